@@ -1,0 +1,35 @@
+//! Texts to vectors: what an embedder promises, and the embedders there are.
+
+use crate::error::Result;
+
+/// The scripts an embedding model has learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scripts {
+    /// Latin script only: requests in another script get no say from this model.
+    Latin,
+    /// Any script.
+    Any,
+}
+
+/// Turns texts into unit vectors.
+///
+/// The same text must give the same vector for as long as the id stays the same: vectors are kept under it and never
+/// computed again.
+pub trait Embedder: Send + Sync {
+    /// Names the model and its exact weights; part of the key under which vectors are kept.
+    fn id(&self) -> &str;
+    /// Length of every vector.
+    fn dimensions(&self) -> usize;
+    /// The scripts it serves.
+    fn scripts(&self) -> Scripts;
+    /// Embeds what users ask.
+    ///
+    /// # Errors
+    /// [`crate::Error::Embedder`] when the model fails.
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>>;
+    /// Embeds what tools say of themselves.
+    ///
+    /// # Errors
+    /// [`crate::Error::Embedder`] when the model fails.
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>>;
+}

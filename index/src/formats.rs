@@ -1,0 +1,1 @@
+//! Every wire format of tool definitions, in and out. Pure functions over bytes and values.

@@ -1,0 +1,152 @@
+//! What is answered: hits in one total order, and how they came about.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::query::Mode;
+use crate::tool::{Tool, ToolId};
+
+/// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal output.
+pub fn ranked(a: (f32, &ToolId), b: (f32, &ToolId)) -> Ordering {
+    b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1))
+}
+
+/// One found tool.
+#[derive(Clone, Debug, Serialize)]
+pub struct Hit {
+    /// The tool as registered.
+    #[serde(skip)]
+    pub tool: Arc<Tool>,
+    /// Its id.
+    pub id: ToolId,
+    /// The fused score; comparable within one answer only. 1 is the best a plain match reaches, exact names lie above.
+    pub score: f32,
+    /// Which of the query's texts found it, by position.
+    pub matched_queries: Vec<usize>,
+    /// How it came to this place, when asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explain: Option<Explain>,
+}
+
+/// A leg's opinion of one hit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LegScore {
+    /// 1-based place in the leg's own list.
+    pub rank: usize,
+    /// The leg's raw score: BM25, or a cosine.
+    pub raw: f32,
+    /// The raw score after min-max over the catalog, 0 to 1.
+    pub normalised: f32,
+}
+
+/// A query term that matched nothing and the indexed word taken instead.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct FuzzyEdit {
+    /// As written in the query.
+    pub from: String,
+    /// As found in the catalog.
+    pub to: String,
+    /// Edit distance.
+    pub edits: u8,
+}
+
+/// A field of the tool and the query terms found in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MatchedField {
+    /// The field's name.
+    pub field: &'static str,
+    /// The terms, as indexed (stemmed).
+    pub terms: Vec<String>,
+}
+
+/// How a name matched as a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameMatch {
+    /// The query's words end the name (`find symbol` in `serena_find_symbol`).
+    Suffix,
+    /// The query is the name up to case and separators, with or without its server.
+    Exact,
+    /// The query is the name, character for character.
+    Verbatim,
+}
+
+/// How one hit came to its place.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Explain {
+    /// Set when the name itself was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_match: Option<NameMatch>,
+    /// The lexical leg.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lexical: Option<LegScore>,
+    /// Each dense leg, by embedder id.
+    pub dense: Vec<(String, LegScore)>,
+    /// Which fields matched, by which terms.
+    pub matched: Vec<MatchedField>,
+    /// Corrected query terms.
+    pub fuzzy: Vec<FuzzyEdit>,
+    /// The clauses the request was split into; empty when it was taken whole.
+    pub clauses: Vec<String>,
+    /// The clause this tool fits best.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_clause: Option<usize>,
+    /// The share of the dense legs in the fused score.
+    pub dense_weight: f32,
+    /// The fused score before the name tier.
+    pub fused: f32,
+}
+
+/// Why an answer is less than what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Degraded {
+    /// What is missing, in one sentence with the next step.
+    pub reason: String,
+    /// Tools that cannot be found densely yet.
+    pub pending_embeddings: usize,
+}
+
+/// Why no tool was found good enough.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NoMatch {
+    /// What was missing, in one sentence.
+    pub reason: String,
+    /// The names nearest to the request, best first; a help, not an answer.
+    pub nearest: Vec<ToolId>,
+}
+
+/// Where the time went, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Timings {
+    /// Query embedding.
+    pub embed_ms: f64,
+    /// The lexical leg.
+    pub lexical_ms: f64,
+    /// The dense legs without embedding.
+    pub dense_ms: f64,
+    /// Fusion, ordering and explanation.
+    pub fuse_ms: f64,
+    /// All of it.
+    pub total_ms: f64,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// Best first.
+    pub hits: Vec<Hit>,
+    /// The mode that answered: what was asked for, or what was possible.
+    pub mode: Mode,
+    /// Set when a leg that was asked for could not take part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<Degraded>,
+    /// Set when nothing fits; `hits` is then empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_match: Option<NoMatch>,
+    /// Where the time went.
+    pub timings: Timings,
+    /// The state of the catalog that answered.
+    pub generation: u64,
+}

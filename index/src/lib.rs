@@ -1,0 +1,18 @@
+//! The toolscout retrieval engine.
+
+pub mod catalog;
+pub mod embed;
+pub mod error;
+pub mod formats;
+pub mod hit;
+pub mod query;
+pub mod search;
+pub mod tool;
+
+pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
+pub use embed::{Embedder, Scripts};
+pub use error::{Error, Result};
+pub use hit::{Degraded, Explain, Hit, NoMatch, Results, Timings};
+pub use query::{Filter, Fusion, Mode, Query};
+pub use search::Searcher;
+pub use tool::{Annotations, Tool, ToolId};

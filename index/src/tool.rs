@@ -1,0 +1,307 @@
+//! A tool as the engine keeps it: an id, what it says of itself, its schemas and its hints.
+//!
+//! A [`Tool`] is valid from the moment it exists: [`Tool::new`] and deserialisation check it, so nothing further in
+//! has to.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+/// Longest accepted tool name, in bytes. Names are identifiers; the longest in 33,000 public tools has 132.
+pub const MAX_NAME_BYTES: usize = 512;
+/// Longest accepted description, in bytes. Longer text is an error and not cut: a cut description would not be the
+/// tool's.
+pub const MAX_DESCRIPTION_BYTES: usize = 16 << 20;
+/// Deepest accepted nesting of a schema. serde_json itself stops at 128.
+pub const MAX_SCHEMA_DEPTH: usize = 100;
+
+/// Identifies a tool within a catalog: `server/name`, or `name` alone for a tool without a server.
+///
+/// Ordered by its text, which is the tie-break of every ranked list.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ToolId {
+    text: Box<str>,
+    /// Bytes of `text` that are the server; 0 for a tool without one.
+    server_len: usize,
+}
+
+impl ToolId {
+    /// Joins a server (may be empty) and a name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidTool`] for an empty or overlong name, control characters, or a `/` in the server.
+    pub fn new(server: &str, name: &str) -> Result<Self> {
+        let invalid = |reason: String| Err(Error::invalid_tool(format!("{name:?}"), reason));
+        if name.trim().is_empty() {
+            return invalid("its name is empty; every tool needs a `name`".into());
+        }
+        if server.len() + name.len() > MAX_NAME_BYTES {
+            return invalid(format!(
+                "server and name have {} bytes, {MAX_NAME_BYTES} are allowed",
+                server.len() + name.len()
+            ));
+        }
+        if let Some(control) = server.chars().chain(name.chars()).find(|c| c.is_control()) {
+            return invalid(format!("server or name contains the control character {control:?}; remove it"));
+        }
+        if server.contains('/') {
+            return invalid(format!(
+                "the server {server:?} contains `/`, which separates server and name in an id; choose another"
+            ));
+        }
+        let text = if server.is_empty() { name.into() } else { format!("{server}/{name}").into() };
+        Ok(ToolId { text, server_len: server.len() })
+    }
+
+    /// Reads `server/name`, split at the first `/`; without one the whole text is the name.
+    ///
+    /// # Errors
+    /// As [`ToolId::new`].
+    pub fn parse(text: &str) -> Result<Self> {
+        match text.split_once('/') {
+            Some((server, name)) if !server.is_empty() => ToolId::new(server, name),
+            _ => ToolId::new("", text),
+        }
+    }
+
+    /// The whole id.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The server, empty for a tool without one.
+    pub fn server(&self) -> &str {
+        &self.text[..self.server_len]
+    }
+
+    /// The name within its server.
+    pub fn name(&self) -> &str {
+        match self.server_len {
+            0 => &self.text,
+            len => &self.text[len + 1..],
+        }
+    }
+}
+
+impl fmt::Display for ToolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for ToolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
+    }
+}
+
+impl Serialize for ToolId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+/// The MCP annotation hints. `None` means that the tool does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Annotations {
+    /// The tool does not change its environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only_hint: Option<bool>,
+    /// The tool may destroy something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destructive_hint: Option<bool>,
+    /// Calling it twice with the same arguments is as calling it once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotent_hint: Option<bool>,
+    /// The tool reaches beyond its own system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_world_hint: Option<bool>,
+}
+
+/// One registered tool.
+///
+/// Its JSON is MCP's shape with `server`, `tags` and `metadata` beside it, which is also what the store keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawTool", into = "RawTool")]
+pub struct Tool {
+    /// Server and name.
+    pub id: ToolId,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What the tool does; may be empty.
+    pub description: String,
+    /// JSON Schema of the arguments: always an object.
+    pub input_schema: Map<String, Value>,
+    /// JSON Schema of the structured result, where declared.
+    pub output_schema: Option<Map<String, Value>>,
+    /// Hints about effects.
+    pub annotations: Annotations,
+    /// Free labels to search and filter by.
+    pub tags: Vec<String>,
+    /// Everything else that came with the tool, kept so that writing it out loses nothing.
+    pub metadata: Map<String, Value>,
+}
+
+impl Tool {
+    /// A tool with this server (may be empty) and name, an empty description and a schema without parameters.
+    ///
+    /// # Errors
+    /// As [`ToolId::new`].
+    pub fn new(server: &str, name: &str) -> Result<Self> {
+        Ok(Tool {
+            id: ToolId::new(server, name)?,
+            title: None,
+            description: String::new(),
+            input_schema: empty_schema(),
+            output_schema: None,
+            annotations: Annotations::default(),
+            tags: Vec::new(),
+            metadata: Map::new(),
+        })
+    }
+
+    /// The same tool with this description.
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// Checks what the type cannot: sizes, NUL characters and schema depth.
+    ///
+    /// # Errors
+    /// [`Error::InvalidTool`] naming the tool and the limit.
+    pub fn validate(&self) -> Result<()> {
+        let invalid = |reason: String| Err(Error::invalid_tool(self.id.to_string(), reason));
+        if self.description.len() > MAX_DESCRIPTION_BYTES {
+            return invalid(format!(
+                "its description has {} bytes, {MAX_DESCRIPTION_BYTES} are allowed",
+                self.description.len()
+            ));
+        }
+        let schemas = std::iter::once(&self.input_schema).chain(&self.output_schema);
+        if schemas.flat_map(|schema| schema.values()).any(|value| deeper_than(value, MAX_SCHEMA_DEPTH)) {
+            return invalid(format!("its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"));
+        }
+        Ok(())
+    }
+}
+
+/// The schema of a tool that takes no arguments.
+pub(crate) fn empty_schema() -> Map<String, Value> {
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), Value::Object(Map::new()));
+    schema
+}
+
+fn deeper_than(value: &Value, levels: usize) -> bool {
+    let mut children: Box<dyn Iterator<Item = &Value>> = match value {
+        Value::Array(items) => Box::new(items.iter()),
+        Value::Object(fields) => Box::new(fields.values()),
+        _ => return false,
+    };
+    levels == 0 || children.any(|child| deeper_than(child, levels - 1))
+}
+
+/// The serialised form, unchecked.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawTool {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    server: String,
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(default)]
+    description: String,
+    #[serde(default = "empty_schema")]
+    input_schema: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output_schema: Option<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    annotations: Annotations,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    metadata: Map<String, Value>,
+}
+
+fn is_default(annotations: &Annotations) -> bool {
+    *annotations == Annotations::default()
+}
+
+impl TryFrom<RawTool> for Tool {
+    type Error = Error;
+
+    fn try_from(raw: RawTool) -> Result<Self> {
+        let tool = Tool {
+            id: ToolId::new(&raw.server, &raw.name)?,
+            title: raw.title,
+            description: raw.description,
+            input_schema: raw.input_schema,
+            output_schema: raw.output_schema,
+            annotations: raw.annotations,
+            tags: raw.tags,
+            metadata: raw.metadata,
+        };
+        tool.validate()?;
+        Ok(tool)
+    }
+}
+
+impl From<Tool> for RawTool {
+    fn from(tool: Tool) -> Self {
+        RawTool {
+            server: tool.id.server().to_owned(),
+            name: tool.id.name().to_owned(),
+            title: tool.title,
+            description: tool.description,
+            input_schema: tool.input_schema,
+            output_schema: tool.output_schema,
+            annotations: tool.annotations,
+            tags: tool.tags,
+            metadata: tool.metadata,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_splits_at_its_first_slash() {
+        let id = ToolId::parse("github/issues/create").unwrap();
+        assert_eq!((id.server(), id.name(), id.as_str()), ("github", "issues/create", "github/issues/create"));
+        let bare = ToolId::parse("find_symbol").unwrap();
+        assert_eq!((bare.server(), bare.name()), ("", "find_symbol"));
+    }
+
+    #[test]
+    fn bad_ids_are_named() {
+        for (server, name, expected) in [
+            ("", " ", "name is empty"),
+            ("a/b", "c", "contains `/`"),
+            ("", "a\0b", "control character"),
+            ("", &"x".repeat(600), "600 bytes"),
+        ] {
+            let message = ToolId::new(server, name).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_schema_of_fifty_levels_is_kept_and_one_of_two_hundred_refused() {
+        let nested =
+            |levels: usize| (0..levels).fold(Value::Null, |inner, _| serde_json::json!({ "properties": inner }));
+        let mut tool = Tool::new("s", "deep").unwrap();
+        tool.input_schema.insert("properties".into(), nested(50));
+        assert!(tool.validate().is_ok());
+        tool.input_schema.insert("properties".into(), nested(200));
+        assert!(tool.validate().unwrap_err().to_string().contains("100 levels"));
+    }
+}
