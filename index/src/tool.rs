@@ -22,8 +22,8 @@ pub const MAX_SCHEMA_DEPTH: usize = 100;
 
 /// Identifies a tool within a catalog: `server/name`, or `name` alone for a tool without a server.
 ///
-/// Equal and ordered by its text alone, which is the tie-break of every ranked list: where the server ends does not
-/// matter to whoever looks a tool up.
+/// The text is the identity: where a server or a name contains `/`, an id read back with [`ToolId::parse`] is split
+/// elsewhere and still equal. Ordered by its text, which is the tie-break of every ranked list.
 #[derive(Clone)]
 pub struct ToolId {
     text: Box<str>,
@@ -306,12 +306,17 @@ mod tests {
     }
 
     #[test]
+    fn a_server_with_a_slash_is_kept_and_equals_its_parsed_text() {
+        let id = ToolId::new("io.example/mail", "send").unwrap();
+        assert_eq!((id.server(), id.name()), ("io.example/mail", "send"));
+        assert_eq!(ToolId::parse(id.as_str()).unwrap(), id);
+    }
+
+    #[test]
     fn bad_ids_are_named() {
-        for (server, name, expected) in [
-            ("", " ", "name is empty"),
-            ("", "a\0b", "control character"),
-            ("", &"x".repeat(600), "600 bytes"),
-        ] {
+        for (server, name, expected) in
+            [("", " ", "name is empty"), ("", "a\0b", "control character"), ("", &"x".repeat(600), "600 bytes")]
+        {
             let message = ToolId::new(server, name).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         }
