@@ -22,7 +22,7 @@ pub mod tool;
 pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
 pub use embed::{Embedder, Scripts};
 pub use error::{Error, Result};
-pub use hit::{Degraded, Explain, Hit, NoMatch, Results, Timings};
+pub use hit::{Degraded, Explain, Hit, NoMatch, Results, Signals, Timings};
 pub use query::{Filter, Fusion, Mode, Query};
 pub use search::Searcher;
 pub use settings::Settings;
