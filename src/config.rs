@@ -251,10 +251,7 @@ impl Layer {
                 dense_weight: self.search.dense_weight,
                 min_score: self.search.min_score.unwrap_or(0.0),
             },
-            fetch: Fetch {
-                timeout_s: self.fetch.timeout_s.unwrap_or(60),
-                max_mb: self.fetch.max_mb.unwrap_or(64),
-            },
+            fetch: Fetch { timeout_s: self.fetch.timeout_s.unwrap_or(60), max_mb: self.fetch.max_mb.unwrap_or(64) },
             places: Places {
                 hf_home: env.path("HF_HOME"),
                 ort_dylib: env.path("ORT_DYLIB_PATH"),

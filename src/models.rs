@@ -9,6 +9,7 @@ mod model;
 mod pins;
 mod pypi;
 mod runtime;
+mod scratch;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

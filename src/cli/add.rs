@@ -100,7 +100,10 @@ impl How {
             [] => Ok(batch),
             [only] if !self.skip_invalid => bail!("{only} (nothing was changed)"),
             all if !self.skip_invalid => {
-                bail!("{} items are invalid, so nothing was changed; mend them, or leave them out with --skip-invalid", all.len())
+                bail!(
+                    "{} items are invalid, so nothing was changed; mend them, or leave them out with --skip-invalid",
+                    all.len()
+                )
             }
             _ if batch.tools.is_empty() => bail!("nothing valid was left, so nothing was changed"),
             _ => Ok(batch),

@@ -136,7 +136,8 @@ fn catalog(context: &Context, name: &str) -> Check {
             )
         }
         Err(error) => {
-            let mend = format!("restore its folder from a copy, or `toolscout catalogs delete {name} --yes` and add anew");
+            let mend =
+                format!("restore its folder from a copy, or `toolscout catalogs delete {name} --yes` and add anew");
             Check::broken(title, one_line(&error.into()), mend)
         }
     }
@@ -166,7 +167,7 @@ fn part(name: &str, part: &Part) -> Check {
     match part {
         Part::Ready { .. } => Check::ok(name, detail),
         Part::Missing { .. } => Check::missing(name, format!("searches are lexical; {detail}"), PULL),
-        Part::Broken { .. } => Check::broken(name, detail, format!("{PULL} --force")),
+        Part::Broken { .. } => Check::broken(name, detail, PULL),
     }
 }
 

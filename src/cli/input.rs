@@ -219,9 +219,9 @@ impl Place {
         match self {
             Place::Stdin => bounded(io::stdin().lock(), MAX_BYTES).context("read stdin"),
             Place::Url(url) => download(url, fetch).with_context(|| format!("fetch {url}")),
-            Place::File(path) | Place::Member(path) => {
-                File::open(path).and_then(|file| bounded(file, MAX_BYTES)).with_context(|| format!("read {}", path.display()))
-            }
+            Place::File(path) | Place::Member(path) => File::open(path)
+                .and_then(|file| bounded(file, MAX_BYTES))
+                .with_context(|| format!("read {}", path.display())),
         }
     }
 }
@@ -241,7 +241,8 @@ fn expand(arguments: &[String]) -> Result<Vec<Place>> {
 fn members(folder: &Path) -> Result<Vec<Place>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
     let accepted = |path: &PathBuf| {
-        path.is_file() && path.extension().is_some_and(|ext| ENDINGS.iter().any(|ending| ext.eq_ignore_ascii_case(ending)))
+        path.is_file()
+            && path.extension().is_some_and(|ext| ENDINGS.iter().any(|ending| ext.eq_ignore_ascii_case(ending)))
     };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(accepted).collect();
     files.sort();

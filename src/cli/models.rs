@@ -90,7 +90,8 @@ fn pull(context: &Context, from: Source, force: bool) -> Result<Outcome> {
     let mut hub_fetcher = Command::new(std::env::current_exe().context("find this program")?);
     hub_fetcher.args(["models", "hub-fetch"]);
     let shown = Shown::default();
-    let result = models::pull(&context.settings, PullOptions { from, force, hub_fetcher }, &|transfer| shown.tell(transfer));
+    let result =
+        models::pull(&context.settings, PullOptions { from, force, hub_fetcher }, &|transfer| shown.tell(transfer));
     shown.end();
     let pulled = result?;
     if context.printer.is_json() {

@@ -62,7 +62,9 @@ impl Printer {
         let rows = rows.into_iter().map(|row| row.iter().map(|cell| clean(cell)).collect());
         match self.output {
             Output::Table => self.line(drawn(header, rows.collect())),
-            Output::Plain | Output::Json => rows.map(|row: Vec<String>| row.join("\t")).try_for_each(|row| self.line(row)),
+            Output::Plain | Output::Json => {
+                rows.map(|row: Vec<String>| row.join("\t")).try_for_each(|row| self.line(row))
+            }
         }
     }
 

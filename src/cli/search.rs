@@ -189,7 +189,8 @@ impl Answer<'_> {
 
     fn as_json(&self) -> Value {
         let Results { mode, degraded, no_match, timings, generation, .. } = &self.results;
-        let hits: Vec<Value> = self.results.hits.iter().enumerate().map(|(index, hit)| hit_json(index + 1, hit)).collect();
+        let hits: Vec<Value> =
+            self.results.hits.iter().enumerate().map(|(index, hit)| hit_json(index + 1, hit)).collect();
         json!({
             "queries": self.texts,
             "hits": hits,
@@ -262,10 +263,13 @@ fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
         reasons.push(("name", how.to_owned()));
     }
     reasons.extend(explain.lexical.as_ref().map(|leg| ("lexical", leg_told(leg, "bm25"))));
-    reasons.extend(explain.dense.iter().map(|(model, leg)| ("dense", format!("{} by {model}", leg_told(leg, "cosine")))));
-    let matched = explain.matched.iter().map(|field| ("matched", format!("{}: {}", field.field, field.terms.join(" "))));
+    reasons
+        .extend(explain.dense.iter().map(|(model, leg)| ("dense", format!("{} by {model}", leg_told(leg, "cosine")))));
+    let matched =
+        explain.matched.iter().map(|field| ("matched", format!("{}: {}", field.field, field.terms.join(" "))));
     reasons.extend(matched);
-    let edited = explain.fuzzy.iter().map(|edit| ("fuzzy", format!("{} → {} ({} edits)", edit.from, edit.to, edit.edits)));
+    let edited =
+        explain.fuzzy.iter().map(|edit| ("fuzzy", format!("{} → {} ({} edits)", edit.from, edit.to, edit.edits)));
     reasons.extend(edited);
     if !explain.clauses.is_empty() {
         let best = explain.best_clause.and_then(|best| explain.clauses.get(best));

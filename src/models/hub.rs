@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fastembed::{EmbeddingModel, TextEmbedding, TextInitOptions};
 
+use super::model::REPOSITORY;
+use super::scratch::{self, Scratch};
 use super::{OnTransfer, Transfer};
 
 /// Longest wait for the first byte: a hub that can be reached answers within a second or two.
@@ -21,20 +23,23 @@ const TICK: Duration = Duration::from_millis(100);
 /// Most of the process's last words that are repeated.
 const OUTPUT_BYTES: u64 = 16 << 10;
 
-/// Fetches the newest revision into a hub cache. Returns the model's name.
+/// Fetches the newest revision and puts it in the place of the one in a hub cache. Returns the model's name.
 pub fn fetch(
     mut fetcher: Command,
     runtime: Option<&Path>,
     cache: &Path,
     on_transfer: OnTransfer<'_>,
 ) -> Result<String> {
-    std::fs::create_dir_all(cache).with_context(|| format!("create {}", cache.display()))?;
+    // Into a cache of its own: the download takes a revision that is there already for the newest.
+    let scratch = Scratch::within(cache)?;
+    fetcher.arg(scratch.path()).env("HF_HOME", scratch.path());
     if let Some(library) = runtime {
         fetcher.env("ORT_DYLIB_PATH", library);
     }
-    fetcher.arg(cache).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    fetcher.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = fetcher.spawn().context("start the download from the model hub")?;
-    watch(child, cache, on_transfer)?;
+    watch(child, scratch.path(), on_transfer)?;
+    replace(&cache.join(REPOSITORY), &scratch)?;
     Ok(format!("{} (hub)", super::MODEL_NAME))
 }
 
@@ -48,8 +53,21 @@ pub fn fetch_here(cache: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Swaps the repository that was fetched for the one that is there.
+fn replace(repository: &Path, scratch: &Scratch) -> Result<()> {
+    let fetched = scratch.path().join(REPOSITORY);
+    let old = scratch.path().join("old");
+    let swap = || -> std::io::Result<()> {
+        if repository.exists() {
+            std::fs::rename(repository, old)?;
+        }
+        std::fs::rename(fetched, repository)
+    };
+    swap().with_context(|| format!("write {}", repository.display()))
+}
+
 fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<()> {
-    let start = super::pypi::bytes_under(cache);
+    let start = scratch::bytes_under(cache);
     let (mut seen, mut last_growth) = (start, Instant::now());
     loop {
         if let Some(status) = child.try_wait()? {
@@ -58,7 +76,7 @@ fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<
             }
             bail!("the model hub did not give the model: {}", last_words(&mut child));
         }
-        let now = super::pypi::bytes_under(cache);
+        let now = scratch::bytes_under(cache);
         if now > seen {
             (seen, last_growth) = (now, Instant::now());
         }
@@ -88,11 +106,29 @@ fn last_words(child: &mut Child) -> String {
 mod tests {
     use super::*;
 
+    fn sh(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "fetcher"]);
+        shell
+    }
+
+    #[test]
+    fn what_was_fetched_takes_the_place_of_what_was_there() {
+        let cache = tempfile::tempdir().unwrap();
+        let repository = cache.path().join(REPOSITORY);
+        std::fs::create_dir(&repository).unwrap();
+        std::fs::write(repository.join("old"), "x").unwrap();
+        let fetcher = sh(&format!("mkdir $1/{REPOSITORY} && echo new > $1/{REPOSITORY}/new"));
+        fetch(fetcher, None, cache.path(), &|_| {}).unwrap();
+        let left: Vec<_> = std::fs::read_dir(&repository).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["new"]);
+        assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 1);
+    }
+
     #[test]
     fn the_reason_of_a_failed_download_is_told() {
         let cache = tempfile::tempdir().unwrap();
-        let mut fetcher = Command::new("sh");
-        fetcher.args(["-c", "echo error: no route to the hub >&2; exit 1"]);
+        let fetcher = sh("echo error: no route to the hub >&2; exit 1");
         let message = fetch(fetcher, None, cache.path(), &|_| {}).unwrap_err().to_string();
         assert_eq!(message, "the model hub did not give the model: no route to the hub");
     }

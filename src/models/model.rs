@@ -10,7 +10,7 @@ use super::{Depth, OnTransfer, Part, pypi};
 use crate::config::Settings;
 
 /// The model's folder within a hub cache.
-const REPOSITORY: &str = "models--Qdrant--all-MiniLM-L6-v2-onnx";
+pub const REPOSITORY: &str = "models--Qdrant--all-MiniLM-L6-v2-onnx";
 /// The revision under which pinned files are kept; the hub's own are commit hashes.
 const PINNED_REVISION: &str = "local";
 
@@ -120,7 +120,9 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_named() {
-        for (revision, bytes, expected) in [("local", b"x".as_slice(), "is damaged: 1 bytes"), ("0123", b"", "is empty")] {
+        for (revision, bytes, expected) in
+            [("local", b"x".as_slice(), "is damaged: 1 bytes"), ("0123", b"", "is empty")]
+        {
             let (_home, folder) = a_snapshot(revision, bytes);
             let Part::Broken { path, reason } = check(&folder, Depth::Sizes) else { panic!("{revision}") };
             assert!(path.ends_with("tokenizer.json") && reason.contains(expected), "{} {reason}", path.display());

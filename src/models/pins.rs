@@ -114,7 +114,9 @@ impl PinnedFile {
         if depth == Depth::Sizes {
             return Ok(());
         }
-        let found = File::open(path).and_then(|file| copy_summed(file, io::sink())).map_err(|error| format!("cannot be read: {error}"))?;
+        let found = File::open(path)
+            .and_then(|file| copy_summed(file, io::sink()))
+            .map_err(|error| format!("cannot be read: {error}"))?;
         self.check_sum(&found)
     }
 

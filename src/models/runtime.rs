@@ -101,7 +101,8 @@ fn folder(settings: &Settings, package: &Package) -> PathBuf {
 /// The libraries of a directory, newest version first.
 fn libraries_in(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| version_in_name(path).is_some()).collect();
+    let mut found: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| version_in_name(path).is_some()).collect();
     found.sort_by_key(|path| std::cmp::Reverse(version_in_name(path).as_deref().and_then(major_minor)));
     found
 }
@@ -132,7 +133,10 @@ fn starts_like_a_library(path: &Path) -> std::io::Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
         other => other?,
     }
-    Ok(matches!(start, [0x7f, b'E', b'L', b'F'] | [0xcf, 0xfa, 0xed, 0xfe] | [0xca, 0xfe, 0xba, 0xbe] | [b'M', b'Z', ..]))
+    Ok(matches!(
+        start,
+        [0x7f, b'E', b'L', b'F'] | [0xcf, 0xfa, 0xed, 0xfe] | [0xca, 0xfe, 0xba, 0xbe] | [b'M', b'Z', ..]
+    ))
 }
 
 #[cfg(test)]
