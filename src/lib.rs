@@ -8,3 +8,8 @@ pub mod config;
 pub mod models;
 
 pub mod cli;
+
+/// Makes the README's example a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
