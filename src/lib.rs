@@ -7,4 +7,6 @@
 pub mod config;
 pub mod models;
 
+pub mod eval;
+
 pub mod cli;
