@@ -50,6 +50,8 @@ pub enum EmbedderKind {
     Minilm,
     /// None: every search is lexical.
     None,
+    /// Hashed words: deterministic, needs no files and knows no meaning. For tests.
+    Hashing,
 }
 
 impl FromStr for EmbedderKind {
@@ -59,6 +61,7 @@ impl FromStr for EmbedderKind {
         match text {
             "minilm" => Ok(EmbedderKind::Minilm),
             "none" => Ok(EmbedderKind::None),
+            "hashing" => Ok(EmbedderKind::Hashing),
             _ => bail!("unknown embedder {text:?}; use minilm or none"),
         }
     }

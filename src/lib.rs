@@ -10,3 +10,8 @@ pub mod models;
 pub mod eval;
 
 pub mod cli;
+
+/// Makes the README's example a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use toolscout_index::embed::{Hashing, MiniLm};
 use toolscout_index::Embedder;
 
 use crate::config::{EmbedderKind, Settings};
@@ -26,10 +27,10 @@ use crate::config::{EmbedderKind, Settings};
 pub use hub::fetch_here as fetch_from_hub_here;
 pub use pypi::pip_version;
 
-/// The model's name as its makers write it.
-pub const MODEL_NAME: &str = "all-MiniLM-L6-v2";
-/// Length of the model's vectors.
-pub const MODEL_DIMENSIONS: usize = 384;
+pub use toolscout_index::embed::minilm::{DIMENSIONS as MODEL_DIMENSIONS, NAME as MODEL_NAME};
+
+/// Length of the vectors of hashed words; enough that two words rarely look alike.
+const HASHING_DIMENSIONS: usize = 256;
 
 /// How well a needed file or folder is doing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -146,16 +147,24 @@ pub fn named_runtime_problem(settings: &Settings) -> Option<String> {
 /// # Errors
 /// [`Unavailable`], as one line to warn with.
 pub fn embedder(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
-    if settings.embedder == EmbedderKind::None {
-        return Err(Unavailable::Disabled);
+    match settings.embedder {
+        EmbedderKind::None => Err(Unavailable::Disabled),
+        EmbedderKind::Hashing => Ok(Arc::new(Hashing::new(HASHING_DIMENSIONS))),
+        EmbedderKind::Minilm => minilm(settings),
     }
+}
+
+fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
     let ModelStatus { runtime, model } = locate(settings);
     let (Some(library), Some(folder)) = (runtime.ready(), model.ready()) else {
         let problems = [runtime.problem("the ONNX Runtime"), model.problem("the embedding model")];
         let reason = problems.into_iter().flatten().collect::<Vec<_>>().join(" and ");
         return Err(Unavailable::Unusable { reason });
     };
-    load(folder, library).map_err(|error| Unavailable::Unusable { reason: one_line(&format!("{error:#}")) })
+    match MiniLm::load(folder, library) {
+        Ok(model) => Ok(Arc::new(model)),
+        Err(error) => Err(Unavailable::Unusable { reason: error.to_string() }),
+    }
 }
 
 /// Where models are fetched from.
@@ -253,12 +262,4 @@ fn fetch_model(settings: &Settings, options: PullOptions, on_transfer: OnTransfe
 
 fn inspect(settings: &Settings, depth: Depth) -> ModelStatus {
     ModelStatus { runtime: runtime::locate(settings, depth), model: model::locate(settings, depth) }
-}
-
-fn load(folder: &Path, library: &Path) -> Result<Arc<dyn Embedder>> {
-    bail!("{} {}", folder.display(), library.display())
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

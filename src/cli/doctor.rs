@@ -144,9 +144,14 @@ fn catalog(context: &Context, name: &str) -> Check {
 }
 
 fn embedding(context: &Context) -> Vec<Check> {
-    if context.settings.embedder == EmbedderKind::None {
-        return vec![Check::ok("embedding", "switched off (embedder = \"none\"), searches are lexical")];
+    match context.settings.embedder {
+        EmbedderKind::Minilm => minilm(context),
+        EmbedderKind::None => vec![Check::ok("embedding", "switched off (embedder = \"none\"), searches are lexical")],
+        EmbedderKind::Hashing => vec![Check::ok("embedding", "hashed words, which know no meaning: for tests only")],
     }
+}
+
+fn minilm(context: &Context) -> Vec<Check> {
     let status = models::verify(&context.settings);
     let mut checks = Vec::new();
     if let Some(problem) = models::named_runtime_problem(&context.settings) {

@@ -1,8 +1,11 @@
 //! `doctor` and `models`: what is missing, what is broken, and what mends it.
 
-use serde_json::Value;
+use std::path::{Path, PathBuf};
 
-use super::run::{Ended, World, four_tools};
+use serde_json::{Value, json};
+use toolscout_index::{DataDir, Options};
+
+use super::run::{Ended, World, four_tools, text};
 
 /// Runs the doctor with embedding wanted.
 fn doctor(world: &World, variables: &[(&str, &str)]) -> (i32, Vec<Value>) {
@@ -77,13 +80,22 @@ fn a_data_directory_that_is_a_file_is_a_failure() {
 #[test]
 fn a_damaged_catalog_is_named_and_the_others_are_well() {
     let world = World::with_tools(&four_tools());
-    world.file(
-        "data/broken/catalog.sqlite",
-        "this is no database, and long enough to be read as a header of one".repeat(99),
-    );
-    world.ok(&["catalogs", "list", "--help"]);
-    let (_, checks) = doctor(&world, &[]);
+    let file = world.file("t.json", json!(four_tools()).to_string());
+    world.ok(&["--catalog", "hurt", "add", text(&file)]);
+    let dir = DataDir::new(world.path("data"));
+    let folder = dir.open("hurt", Options::default()).expect("opens").path().to_owned();
+    std::fs::write(database_in(&folder), "this is no database".repeat(999)).expect("written");
+    let (code, checks) = doctor(&world, &[]);
+    assert_eq!((code, &check(&checks, "catalog hurt")["state"]), (1, &Value::from("broken")));
+    assert!(check(&checks, "catalog hurt")["mend"].is_string());
     assert_eq!(check(&checks, "catalog default")["state"], "ok");
+}
+
+/// The file that is the source of truth: the one that SQLite wrote.
+fn database_in(catalog: &Path) -> PathBuf {
+    let files = std::fs::read_dir(catalog).expect("a catalog").flatten().map(|entry| entry.path());
+    let is_database = |path: &PathBuf| std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"SQLite format 3"));
+    files.into_iter().find(is_database).expect("a database")
 }
 
 #[test]
