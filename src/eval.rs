@@ -252,7 +252,7 @@ impl Measurement<'_> {
         if !held_out.tells() {
             return Ok(None);
         }
-        self.progress.stage("asking for tools that are held out", self.set.queries.len());
+        self.progress.stage("asking for tools that are held out", held_out.unanswerable.len());
         let rest = self.workspace.without(self.set, &held_out.ids(self.set))?;
         let searcher = rest.catalog.searcher();
         let arm = &self.plan.arms[self.main_position()];

@@ -6,18 +6,15 @@ use anyhow::{Result, bail};
 use toolscout_index::{Fusion, Mode};
 
 use super::Outcome;
-use super::context::Context;
+use super::context::{Context, Legs};
 use super::eval::{Bar, workspace};
-use crate::eval::tune::{DenseWeight, Half, Tuned, tune};
+use crate::eval::tune::{Half, Tunable, Tuned, tune};
 use crate::eval::{Arm, EvalSet, Progress};
 
-/// The share of the dense legs where the settings do not say, as the engine has it.
-const ENGINE_DENSE_WEIGHT: f32 = 0.7;
-
-/// Looks for the dense weight that serves a set best.
+/// Looks for the fusion weight and the field weights that serve a set best.
 ///
-/// Half of the tools decide, with the queries they answer; the gain is shown on the other half. What is found is printed
-/// as a line for the configuration file.
+/// Half of the tools decide, with the queries they answer; the gain is shown on the other half. With --apply what is found
+/// becomes the settings of the catalog named by --catalog.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Folder of the set
@@ -26,6 +23,9 @@ pub struct Args {
     /// Decides which half of the tools trains
     #[arg(long, default_value_t = 42)]
     seed: u64,
+    /// Write what is found as the settings of the catalog
+    #[arg(long)]
+    apply: bool,
     /// Where the measured catalog is kept [default: eval in the cache directory]
     #[arg(long, value_name = "DIR")]
     index_dir: Option<PathBuf>,
@@ -44,15 +44,19 @@ impl Args {
         progress.begin(&set.name);
         progress.stage("embedding tools", 0);
         workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
-        let searcher = workspace.open_set(&set)?.searcher();
-        let now = context.settings.search.dense_weight.unwrap_or(ENGINE_DENSE_WEIGHT);
+        let tunable = Tunable::new(workspace.copy(&set, "tuned")?);
         progress.stage("trying settings", 0);
-        let tuned = tune(&set, &DenseWeight { searcher: &searcher, now }, self.seed, &|| progress.step())?;
+        let tuned = tune(&set, &tunable, self.seed, &|| progress.step())?;
         progress.bar.finish_and_clear();
         if context.printer.is_json() {
             context.printer.json(&tuned)?;
         } else {
             print(context, &tuned)?;
+        }
+        if self.apply {
+            let mut writer = context.open(Legs::Lexical)?.writer()?;
+            writer.set_settings(&tunable.settings(&tuned))?;
+            writer.commit()?;
         }
         Ok(Outcome::Done)
     }

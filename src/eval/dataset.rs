@@ -2,8 +2,8 @@
 //!
 //! A set is a folder in one of two shapes:
 //! - its own: `tools.jsonl` (or `tools.json`, `tools.yaml`, …, or a folder `tools/` of files), every file in any format
-//!   that can be registered, and `queries.jsonl` with lines `{"id","query","relevant":[ids]}`; other fields are ignored.
-//!   Where lines have no `relevant`, judgements are read from TREC or BEIR qrels beside it.
+//!   that can be registered, and `queries.jsonl` with lines `{"id","query","relevant":[ids]}`; other fields are ignored,
+//!   except `"kind":"none"`, which says of a query without relevant tools that no tool can serve it. Where lines have no `relevant`, judgements are read from TREC or BEIR qrels beside it.
 //! - BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`.
 //!
 //! A loaded set is whole and consistent: ids are unique, every query has a relevant tool, every relevant tool exists.
@@ -37,6 +37,15 @@ pub struct EvalQuery {
     pub relevant: Vec<ToolIndex>,
 }
 
+/// A request that no tool can serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswerable {
+    /// Unique within its set, among the judged queries too.
+    pub id: String,
+    /// What is asked.
+    pub text: String,
+}
+
 /// Tools and judged queries.
 #[derive(Clone, Debug)]
 pub struct EvalSet {
@@ -48,6 +57,8 @@ pub struct EvalSet {
     pub tools: Vec<Tool>,
     /// The queries to measure, in the file's order.
     pub queries: Vec<EvalQuery>,
+    /// Requests that no tool can serve, as the set says itself; they play a part only where abstaining is measured.
+    pub unanswerable: Vec<Unanswerable>,
     positions: HashMap<String, ToolIndex>,
 }
 
@@ -72,13 +83,16 @@ impl EvalSet {
         let positions = positions(path, &raw.tools)?;
         let resolver = Resolver { positions: &positions, tools: &raw.tools };
         let queries = raw.queries.into_iter().map(|query| resolver.resolve(query)).collect::<Result<Vec<_>>>()?;
-        Ok(EvalSet { name: name_of(path), path: path.to_owned(), tools: raw.tools, queries, positions })
+        let (name, path) = (name_of(path), path.to_owned());
+        Ok(EvalSet { name, path, tools: raw.tools, queries, unanswerable: raw.unanswerable, positions })
     }
 
     /// The same tools with `count` of the queries, chosen by the seed; all of them when there are no more.
     pub fn sampled(mut self, count: usize, seed: u64) -> Self {
         let chosen = Random::new(seed, "queries").sample(self.queries.len(), count);
         self.queries = chosen.into_iter().map(|position| self.queries[position].clone()).collect();
+        let chosen = Random::new(seed, "unanswerable").sample(self.unanswerable.len(), count);
+        self.unanswerable = chosen.into_iter().map(|position| self.unanswerable[position].clone()).collect();
         self
     }
 
@@ -110,6 +124,10 @@ impl EvalSet {
             feed(&query.text);
             query.relevant.iter().for_each(|&tool| feed(self.tool(tool).id.as_str()));
         }
+        for query in &self.unanswerable {
+            digest.update(&query.id);
+            digest.update(&query.text);
+        }
         hex(&digest.finalize()[..8])
     }
 }
@@ -118,6 +136,7 @@ impl EvalSet {
 struct RawSet {
     tools: Vec<Tool>,
     queries: Vec<RawQuery>,
+    unanswerable: Vec<Unanswerable>,
 }
 
 struct RawQuery {
@@ -200,7 +219,7 @@ pub(crate) mod testing {
             relevant: relevant.iter().map(|id| (*id).into()).collect(),
             judged_in: "queries.jsonl".into(),
         };
-        let raw = RawSet { tools: tools.iter().map(tool).collect(), queries: queries.iter().map(query).collect() };
+        let raw = RawSet { tools: tools.iter().map(tool).collect(), queries: queries.iter().map(query).collect(), unanswerable: Vec::new() };
         EvalSet::new(Path::new("made/up"), raw).unwrap()
     }
 }
@@ -288,11 +307,11 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_in_a_server_splits_the_id_at_its_first() {
+    fn a_tool_whose_server_has_a_slash_is_judged_by_its_whole_id() {
         let tools = r#"{"name":"lookup","description":"x","inputSchema":{"type":"object"},"server":"BIN/IIN"}"#;
         let queries = r#"{"id":"q","query":"x","relevant":["BIN/IIN/lookup"]}"#;
         let set = load(&[("tools.jsonl", tools), ("queries.jsonl", queries)]).unwrap();
-        assert_eq!((set.tools[0].id.server(), set.tools[0].id.name()), ("BIN", "IIN/lookup"));
+        assert_eq!(ids(&set, 0), ["BIN/IIN/lookup"]);
     }
 
     #[test]
@@ -333,6 +352,17 @@ mod tests {
         let repeated = message(&[("tools.jsonl", &twice), ("queries.jsonl", judged)]);
         assert!(repeated.contains("post/send_mail"), "{repeated}");
         assert!(EvalSet::load(Path::new("/nowhere/at/all")).unwrap_err().to_string().contains("/nowhere/at/all"));
+    }
+
+    #[test]
+    fn a_request_that_no_tool_can_serve_is_kept_apart() {
+        let queries = r#"{"id":"q1","query":"mail","relevant":["weather"]}
+{"id":"q2","query":"tune my guitar","relevant":[],"kind":"none"}"#;
+        let set = load(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]).unwrap();
+        assert_eq!((set.queries.len(), set.unanswerable[0].id.as_str()), (1, "q2"));
+        let contradiction = r#"{"id":"q2","query":"x","relevant":["weather"],"kind":"none"}"#;
+        let message = message(&[("tools.jsonl", TOOLS), ("queries.jsonl", contradiction)]);
+        assert!(message.contains("\"none\" and names relevant tools"), "{message}");
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub enum EvalError {
         id: String,
     },
     /// A query nobody said the answer to.
-    #[error("query {id:?} in {} has no relevant tools; name at least one, or leave the query out", path.display())]
+    #[error("query {id:?} in {} has no relevant tools; name at least one, or say `\"kind\":\"none\"` if no tool can serve it", path.display())]
     EmptyRelevance {
         /// The file.
         path: PathBuf,

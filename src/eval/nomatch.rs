@@ -1,8 +1,9 @@
 //! Whether requests that no tool can serve are recognised.
 //!
 //! A seeded fifth of the tools is taken out of the catalog. A query all of whose relevant tools are out is
-//! unanswerable and should come back as "no match"; every other query should not. Besides the engine's own decision,
-//! every signal of confidence in an answer is laid over all thresholds.
+//! unanswerable and should come back as "no match", like requests that by the set's own account no tool can serve;
+//! every other query should not. Besides the engine's own decision, every signal of confidence in an answer is laid
+//! over all thresholds.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
 use super::random::Random;
-use super::run::{Ask, Detail, THREADS, each_query};
+use super::run::{Ask, Detail, THREADS, each_text};
 
 /// One tool in this many is held out.
 const HELD_OUT_ONE_IN: usize = 5;
@@ -29,7 +30,7 @@ const AFFORDABLE_FALSE: f64 = 0.1;
 pub struct HeldOut {
     /// The tools, ascending.
     pub tools: Vec<ToolIndex>,
-    /// Which queries have lost all their relevant tools.
+    /// Which queries have lost all their relevant tools, followed by the set's own unanswerable ones.
     pub unanswerable: Vec<bool>,
 }
 
@@ -40,7 +41,8 @@ impl HeldOut {
         let positions = Random::new(seed, "held-out").sample(set.tools.len(), count);
         let tools: Vec<ToolIndex> = positions.into_iter().map(|position| position as ToolIndex).collect();
         let gone = |tool: &ToolIndex| tools.binary_search(tool).is_ok();
-        let unanswerable = set.queries.iter().map(|query| query.relevant.iter().all(gone)).collect();
+        let lost = set.queries.iter().map(|query| query.relevant.iter().all(gone));
+        let unanswerable = lost.chain(set.unanswerable.iter().map(|_| true)).collect();
         HeldOut { tools, unanswerable }
     }
 
@@ -114,7 +116,9 @@ impl NoMatchReport {
         arm: &Arm,
         asked: &(dyn Fn() + Sync),
     ) -> Result<Self> {
-        let observations = each_query(set, THREADS, |text| {
+        let judged = set.queries.iter().map(|query| query.text.as_str());
+        let texts: Vec<&str> = judged.chain(set.unanswerable.iter().map(|query| query.text.as_str())).collect();
+        let observations = each_text(&texts, THREADS, |text| {
             let results = engine.ask(text, arm, HITS, Detail::Explained)?;
             asked();
             Ok(Observation { no_match: results.no_match.is_some(), signals: signals(&results) })

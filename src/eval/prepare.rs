@@ -94,16 +94,26 @@ impl Workspace {
     /// # Errors
     /// The engine's, [`EvalError::Io`].
     pub fn without(&self, set: &EvalSet, tools: &[ToolId]) -> Result<Passing> {
-        let name = catalog_name(set);
-        let copy = format!("{name}.held-out");
-        self.discard(&copy)?;
-        copy_folder(&self.data.path().join(&name), &self.data.path().join(&copy))?;
-        let passing = self.passing(copy)?;
+        let passing = self.copy(set, "held-out")?;
         let mut writer = passing.catalog.writer()?;
         writer.remove(tools)?;
         writer.commit()?;
         drop(writer);
         Ok(passing)
+    }
+
+    /// A copy of the set's catalog for as long as it is held; `purpose` keeps copies apart.
+    ///
+    /// # Errors
+    /// The engine's, [`EvalError::Io`].
+    pub fn copy(&self, set: &EvalSet, purpose: &str) -> Result<Passing> {
+        let name = catalog_name(set);
+        let copy = format!("{name}.{purpose}");
+        self.discard(&copy)?;
+        // Closed before it is copied, so that nothing is left in a log beside the database.
+        let from = self.open(&name)?.path().to_owned();
+        copy_folder(&from, &from.with_file_name(&copy))?;
+        self.passing(copy)
     }
 
     /// A catalog of these tools for as long as it is held, and what building it cost.

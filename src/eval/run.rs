@@ -60,7 +60,8 @@ impl ArmRun {
     /// # Errors
     /// The engine's first.
     pub fn of(set: &EvalSet, engine: &dyn Ask, arm: &Arm, depth: usize, asked: &(dyn Fn() + Sync)) -> Result<Self> {
-        let answers = each_query(set, THREADS, |text| {
+        let texts: Vec<&str> = set.queries.iter().map(|query| query.text.as_str()).collect();
+        let answers = each_text(&texts, THREADS, |text| {
             let results = engine.ask(text, arm, depth, Detail::Plain)?;
             asked();
             let hits: Vec<ToolIndex> = results.hits.iter().filter_map(|hit| set.position(hit.id.as_str())).collect();
@@ -71,9 +72,9 @@ impl ArmRun {
     }
 }
 
-/// Applies `answer` to the text of every query, on several threads; results come in the set's order.
-pub(super) fn each_query<T: Send>(
-    set: &EvalSet,
+/// Applies `answer` to every text, on several threads; results come in the order of the texts.
+pub(super) fn each_text<T: Send>(
+    texts: &[&str],
     threads: usize,
     answer: impl Fn(&str) -> toolscout_index::Result<T> + Sync,
 ) -> Result<Vec<T>> {
@@ -82,8 +83,8 @@ pub(super) fn each_query<T: Send>(
         let mut done = Vec::new();
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
-            let Some(query) = set.queries.get(position) else { return Ok(done) };
-            done.push((position, answer(&query.text)?));
+            let Some(text) = texts.get(position) else { return Ok(done) };
+            done.push((position, answer(text)?));
         }
     };
     let parts: toolscout_index::Result<Vec<Vec<(usize, T)>>> = thread::scope(|scope| {

@@ -4,8 +4,10 @@
 //! half decide, those whose tools all lie in the test half tell the gain, and those with tools in both are left out. A
 //! split by query instead would let a setting learn the tools it is tested on.
 
+use std::sync::Arc;
+
 use serde::Serialize;
-use toolscout_index::{Mode, Results, Searcher};
+use toolscout_index::{Mode, Results, Searcher, Settings};
 
 use super::arms::Arm;
 use super::bootstrap::{Interval, paired};
@@ -13,6 +15,7 @@ use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
 use super::judge::Scores;
 use super::metrics::{Measure, Metric};
+use super::prepare::Passing;
 use super::random::Random;
 use super::run::{ArmRun, Ask, Detail};
 
@@ -125,34 +128,73 @@ impl Half {
     }
 }
 
-/// A snapshot whose dense weight may be turned: it is part of the query, so that no index is built anew.
-pub struct DenseWeight<'a> {
-    /// What answers.
-    pub searcher: &'a Searcher,
-    /// The weight it has now.
-    pub now: f32,
+/// The knobs of a catalog's settings: name, place, and the values tried. Values lie around the defaults, which came from
+/// nine public sets; 0 switches a field off.
+#[expect(clippy::type_complexity, reason = "a table reads better than a struct with one use")]
+const KNOBS: [(&str, fn(&mut Settings) -> &mut f32, &[f32]); 9] = [
+    ("dense_weight", |s| &mut s.dense_weight, &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
+    ("name", |s| &mut s.lexical.weights.name, &[0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0]),
+    ("server", |s| &mut s.lexical.weights.server, &[0.0, 1.0, 2.5, 4.0]),
+    ("description", |s| &mut s.lexical.weights.description, &[0.5, 1.0, 1.5, 2.0]),
+    ("parameter_names", |s| &mut s.lexical.weights.parameter_names, &[0.0, 0.25, 0.5, 1.0]),
+    ("parameter_descriptions", |s| &mut s.lexical.weights.parameter_descriptions, &[0.0, 0.2, 0.4, 0.8]),
+    ("enum_values", |s| &mut s.lexical.weights.enum_values, &[0.0, 0.2, 0.4, 0.8]),
+    ("k1", |s| &mut s.lexical.k1, &[0.8, 1.2, 2.0, 3.0]),
+    ("b", |s| &mut s.lexical.b, &[0.25, 0.5, 0.75, 1.0]),
+];
+
+/// A catalog whose settings may be turned: a copy, since a change of field weights rebuilds its lexical index.
+pub struct Tunable {
+    copy: Passing,
+    start: Settings,
 }
 
-impl Adjustable for DenseWeight<'_> {
+impl Tunable {
+    /// Tunes a copy of a catalog, from the settings it has.
+    pub fn new(copy: Passing) -> Self {
+        let start = *copy.catalog.searcher().settings();
+        Tunable { copy, start }
+    }
+
+    /// The settings that were found.
+    pub fn settings(&self, tuned: &Tuned) -> Settings {
+        self.with(&tuned.knobs.iter().map(|knob| knob.after).collect::<Vec<_>>())
+    }
+
+    fn with(&self, values: &[f32]) -> Settings {
+        let mut settings = self.start;
+        KNOBS.iter().zip(values).for_each(|((_, place, _), value)| *place(&mut settings) = *value);
+        settings
+    }
+}
+
+impl Adjustable for Tunable {
     fn knobs(&self) -> Vec<Knob> {
-        let choices = (0..=20).map(|step| step as f32 / 20.0).collect();
-        vec![Knob { name: "dense_weight".into(), value: self.now, choices }]
+        let mut settings = self.start;
+        let mut knob = |(name, place, choices): &(&str, fn(&mut Settings) -> &mut f32, &[f32])| Knob {
+            name: (*name).into(),
+            value: *place(&mut settings),
+            choices: choices.to_vec(),
+        };
+        KNOBS.iter().map(&mut knob).collect()
     }
 
     fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>> {
-        Ok(Box::new(Weighted { searcher: self.searcher, weight: values.first().copied() }))
+        let settings = self.with(values);
+        if *self.copy.catalog.searcher().settings() != settings {
+            let mut writer = self.copy.catalog.writer()?;
+            writer.set_settings(&settings)?;
+            writer.commit()?;
+        }
+        Ok(Box::new(Snapshot(self.copy.catalog.searcher())))
     }
 }
 
-struct Weighted<'a> {
-    searcher: &'a Searcher,
-    weight: Option<f32>,
-}
+struct Snapshot(Arc<Searcher>);
 
-impl Ask for Weighted<'_> {
+impl Ask for Snapshot {
     fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results> {
-        let arm = Arm { dense_weight: self.weight, ..arm.clone() };
-        self.searcher.ask(text, &arm, depth, detail)
+        self.0.ask(text, arm, depth, detail)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use toolscout_index::{Tool, ToolId};
 
 use super::qrels::{self, Judgements};
-use super::{RawQuery, RawSet};
+use super::{RawQuery, RawSet, Unanswerable};
 use crate::eval::error::{EvalError, Result, read, read_text};
 
 /// Extensions of a single tools file, in the order they are looked for.
@@ -19,7 +19,8 @@ pub(super) fn read_set(path: &Path) -> Result<RawSet> {
     std::fs::read_dir(path).map_err(|source| EvalError::io("open the set", path, source))?;
     let corpus = path.join("corpus.jsonl");
     let tools = if corpus.is_file() { read_corpus(&corpus)? } else { read_tools(path)? };
-    Ok(RawSet { tools, queries: read_queries(path)? })
+    let (queries, unanswerable) = read_queries(path)?;
+    Ok(RawSet { tools, queries, unanswerable })
 }
 
 fn read_tools(set: &Path) -> Result<Vec<Tool>> {
@@ -46,27 +47,11 @@ fn read_tool_file(path: &Path, default_server: Option<String>) -> Result<Vec<Too
         default_server,
         ..Default::default()
     };
-    let mut parsed = toolscout_index::formats::parse(&bytes, &options)?;
-    for skipped in &parsed.skipped {
-        let line = skipped.line.unwrap_or(skipped.index);
-        let text = std::str::from_utf8(&bytes).ok().and_then(|text| text.lines().nth(line.saturating_sub(1)));
-        let tool = text
-            .and_then(with_resplit_server)
-            .ok_or_else(|| EvalError::malformed(path, line, skipped.error.to_string()))?;
-        parsed.tools.push(tool);
+    let parsed = toolscout_index::formats::parse(&bytes, &options)?;
+    match parsed.skipped.first() {
+        None => Ok(parsed.tools),
+        Some(skipped) => Err(EvalError::malformed(path, skipped.line.unwrap_or(skipped.index), skipped.error.to_string())),
     }
-    Ok(parsed.tools)
-}
-
-/// The tool of a line whose server contains `/`: public sets have them and judge by `server/name`, so the id is kept and
-/// split at its first `/`, where the engine splits it.
-fn with_resplit_server(line: &str) -> Option<Tool> {
-    let mut value: Value = serde_json::from_str(line).ok()?;
-    let server = value["server"].as_str().filter(|server| server.contains('/'))?;
-    let id = ToolId::parse(&format!("{server}/{}", value["name"].as_str()?)).ok()?;
-    value["server"] = id.server().into();
-    value["name"] = id.name().into();
-    serde_json::from_value(value).ok()
 }
 
 /// A BEIR corpus: `_id` is the tool's id, `title` its title, `text` its description.
@@ -81,7 +66,7 @@ fn read_corpus(path: &Path) -> Result<Vec<Tool>> {
     })
 }
 
-fn read_queries(set: &Path) -> Result<Vec<RawQuery>> {
+fn read_queries(set: &Path) -> Result<(Vec<RawQuery>, Vec<Unanswerable>)> {
     let path = set.join("queries.jsonl");
     if !path.is_file() {
         return Err(not_a_set(set, "it has no queries.jsonl"));
@@ -91,13 +76,36 @@ fn read_queries(set: &Path) -> Result<Vec<RawQuery>> {
         let query = read_query(&path, line, &value)?;
         match seen.insert(query.id.clone(), line) {
             Some(first) => Err(EvalError::DuplicateQuery { path: path.clone(), id: query.id, first, second: line }),
-            None => Ok((query, value.get("relevant").is_some())),
+            None => Ok((query, judgement_of(&path, line, &value)?)),
         }
     })?;
-    if queries.iter().any(|(_, judged)| *judged) {
-        return Ok(queries.into_iter().map(|(query, _)| query).collect());
+    let judged_here = queries.iter().any(|(_, judgement)| *judgement != Judgement::Absent);
+    let (unanswerable, others): (Vec<_>, Vec<_>) =
+        queries.into_iter().partition(|(_, judgement)| *judgement == Judgement::NoTool);
+    let unanswerable = unanswerable.into_iter().map(|(query, _)| Unanswerable { id: query.id, text: query.text });
+    let others = others.into_iter().map(|(query, _)| query).collect();
+    let judged = if judged_here { others } else { judged_elsewhere(set, others)? };
+    Ok((judged, unanswerable.collect()))
+}
+
+/// What a line says about the tools that serve its query.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    /// Nothing: another file may.
+    Absent,
+    /// It lists them.
+    Listed,
+    /// That there are none.
+    NoTool,
+}
+
+fn judgement_of(path: &Path, line: usize, value: &Value) -> Result<Judgement> {
+    match value.get("relevant").and_then(Value::as_array) {
+        None => Ok(Judgement::Absent),
+        Some(_) if value["kind"] != "none" => Ok(Judgement::Listed),
+        Some(ids) if ids.is_empty() => Ok(Judgement::NoTool),
+        Some(_) => Err(EvalError::malformed(path, line, "the query is of kind \"none\" and names relevant tools; it cannot be both")),
     }
-    judged_elsewhere(set, queries.into_iter().map(|(query, _)| query).collect())
 }
 
 fn read_query(path: &Path, line: usize, value: &Value) -> Result<RawQuery> {
