@@ -1,23 +1,23 @@
 //! The toolscout retrieval engine.
 
-pub mod error;
-pub mod tool;
-pub mod formats;
-pub mod query;
-pub mod hit;
-pub mod text;
+pub mod catalog;
+pub mod clauses;
+pub mod dense;
 pub mod document;
+pub mod embed;
+pub mod error;
+pub mod formats;
+pub mod fuse;
+pub mod hit;
 pub mod lexical;
 pub mod names;
-pub mod embed;
-pub mod dense;
-pub mod fuse;
-pub mod clauses;
-pub mod settings;
-pub mod store;
+pub mod query;
 pub mod search;
+pub mod settings;
 mod snapshot;
-pub mod catalog;
+pub mod store;
+pub mod text;
+pub mod tool;
 
 pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
 pub use embed::{Embedder, Scripts};
