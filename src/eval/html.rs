@@ -33,7 +33,7 @@ fn overview(evaluations: &[Evaluation]) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let Some(metric) = first.arms.first().map(ndcg_of) else { return String::new() };
     let averages = macro_average(&reports);
-    let mut html = format!("<section><h2>All sets</h2><table><tr><th>set</th><th>tools</th><th>queries</th>");
+    let mut html = String::from("<section><h2>All sets</h2><table><tr><th>set</th><th>tools</th><th>queries</th>");
     for (arm, _) in &averages {
         let _ = write!(html, "<th>{}</th>", escape(arm));
     }
@@ -175,7 +175,8 @@ fn no_match(report: &Report) -> String {
         name: format!("{name} (AUC {})", share(signal.auc)),
         points: signal.curve.iter().map(|point| (point.false_no_match, point.accuracy)).chain([(1.0, 1.0)]).collect(),
     };
-    let drawn: Vec<Line> = found.signals.iter().map(line).collect();
+    let chance = Line { name: "chance".into(), points: vec![(0.0, 0.0), (1.0, 1.0)] };
+    let drawn: Vec<Line> = found.signals.iter().map(line).chain([chance]).collect();
     let picture = lines(
         &Axis { title: "false \"no match\" on answerable queries", end: 1.0 },
         &Axis { title: "unanswerable recognised", end: 1.0 },
@@ -183,7 +184,7 @@ fn no_match(report: &Report) -> String {
         Some(("as the engine is set", found.false_no_match, found.accuracy)),
     );
     let caption = format!(
-        "A seeded fifth of the tools is held out; {} queries lose all their tools, {} do not. Each line is what a threshold on one signal of the arm {} would bring; chance is the diagonal.",
+        "A seeded fifth of the tools is held out; {} queries have no tool left, {} do. Each line is what a threshold on one signal of the arm {} would bring.",
         found.unanswerable,
         found.answerable,
         escape(&found.arm)

@@ -52,7 +52,7 @@ fn a_table_is_printed_and_the_json_has_the_published_shape() {
 #[test]
 fn json_on_stdout_stands_alone_and_is_the_same_every_time() {
     let world = World::new();
-    let run = || world.ok(&["eval", &fixtures(), "--queries", "25", "--parts", "no-match,tokens", "--json", "-"]);
+    let run = || world.ok(&["eval", &fixtures(), "--queries", "25", "--parts", "no-match", "--json", "-"]);
     let (first, second) = (run(), run());
     assert_eq!(parsed(&first), parsed(&second));
     let other = world.ok(&["eval", &fixtures(), "--queries", "25", "--parts", "", "--seed", "1", "--json", "-"]);
@@ -84,6 +84,14 @@ fn a_baseline_passes_on_the_same_figures_and_fails_on_a_drop() {
     assert_eq!(ended.code, 1);
     assert!(ended.stderr.contains("1 of 6 figures dropped by more than 0.5 points"), "{}", ended.stderr);
     assert_eq!(world.run(&[&measure[..], &["--baseline", "better.json", "--max-drop", "2.5"]].concat()).code, 0);
+}
+
+/// The project's own gate: `fixtures/baseline.json` holds the lexical figures of the whole query file.
+#[test]
+fn the_fixtures_are_found_as_well_as_they_were() {
+    let baseline = format!("{}/baseline.json", fixtures());
+    let ended = World::new().run(&["eval", &fixtures(), "--arms", "lexical", "--parts", "", "--baseline", &baseline]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
 }
 
 #[test]
