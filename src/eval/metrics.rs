@@ -127,7 +127,8 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
 }
 
 fn discounted(gains: impl Iterator<Item = bool>) -> f64 {
-    gains.enumerate().filter(|(_, gain)| *gain).map(|(index, _)| discount(index)).sum()
+    // Not `sum`, which is -0 for nothing.
+    gains.enumerate().filter(|(_, gain)| *gain).fold(0.0, |total, (index, _)| total + discount(index))
 }
 
 fn ideal(hits: usize) -> f64 {
@@ -203,6 +204,7 @@ mod tests {
     fn an_empty_answer_is_worth_nothing() {
         for metric in Metric::all(&DEFAULT_DEPTHS) {
             close(metric.of(&[], 2), 0.0);
+            assert!(metric.of(&[], 2).is_sign_positive(), "{metric}");
         }
     }
 
