@@ -5,8 +5,8 @@ const RRF_K: f32 = 60.0;
 /// How deep a list takes part in reciprocal rank fusion.
 const RRF_DEPTH: usize = 100;
 
-/// Scales scores in place to 0..1 over the tools that may be hits: `lo` and `hi` of those become 0 and 1. All equal
-/// gives 0.
+/// Scales scores in place to 0..1 over the tools that may be hits: `lo` and `hi` of those become 0 and 1. Where
+/// all are equal, as for the only tool that passes a filter, they become 1 if above 0, else 0.
 pub fn min_max(scores: &mut [f32], allowed: impl Fn(usize) -> bool) {
     let mut range = (f32::INFINITY, f32::NEG_INFINITY);
     for (tool, &score) in scores.iter().enumerate() {
@@ -15,6 +15,7 @@ pub fn min_max(scores: &mut [f32], allowed: impl Fn(usize) -> bool) {
         }
     }
     let (lo, hi) = range;
+    let lo = if lo == hi { hi.min(0.0) } else { lo };
     let scale = if hi > lo { 1.0 / (hi - lo) } else { 0.0 };
     for score in scores.iter_mut().filter(|score| score.is_finite()) {
         *score = ((*score - lo) * scale).clamp(0.0, 1.0);
@@ -56,7 +57,10 @@ mod tests {
         assert_eq!(scores, [0.0, 1.0, 1.0, f32::NEG_INFINITY]);
         let mut equal = [2.0, 2.0];
         min_max(&mut equal, |_| true);
-        assert_eq!(equal, [0.0, 0.0]);
+        assert_eq!(equal, [1.0, 1.0]);
+        let mut none = [0.0, 0.0];
+        min_max(&mut none, |_| true);
+        assert_eq!(none, [0.0, 0.0]);
     }
 
     #[test]

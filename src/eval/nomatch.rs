@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use toolscout_index::{Results, ToolId};
+use toolscout_index::{Hit, Results, ToolId};
 
 use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
@@ -127,24 +127,19 @@ impl NoMatchReport {
     }
 }
 
-/// Every signal of an answer, by name: the best raw score of each leg among the hits, and the fused score.
+/// Every signal of an answer, by name: how much there was to go by, and the best BM25 and fused score among the hits.
 fn signals(results: &Results) -> Vec<(String, f64)> {
-    let mut best: BTreeMap<String, f64> = BTreeMap::new();
-    let mut see = |name: String, value: f32| {
-        let best = best.entry(name).or_insert(f64::from(value));
-        *best = best.max(f64::from(value));
-    };
-    for hit in &results.hits {
-        see("score".into(), hit.score);
-        let Some(explain) = &hit.explain else { continue };
-        if let Some(lexical) = &explain.lexical {
-            see("bm25".into(), lexical.raw);
-        }
-        for (embedder, leg) in &explain.dense {
-            see(format!("cosine {embedder}"), leg.raw);
-        }
-    }
-    best.into_iter().collect()
+    let best = |values: &mut dyn Iterator<Item = f32>| values.map(f64::from).reduce(f64::max);
+    let bm25 = |hit: &Hit| Some(hit.explain.as_ref()?.lexical.as_ref()?.raw);
+    [
+        ("coverage", Some(f64::from(results.signals.coverage))),
+        ("cosine", results.signals.cosine.map(f64::from)),
+        ("bm25", best(&mut results.hits.iter().filter_map(bm25))),
+        ("score", best(&mut results.hits.iter().map(|hit| hit.score))),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+    .collect()
 }
 
 fn summarise(arm: &str, unanswerable: &[bool], observations: &[Observation]) -> NoMatchReport {

@@ -137,6 +137,7 @@ pub(crate) mod testing {
                 mode: arm.mode,
                 degraded: None,
                 no_match: None,
+                signals: Default::default(),
                 timings: Default::default(),
                 generation: 1,
             })
