@@ -3,7 +3,8 @@
 //! A set is a folder in one of two shapes:
 //! - its own: `tools.jsonl` (or `tools.json`, `tools.yaml`, …, or a folder `tools/` of files), every file in any format
 //!   that can be registered, and `queries.jsonl` with lines `{"id","query","relevant":[ids]}`; other fields are ignored,
-//!   except `"kind":"none"`, which says of a query without relevant tools that no tool can serve it. Where lines have no `relevant`, judgements are read from TREC or BEIR qrels beside it.
+//!   except `"kind":"none"`, which says of a query without relevant tools that no tool can serve it. Where lines have
+//!   no `relevant`, judgements are read from TREC or BEIR qrels beside it.
 //! - BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`.
 //!
 //! A loaded set is whole and consistent: ids are unique, every query has a relevant tool, every relevant tool exists.
@@ -219,7 +220,8 @@ pub(crate) mod testing {
             relevant: relevant.iter().map(|id| (*id).into()).collect(),
             judged_in: "queries.jsonl".into(),
         };
-        let raw = RawSet { tools: tools.iter().map(tool).collect(), queries: queries.iter().map(query).collect(), unanswerable: Vec::new() };
+        let (tools, queries) = (tools.iter().map(tool).collect(), queries.iter().map(query).collect());
+        let raw = RawSet { tools, queries, unanswerable: Vec::new() };
         EvalSet::new(Path::new("made/up"), raw).unwrap()
     }
 }

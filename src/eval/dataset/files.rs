@@ -50,7 +50,9 @@ fn read_tool_file(path: &Path, default_server: Option<String>) -> Result<Vec<Too
     let parsed = toolscout_index::formats::parse(&bytes, &options)?;
     match parsed.skipped.first() {
         None => Ok(parsed.tools),
-        Some(skipped) => Err(EvalError::malformed(path, skipped.line.unwrap_or(skipped.index), skipped.error.to_string())),
+        Some(skipped) => {
+            Err(EvalError::malformed(path, skipped.line.unwrap_or(skipped.index), skipped.error.to_string()))
+        }
     }
 }
 
@@ -104,7 +106,11 @@ fn judgement_of(path: &Path, line: usize, value: &Value) -> Result<Judgement> {
         None => Ok(Judgement::Absent),
         Some(_) if value["kind"] != "none" => Ok(Judgement::Listed),
         Some(ids) if ids.is_empty() => Ok(Judgement::NoTool),
-        Some(_) => Err(EvalError::malformed(path, line, "the query is of kind \"none\" and names relevant tools; it cannot be both")),
+        Some(_) => Err(EvalError::malformed(
+            path,
+            line,
+            "the query is of kind \"none\" and names relevant tools; it cannot be both",
+        )),
     }
 }
 
