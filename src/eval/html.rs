@@ -297,7 +297,7 @@ mod tests {
 
     fn evaluation() -> Evaluation {
         let set = set(&[("a", "x")], &[("q", "x", &["a"])]);
-        let runs = vec![ArmRun { name: "lexical".into(), rankings: vec![vec![0]], degraded: 0 }];
+        let runs = vec![ArmRun { name: "lexical".into(), rankings: vec![vec![0]], degraded: 0, abstained: 0 }];
         let worst = WorstQuery {
             id: "q".into(),
             text: "<script>alert(1)</script>".into(),

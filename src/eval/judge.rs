@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_run_is_judged_query_by_query() {
         let (set, twins) = twins();
-        let run = ArmRun { name: "x".into(), rankings: vec![vec![1, 3]], degraded: 0 };
+        let run = ArmRun { name: "x".into(), rankings: vec![vec![1, 3]], degraded: 0, abstained: 0 };
         let recall = Metric::new(Measure::Recall, 3);
         assert_eq!(Scores::strict(&set, &run, &[recall]).mean(recall), 0.5);
         assert_eq!(Scores::tolerant(&set, &run, &[recall], &twins).mean(recall), 1.0);

@@ -75,6 +75,8 @@ pub struct ArmReport {
     pub latency: Option<Latency>,
     /// Queries in whose answer a leg could not take part.
     pub degraded: usize,
+    /// Queries answered with "no match", which counts as having found nothing.
+    pub abstained: usize,
 }
 
 impl ArmReport {
@@ -91,6 +93,7 @@ impl ArmReport {
             duplicate_tolerant: None,
             latency,
             degraded: run.degraded,
+            abstained: run.abstained,
         }
     }
 
@@ -261,7 +264,7 @@ pub(crate) mod testing {
         set.name = name.into();
         let metric = Metric::new(Measure::Ndcg, 10);
         let scores = Scores { metrics: vec![metric], columns: vec![vec![ndcg_at_10]] };
-        let run = ArmRun { name: arm.into(), rankings: vec![vec![0]], degraded: 0 };
+        let run = ArmRun { name: arm.into(), rankings: vec![vec![0]], degraded: 0, abstained: 0 };
         let mut report = identity(&set, 1, 42, "none".into());
         report.arms.push(ArmReport::of(&run, &scores, None, 42));
         report

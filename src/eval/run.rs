@@ -52,6 +52,8 @@ pub struct ArmRun {
     pub rankings: Vec<Vec<ToolIndex>>,
     /// Queries in whose answer a leg that was asked for could not take part.
     pub degraded: usize,
+    /// Queries answered with "no match": each of them counts as having found nothing.
+    pub abstained: usize,
 }
 
 impl ArmRun {
@@ -65,10 +67,12 @@ impl ArmRun {
             let results = engine.ask(text, arm, depth, Detail::Plain)?;
             asked();
             let hits: Vec<ToolIndex> = results.hits.iter().filter_map(|hit| set.position(hit.id.as_str())).collect();
-            Ok((hits, results.degraded.is_some()))
+            Ok((hits, results.degraded.is_some(), results.no_match.is_some()))
         })?;
-        let degraded = answers.iter().filter(|(_, degraded)| *degraded).count();
-        Ok(ArmRun { name: arm.name.clone(), rankings: answers.into_iter().map(|(hits, _)| hits).collect(), degraded })
+        let degraded = answers.iter().filter(|(_, degraded, _)| *degraded).count();
+        let abstained = answers.iter().filter(|(.., abstained)| *abstained).count();
+        let rankings = answers.into_iter().map(|(hits, ..)| hits).collect();
+        Ok(ArmRun { name: arm.name.clone(), rankings, degraded, abstained })
     }
 }
 

@@ -54,7 +54,7 @@ pub fn read_run(path: &Path, set: &EvalSet) -> Result<ArmRun> {
         hits[row].push((score, tool));
     }
     let name = path.file_stem().map_or_else(|| "run".into(), |stem| stem.to_string_lossy().into_owned());
-    Ok(ArmRun { name, rankings: hits.into_iter().map(by_score).collect(), degraded: 0 })
+    Ok(ArmRun { name, rankings: hits.into_iter().map(by_score).collect(), degraded: 0, abstained: 0 })
 }
 
 fn read_hit(path: &Path, line: usize, text: &str) -> Result<(String, String, f64)> {
@@ -104,7 +104,7 @@ mod tests {
             &[("Trends Hub/two words", "x"), ("b", "y"), ("c", "z")],
             &[("q 1", "x", &["Trends Hub/two words"]), ("q2", "y", &["b", "c"])],
         );
-        (set, ArmRun { name: "hybrid".into(), rankings: vec![vec![2, 0, 1], vec![]], degraded: 0 })
+        (set, ArmRun { name: "hybrid".into(), rankings: vec![vec![2, 0, 1], vec![]], degraded: 0, abstained: 0 })
     }
 
     #[test]
