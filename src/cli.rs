@@ -15,6 +15,7 @@ mod catalogs;
 mod completions;
 mod doctor;
 mod embed;
+mod eval;
 mod export;
 mod list;
 mod models;
@@ -23,6 +24,7 @@ mod search;
 mod show;
 mod stats;
 mod sync;
+mod tune;
 
 use std::fmt;
 use std::io;
@@ -70,8 +72,9 @@ struct Globals {
     #[arg(long, global = true, value_name = "KIND")]
     output: Option<Output>,
     /// Print JSON; the same as --output json
-    #[arg(long, global = true, conflicts_with = "output")]
-    json: bool,
+    // A text and no switch, because `eval --json FILE` takes the flag's place and clap hands globals up and down.
+    #[arg(long, global = true, conflicts_with = "output", num_args = 0, default_missing_value = "-")]
+    json: Option<String>,
 }
 
 impl Globals {
@@ -86,7 +89,7 @@ impl Globals {
     }
 
     fn output(&self) -> Option<Output> {
-        if self.json { Some(Output::Json) } else { self.output }
+        if self.json.is_some() { Some(Output::Json) } else { self.output }
     }
 }
 
@@ -116,6 +119,10 @@ enum Verb {
     Models(models::Args),
     /// Check that everything is where it should be
     Doctor(doctor::Args),
+    /// Measure retrieval on your own tools and queries
+    Eval(eval::Args),
+    /// Look for settings that serve a set better
+    Tune(tune::Args),
     /// Print a shell's completions
     Completions(completions::Args),
 }
@@ -142,6 +149,8 @@ impl Cli {
             Verb::Catalogs(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
+            Verb::Eval(args) => args.run(&context()?),
+            Verb::Tune(args) => args.run(&context()?),
             Verb::Completions(args) => args.run(),
         }
     }

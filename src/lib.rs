@@ -7,6 +7,8 @@
 pub mod config;
 pub mod models;
 
+pub mod eval;
+
 pub mod cli;
 
 /// Makes the README's example a test.
