@@ -160,6 +160,7 @@ impl From<Error> for ApiError {
             Error::InvalidTool { .. } => ApiError::unprocessable("invalid_tool", error.to_string()),
             Error::DuplicateTool { .. } => ApiError::unprocessable("duplicate_tool", error.to_string()),
             Error::InvalidQuery { .. } => ApiError::unprocessable("invalid_query", error.to_string()),
+            Error::InvalidSetting { .. } => ApiError::unprocessable("invalid_settings", error.to_string()),
             Error::InvalidCatalogName { .. } => ApiError::unprocessable("invalid_catalog_name", error.to_string()),
             Error::Parse { .. } => ApiError::invalid(StatusCode::BAD_REQUEST, "unreadable_tools", error.to_string()),
             Error::UnknownCatalog { name, .. } => unknown_catalog(&name),

@@ -225,7 +225,7 @@ impl Opener {
     }
 
     fn serve(&self, name: &str, catalog: Catalog) -> toolscout_index::Result<OpenCatalog> {
-        let folder = self.data.path().join(name);
+        let folder = catalog.path().to_owned();
         let settings = RwLock::new(CatalogSettings::load(&folder)?);
         let depth = self.metrics.write_queue.clone();
         let writes = WriteLine::start(name, catalog.clone(), self.write_places, depth)

@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 use super::error::{ApiError, ApiResult};
 use super::wire::SearchMode;
 
-const FILE_NAME: &str = "settings.json";
+/// Beside the engine's own settings, which are about the index and not about requests.
+const FILE_NAME: &str = "search-defaults.json";
 const MAX_DESCRIPTION_CHARS: usize = 2000;
 
 /// Settings of a catalog. What a search says itself goes before them.

@@ -19,9 +19,6 @@ use super::error::{ApiError, ApiResult};
 const MAX_GROUP: usize = 64;
 /// How often commits of other processes are looked for.
 const REFRESH: Duration = Duration::from_secs(1);
-/// How long another process may hold the catalog before a change is refused.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-const LOCK_RETRY: Duration = Duration::from_millis(50);
 /// How long a failed embedding rests.
 const EMBED_RETRY: Duration = Duration::from_secs(30);
 
@@ -201,20 +198,10 @@ impl Owner {
     }
 
     fn commit(&self, group: &[Write]) -> Result<Vec<Written>> {
-        let mut writer = self.writer()?;
+        let mut writer = self.catalog.writer()?;
         let changes = group.iter().map(|write| write.change.apply(&mut writer)).collect::<Result<Vec<_>>>()?;
         let generation = writer.commit()?;
         Ok(changes.into_iter().map(|changes| Written { changes, generation }).collect())
-    }
-
-    fn writer(&self) -> Result<Writer> {
-        let deadline = Instant::now() + LOCK_PATIENCE;
-        loop {
-            match self.catalog.writer() {
-                Err(Error::Locked { .. }) if Instant::now() < deadline => std::thread::sleep(LOCK_RETRY),
-                outcome => return outcome,
-            }
-        }
     }
 
     fn use_idle_time(&mut self) {
