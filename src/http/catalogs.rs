@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult};
-use super::extract::{Json, Path};
+use super::extract::{self, Json, Path};
 use super::registry::{Created, OpenCatalog};
 use super::settings::CatalogSettings;
 
@@ -23,7 +23,7 @@ pub struct CreateRequest {
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "team-a")]
     name: String,
     /// What its searches default to.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "extract::object")]
     settings: CatalogSettings,
 }
 

@@ -1,5 +1,8 @@
 //! What a request holds, with errors that name the place: bodies, query strings and path parameters.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -7,8 +10,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::LengthLimitError;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::{ApiError, ApiResult};
 
@@ -123,12 +127,33 @@ pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
 /// 400 for malformed JSON, with line and column; 422 for an unknown field or a wrong type, with the path.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        json_error(&path, error.inner())
-    })?;
+    let mut track = serde_path_to_error::Track::new();
+    let value = object(serde_path_to_error::Deserializer::new(&mut reader, &mut track))
+        .map_err(|error| json_error(&track.path().to_string(), &error))?;
     reader.end().map_err(|error| json_error(".", &error))?;
     Ok(value)
+}
+
+/// A struct from an object alone: what serde derives would also take an array of its fields' values.
+///
+/// # Errors
+/// What the deserializer says.
+pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    deserializer.deserialize_map(Fields(PhantomData))
+}
+
+struct Fields<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields))
+    }
 }
 
 fn json_error(path: &str, error: &serde_json::Error) -> ApiError {
@@ -178,8 +203,6 @@ fn without_prefix(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-
     use super::*;
 
     #[derive(Debug, Deserialize)]
@@ -201,6 +224,7 @@ mod tests {
         for (body, status, code, expected) in [
             (r#"{"inner":[{"k":"x"}]}"#, 422, "invalid_value", "field `inner[0].k`: invalid type: string \"x\""),
             (r#"{"inner":[{"k":1,"q":2}]}"#, 422, "unknown_field", "unknown field `q`"),
+            ("[[]]", 422, "invalid_value", "expected an object"),
             (r#"{}"#, 422, "missing_field", "missing field `inner`"),
             ("{\"inner\":\n[}", 400, "malformed_json", "line 2 column 2"),
             ("", 400, "malformed_json", "line 1 column 0"),

@@ -1,10 +1,10 @@
 //! Search: `POST` and `GET` on a catalog, and the short form for the default one.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Filter, Hit, Query, Results, Searcher, Tool};
 use utoipa::{IntoParams, ToSchema};
@@ -13,7 +13,7 @@ use super::App;
 use super::access::Reading;
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
-use super::extract::{Json, QueryString};
+use super::extract::{self, Json, QueryString};
 use super::settings::CatalogSettings;
 use super::wire::{SearchMode, ToolFormat};
 use crate::budget::{self, Fitted};
@@ -34,6 +34,7 @@ pub struct SearchRequest {
     /// Retrieval legs.
     pub mode: Option<SearchMode>,
     /// Which tools may be hits.
+    #[serde(deserialize_with = "extract::object")]
     pub filter: SearchFilter,
     /// Hits below this score are left out.
     pub min_score: Option<f32>,
@@ -53,11 +54,11 @@ pub struct SearchRequest {
 #[serde(deny_unknown_fields, default)]
 pub struct SearchFilter {
     /// Only tools of these servers.
-    pub servers: BTreeSet<String>,
+    pub servers: Vec<String>,
     /// Only tools with at least one of these tags.
-    pub tags: BTreeSet<String>,
+    pub tags: Vec<String>,
     /// Only these ids.
-    pub ids: BTreeSet<String>,
+    pub ids: Vec<String>,
     /// Only tools whose read-only hint is this; absent counts as `false`.
     pub read_only: Option<bool>,
     /// Only tools whose destructive hint is this; absent counts as `true` unless the tool is read-only.
@@ -66,8 +67,13 @@ pub struct SearchFilter {
 
 impl From<SearchFilter> for Filter {
     fn from(filter: SearchFilter) -> Self {
-        let SearchFilter { servers, tags, ids, read_only, destructive } = filter;
-        Filter { servers, tags, ids, read_only, destructive }
+        Filter {
+            servers: filter.servers.into_iter().collect(),
+            tags: filter.tags.into_iter().collect(),
+            ids: filter.ids.into_iter().collect(),
+            read_only: filter.read_only,
+            destructive: filter.destructive,
+        }
     }
 }
 

@@ -45,7 +45,7 @@ pub struct ServerPath {
 #[utoipa::path(
     put, path = "/v1/catalogs/{catalog}/servers/{server}/tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ("server" = String, Path, description = "The server's name")),
-    request_body(content((serde_json::Value = "application/json"), (String = "application/yaml"))),
+    request_body(content((serde_json::Value = "application/json"), (serde_json::Value = "application/yaml"))),
     responses((status = 200, body = SyncAnswer), (status = 202, body = tasks::TaskBody))
 )]
 pub async fn sync(

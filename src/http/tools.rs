@@ -165,7 +165,7 @@ pub async fn list(
     post, path = "/v1/catalogs/{catalog}/tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), LoadParams),
     request_body(content(
-        (serde_json::Value = "application/json"), (String = "application/x-ndjson"), (String = "application/yaml")
+        (serde_json::Value = "application/json"), (String = "application/x-ndjson"), (serde_json::Value = "application/yaml")
     )),
     responses(
         (status = 200, content((UpsertAnswer = "application/json"), (String = "application/x-ndjson"))),

@@ -34,7 +34,11 @@ const READING: usize = 8;
 async fn ask(server: &Server, key: &str, route: (&str, &str, &str), catalog: &str) -> Answer {
     let (method, path, body) = route;
     let request = server.request(method.parse().unwrap(), &path.replace("{c}", catalog)).bearer_auth(key);
-    let request = if body.is_empty() { request } else { request.header("Content-Type", "application/json").body(body.to_owned()) };
+    let request = if body.is_empty() {
+        request
+    } else {
+        request.header("Content-Type", "application/json").body(body.to_owned())
+    };
     read(request).await
 }
 

@@ -21,7 +21,8 @@ async fn every_bad_search_has_the_one_shape_and_names_what_is_wrong() {
     let long = format!(r#"{{"queries":[{}]}}"#, vec![r#""x""#; 17].join(","));
     for (body, status, code, expected) in [
         ("{\"query\": \"x\",\n oops}", 400, "malformed_json", "line 2 column 2"),
-        ("", 400, "malformed_json", "line 1 column 0"),
+        (" ", 400, "malformed_json", "line 1 column 1"),
+        ("", 411, "length_required", "needs a body"),
         ("\u{0}\u{1}", 400, "malformed_json", "line 1"),
         (r#"{"query":"x","limit":3}"#, 422, "unknown_field", "unknown field `limit`"),
         (r#"{"query":"x","filter":{"server":"s"}}"#, 422, "unknown_field", "unknown field `server`"),
@@ -36,7 +37,8 @@ async fn every_bad_search_has_the_one_shape_and_names_what_is_wrong() {
         (&long, 422, "invalid_query", "17 query texts"),
         (r#"{"query":"x","max_tokens":500}"#, 422, "missing_format", "format"),
         (r#"{"query":"x","format":"mcp","max_tokens":1}"#, 422, "invalid_value", "max_tokens is 1"),
-        ("[]", 422, "invalid_value", "sequence"),
+        ("[]", 422, "invalid_value", "expected an object"),
+        (r#"{"query":"x","filter":[]}"#, 422, "invalid_value", "`filter`"),
     ] {
         let request = server.request(Method::POST, "/v1/search").header(CONTENT_TYPE, "application/json");
         let answer = read(request.body(body.to_owned())).await;
@@ -50,6 +52,7 @@ async fn every_bad_search_has_the_one_shape_and_names_what_is_wrong() {
 async fn what_the_framework_refuses_has_the_one_shape_too() {
     let server = Server::start_with(|settings| settings.limits.bulk_body_bytes = 4 << 20).await;
     let post = |path: &str| server.request(Method::POST, path).header(CONTENT_TYPE, "application/json");
+    let plain = |path: &str| server.request(Method::POST, path).header(CONTENT_TYPE, "text/plain").body("{}");
     let large = format!("\"{}\"", "x".repeat(5 << 20));
     for (request, status, code) in [
         (server.request(Method::GET, "/nowhere"), 404, "not_found"),
@@ -57,8 +60,8 @@ async fn what_the_framework_refuses_has_the_one_shape_too() {
         (server.request(Method::GET, "/v1/search"), 405, "method_not_allowed"),
         (server.request(Method::PATCH, "/livez"), 405, "method_not_allowed"),
         (server.request(Method::POST, "/v1/search").body("{}"), 415, "unsupported_media_type"),
-        (post("/v1/search").header(CONTENT_TYPE, "text/plain").body("{}"), 415, "unsupported_media_type"),
-        (post("/v1/catalogs/default/tools").header(CONTENT_TYPE, "text/csv").body("a"), 415, "unsupported_media_type"),
+        (plain("/v1/search"), 415, "unsupported_media_type"),
+        (plain("/v1/catalogs/default/tools"), 415, "unsupported_media_type"),
         (post("/v1/search").body(large.clone()), 413, "body_too_large"),
         (post("/v1/catalogs/default/tools").body(large), 413, "body_too_large"),
         (post("/v1/catalogs/default/tools").body("{"), 400, "unreadable_tools"),

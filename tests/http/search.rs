@@ -9,6 +9,7 @@ fn mail_and_more() -> Vec<Value> {
         tool("mail", "list_folders", "Lists the folders of a mailbox."),
         tool("calendar", "create_event", "Creates an event in a calendar."),
         tool("forge", "create_issue", "Opens an issue in a repository."),
+        tool("forge", "list_branches", "Lists the branches of a repository."),
     ]
 }
 
@@ -71,8 +72,9 @@ async fn found_tools_come_in_every_format() {
 
 #[tokio::test]
 async fn a_token_budget_is_kept() {
-    let many: Vec<Value> =
+    let mut many: Vec<Value> =
         (0..20).map(|n| tool("mail", &format!("send_{n}"), &"Sends an email with much text. ".repeat(20))).collect();
+    many.push(tool("calendar", "create_event", "Creates an event in a calendar."));
     let server = Server::with_tools(&many).await;
     let body = json!({ "query": "send email", "k": 20, "format": "openai", "max_tokens": 800 });
     let answer = server.post("/v1/search", &body).await;

@@ -7,7 +7,7 @@ use super::server::{Server, tool};
 
 #[tokio::test]
 async fn metrics_tell_of_searches_and_the_index_and_of_no_catalog() {
-    let server = Server::with_tools(&[tool("s", "t", "Does a thing.")]).await;
+    let server = Server::with_tools(&[tool("s", "t", "Does a thing."), tool("s", "u", "Is another.")]).await;
     server.post("/v1/search", &json!({ "query": "thing" })).await;
     server.post("/v1/search", &json!({ "query": "xylophone quasar" })).await;
     let answer = server.get("/metrics").await;
@@ -15,7 +15,7 @@ async fn metrics_tell_of_searches_and_the_index_and_of_no_catalog() {
     for line in [
         r#"toolscout_search_stage_seconds_count{mode="lexical",stage="total"} 2"#,
         r#"toolscout_search_no_match_total{mode="lexical"} 1"#,
-        "toolscout_index_tools 1",
+        "toolscout_index_tools 2",
         r#"toolscout_http_requests_total{method="POST",route="/v1/search",status="200"} 2"#,
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
