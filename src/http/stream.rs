@@ -105,8 +105,7 @@ impl Load {
 
     /// Takes the lines that are complete; what is left of the last one stays in `rest`.
     async fn take(&mut self, rest: &mut Vec<u8>, bytes: &Bytes) -> Result<(), ApiError> {
-        let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').peekable();
-        while let Some(part) = lines.next() {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             rest.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 self.take_line(rest).await?;

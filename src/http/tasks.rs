@@ -247,7 +247,12 @@ mod tests {
     #[tokio::test]
     async fn a_task_ends_with_its_outcome() {
         let tasks = Arc::new(Tasks::default());
-        let good = tasks.start("c", 1, |task| async move { Ok(task.update(|body| body.done = 1)) }).unwrap();
+        let good = tasks
+            .start("c", 1, |task| async move {
+                task.update(|body| body.done = 1);
+                Ok(())
+            })
+            .unwrap();
         let bad = tasks.start("c", 1, |_| async { Err(ApiError::internal("secret")) }).unwrap();
         let panics = tasks.start("c", 1, |_| async { panic!("secret") }).unwrap();
         tasks.ended().await;
