@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use axum::extract::{DefaultBodyLimit, FromRef};
-use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::routing::{get, post, put};
 use axum::{Router, middleware};
 use tokio::net::TcpListener;
@@ -44,6 +44,7 @@ mod tools;
 mod wire;
 mod writes;
 
+use error::{ApiError, ApiResult};
 use feedback::FeedbackStore;
 use pool::SearchPool;
 use registry::Registry;
@@ -254,6 +255,14 @@ impl App {
         }
     }
 
+    fn require_ready(&self) -> ApiResult<()> {
+        if self.ready.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let message = "the catalogs are being opened; try again soon";
+        Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message))
+    }
+
     fn measure_catalogs(&self) {
         let open = self.catalogs.all_open();
         let searchers: Vec<_> = open.iter().map(|catalog| catalog.searcher()).collect();
@@ -262,10 +271,6 @@ impl App {
         let pending = searchers.iter().map(|searcher| searcher.pending_embeddings() as i64).sum();
         self.metrics.pending_embeddings.set(pending);
     }
-}
-
-impl FromRef<App> for () {
-    fn from_ref(_app: &App) {}
 }
 
 /// Takes the address, if the keys allow to listen there.

@@ -62,8 +62,17 @@ impl Grant {
         self.catalogs.contains(catalog)
     }
 
-    fn everything() -> Self {
-        Grant { scope: Scope::Admin, catalogs: Catalogs::All }
+    /// What the key in these headers gives; everything while no key was ever made.
+    fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
+        if !app.keys.is_in_use().map_err(ApiError::internal)? {
+            return Ok(Grant { scope: Scope::Admin, catalogs: Catalogs::All });
+        }
+        let Some(token) = token(headers) else {
+            let message = "this server needs an API key; send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
+            return Err(ApiError::auth(StatusCode::UNAUTHORIZED, "missing_key", message));
+        };
+        let verified = app.keys.verify(token, SystemTime::now()).map_err(ApiError::internal)?;
+        verified.map(Grant::from).map_err(refused)
     }
 
     fn admin(&self) -> ApiResult<()> {
@@ -87,16 +96,11 @@ impl From<Key> for Grant {
 impl FromRequestParts<App> for Grant {
     type Rejection = ApiError;
 
+    /// Also refuses everything until the catalogs are open: before that, one that is there would seem not to be.
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        if !app.keys.is_in_use().map_err(ApiError::internal)? {
-            return Ok(Grant::everything());
-        }
-        let Some(token) = token(&parts.headers) else {
-            let message = "this server needs an API key; send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
-            return Err(ApiError::auth(StatusCode::UNAUTHORIZED, "missing_key", message));
-        };
-        let verified = app.keys.verify(token, SystemTime::now()).map_err(ApiError::internal)?;
-        verified.map(Grant::from).map_err(refused)
+        let grant = Grant::of(&parts.headers, app)?;
+        app.require_ready()?;
+        Ok(grant)
     }
 }
 

@@ -57,7 +57,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let elapsed = started.elapsed();
     app.metrics.request(method, &route, response.status().as_u16(), elapsed.as_secs_f64());
     let elapsed_ms = elapsed.as_secs_f64() * 1000.0;
-    tracing::debug!(request_id = id.0, method, route, status = response.status().as_u16(), elapsed_ms, "request");
+    tracing::info!(request_id = id.0, method, route, status = response.status().as_u16(), elapsed_ms, "request");
     with_id(response, &id)
 }
 

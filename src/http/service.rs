@@ -1,9 +1,7 @@
 //! The service about itself: health, version, metrics, its description and a page to read it.
 
-use std::sync::atomic::Ordering;
-
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -44,10 +42,7 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
     if app.shutdown.is_triggered() {
         return Err(ApiError::shutting_down());
     }
-    if !app.ready.load(Ordering::Acquire) {
-        let message = "the catalogs are being opened; try again soon";
-        return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message));
-    }
+    app.require_ready()?;
     Ok(Json(Health { status: "ok" }))
 }
 

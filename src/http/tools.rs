@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -294,7 +293,7 @@ pub(super) async fn read_tools(app: &App, request: Request, options: ReadOptions
             "too many large bodies are being read; try again later",
         )
     })?;
-    let RawBody(bytes) = RawBody::from_request(request.map(Body::new), &()).await?;
+    let RawBody(bytes) = RawBody::from_request(request, &()).await?;
     Ok(app.pool.run(move || formats::parse(&bytes, &options)).await??)
 }
 

@@ -9,7 +9,7 @@ use reqwest::{Body, Client};
 use serde_json::Value;
 use toolscout_index::{DataDir, ToolId};
 
-use super::server::tool;
+use super::server::{PATIENCE, tool};
 
 /// The running program, ended with its owner.
 struct Program {
@@ -18,7 +18,7 @@ struct Program {
 }
 
 impl Program {
-    fn start(data: &Path) -> Self {
+    async fn start(data: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_toolscout"))
             .args(["serve", "--listen", "127.0.0.1:0", "--embedder", "none", "--data"])
             .arg(data)
@@ -29,7 +29,17 @@ impl Program {
         let stdout = child.stdout.take().expect("it is piped");
         BufReader::new(stdout).read_line(&mut line).expect("a first line");
         let url = line.trim().strip_prefix("listening on ").expect("the address").to_owned();
-        Program { child, url }
+        let program = Program { child, url };
+        tokio::time::timeout(PATIENCE, program.ready()).await.expect("it becomes ready");
+        program
+    }
+
+    async fn ready(&self) {
+        let client = Client::new();
+        let ready = || client.get(format!("{}/readyz", self.url)).send();
+        while !ready().await.is_ok_and(|answer| answer.status().is_success()) {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn signal(&self, signal: &str) {
@@ -70,7 +80,7 @@ async fn acknowledged_before(program: &mut Program, signal: &str) -> Vec<String>
 
 async fn nothing_acknowledged_is_lost(signal: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::start(dir.path());
+    let mut program = Program::start(dir.path()).await;
     let acknowledged = acknowledged_before(&mut program, signal).await;
     assert!(acknowledged.len() > 500, "{}", acknowledged.len());
     let catalog = DataDir::new(dir.path()).open("default", Default::default()).unwrap();
@@ -92,7 +102,7 @@ async fn sigkill_in_the_middle_of_a_stream_loses_nothing_acknowledged() {
 #[tokio::test]
 async fn sigterm_in_the_middle_of_a_bulk_load_finishes_what_was_accepted() {
     let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::start(dir.path());
+    let mut program = Program::start(dir.path()).await;
     let tools: Vec<Value> = (0..4000).map(|n| tool("s", &format!("t{n}"), "")).collect();
     let url = format!("{}/v1/catalogs/default/tools", program.url);
     let accepted = Client::new().post(url).json(&tools).send().await.unwrap();

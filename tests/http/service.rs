@@ -71,8 +71,10 @@ async fn the_page_fetches_nothing_from_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_is_not_ready() {
+async fn health_and_version_are_told() {
     let server = Server::start().await;
-    assert_eq!(server.get("/healthz").await.body["status"], "ok");
+    for path in ["/livez", "/readyz", "/healthz"] {
+        assert_eq!(server.get(path).await.body["status"], "ok", "{path}");
+    }
     assert_eq!(server.get("/version").await.body["version"], env!("CARGO_PKG_VERSION"));
 }
