@@ -1,6 +1,6 @@
 //! The command line: one file a verb, each of which parses, calls and prints.
 //!
-//! To add a verb: a file `cli/<verb>.rs` with an `Args` and its `run`, a variant of [`Verb`], a line in [`Cli::run`].
+//! To add a verb: a file `cli/<verb>.rs` with an `Args` and its `run`, a variant of `Verb`, a line in [`Cli::run`].
 //!
 //! Data goes to stdout; warnings, logs and progress go to stderr. The exit code is 0 for success, 1 for an error and 2
 //! for a command line that cannot be understood.

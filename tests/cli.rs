@@ -5,6 +5,7 @@
 mod cli {
     pub mod add;
     pub mod doctor;
+    pub mod embed;
     pub mod manage;
     pub mod run;
     pub mod search;
