@@ -8,6 +8,14 @@ pub mod config;
 pub mod models;
 
 pub mod eval;
+pub mod shutdown;
+
+pub mod budget;
+pub mod embed_cache;
+pub mod keys;
+pub mod telemetry;
+
+pub mod http;
 
 pub mod cli;
 
