@@ -1,1 +1,5 @@
+//! toolscout.
 
+pub mod agent;
+pub mod llm;
+pub mod tools;
