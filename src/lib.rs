@@ -2,4 +2,5 @@
 
 pub mod agent;
 pub mod llm;
+pub mod session;
 pub mod tools;

@@ -1,9 +1,10 @@
-//! What a run tells the outside: the closed list of events that is the stream's contract, and a turn's figures.
+//! What a run tells the outside: the closed list of events that is the stream's contract.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use toolscout_index::ToolId;
 
+use crate::session::{Figures, Reference, TurnStatus};
 use crate::tools::{ErrorCode, Status};
 
 /// One event of a run. A run ends with exactly one [`Event::Done`], after an [`Event::Error`] when it failed.
@@ -101,7 +102,7 @@ pub enum Event {
         /// The conversation, to be named in the next question.
         conversation: String,
         /// The turn's number within it, from 1.
-        turn: u64,
+        turn: i64,
         /// How the turn ended.
         status: TurnStatus,
         /// The turn in numbers.
@@ -136,66 +137,4 @@ pub enum EvictionReason {
     Budget,
     /// They were not used for some turns.
     Idle,
-}
-
-/// How a turn ended, or that it has not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TurnStatus {
-    /// Under way.
-    Running,
-    /// With an answer.
-    Answered,
-    /// By the user; what was said is kept.
-    Stopped,
-    /// By its time to live.
-    Expired,
-    /// With an error.
-    Failed,
-    /// By the end of the process.
-    Interrupted,
-}
-
-/// Something a tool quoted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reference {
-    /// Where it is.
-    pub url: String,
-    /// Its title; empty where there was none.
-    pub title: String,
-    /// The beginning of what it says.
-    pub content: String,
-}
-
-/// A turn in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Figures {
-    /// Milliseconds to the first words, thinking included.
-    pub first_token_ms: Option<u64>,
-    /// Milliseconds in all.
-    pub total_ms: u64,
-    /// Answers of the model.
-    pub rounds: u32,
-    /// Searches answered.
-    pub searches: u32,
-    /// Ids of the tools called, each once, in order.
-    pub tools_used: Vec<String>,
-    /// Tools injected.
-    pub tools_injected: usize,
-    /// Tools evicted.
-    pub tools_evicted: usize,
-    /// Prompt tokens of all rounds.
-    pub tokens_in: u64,
-    /// Answer tokens of all rounds.
-    pub tokens_out: u64,
-    /// True when the provider sent no usage for a round and tokens were counted here.
-    pub tokens_estimated: bool,
-    /// Tool tokens that showing the whole catalog in every round would have cost more. Negative when it would have
-    /// cost less.
-    pub tokens_saved: i64,
-    /// What the tools quoted.
-    pub references: Vec<Reference>,
-    /// Questions recommended.
-    pub recommended: Vec<String>,
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolscout_index::{Tool, ToolId};
 
-use crate::agent::event::{Event, EvictionReason, Figures};
+use crate::agent::event::{Event, EvictionReason};
 use crate::agent::find::{self, FindConfig, Style};
 use crate::agent::memory::{Context, DEFAULT_WINDOW, Fact};
 use crate::agent::names::{self, CALL_TOOL, TOOL_SEARCH};
@@ -20,6 +20,7 @@ use crate::agent::reply::{RawCall, Reply};
 use crate::agent::search::{Found, SearchRequest};
 use crate::agent::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
 use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, excerpt};
+use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
 
