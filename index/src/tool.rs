@@ -3,7 +3,9 @@
 //! A [`Tool`] is valid from the moment it exists: [`Tool::new`] and deserialisation check it, so nothing further in
 //! has to.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,8 +22,9 @@ pub const MAX_SCHEMA_DEPTH: usize = 100;
 
 /// Identifies a tool within a catalog: `server/name`, or `name` alone for a tool without a server.
 ///
-/// Ordered by its text, which is the tie-break of every ranked list.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The text is the identity: where a server or a name contains `/`, an id read back with [`ToolId::parse`] is split
+/// elsewhere and still equal. Ordered by its text, which is the tie-break of every ranked list.
+#[derive(Clone)]
 pub struct ToolId {
     text: Box<str>,
     /// Bytes of `text` that are the server; 0 for a tool without one.
@@ -32,7 +35,7 @@ impl ToolId {
     /// Joins a server (may be empty) and a name.
     ///
     /// # Errors
-    /// [`Error::InvalidTool`] for an empty or overlong name, control characters, or a `/` in the server.
+    /// [`Error::InvalidTool`] for an empty or overlong name, or control characters.
     pub fn new(server: &str, name: &str) -> Result<Self> {
         let invalid = |reason: String| Err(Error::invalid_tool(format!("{name:?}"), reason));
         if name.trim().is_empty() {
@@ -46,11 +49,6 @@ impl ToolId {
         }
         if let Some(control) = server.chars().chain(name.chars()).find(|c| c.is_control()) {
             return invalid(format!("server or name contains the control character {control:?}; remove it"));
-        }
-        if server.contains('/') {
-            return invalid(format!(
-                "the server {server:?} contains `/`, which separates server and name in an id; choose another"
-            ));
         }
         let text = if server.is_empty() { name.into() } else { format!("{server}/{name}").into() };
         Ok(ToolId { text, server_len: server.len() })
@@ -83,6 +81,32 @@ impl ToolId {
             0 => &self.text,
             len => &self.text[len + 1..],
         }
+    }
+}
+
+impl PartialEq for ToolId {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for ToolId {}
+
+impl PartialOrd for ToolId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ToolId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl Hash for ToolId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
     }
 }
 
@@ -282,13 +306,17 @@ mod tests {
     }
 
     #[test]
+    fn a_server_with_a_slash_is_kept_and_equals_its_parsed_text() {
+        let id = ToolId::new("io.example/mail", "send").unwrap();
+        assert_eq!((id.server(), id.name()), ("io.example/mail", "send"));
+        assert_eq!(ToolId::parse(id.as_str()).unwrap(), id);
+    }
+
+    #[test]
     fn bad_ids_are_named() {
-        for (server, name, expected) in [
-            ("", " ", "name is empty"),
-            ("a/b", "c", "contains `/`"),
-            ("", "a\0b", "control character"),
-            ("", &"x".repeat(600), "600 bytes"),
-        ] {
+        for (server, name, expected) in
+            [("", " ", "name is empty"), ("", "a\0b", "control character"), ("", &"x".repeat(600), "600 bytes")]
+        {
             let message = ToolId::new(server, name).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         }

@@ -1,0 +1,197 @@
+//! Model Context Protocol: tools with annotations, and what toolscout keeps in `_meta` so that nothing is lost.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::item::Fields;
+use crate::error::Result;
+use crate::tool::{Annotations, Tool};
+
+/// The key in `_meta` that holds what MCP has no field for. The specification leaves names without a prefix to anyone.
+const META_KEY: &str = "toolscout";
+
+/// Metadata of these names cannot stand beside MCP's fields: it would be read as something else.
+const RESERVED: [&str; 22] = [
+    "name",
+    "title",
+    "description",
+    "inputSchema",
+    "input_schema",
+    "parameters",
+    "function",
+    "outputSchema",
+    "annotations",
+    "_meta",
+    "server",
+    "tags",
+    "metadata",
+    "id",
+    "type",
+    "tools",
+    "functions",
+    "result",
+    "jsonrpc",
+    "mcpServers",
+    "openapi",
+    "swagger",
+];
+
+const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+
+/// A tool as `tools/list` gives it. Metadata goes back where it came from, the rest into `_meta.toolscout`.
+pub(super) fn tool(tool: &Tool, name: &str) -> Value {
+    let mut fields = Map::new();
+    fields.insert("name".into(), name.into());
+    if let Some(title) = &tool.title {
+        fields.insert("title".into(), title.as_str().into());
+    }
+    fields.insert("description".into(), tool.description.as_str().into());
+    fields.insert("inputSchema".into(), tool.input_schema.clone().into());
+    if let Some(schema) = &tool.output_schema {
+        fields.insert("outputSchema".into(), schema.clone().into());
+    }
+    let mut origin = Origin::of(tool, name);
+    let mut annotations = hints(&tool.annotations);
+    let mut meta = Map::new();
+    for (key, value) in &tool.metadata {
+        match (key.as_str(), value) {
+            ("annotations", Value::Object(more)) if are_annotations(more) => annotations.extend(more.clone()),
+            ("_meta", Value::Object(more)) if is_meta(more) => meta.extend(more.clone()),
+            (key, value) if RESERVED.contains(&key) => drop(origin.metadata.insert(key.into(), value.clone())),
+            (key, value) => drop(fields.insert(key.into(), value.clone())),
+        }
+    }
+    if !annotations.is_empty() {
+        fields.insert("annotations".into(), annotations.into());
+    }
+    if origin != Origin::default() {
+        meta.insert(META_KEY.into(), origin.to_value());
+    }
+    if !meta.is_empty() {
+        fields.insert("_meta".into(), meta.into());
+    }
+    Value::Object(fields)
+}
+
+/// What a tool was before it was written as MCP.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Origin {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Set where the emitted name is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// The part of the metadata whose keys MCP uses itself.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+}
+
+impl Origin {
+    fn of(tool: &Tool, name: &str) -> Self {
+        Origin {
+            server: Some(tool.id.server()).filter(|server| !server.is_empty()).map(str::to_owned),
+            name: Some(tool.id.name()).filter(|&own| own != name).map(str::to_owned),
+            tags: tool.tags.clone(),
+            metadata: Map::new(),
+        }
+    }
+
+    /// Takes it out of a tool's fields. Something else under the same key is left as it is.
+    pub fn take(fields: &mut Map<String, Value>) -> Self {
+        let Some(Value::Object(meta)) = fields.get_mut("_meta") else { return Origin::default() };
+        let Some(Ok(origin)) = meta.get(META_KEY).cloned().map(serde_json::from_value) else {
+            return Origin::default();
+        };
+        meta.shift_remove(META_KEY);
+        if meta.is_empty() {
+            fields.shift_remove("_meta");
+        }
+        origin
+    }
+
+    fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("strings and JSON values serialise")
+    }
+}
+
+/// Takes the hints into the tool; other annotations stay metadata. Their `title` serves where the tool has none.
+///
+/// # Errors
+/// [`crate::Error::InvalidTool`] for a hint that is no boolean.
+pub(super) fn take_annotations(fields: &mut Fields, tool: &mut Tool) -> Result<()> {
+    let Some(mut annotations) = fields.object("annotations")? else { return Ok(()) };
+    let mut hint = |name: &str| match annotations.shift_remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(value)) => Ok(Some(value)),
+        Some(other) => Err(fields.wrong(&format!("annotations.{name}"), &other, "true or false")),
+    };
+    tool.annotations = Annotations {
+        read_only_hint: hint(HINTS[0])?,
+        destructive_hint: hint(HINTS[1])?,
+        idempotent_hint: hint(HINTS[2])?,
+        open_world_hint: hint(HINTS[3])?,
+    };
+    if tool.title.is_none() {
+        tool.title = annotations.get("title").and_then(Value::as_str).map(str::to_owned);
+    }
+    if !annotations.is_empty() {
+        tool.metadata.insert("annotations".into(), annotations.into());
+    }
+    Ok(())
+}
+
+fn hints(annotations: &Annotations) -> Map<String, Value> {
+    match serde_json::to_value(annotations) {
+        Ok(Value::Object(hints)) => hints,
+        _ => Map::new(),
+    }
+}
+
+fn are_annotations(fields: &Map<String, Value>) -> bool {
+    !fields.is_empty() && !HINTS.iter().any(|hint| fields.contains_key(*hint))
+}
+
+fn is_meta(fields: &Map<String, Value>) -> bool {
+    !fields.is_empty() && !fields.contains_key(META_KEY)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{Emit, Format, ReadOptions, emit, parse};
+
+    #[test]
+    fn a_tools_list_comes_back_as_it_was() {
+        let input = json!({"tools": [{
+            "name": "search", "title": "Search", "description": "Searches.",
+            "inputSchema": {"type": "object", "properties": {"q": {"type": "string"}}},
+            "outputSchema": {"type": "object"},
+            "icons": [{"src": "a.png"}], "execution": {"taskSupport": "optional"}, "x-vendor": 1,
+            "annotations": {"readOnlyHint": true, "openWorldHint": false, "vendorHint": 3},
+            "_meta": {"example.com/v": 1}
+        }]});
+        let parsed = parse(input.to_string().as_bytes(), &ReadOptions::default()).unwrap();
+        assert_eq!(parsed.format, Format::Mcp);
+        assert_eq!(parsed.tools[0].annotations.read_only_hint, Some(true));
+        assert_eq!(emit(&[&parsed.tools[0]], Emit::Mcp), input);
+    }
+
+    #[test]
+    fn the_title_among_the_annotations_serves_where_there_is_no_other() {
+        let input = br#"{"name": "a", "annotations": {"title": "An A"}}"#;
+        let parsed = parse(input, &ReadOptions::default()).unwrap();
+        assert_eq!(parsed.tools[0].title.as_deref(), Some("An A"));
+    }
+
+    #[test]
+    fn a_hint_that_is_no_boolean_is_named() {
+        let input = br#"[{"name": "a", "annotations": {"readOnlyHint": "yes"}}]"#;
+        let parsed = parse(input, &ReadOptions::default()).unwrap();
+        let message = parsed.skipped[0].error.to_string();
+        assert!(message.contains("annotations.readOnlyHint") && message.contains("\"a\""), "{message}");
+    }
+}

@@ -1,0 +1,191 @@
+//! `$ref`: following and expanding, bounded so that a small document cannot become a large schema.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+/// Longest chain of references to references.
+const MAX_HOPS: usize = 32;
+/// Deepest nesting to which references are expanded; below [`crate::tool::MAX_SCHEMA_DEPTH`] with room for what
+/// stands around a schema.
+const MAX_EXPANSION_DEPTH: usize = 40;
+/// Nodes that references may add to one operation. A schema beyond this is larger than any model's context.
+const MAX_NODES_PER_OPERATION: usize = 5_000;
+/// Nodes that references may add to all operations of a document, shared out evenly: about 200 MB.
+const MAX_NODES_PER_DOCUMENT: usize = 2_000_000;
+/// Text bytes that count as one node.
+const BYTES_PER_NODE: usize = 64;
+/// Keywords whose value is data and not a schema.
+const DATA_KEYWORDS: [&str; 5] = ["example", "examples", "default", "enum", "const"];
+/// Keywords whose value maps names to schemas, so that its keys are no keywords.
+const NAME_KEYWORDS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+
+/// The value itself, or what its chain of local references ends at.
+///
+/// # Errors
+/// Says which reference leads nowhere, in a circle, or out of the document.
+pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Value, String> {
+    for _ in 0..MAX_HOPS {
+        let Some(reference) = reference(value) else { return Ok(value) };
+        value = match pointer(reference) {
+            Some(pointer) => root.pointer(&pointer).ok_or_else(|| dangling(reference))?,
+            None => return Err(format!("{reference:?} lies outside the document; bundle it into one file")),
+        };
+    }
+    Err(format!("its references go in a circle, or through more than {MAX_HOPS} others"))
+}
+
+/// A document whose operations share one budget.
+pub(super) struct Document<'a> {
+    root: &'a Value,
+    /// Nodes that references may add to each operation.
+    share: usize,
+    /// Nodes left altogether, those outside of references too: a path item can be shared by many paths.
+    left: usize,
+}
+
+impl<'a> Document<'a> {
+    pub fn new(root: &'a Value, operations: usize) -> Self {
+        let share = (MAX_NODES_PER_DOCUMENT / operations.max(1)).min(MAX_NODES_PER_OPERATION);
+        Document { root, share, left: 2 * MAX_NODES_PER_DOCUMENT }
+    }
+
+    /// Starts on one operation.
+    pub fn expansion<'d>(&'d mut self) -> Expansion<'d, 'a> {
+        let share = self.share;
+        Expansion { document: self, share, open: Vec::new(), cut: BTreeSet::new() }
+    }
+}
+
+/// Expands the schemas of one operation.
+pub(super) struct Expansion<'d, 'a> {
+    document: &'d mut Document<'a>,
+    share: usize,
+    /// The references being expanded, outermost first.
+    open: Vec<String>,
+    /// References left out: recursive, too deep, or beyond the budget.
+    pub cut: BTreeSet<String>,
+}
+
+impl Expansion<'_, '_> {
+    /// A copy in which every local reference is replaced by its target, or where that cannot be, by a schema that says
+    /// so. Remote references stay.
+    ///
+    /// # Errors
+    /// Says which reference leads nowhere, or that the document is too large.
+    pub fn expand(&mut self, schema: &Value) -> Result<Value, String> {
+        self.schema(schema, 0)
+    }
+
+    fn schema(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
+        self.spend(schema)?;
+        match schema {
+            Value::Object(fields) => match reference(schema) {
+                Some(reference) => self.reference(reference, fields, depth),
+                None => self.keywords(fields, depth),
+            },
+            Value::Array(items) => items.iter().map(|item| self.schema(item, depth + 1)).collect(),
+            scalar => Ok(scalar.clone()),
+        }
+    }
+
+    fn keywords(&mut self, fields: &Map<String, Value>, depth: usize) -> Result<Value, String> {
+        let mut expanded = Map::new();
+        for (keyword, value) in fields {
+            expanded.insert(keyword.clone(), self.keyword(keyword, value, depth + 1)?);
+        }
+        Ok(expanded.into())
+    }
+
+    fn keyword(&mut self, keyword: &str, value: &Value, depth: usize) -> Result<Value, String> {
+        if DATA_KEYWORDS.contains(&keyword) {
+            self.spend_all(value)?;
+            return Ok(value.clone());
+        }
+        match value {
+            Value::Object(named) if NAME_KEYWORDS.contains(&keyword) => self.named(named, depth),
+            _ => self.schema(value, depth),
+        }
+    }
+
+    fn named(&mut self, schemas: &Map<String, Value>, depth: usize) -> Result<Value, String> {
+        let expanded = schemas.iter().map(|(name, schema)| Ok((name.clone(), self.schema(schema, depth + 1)?)));
+        expanded.collect::<Result<Map<_, _>, String>>().map(Value::Object)
+    }
+
+    fn spend_all(&mut self, value: &Value) -> Result<(), String> {
+        self.spend(value)?;
+        match value {
+            Value::Object(fields) => fields.values().try_for_each(|field| self.spend_all(field)),
+            Value::Array(items) => items.iter().try_for_each(|item| self.spend_all(item)),
+            _ => Ok(()),
+        }
+    }
+
+    fn reference(&mut self, reference: &str, fields: &Map<String, Value>, depth: usize) -> Result<Value, String> {
+        let Some(pointer) = pointer(reference) else { return Ok(fields.clone().into()) };
+        let root = self.document.root;
+        let target = root.pointer(&pointer).ok_or_else(|| dangling(reference))?;
+        if self.share == 0 || depth >= MAX_EXPANSION_DEPTH || self.open.contains(&pointer) {
+            self.cut.insert(reference.to_owned());
+            return Ok(placeholder(reference, target));
+        }
+        self.open.push(pointer);
+        let expanded = self.schema(target, depth);
+        self.open.pop();
+        let mut expanded = expanded?;
+        if let Value::Object(into) = &mut expanded {
+            let beside = fields.iter().filter(|(key, _)| *key != "$ref");
+            into.extend(beside.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        Ok(expanded)
+    }
+
+    fn spend(&mut self, value: &Value) -> Result<(), String> {
+        let cost = 1 + value.as_str().map_or(0, str::len) / BYTES_PER_NODE;
+        if !self.open.is_empty() {
+            self.share = self.share.saturating_sub(cost);
+        }
+        self.document.left = self.document.left.checked_sub(cost).ok_or_else(|| {
+            let limit = 2 * MAX_NODES_PER_DOCUMENT;
+            format!("the document's schemas expand to more than {limit} nodes; include fewer paths or tags")
+        })?;
+        Ok(())
+    }
+}
+
+/// Accepts whatever the reference would, as far as can be said without it.
+fn placeholder(reference: &str, target: &Value) -> Value {
+    let mut schema = Map::new();
+    if let Some(kind) = target.get("type").filter(|kind| kind.is_string()) {
+        schema.insert("type".into(), kind.clone());
+    }
+    schema.insert("description".into(), json!(format!("not expanded: {reference}")));
+    schema.into()
+}
+
+fn reference(value: &Value) -> Option<&str> {
+    value.get("$ref")?.as_str()
+}
+
+/// The JSON pointer of a reference into its own document.
+fn pointer(reference: &str) -> Option<String> {
+    let fragment = reference.strip_prefix('#')?;
+    fragment.starts_with('/').then(|| percent_decode(fragment))
+}
+
+fn percent_decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).filter(|_| first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        let escaped = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn dangling(reference: &str) -> String {
+    format!("it refers to {reference:?}, which is not in the document")
+}
