@@ -1,15 +1,35 @@
 //! Catalogs on disk: open, write, search.
+//!
+//! A catalog is a folder: `tools.db` is the truth, `lexical/` and `graph-*/` are derived from it, `writer.lock` is held
+//! by the one writer. Whatever derived data does not fit the truth is rebuilt: on disk by whoever can take the lock,
+//! else in memory. So a reader never waits, and a crash at any moment leaves nothing to repair.
 
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, TryLockError};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::dense::Graph;
 use crate::embed::Embedder;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter};
 use crate::search::Searcher;
+use crate::settings::Settings;
+use crate::snapshot::{self, Loaded, graph_dir};
+use crate::store::{Store, Upserted};
 use crate::tool::{Tool, ToolId};
+
+/// Texts embedded and kept at once: at 30 a second a killed process loses a second's work.
+const EMBED_BATCH: usize = 32;
+/// How long a writer waits for the lock, and how often it asks: a reader that rebuilds an index holds it for a moment.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+/// Longest catalog name, in bytes.
+const MAX_CATALOG_NAME_BYTES: usize = 64;
 
 /// The directory under which catalogs live side by side, each in its own folder.
 #[derive(Clone, Debug)]
@@ -31,35 +51,72 @@ impl DataDir {
     /// The names of the catalogs in it, sorted.
     ///
     /// # Errors
-    /// [`crate::Error::Io`].
+    /// [`Error::Io`].
     pub fn catalogs(&self) -> Result<Vec<String>> {
-        unimplemented!()
+        let dir = self.path.join("catalogs");
+        if !dir.exists() {
+            return Ok(Vec::new());
+        }
+        let entries = std::fs::read_dir(&dir).map_err(|e| Error::io("read", &dir, e))?;
+        let holds_catalog = |entry: &std::fs::DirEntry| entry.path().join(DATABASE).exists();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok().filter(holds_catalog)?.file_name().into_string().ok())
+            .collect();
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// Opens a catalog that exists.
     ///
     /// # Errors
-    /// [`crate::Error::UnknownCatalog`], [`crate::Error::Store`].
-    pub fn open(&self, _name: &str, _options: Options) -> Result<Catalog> {
-        unimplemented!()
+    /// [`Error::UnknownCatalog`], [`Error::Store`].
+    pub fn open(&self, name: &str, options: Options) -> Result<Catalog> {
+        let dir = self.catalog_dir(name)?;
+        if !dir.join(DATABASE).exists() {
+            return Err(Error::UnknownCatalog { name: name.to_owned(), data_dir: self.path.clone() });
+        }
+        Catalog::open(dir, options)
     }
 
     /// Opens a catalog, created empty when it is not there.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidCatalogName`], [`crate::Error::Store`], [`crate::Error::Io`].
-    pub fn open_or_create(&self, _name: &str, _options: Options) -> Result<Catalog> {
-        unimplemented!()
+    /// [`Error::InvalidCatalogName`], [`Error::Store`], [`Error::Io`].
+    pub fn open_or_create(&self, name: &str, options: Options) -> Result<Catalog> {
+        let dir = self.catalog_dir(name)?;
+        if !dir.join(DATABASE).exists() {
+            std::fs::create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
+            Store::open(&dir.join(DATABASE))?;
+        }
+        Catalog::open(dir, options)
     }
 
     /// Deletes a catalog and all it holds.
     ///
     /// # Errors
-    /// [`crate::Error::UnknownCatalog`], [`crate::Error::Locked`] while it is being written.
-    pub fn delete(&self, _name: &str) -> Result<()> {
-        unimplemented!()
+    /// [`Error::UnknownCatalog`], [`Error::Locked`] while it is being written.
+    pub fn delete(&self, name: &str) -> Result<()> {
+        let dir = self.catalog_dir(name)?;
+        if !dir.join(DATABASE).exists() {
+            return Err(Error::UnknownCatalog { name: name.to_owned(), data_dir: self.path.clone() });
+        }
+        let _lock = lock(&dir)?;
+        std::fs::remove_dir_all(&dir).map_err(|e| Error::io("delete", &dir, e))
+    }
+
+    fn catalog_dir(&self, name: &str) -> Result<PathBuf> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !starts_well || name.len() > MAX_CATALOG_NAME_BYTES || !name.chars().all(legal) {
+            return Err(Error::InvalidCatalogName { name: name.to_owned() });
+        }
+        Ok(self.path.join("catalogs").join(name))
     }
 }
+
+const DATABASE: &str = "tools.db";
+const LEXICAL: &str = "lexical";
+const LOCK: &str = "writer.lock";
 
 /// How a catalog is opened.
 #[derive(Clone, Default)]
@@ -70,84 +127,343 @@ pub struct Options {
 
 /// An open catalog. Cheap to clone; all clones share one state.
 #[derive(Clone)]
-pub struct Catalog {}
+pub struct Catalog {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    dir: PathBuf,
+    embedders: Vec<Arc<dyn Embedder>>,
+    /// The reading connection. Held while a snapshot is made, never while one is searched.
+    store: Mutex<Store>,
+    /// What searches see.
+    current: RwLock<Arc<Searcher>>,
+}
 
 impl Catalog {
-    /// The newest published snapshot of this process. Never blocks on a writer.
-    pub fn searcher(&self) -> Arc<Searcher> {
-        unimplemented!()
+    fn open(dir: PathBuf, options: Options) -> Result<Self> {
+        let store = Store::open_read_only(&dir.join(DATABASE))?;
+        let loaded = Loaded::read(&store, &dir, &options.embedders, None)?;
+        let lexical = match lexical_on_disk(&dir, &loaded) {
+            Ok(lexical) => lexical,
+            Err(_) => rebuilt(&dir, &loaded)?,
+        };
+        let current = RwLock::new(Arc::new(loaded.into_searcher(lexical)));
+        let shared = Shared { dir, embedders: options.embedders, store: Mutex::new(store), current };
+        Ok(Catalog { shared: Arc::new(shared) })
     }
 
-    /// Publishes what other processes have committed since, and returns the newest snapshot.
+    /// The newest published snapshot of this process. Never blocks on a writer.
+    pub fn searcher(&self) -> Arc<Searcher> {
+        Arc::clone(&self.shared.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Publishes what other processes have committed since, and returns the newest snapshot. While another process is in
+    /// the middle of a commit the present snapshot stays.
     ///
     /// # Errors
-    /// [`crate::Error::Store`].
+    /// [`Error::Store`].
     pub fn refresh(&self) -> Result<Arc<Searcher>> {
-        unimplemented!()
+        let store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.searcher();
+        if store.generation()? == current.generation() {
+            return Ok(current);
+        }
+        let loaded = Loaded::read(&store, &self.shared.dir, &self.shared.embedders, Some(&current))?;
+        let lexical = match lexical_on_disk(&self.shared.dir, &loaded) {
+            Ok(lexical) => lexical,
+            Err(_) if matches!(lock(&self.shared.dir), Err(Error::Locked { .. })) => return Ok(current),
+            Err(_) => rebuilt(&self.shared.dir, &loaded)?,
+        };
+        Ok(self.publish(loaded.into_searcher(lexical)))
     }
 
     /// Becomes the one writer.
     ///
     /// # Errors
-    /// [`crate::Error::Locked`] while another writer exists, in this process or another.
+    /// [`Error::Locked`] while another writer exists, in this process or another.
     pub fn writer(&self) -> Result<Writer> {
-        unimplemented!()
+        let lock = lock_soon(&self.shared.dir)?;
+        let store = Store::open(&self.shared.dir.join(DATABASE))?;
+        store.refresh_texts()?;
+        Ok(Writer { catalog: self.clone(), store, lexical: None, pending: Pending::default(), _lock: lock })
     }
 
     /// Sizes on disk and in memory.
     ///
     /// # Errors
-    /// [`crate::Error::Store`].
+    /// [`Error::Store`].
     pub fn stats(&self) -> Result<Stats> {
-        unimplemented!()
+        let searcher = self.searcher();
+        let vectors = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner).vector_counts()?;
+        let mut servers: Vec<(String, usize)> = Vec::new();
+        for id in searcher.ids_after(None) {
+            match servers.iter_mut().rfind(|(server, _)| server == id.server()) {
+                Some((_, tools)) => *tools += 1,
+                None => servers.push((id.server().to_owned(), 1)),
+            }
+        }
+        Ok(Stats {
+            tools: searcher.len(),
+            servers,
+            generation: searcher.generation(),
+            vectors,
+            pending_embeddings: searcher.pending_embeddings(),
+            disk_bytes: disk_bytes(&self.shared.dir),
+        })
+    }
+
+    /// The catalog's folder.
+    pub fn path(&self) -> &Path {
+        &self.shared.dir
+    }
+
+    fn publish(&self, searcher: Searcher) -> Arc<Searcher> {
+        let searcher = Arc::new(searcher);
+        *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&searcher);
+        searcher
     }
 }
 
 /// The one writer of a catalog. Changes gather in a transaction; [`Writer::commit`] makes them durable and visible,
 /// dropping the writer without a commit undoes them.
-pub struct Writer {}
+pub struct Writer {
+    catalog: Catalog,
+    store: Store,
+    /// Open once something was committed.
+    lexical: Option<(LexicalIndex, LexicalWriter)>,
+    pending: Pending,
+    _lock: File,
+}
+
+/// What the transaction under way has changed.
+#[derive(Default)]
+struct Pending {
+    open: bool,
+    removed: Vec<u64>,
+    added: Vec<u64>,
+}
 
 impl Writer {
     /// Adds tools, or replaces those whose id is there.
     ///
     /// # Errors
-    /// [`crate::Error::DuplicateTool`] for one id twice, [`crate::Error::Store`].
-    pub fn upsert(&mut self, _tools: &[Tool]) -> Result<Changes> {
-        unimplemented!()
+    /// [`Error::DuplicateTool`] for one id twice, [`Error::Store`].
+    pub fn upsert(&mut self, tools: &[Tool]) -> Result<Changes> {
+        no_duplicates(tools)?;
+        self.begin()?;
+        let mut changes = Changes::default();
+        for tool in tools {
+            tool.validate()?;
+            match self.store.upsert(tool)? {
+                Upserted::Added(key) => {
+                    self.pending.added.push(key);
+                    changes.added.push(tool.id.clone());
+                }
+                Upserted::Changed(old, new) => {
+                    self.pending.replace(old, new);
+                    changes.changed.push(tool.id.clone());
+                }
+                Upserted::Unchanged => changes.unchanged += 1,
+            }
+        }
+        changes.sort();
+        Ok(changes)
     }
 
     /// Removes tools; ids that are not there are ignored.
     ///
     /// # Errors
-    /// [`crate::Error::Store`].
-    pub fn remove(&mut self, _ids: &[ToolId]) -> Result<Changes> {
-        unimplemented!()
+    /// [`Error::Store`].
+    pub fn remove(&mut self, ids: &[ToolId]) -> Result<Changes> {
+        self.begin()?;
+        let mut changes = Changes::default();
+        for id in ids {
+            if let Some(key) = self.store.remove(id)? {
+                self.pending.remove(key);
+                changes.removed.push(id.clone());
+            }
+        }
+        changes.sort();
+        Ok(changes)
     }
 
     /// Makes a server's tools exactly these.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidTool`] for a tool of another server, else as [`Writer::upsert`].
-    pub fn sync(&mut self, _server: &str, _tools: &[Tool]) -> Result<Changes> {
-        unimplemented!()
+    /// [`Error::InvalidTool`] for a tool of another server, else as [`Writer::upsert`].
+    pub fn sync(&mut self, server: &str, tools: &[Tool]) -> Result<Changes> {
+        if let Some(other) = tools.iter().find(|tool| tool.id.server() != server) {
+            let reason = format!("its server is not {server:?}, the one being synchronised");
+            return Err(Error::invalid_tool(other.id.to_string(), reason));
+        }
+        let mut changes = self.upsert(tools)?;
+        let kept: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
+        let mut gone = self.store.ids_of_server(server)?;
+        gone.retain(|id| !kept.contains(id));
+        changes.removed = self.remove(&gone)?.removed;
+        Ok(changes)
+    }
+
+    /// Replaces the catalog's settings; they hold from the next commit on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`], [`Error::Store`].
+    pub fn set_settings(&mut self, settings: &Settings) -> Result<()> {
+        settings.validate()?;
+        self.begin()?;
+        let json = serde_json::to_string(settings).unwrap_or_default();
+        self.store.set_meta("settings", &json)
     }
 
     /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and returns the new
     /// generation. Does not embed.
     ///
     /// # Errors
-    /// [`crate::Error::Store`], [`crate::Error::Derived`].
+    /// [`Error::Store`]; the changes are then undone.
     pub fn commit(&mut self) -> Result<u64> {
-        unimplemented!()
+        self.begin()?;
+        let generation = self.store.commit()?;
+        let pending = std::mem::take(&mut self.pending);
+        let loaded = self.load()?;
+        // The store is committed. A lexical index that cannot be brought up to it is rebuilt, in memory if need be.
+        let lexical = match self.update_lexical(&loaded, &pending) {
+            Ok(lexical) => lexical,
+            Err(_) => {
+                self.lexical = None;
+                create_lexical(&self.catalog.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?
+            }
+        };
+        self.catalog.publish(loaded.into_searcher(lexical));
+        Ok(generation)
     }
 
     /// Embeds what is committed and has no vectors yet, batch by batch, each kept as soon as it is there, and publishes
     /// a snapshot at the end. Ends early when `progress` breaks. Returns how many texts were embedded.
     ///
     /// # Errors
-    /// [`crate::Error::Embedder`], [`crate::Error::Store`].
-    pub fn embed_pending(&mut self, _progress: &mut dyn FnMut(EmbedProgress) -> ControlFlow<()>) -> Result<usize> {
-        unimplemented!()
+    /// [`Error::Embedder`], [`Error::Store`].
+    pub fn embed_pending(&mut self, progress: &mut dyn FnMut(EmbedProgress) -> ControlFlow<()>) -> Result<usize> {
+        let rows = self.load()?.rows;
+        let mut work = Vec::new();
+        for embedder in self.catalog.shared.embedders.clone() {
+            let model = self.store.model(embedder.id(), embedder.dimensions())?;
+            let embedded = model.map_or_else(|| Ok(Default::default()), |model| self.store.embedded(model))?;
+            work.push((snapshot::pending_texts(&rows, &embedded), embedder));
+        }
+        let mut state = EmbedProgress { done: 0, total: work.iter().map(|(texts, _)| texts.len()).sum() };
+        let mut result = Ok(());
+        'legs: for (texts, embedder) in &work {
+            for batch in texts.chunks(EMBED_BATCH) {
+                if progress(state).is_break() {
+                    break 'legs;
+                }
+                result = self.embed_batch(embedder.as_ref(), batch);
+                if result.is_err() {
+                    break 'legs;
+                }
+                state.done += batch.len();
+            }
+        }
+        if state.total > 0 {
+            let _ = progress(state);
+        }
+        if state.done > 0 {
+            self.build_graphs()?;
+            self.commit()?;
+        }
+        result.map(|()| state.done)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        if !self.pending.open {
+            self.store.begin_write()?;
+            self.pending.open = true;
+        }
+        Ok(())
+    }
+
+    fn load(&self) -> Result<Loaded> {
+        let shared = &self.catalog.shared;
+        let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        Loaded::read(&store, &shared.dir, &shared.embedders, Some(&self.catalog.searcher()))
+    }
+
+    fn update_lexical(&mut self, loaded: &Loaded, pending: &Pending) -> Result<LexicalSearcher> {
+        let stamp = loaded.settings.lexical.stamp();
+        let dir = self.catalog.shared.dir.join(LEXICAL);
+        if self.lexical.is_none() {
+            let index = LexicalIndex::open(&dir, &stamp)?;
+            let writer = index.writer()?;
+            self.lexical = Some((index, writer));
+        }
+        let Some((index, writer)) = &mut self.lexical else { unreachable!("opened above") };
+        for &key in &pending.removed {
+            writer.remove(key);
+        }
+        let added: HashSet<u64> = pending.added.iter().copied().collect();
+        let rows: Vec<_> = loaded.rows.iter().filter(|row| added.contains(&row.stored.key)).cloned().collect();
+        for entry in snapshot::entries(&rows, &loaded.settings.lexical.weights) {
+            writer.add(&entry)?;
+        }
+        if !pending.removed.is_empty() || !rows.is_empty() {
+            writer.commit(&stamp)?;
+        }
+        index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+    }
+
+    fn embed_batch(&mut self, embedder: &dyn Embedder, batch: &[(crate::dense::TextHash, String)]) -> Result<()> {
+        let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
+        let vectors = embedder.embed_tools(&texts)?;
+        let expected = embedder.dimensions();
+        if let Some(wrong) = vectors.iter().find(|vector| vector.len() != expected) {
+            let embedder = embedder.id().to_owned();
+            return Err(Error::DimensionMismatch { embedder, expected, received: wrong.len() });
+        }
+        self.begin()?;
+        let model = self.store.register_model(embedder.id(), expected)?;
+        for ((hash, _), vector) in batch.iter().zip(&vectors) {
+            self.store.put_vector(model, hash, vector)?;
+        }
+        self.store.commit()?;
+        self.pending.open = false;
+        Ok(())
+    }
+
+    /// Builds the graphs of legs that are large enough and have none that fits.
+    fn build_graphs(&self) -> Result<()> {
+        let loaded = self.load()?;
+        for leg in loaded.legs_without_graph() {
+            let Some(model) = self.store.model(leg.embedder.id(), leg.embedder.dimensions())? else { continue };
+            Graph::build(&leg.vectors).save(&graph_dir(&self.catalog.shared.dir, model))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.store.rollback();
+        if let Some((_, writer)) = self.lexical.take() {
+            writer.finish();
+        }
+    }
+}
+
+impl Pending {
+    fn remove(&mut self, key: u64) {
+        // A key added in this very transaction was never indexed.
+        match self.added.iter().position(|&added| added == key) {
+            Some(place) => {
+                self.added.swap_remove(place);
+            }
+            None => self.removed.push(key),
+        }
+    }
+
+    fn replace(&mut self, old: u64, new: u64) {
+        self.remove(old);
+        self.added.push(new);
     }
 }
 
@@ -173,6 +489,14 @@ pub struct Changes {
     pub unchanged: usize,
 }
 
+impl Changes {
+    fn sort(&mut self) {
+        self.added.sort_unstable();
+        self.changed.sort_unstable();
+        self.removed.sort_unstable();
+    }
+}
+
 /// A catalog in numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
@@ -188,4 +512,68 @@ pub struct Stats {
     pub pending_embeddings: usize,
     /// Bytes on disk: database, lexical index, graph.
     pub disk_bytes: u64,
+}
+
+fn no_duplicates(tools: &[Tool]) -> Result<()> {
+    let mut first_of = HashMap::new();
+    for (place, tool) in tools.iter().enumerate() {
+        if let Some(first) = first_of.insert(&tool.id, place) {
+            return Err(Error::DuplicateTool { id: tool.id.to_string(), first: first + 1, second: place + 1 });
+        }
+    }
+    Ok(())
+}
+
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join(LOCK);
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| Error::io("open", &path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: dir.to_owned() }),
+        Err(TryLockError::Error(e)) => Err(Error::io("lock", &path, e)),
+    }
+}
+
+/// As [`lock`], but gives a reader that is rebuilding an index the time to finish.
+fn lock_soon(dir: &Path) -> Result<File> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match lock(dir) {
+            Err(Error::Locked { .. }) if Instant::now() < deadline => std::thread::sleep(LOCK_RETRY),
+            result => return result,
+        }
+    }
+}
+
+fn lexical_on_disk(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
+    let index = LexicalIndex::open(&dir.join(LEXICAL), &loaded.settings.lexical.stamp())?;
+    index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+}
+
+/// The lexical index built anew: on disk where nobody else is writing and the disk allows, else in memory.
+fn rebuilt(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
+    let on_disk = lock(dir).and_then(|_lock| create_lexical(dir, loaded));
+    on_disk.or_else(|_| in_memory(loaded))
+}
+
+fn create_lexical(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
+    let index = LexicalIndex::create(&dir.join(LEXICAL))?;
+    snapshot::fill(&index, &loaded.rows, &loaded.settings)?;
+    index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+}
+
+fn in_memory(loaded: &Loaded) -> Result<LexicalSearcher> {
+    let index = LexicalIndex::in_memory();
+    snapshot::fill(&index, &loaded.rows, &loaded.settings)?;
+    index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+}
+
+fn disk_bytes(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => disk_bytes(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    });
+    bytes.sum()
 }

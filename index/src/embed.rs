@@ -1,5 +1,11 @@
 //! Texts to vectors: what an embedder promises, and the embedders there are.
 
+mod hashing;
+pub mod minilm;
+
+pub use hashing::Hashing;
+pub use minilm::MiniLm;
+
 use crate::error::Result;
 
 /// The scripts an embedding model has learned.

@@ -69,6 +69,18 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// A setting out of its range.
+    #[error("the setting {setting} is {value}, it must be from {lo} to {hi}")]
+    InvalidSetting {
+        /// Which one.
+        setting: &'static str,
+        /// The value given.
+        value: f32,
+        /// Least allowed value.
+        lo: f32,
+        /// Largest allowed value.
+        hi: f32,
+    },
     /// Vectors of another length than the embedder promises.
     #[error(
         "embedder {embedder} gave {received} dimensions where {expected} were expected; the model's files do not belong together, fetch them anew with `toolscout models pull --force`"

@@ -354,7 +354,7 @@ impl<'a> Reader<'a> {
         match (shape, value) {
             (Shape::List, Value::Array(items)) => items.into_iter().for_each(|item| self.read_item(item, scope)),
             (Shape::Wrapper(field), Value::Object(fields)) => return self.read_wrapper(fields, field, scope),
-            (Shape::Namespace, Value::Object(fields)) => return self.read_namespace(fields, scope),
+            (Shape::Namespace, Value::Object(fields)) => return self.read_namespace(fields),
             (Shape::RpcResult, Value::Object(mut fields)) => {
                 return self.read(fields.remove("result").unwrap_or_default(), scope);
             }
@@ -397,7 +397,7 @@ impl<'a> Reader<'a> {
         self.read(tools, &Scope { server: server.or_else(|| scope.server.clone()), ..scope.clone() })
     }
 
-    fn read_namespace(&mut self, mut fields: Map<String, Value>, scope: &Scope) -> Result<()> {
+    fn read_namespace(&mut self, mut fields: Map<String, Value>) -> Result<()> {
         let (Some(Value::String(name)), Some(tools @ Value::Array(_))) =
             (fields.remove("name"), fields.remove("tools"))
         else {
@@ -406,8 +406,7 @@ impl<'a> Reader<'a> {
         };
         fields.remove("type");
         self.format.get_or_insert(Format::OpenaiResponses);
-        let inner = Scope { server: Some(name), namespace: fields };
-        self.read(tools, &Scope { server: inner.server.or_else(|| scope.server.clone()), ..inner })
+        self.read(tools, &Scope { server: Some(name), namespace: fields })
     }
 
     fn read_config(&mut self, servers: &Value) {

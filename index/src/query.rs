@@ -29,7 +29,7 @@ pub enum Mode {
     Dense,
     /// Both, fused.
     Hybrid,
-    /// Hybrid where vectors are there, else lexical, without calling that degraded.
+    /// The best that is possible: hybrid where there is an embedder, else lexical (and then degraded).
     #[default]
     Auto,
 }

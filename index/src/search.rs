@@ -1,56 +1,439 @@
-//! An immutable snapshot that answers queries.
+//! An immutable snapshot that answers queries. The one file that knows the pipeline.
 
-use std::sync::Arc;
+mod explain;
 
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use crate::clauses;
+use crate::dense::{Graph, Vectors};
+use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
-use crate::hit::Results;
-use crate::query::Query;
+use crate::fuse;
+use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Timings};
+use crate::lexical::{LexicalSearcher, QueryTerms};
+use crate::names::Names;
+use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
+use crate::settings::Settings;
+use crate::store::StoredTool;
+use crate::text;
 use crate::tool::{Tool, ToolId};
 
+/// From this share of CJK on, a request gets nothing from a model that knows Latin script only: with its say the
+/// Chinese set falls from 90.0 to 84.1 nDCG@10.
+const MAX_CJK_SHARE_FOR_LATIN_MODELS: f32 = 0.3;
+/// The share of the clauses in a request's score; the rest is the request as a whole.
+const CLAUSES_SHARE: f32 = 0.5;
+/// Names offered when nothing fits.
+const NEAREST_NAMES: usize = 3;
+
 /// One state of a catalog; answers queries from any number of threads and never changes.
-pub struct Searcher {}
+pub struct Searcher {
+    pub(crate) generation: u64,
+    pub(crate) settings: Settings,
+    /// Every tool, by id, so that position is the tie-break too.
+    pub(crate) rows: Vec<Arc<Row>>,
+    pub(crate) lexical: Arc<LexicalSearcher>,
+    pub(crate) names: Names,
+    pub(crate) legs: Vec<DenseLeg>,
+}
+
+/// A tool of a snapshot, parsed on first use.
+pub(crate) struct Row {
+    pub(crate) stored: StoredTool,
+    parsed: OnceLock<Option<Arc<Tool>>>,
+}
+
+/// One embedder's vectors.
+pub(crate) struct DenseLeg {
+    pub(crate) embedder: Arc<dyn Embedder>,
+    pub(crate) vectors: Vectors,
+    pub(crate) graph: Option<Graph>,
+    /// Tools without all of their vectors.
+    pub(crate) pending: usize,
+}
+
+/// One text of a query and the texts it is searched by: itself, then its clauses if it has several.
+struct Request {
+    texts: Vec<String>,
+    cjk_share: f32,
+}
+
+/// What one leg says of one request.
+struct LegScores {
+    /// As the leg gives them, for the whole request.
+    raw: Vec<f32>,
+    /// Scaled, clauses joined in.
+    joined: Vec<f32>,
+    /// The scaled scores of each text.
+    by_text: Vec<Vec<f32>>,
+}
+
+/// All that is known about one request before ranking.
+struct Evidence {
+    /// By text.
+    terms: Vec<QueryTerms>,
+    lexical: LegScores,
+    /// The legs that were heard, by embedder id.
+    dense: Vec<(String, LegScores)>,
+    named: HashMap<u32, NameMatch>,
+    /// One score per tool, without the name tier.
+    fused: Vec<f32>,
+    dense_weight: f32,
+}
+
+/// The vectors of every text: by leg (`None` for one that takes no part), by request, by text.
+type QueryVectors = Vec<Option<Vec<Vec<Vec<f32>>>>>;
+
+/// A search under way.
+struct Search<'a> {
+    searcher: &'a Searcher,
+    query: &'a Query,
+    /// What is possible of what was asked.
+    mode: Mode,
+    /// True by position for tools that may be hits; `None` when all may.
+    allowed: Option<Vec<bool>>,
+}
 
 impl Searcher {
     /// Answers a query.
     ///
     /// # Errors
     /// [`crate::Error::InvalidQuery`] for a query out of its ranges.
-    pub fn search(&self, _query: &Query) -> Result<Results> {
-        unimplemented!()
+    pub fn search(&self, query: &Query) -> Result<Results> {
+        query.validate()?;
+        let clock = Instant::now();
+        let mut timings = Timings::default();
+        let requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, query.clauses)).collect();
+        let mut degraded = self.degraded(query.mode);
+        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, query.mode, &mut degraded));
+        let mode = match query.mode {
+            _ if vectors.iter().all(Option::is_none) => Mode::Lexical,
+            Mode::Auto => Mode::Hybrid,
+            asked => asked,
+        };
+        let search = Search { searcher: self, query, mode, allowed: self.allowed(&query.filter) };
+        let evidence: Vec<Evidence> = requests
+            .iter()
+            .enumerate()
+            .map(|(number, request)| search.weigh(request, number, &vectors, &mut timings))
+            .collect();
+        let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
+        timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
+        Ok(Results { hits, mode, degraded, no_match, timings, generation: self.generation })
     }
 
     /// The tool of this id.
-    pub fn tool(&self, _id: &ToolId) -> Option<Arc<Tool>> {
-        unimplemented!()
+    pub fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.rows.binary_search_by(|row| row.stored.id.cmp(id)).ok().and_then(|place| self.rows[place].tool())
     }
 
     /// Every tool, by id.
     pub fn tools(&self) -> impl Iterator<Item = Arc<Tool>> + '_ {
-        std::iter::empty()
+        self.rows.iter().filter_map(|row| row.tool())
     }
 
     /// The ids after this one (exclusive), in order: the page of a cursor list.
-    pub fn ids_after<'a>(&'a self, _after: Option<&str>) -> impl Iterator<Item = &'a ToolId> + 'a {
-        std::iter::empty()
+    pub fn ids_after<'a>(&'a self, after: Option<&str>) -> impl Iterator<Item = &'a ToolId> + 'a {
+        let first = after.map_or(0, |after| self.rows.partition_point(|row| row.stored.id.as_str() <= after));
+        self.rows[first..].iter().map(|row| &row.stored.id)
+    }
+
+    /// The ids whose names look most like this one, nearest first: what may have been meant by an unknown name.
+    pub fn similar_names(&self, name: &str, most: usize) -> Vec<ToolId> {
+        let similar = self.names.similar(name, most);
+        similar.into_iter().map(|tool| self.rows[tool as usize].stored.id.clone()).collect()
     }
 
     /// Number of tools.
     pub fn len(&self) -> usize {
-        unimplemented!()
+        self.rows.len()
     }
 
     /// True without tools.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.rows.is_empty()
     }
 
     /// The commit this snapshot shows.
     pub fn generation(&self) -> u64 {
-        unimplemented!()
+        self.generation
+    }
+
+    /// The settings it answers with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Tools that the dense legs cannot find yet.
     pub fn pending_embeddings(&self) -> usize {
-        unimplemented!()
+        self.legs.iter().map(|leg| leg.pending).max().unwrap_or(0)
     }
+
+    /// True by position for tools that may be hits; `None` when all may.
+    fn allowed(&self, filter: &Filter) -> Option<Vec<bool>> {
+        let accepts = |row: &Arc<Row>| row.tool().is_some_and(|tool| filter.accepts(&tool));
+        (!filter.is_empty()).then(|| self.rows.iter().map(accepts).collect())
+    }
+
+    fn degraded(&self, mode: Mode) -> Option<Degraded> {
+        let pending_embeddings = self.pending_embeddings();
+        let reason = if mode == Mode::Lexical || self.is_empty() {
+            return None;
+        } else if self.legs.is_empty() {
+            "no embedding model is loaded, so only words are matched; `toolscout models pull` fetches one".to_owned()
+        } else if pending_embeddings > 0 {
+            format!("{pending_embeddings} tools are not embedded yet and are found by words only; `toolscout embed` goes on")
+        } else {
+            return None;
+        };
+        Some(Degraded { reason, pending_embeddings })
+    }
+
+    fn embed(&self, requests: &[Request], mode: Mode, degraded: &mut Option<Degraded>) -> QueryVectors {
+        let texts: Vec<&str> = requests.iter().flat_map(|request| &request.texts).map(String::as_str).collect();
+        let by_leg = self.legs.iter().map(|leg| {
+            if mode == Mode::Lexical || leg.vectors.is_empty() {
+                return None;
+            }
+            match leg.embedder.embed_queries(&texts) {
+                Ok(vectors) => {
+                    let mut vectors = vectors.into_iter();
+                    Some(requests.iter().map(|request| vectors.by_ref().take(request.texts.len()).collect()).collect())
+                }
+                Err(error) => {
+                    let pending_embeddings = self.pending_embeddings();
+                    *degraded = Some(Degraded { reason: error.to_string(), pending_embeddings });
+                    None
+                }
+            }
+        });
+        by_leg.collect()
+    }
+}
+
+impl Search<'_> {
+    /// Gathers what every leg says of a request.
+    fn weigh(&self, request: &Request, number: usize, vectors: &QueryVectors, timings: &mut Timings) -> Evidence {
+        let searcher = self.searcher;
+        let (terms, lexical) = lap(&mut timings.lexical_ms, || {
+            let analyzed = request.texts.iter().map(|text| searcher.lexical.resolve(&text::terms(text)));
+            let terms: Vec<QueryTerms> = analyzed.collect();
+            let raw = terms.iter().map(|terms| searcher.lexical.scores(terms)).collect();
+            (terms, LegScores::new(raw, &self.allowed))
+        });
+        let dense: Vec<(String, LegScores)> = lap(&mut timings.dense_ms, || {
+            let legs = searcher.legs.iter().zip(vectors);
+            let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
+            let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.serves(request));
+            let scored = heard.map(|(leg, vectors)| {
+                (leg.embedder.id().to_owned(), LegScores::new(leg.scores(vectors), &self.allowed))
+            });
+            scored.collect()
+        });
+        lap(&mut timings.fuse_ms, || {
+            let dense_weight = self.dense_weight(&dense);
+            let fused = self.fuse(&lexical, &dense, dense_weight);
+            let named = if std::env::var("NONAMES").is_ok() { Vec::new() } else { searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id()) };
+            Evidence { terms, lexical, dense, named: named.into_iter().collect(), fused, dense_weight }
+        })
+    }
+
+    fn dense_weight(&self, dense: &[(String, LegScores)]) -> f32 {
+        match self.mode {
+            _ if dense.is_empty() => 0.0,
+            Mode::Dense => 1.0,
+            _ => self.query.dense_weight.unwrap_or(self.searcher.settings.dense_weight),
+        }
+    }
+
+    /// One score per tool, 0 to 1. A tool without a vector is judged by its words alone.
+    fn fuse(&self, lexical: &LegScores, dense: &[(String, LegScores)], dense_weight: f32) -> Vec<f32> {
+        if self.query.fusion == Fusion::Rrf && !dense.is_empty() {
+            let mut lists = vec![(lexical.joined.as_slice(), 1.0 - dense_weight)];
+            lists.extend(dense.iter().map(|(_, leg)| (leg.joined.as_slice(), dense_weight / dense.len() as f32)));
+            return fuse::reciprocal_rank(&lists, 0.0, lexical.joined.len());
+        }
+        let mut fused: Vec<f32> = lexical.joined.iter().map(|score| score * (1.0 - dense_weight)).collect();
+        for (_, leg) in dense {
+            let weight = dense_weight / dense.len() as f32;
+            for ((fused, &score), &by_words) in fused.iter_mut().zip(&leg.joined).zip(&lexical.joined) {
+                *fused += weight * if score.is_finite() { score } else { by_words };
+            }
+        }
+        fused
+    }
+
+    /// Orders all requests' tools into one list.
+    fn rank(&self, requests: &[Request], evidence: &[Evidence]) -> (Vec<Hit>, Option<NoMatch>) {
+        let mut best: HashMap<usize, (f32, Vec<usize>)> = HashMap::new();
+        for (number, evidence) in evidence.iter().enumerate().filter(|(_, evidence)| self.is_match(evidence)) {
+            for (tool, score) in self.top(evidence) {
+                let (known, found_by) = best.entry(tool).or_insert((score, Vec::new()));
+                if score > *known {
+                    *known = score;
+                    found_by.insert(0, number);
+                } else {
+                    found_by.push(number);
+                }
+            }
+        }
+        let mut ranked: Vec<(usize, (f32, Vec<usize>))> =
+            best.into_iter().filter(|(_, (score, _))| *score >= self.query.min_score).collect();
+        // Rows are in the order of their ids, so position breaks ties as `hit::ranked` does.
+        ranked.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| b_score.total_cmp(a_score).then(a.cmp(b)));
+        ranked.truncate(self.query.k);
+        let hits: Vec<Hit> = ranked
+            .into_iter()
+            .filter_map(|(tool, (score, found_by))| self.hit(tool, score, found_by, requests, evidence))
+            .collect();
+        let no_match = hits.is_empty().then(|| self.no_match(evidence));
+        (hits, no_match)
+    }
+
+    fn hit(&self, tool: usize, score: f32, found_by: Vec<usize>, requests: &[Request], evidence: &[Evidence]) -> Option<Hit> {
+        let row = &self.searcher.rows[tool];
+        let best = found_by.first().copied().unwrap_or(0);
+        let mut matched_queries = found_by;
+        matched_queries.sort_unstable();
+        let explain = self.query.explain.then(|| explain::explain(self, tool, &requests[best], &evidence[best]));
+        Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, explain })
+    }
+
+    /// The best tools of one request, in no order.
+    fn top(&self, evidence: &Evidence) -> Vec<(usize, f32)> {
+        let mut scored: Vec<(usize, f32)> = evidence
+            .fused
+            .iter()
+            .enumerate()
+            .filter(|&(tool, &score)| score > 0.0 && self.is_allowed(tool))
+            .map(|(tool, &score)| (tool, score + evidence.name_bonus(tool)))
+            .collect();
+        for &tool in evidence.named.keys().filter(|&&tool| evidence.fused[tool as usize] <= 0.0) {
+            if self.is_allowed(tool as usize) {
+                scored.push((tool as usize, evidence.name_bonus(tool as usize)));
+            }
+        }
+        if scored.len() > self.query.k {
+            scored.select_nth_unstable_by(self.query.k, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            scored.truncate(self.query.k);
+        }
+        scored
+    }
+
+    /// False when a request's words and meaning are both strange to the catalog.
+    fn is_match(&self, evidence: &Evidence) -> bool {
+        let words = evidence.terms.iter().any(|terms| terms.terms().next().is_some());
+        let near = || evidence.best_cosine(|tool| self.is_allowed(tool)) >= self.searcher.settings.no_match_cosine;
+        !evidence.named.is_empty() || words || near()
+    }
+
+    fn no_match(&self, evidence: &[Evidence]) -> NoMatch {
+        let reason = if self.searcher.is_empty() {
+            "the catalog has no tools".to_owned()
+        } else if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&true)) {
+            "no tool passes the filter".to_owned()
+        } else if self.query.min_score > 0.0 {
+            format!("no tool scores {} or more", self.query.min_score)
+        } else {
+            "no tool shares a word with the request or is near to it in meaning".to_owned()
+        };
+        let mut nearest: Vec<(usize, f32)> = evidence.iter().flat_map(|evidence| self.top(evidence)).collect();
+        nearest.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        nearest.dedup_by_key(|(tool, _)| *tool);
+        let nearest = nearest.into_iter().take(NEAREST_NAMES).map(|(tool, _)| self.searcher.rows[tool].id()).collect();
+        NoMatch { reason, nearest }
+    }
+
+    fn is_allowed(&self, tool: usize) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed[tool])
+    }
+}
+
+impl Request {
+    fn new(text: &str, split: bool) -> Self {
+        let text = &text[..text.floor_char_boundary(MAX_QUERY_BYTES)];
+        let mut texts = vec![text.to_owned()];
+        let clauses = if split { clauses::clauses(text) } else { Vec::new() };
+        if clauses.len() > 1 {
+            texts.extend(clauses);
+        }
+        Request { texts, cjk_share: text::cjk_share(text) }
+    }
+
+    /// The needs it was split into; none when it was taken whole.
+    fn clauses(&self) -> &[String] {
+        &self.texts[1..]
+    }
+}
+
+impl DenseLeg {
+    fn serves(&self, request: &Request) -> bool {
+        self.embedder.scripts() == Scripts::Any || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
+    }
+
+    fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        match &self.graph {
+            Some(graph) => self.vectors.scores_by(graph, queries),
+            None => self.vectors.scores(queries),
+        }
+    }
+}
+
+impl LegScores {
+    /// From raw scores by text, the whole request first.
+    fn new(mut by_text: Vec<Vec<f32>>, allowed: &Option<Vec<bool>>) -> Self {
+        let raw = by_text[0].clone();
+        for scores in &mut by_text {
+            fuse::min_max(scores, |tool| allowed.as_ref().is_none_or(|allowed| allowed[tool]));
+        }
+        let mut joined = by_text[0].clone();
+        if by_text.len() > 1 {
+            for (tool, joined) in joined.iter_mut().enumerate() {
+                let best = by_text[1..].iter().map(|scores| scores[tool]).fold(f32::NEG_INFINITY, f32::max);
+                *joined = fuse::convex(*joined, best, CLAUSES_SHARE);
+            }
+        }
+        LegScores { raw, joined, by_text }
+    }
+}
+
+impl Evidence {
+    fn name_bonus(&self, tool: usize) -> f32 {
+        match self.named.get(&(tool as u32)) {
+            None => 0.0,
+            Some(NameMatch::Suffix) => 1.0,
+            Some(NameMatch::Exact) => 2.0,
+            Some(NameMatch::Verbatim) => 3.0,
+        }
+    }
+
+    fn best_cosine(&self, allowed: impl Fn(usize) -> bool) -> f32 {
+        let scores = self.dense.iter().flat_map(|(_, leg)| leg.raw.iter().enumerate());
+        scores.filter(|&(tool, _)| allowed(tool)).map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
+    }
+}
+
+impl Row {
+    pub(crate) fn new(stored: StoredTool) -> Self {
+        Row { stored, parsed: OnceLock::new() }
+    }
+
+    /// The tool; `None` if the store held what is no tool, which its writer rules out.
+    pub(crate) fn tool(&self) -> Option<Arc<Tool>> {
+        self.parsed.get_or_init(|| self.stored.parse().ok().map(Arc::new)).clone()
+    }
+
+    fn id(&self) -> ToolId {
+        self.stored.id.clone()
+    }
+}
+
+/// Runs a stage and adds its time.
+fn lap<T>(total_ms: &mut f64, stage: impl FnOnce() -> T) -> T {
+    let clock = Instant::now();
+    let result = stage();
+    *total_ms += clock.elapsed().as_secs_f64() * 1e3;
+    result
 }

@@ -88,9 +88,10 @@ fn ladder(id: &ToolId) -> Vec<Rung> {
         rungs.push(Rung { name: qualified, claim: Claim::Qualified });
         rungs.retain(|rung| rung.name.len() <= MAX_LEN);
     }
+    let stem = if plain.chars().any(|c| c.is_ascii_alphanumeric()) { plain.as_str() } else { "tool" };
     let hash = blake3::hash(id.as_str().as_bytes()).to_hex();
     rungs.extend(HASH_DIGITS.iter().enumerate().map(|(at, &digits)| {
-        let stem = &plain[..plain.len().min(MAX_LEN - 1 - digits)];
+        let stem = &stem[..stem.len().min(MAX_LEN - 1 - digits)];
         Rung { name: format!("{stem}_{}", &hash[..digits]), claim: Claim::Hashed(at) }
     }));
     rungs
@@ -143,7 +144,7 @@ mod tests {
             (vec![("", "a.b"), ("", "a_b")], vec![hashed("a_b", "a.b", 8), "a_b".into()]),
             (vec![("My / Srv", "a b"), ("t", "a b")], vec!["My_Srv__a_b".into(), "t__a_b".into()]),
             (vec![("a", "b__c"), ("a__b", "c")], vec!["b__c".into(), "c".into()]),
-            (vec![("s", "天气")], vec![hashed("_", "s/天气", 8)]),
+            (vec![("s", "天气")], vec![hashed("tool", "s/天气", 8)]),
             (vec![("s", &long)], vec![hashed(&long[..55], &format!("s/{long}"), 8)]),
             (vec![("s", "twice"), ("s", "twice")], vec!["twice".into(), "twice".into()]),
         ] {

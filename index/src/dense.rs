@@ -1,0 +1,159 @@
+//! The dense leg: vectors of one embedder, several views a tool, scored by the nearest view.
+//!
+//! Vectors are kept as one byte a dimension with a scale each: a quarter of the memory, and since a scan is bound by
+//! memory, faster than floats by as much (18,917 tools with two views of 384 dimensions are 14 MB). The loss in ranking
+//! is below .001 nDCG@10. All tools are scanned while they are few; [`Graph`] takes over where it is measured to win.
+
+mod graph;
+mod scan;
+
+use std::ops::Range;
+
+pub use graph::Graph;
+
+use crate::error::{Error, Result};
+
+/// Rows a graph is asked for. Fusion looks at the best hundred or so of each leg.
+const GRAPH_DEPTH: usize = 256;
+
+/// Names the text a vector was made of: 128 bits of its hash, under which the store keeps the vector.
+pub type TextHash = [u8; 16];
+
+/// The score of a tool that has no vector.
+pub const UNKNOWN: f32 = f32::NEG_INFINITY;
+
+/// The vectors of a catalog's snapshot, tool by tool. Immutable.
+pub struct Vectors {
+    dimensions: usize,
+    /// Row-major codes.
+    codes: Vec<i8>,
+    /// What a code of 1 is worth, by row.
+    scales: Vec<f32>,
+    /// The text each row was made of.
+    hashes: Vec<TextHash>,
+    /// The first row of each tool, and one past the last.
+    starts: Vec<u32>,
+}
+
+impl Vectors {
+    /// No tools yet; add them with [`Vectors::push_row`] and [`Vectors::end_tool`].
+    pub fn new(dimensions: usize) -> Self {
+        Vectors { dimensions, codes: Vec::new(), scales: Vec::new(), hashes: Vec::new(), starts: vec![0] }
+    }
+
+    /// Adds a view of the tool under construction.
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`].
+    pub fn push(&mut self, embedder: &str, hash: TextHash, vector: &[f32]) -> Result<()> {
+        if vector.len() != self.dimensions {
+            let embedder = embedder.to_owned();
+            return Err(Error::DimensionMismatch { embedder, expected: self.dimensions, received: vector.len() });
+        }
+        let largest = vector.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        let scale = if largest > 0.0 { largest / f32::from(i8::MAX) } else { 1.0 };
+        self.codes.extend(vector.iter().map(|value| (value / scale).round() as i8));
+        self.scales.push(scale);
+        self.hashes.push(hash);
+        Ok(())
+    }
+
+    /// Adds a row of another snapshot as a view of the tool under construction.
+    pub fn push_row(&mut self, other: &Vectors, row: usize) {
+        self.codes.extend_from_slice(other.row(row));
+        self.scales.push(other.scales[row]);
+        self.hashes.push(other.hashes[row]);
+    }
+
+    /// Ends the tool under construction; without a view it is [`UNKNOWN`] to searches.
+    pub fn end_tool(&mut self) {
+        self.starts.push(self.scales.len() as u32);
+    }
+
+    /// Number of tools.
+    pub fn tools(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Number of vectors.
+    pub fn len(&self) -> usize {
+        self.scales.len()
+    }
+
+    /// True without vectors.
+    pub fn is_empty(&self) -> bool {
+        self.scales.is_empty()
+    }
+
+    /// Length of each vector.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// The rows of a tool.
+    pub fn rows_of(&self, tool: usize) -> Range<usize> {
+        self.starts[tool] as usize..self.starts[tool + 1] as usize
+    }
+
+    /// The text each row was made of.
+    pub fn hashes(&self) -> &[TextHash] {
+        &self.hashes
+    }
+
+    /// A row as floats.
+    pub fn decoded(&self, row: usize) -> Vec<f32> {
+        let scale = self.scales[row];
+        self.row(row).iter().map(|&code| f32::from(code) * scale).collect()
+    }
+
+    /// The cosine of each query with each tool's nearest view, for all tools in one pass over memory.
+    pub fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        scan::scores(self, &self.encode(queries))
+    }
+
+    /// As [`Vectors::scores`], where only the tools that the graph finds near are scored; all others get the lowest
+    /// score found.
+    pub fn scores_by(&self, graph: &Graph, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        let encoded = self.encode(queries);
+        let by_query = queries.iter().zip(&encoded).map(|(query, code)| {
+            let near = graph.near(query, GRAPH_DEPTH);
+            scan::scores_of(self, code, &near)
+        });
+        by_query.collect()
+    }
+
+    fn row(&self, row: usize) -> &[i8] {
+        &self.codes[row * self.dimensions..(row + 1) * self.dimensions]
+    }
+
+    fn encode(&self, queries: &[Vec<f32>]) -> Vec<scan::Encoded> {
+        queries.iter().map(|query| scan::Encoded::new(query)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_scores_by_its_nearest_view_and_one_without_is_unknown() {
+        let mut vectors = Vectors::new(2);
+        vectors.push("t", [0; 16], &[1.0, 0.0]).unwrap();
+        vectors.push("t", [1; 16], &[0.0, 1.0]).unwrap();
+        vectors.end_tool();
+        vectors.end_tool();
+        vectors.push("t", [2; 16], &[0.6, 0.8]).unwrap();
+        vectors.end_tool();
+        let scores = vectors.scores(&[vec![0.0, 1.0], vec![1.0, 0.0]]);
+        let close = |a: f32, b: f32| (a - b).abs() < 0.01;
+        assert!(close(scores[0][0], 1.0) && close(scores[1][0], 1.0));
+        assert_eq!(scores[0][1], UNKNOWN);
+        assert!(close(scores[0][2], 0.8) && close(scores[1][2], 0.6));
+    }
+
+    #[test]
+    fn a_wrong_length_is_named() {
+        let error = Vectors::new(3).push("mini", [0; 16], &[1.0]).unwrap_err();
+        assert!(matches!(error, Error::DimensionMismatch { expected: 3, received: 1, .. }));
+    }
+}

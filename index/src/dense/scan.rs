@@ -1,0 +1,73 @@
+//! Dot products of bytes: the inner loop of the exact scan.
+
+use super::{UNKNOWN, Vectors};
+
+/// Steps of a query's largest value. Finer than the rows' 127, so that the query adds no error of its own, and small
+/// enough that 4,096 dimensions cannot overflow 32 bits.
+const QUERY_STEPS: f32 = 2047.0;
+
+/// A query as whole numbers.
+pub(super) struct Encoded {
+    codes: Vec<i16>,
+    scale: f32,
+}
+
+impl Encoded {
+    pub(super) fn new(query: &[f32]) -> Self {
+        let largest = query.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        let scale = if largest > 0.0 { largest / QUERY_STEPS } else { 1.0 };
+        Encoded { codes: query.iter().map(|value| (value / scale).round() as i16).collect(), scale }
+    }
+}
+
+/// One score per tool, for each query.
+pub(super) fn scores(vectors: &Vectors, queries: &[Encoded]) -> Vec<Vec<f32>> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, which is all that the function asks for.
+        return unsafe { scores_avx2(vectors, queries) };
+    }
+    scores_portable(vectors, queries)
+}
+
+/// One score per tool: of these rows' tools exactly, of all others the lowest of them.
+pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> Vec<f32> {
+    let mut scores = vec![UNKNOWN; vectors.tools()];
+    for &row in rows {
+        let tool = vectors.starts.partition_point(|&start| start as usize <= row) - 1;
+        let score = dot(vectors.row(row), &query.codes) as f32 * vectors.scales[row] * query.scale;
+        scores[tool] = scores[tool].max(score);
+    }
+    let lowest = scores.iter().copied().filter(|score| score.is_finite()).fold(f32::INFINITY, f32::min);
+    for tool in (0..scores.len()).filter(|&tool| !vectors.rows_of(tool).is_empty()) {
+        scores[tool] = scores[tool].max(lowest.min(1.0));
+    }
+    scores
+}
+
+/// The portable loop, compiled for AVX2: four times as many products an instruction.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn scores_avx2(vectors: &Vectors, queries: &[Encoded]) -> Vec<Vec<f32>> {
+    scores_portable(vectors, queries)
+}
+
+#[inline(always)]
+fn scores_portable(vectors: &Vectors, queries: &[Encoded]) -> Vec<Vec<f32>> {
+    let mut scores = vec![vec![UNKNOWN; vectors.tools()]; queries.len()];
+    for tool in 0..vectors.tools() {
+        for row in vectors.rows_of(tool) {
+            let (codes, scale) = (vectors.row(row), vectors.scales[row]);
+            for (query, scores) in queries.iter().zip(&mut scores) {
+                let score = dot(codes, &query.codes) as f32 * scale * query.scale;
+                scores[tool] = scores[tool].max(score);
+            }
+        }
+    }
+    scores
+}
+
+#[inline(always)]
+fn dot(row: &[i8], query: &[i16]) -> i32 {
+    row.iter().zip(query).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
+}

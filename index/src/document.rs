@@ -1,0 +1,210 @@
+//! A tool as text: the named fields that are searched, and the views that are embedded.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::text;
+use crate::tool::Tool;
+
+/// Changes whenever [`views`] changes, so that what was embedded under another template is embedded again.
+pub const TEMPLATE_VERSION: u32 = 1;
+
+/// Enum values read per parameter; longer lists are catalogs of their own and drown the rest.
+const MAX_ENUM_VALUES: usize = 20;
+/// Levels of nested parameters whose enum values are read.
+const MAX_ENUM_DEPTH: usize = 3;
+
+/// The searched fields of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// The name.
+    Name,
+    /// The server.
+    Server,
+    /// The title.
+    Title,
+    /// The description.
+    Description,
+    /// Names of the parameters.
+    ParameterNames,
+    /// Descriptions of the parameters.
+    ParameterDescriptions,
+    /// Values of enumerated parameters.
+    EnumValues,
+    /// Tags.
+    Tags,
+}
+
+impl Field {
+    /// Every field, in the order of [`Weights`].
+    pub const ALL: [Field; 8] = [
+        Field::Name,
+        Field::Server,
+        Field::Title,
+        Field::Description,
+        Field::ParameterNames,
+        Field::ParameterDescriptions,
+        Field::EnumValues,
+        Field::Tags,
+    ];
+
+    /// The field's name in explanations and settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Field::Name => "name",
+            Field::Server => "server",
+            Field::Title => "title",
+            Field::Description => "description",
+            Field::ParameterNames => "parameter_names",
+            Field::ParameterDescriptions => "parameter_descriptions",
+            Field::EnumValues => "enum_values",
+            Field::Tags => "tags",
+        }
+    }
+}
+
+/// How much an occurrence in each field counts, as a multiple of one in the description.
+///
+/// The defaults were found on nine public sets; one weighted field beats a sum of BM25 per field by 2 to 3 points of
+/// nDCG@10.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Weights {
+    /// Weight of [`Field::Name`].
+    pub name: f32,
+    /// Weight of [`Field::Server`].
+    pub server: f32,
+    /// Weight of [`Field::Title`].
+    pub title: f32,
+    /// Weight of [`Field::Description`].
+    pub description: f32,
+    /// Weight of [`Field::ParameterNames`].
+    pub parameter_names: f32,
+    /// Weight of [`Field::ParameterDescriptions`].
+    pub parameter_descriptions: f32,
+    /// Weight of [`Field::EnumValues`].
+    pub enum_values: f32,
+    /// Weight of [`Field::Tags`].
+    pub tags: f32,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Weights {
+            name: 2.5,
+            server: 2.5,
+            title: 1.0,
+            description: 1.0,
+            parameter_names: 0.5,
+            parameter_descriptions: 0.4,
+            enum_values: 0.4,
+            tags: 0.5,
+        }
+    }
+}
+
+impl Weights {
+    /// The weight of one field.
+    pub fn of(&self, field: Field) -> f32 {
+        match field {
+            Field::Name => self.name,
+            Field::Server => self.server,
+            Field::Title => self.title,
+            Field::Description => self.description,
+            Field::ParameterNames => self.parameter_names,
+            Field::ParameterDescriptions => self.parameter_descriptions,
+            Field::EnumValues => self.enum_values,
+            Field::Tags => self.tags,
+        }
+    }
+}
+
+/// The text of one field; may be empty.
+pub fn field_text(tool: &Tool, field: Field) -> String {
+    match field {
+        Field::Name => tool.id.name().to_owned(),
+        Field::Server => tool.id.server().to_owned(),
+        Field::Title => tool.title.clone().unwrap_or_default(),
+        Field::Description => tool.description.clone(),
+        Field::ParameterNames => joined(properties(&tool.input_schema).map(|(name, _)| name.as_str())),
+        Field::ParameterDescriptions => joined(properties(&tool.input_schema).filter_map(|(_, schema)| description(schema))),
+        Field::EnumValues => enum_values(&tool.input_schema).join(" "),
+        Field::Tags => tool.tags.join(" "),
+    }
+}
+
+/// The texts of a tool that are embedded; a request is as near to the tool as to the nearest of them.
+///
+/// The first says all that is short; the second is the name alone, which short requests resemble more.
+pub fn views(tool: &Tool) -> Vec<String> {
+    let name = text::spaced(tool.id.name());
+    let full_name = joined([text::spaced(tool.id.server()).as_str(), name.as_str()]);
+    let parameters: Vec<String> = properties(&tool.input_schema).map(|(name, _)| text::spaced(name)).collect();
+    let all = format!("{full_name}: {} {}", tool.description, parameters.join(" "));
+    vec![all.trim().to_owned(), full_name]
+}
+
+fn joined<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn properties(schema: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+}
+
+fn description(schema: &Value) -> Option<&str> {
+    schema.get("description")?.as_str()
+}
+
+fn enum_values(schema: &Map<String, Value>) -> Vec<String> {
+    let mut values = Vec::new();
+    let mut level: Vec<&Map<String, Value>> = vec![schema];
+    for _ in 0..MAX_ENUM_DEPTH {
+        let parameters: Vec<&Map<String, Value>> =
+            level.into_iter().flat_map(properties).filter_map(|(_, parameter)| parameter.as_object()).collect();
+        for parameter in &parameters {
+            let listed = parameter.get("enum").and_then(Value::as_array).into_iter().flatten();
+            values.extend(listed.take(MAX_ENUM_VALUES).map(|value| match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            }));
+        }
+        level = parameters;
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn weather() -> Tool {
+        serde_json::from_value(json!({
+            "server": "met", "name": "getForecast", "description": "Weather to come.", "tags": ["outdoor"],
+            "inputSchema": {"type": "object", "properties": {
+                "placeName": {"type": "string", "description": "A town."},
+                "options": {"type": "object", "properties": {"unit": {"enum": ["metric", "imperial", 3]}}},
+            }},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let text = |field| field_text(&weather(), field);
+        assert_eq!(text(Field::Name), "getForecast");
+        assert_eq!(text(Field::Server), "met");
+        assert_eq!(text(Field::Description), "Weather to come.");
+        assert_eq!(text(Field::ParameterNames), "placeName options");
+        assert_eq!(text(Field::ParameterDescriptions), "A town.");
+        assert_eq!(text(Field::EnumValues), "metric imperial 3");
+        assert_eq!(text(Field::Tags), "outdoor");
+    }
+
+    #[test]
+    fn views_read_as_text() {
+        assert_eq!(views(&weather()), ["met get Forecast: Weather to come. place Name options", "met get Forecast"]);
+    }
+}

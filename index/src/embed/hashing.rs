@@ -1,0 +1,56 @@
+//! A deterministic double for tests: words hashed into a few dimensions.
+
+use crate::embed::{Embedder, Scripts};
+use crate::error::Result;
+use crate::text;
+
+/// Embeds a text as the normalised sum of a random unit per term. Near texts share words; it knows no meaning, so it is
+/// for tests and never for users.
+#[derive(Clone, Debug)]
+pub struct Hashing {
+    id: String,
+    dimensions: usize,
+}
+
+impl Hashing {
+    /// An embedder of this many dimensions.
+    pub fn new(dimensions: usize) -> Self {
+        Hashing { id: format!("hashing-{dimensions}"), dimensions }
+    }
+
+    fn embed(&self, text: &str) -> Vec<f32> {
+        let mut vector = vec![0.0f32; self.dimensions];
+        for term in text::terms(text) {
+            let mut bytes = blake3::Hasher::new().update(term.term.as_bytes()).finalize_xof();
+            let mut noise = vec![0; self.dimensions];
+            bytes.fill(&mut noise);
+            for (value, noise) in vector.iter_mut().zip(noise) {
+                *value += f32::from(noise) - 127.5;
+            }
+        }
+        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
+        vector.into_iter().map(|value| value / length).collect()
+    }
+}
+
+impl Embedder for Hashing {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    fn scripts(&self) -> Scripts {
+        Scripts::Any
+    }
+
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        Ok(texts.iter().map(|text| self.embed(text)).collect())
+    }
+
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed_queries(texts)
+    }
+}

@@ -1,0 +1,197 @@
+//! BM25 over tantivy's postings, a term at a time into one score per tool.
+//!
+//! Scores of the whole catalog are wanted, not a top k: fusion scales them by their range. With an accumulator per tool
+//! a term's postings are read once, in order, without a heap. Document frequency counts living tools only, so a catalog
+//! that was changed a thousand times scores like a fresh one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tantivy::postings::BlockSegmentPostings;
+use tantivy::schema::{Field as TantivyField, IndexRecordOption, Term as TantivyTerm};
+use tantivy::{InvertedIndexReader, SegmentReader};
+
+use super::{Fields, LexicalSettings, STEPS_PER_WEIGHT, fuzzy};
+use crate::hit::FuzzyEdit;
+use crate::text::Term;
+
+/// The position of a deleted document.
+const DEAD: u32 = u32::MAX;
+
+/// Share of a matched term's score that a corrected one gets.
+const FUZZY_WEIGHT: f32 = 0.7;
+
+/// An immutable view of the lexical index in which tools are numbered as in the catalog's snapshot.
+pub struct LexicalSearcher {
+    segments: Vec<Segment>,
+    fields: Fields,
+    k1: f32,
+    /// k1 times the length normalisation, by tool.
+    norms: Vec<f32>,
+}
+
+struct Segment {
+    body: Arc<InvertedIndexReader>,
+    name_words: Arc<InvertedIndexReader>,
+    words: Arc<InvertedIndexReader>,
+    /// Tool by document; [`DEAD`] for deleted ones.
+    ordinals: Vec<u32>,
+    has_deletes: bool,
+}
+
+/// A query's distinct terms as they will be scored.
+#[derive(Clone, Debug, Default)]
+pub struct QueryTerms {
+    terms: Vec<(String, f32)>,
+    /// Words that matched nothing and what was taken instead.
+    pub fuzzy: Vec<FuzzyEdit>,
+}
+
+impl QueryTerms {
+    /// The indexed terms looked for.
+    pub fn terms(&self) -> impl Iterator<Item = &str> {
+        self.terms.iter().map(|(term, _)| term.as_str())
+    }
+}
+
+impl LexicalSearcher {
+    /// `None` when the index holds a document that the catalog does not.
+    pub(super) fn new(
+        searcher: &tantivy::Searcher,
+        fields: Fields,
+        ordinals: &HashMap<u64, u32>,
+        settings: &LexicalSettings,
+    ) -> tantivy::Result<Option<Self>> {
+        let mut segments = Vec::new();
+        let mut lengths = vec![0.0f32; ordinals.len()];
+        for reader in searcher.segment_readers() {
+            let Some(segment) = Segment::open(reader, fields, ordinals, &mut lengths)? else { return Ok(None) };
+            segments.push(segment);
+        }
+        let average = lengths.iter().map(|&length| f64::from(length)).sum::<f64>() / lengths.len().max(1) as f64;
+        let average = if average > 0.0 { average as f32 } else { 1.0 };
+        let LexicalSettings { k1, b, .. } = *settings;
+        let norms = lengths.into_iter().map(|length| k1 * (1.0 - b + b * length / average)).collect();
+        Ok(Some(LexicalSearcher { segments, fields, k1, norms }))
+    }
+
+    /// Number of tools.
+    pub fn len(&self) -> usize {
+        self.norms.len()
+    }
+
+    /// Looks the distinct terms of a text up; a word that matches nothing is replaced by the nearest indexed ones.
+    pub fn resolve(&self, text_terms: &[Term]) -> QueryTerms {
+        let mut resolved = QueryTerms::default();
+        for term in text_terms {
+            if resolved.terms.iter().any(|(known, _)| *known == term.term) {
+                continue;
+            }
+            if self.occurs(&term.term) || std::env::var("NOFUZZY").is_ok() {
+                resolved.terms.push((term.term.clone(), 1.0));
+            } else {
+                self.correct(&term.word, &mut resolved);
+            }
+        }
+        resolved
+    }
+
+    /// Adds up each tool's BM25 score; 0 for tools without any of the terms.
+    pub fn scores(&self, query: &QueryTerms) -> Vec<f32> {
+        let mut scores = vec![0.0; self.norms.len()];
+        let mut postings = Vec::new();
+        for (term, weight) in &query.terms {
+            self.collect(term, &mut postings);
+            let gain = weight * self.idf(postings.len()) * (self.k1 + 1.0);
+            for &(tool, frequency) in &postings {
+                let tool = tool as usize;
+                scores[tool] += gain * frequency / (frequency + self.norms[tool]);
+            }
+        }
+        scores
+    }
+
+    /// Inverse document frequency of a term that this many tools contain.
+    fn idf(&self, tools: usize) -> f32 {
+        let (all, with) = (self.norms.len() as f32, tools as f32);
+        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+    }
+
+    fn correct(&self, word: &str, resolved: &mut QueryTerms) {
+        let names = self.segments.iter().map(|segment| &*segment.name_words);
+        let others = self.segments.iter().map(|segment| &*segment.words);
+        let mut nearest = fuzzy::nearest(word, names, |found| self.occurs(found));
+        if nearest.is_empty() {
+            nearest = fuzzy::nearest(word, others, |found| self.occurs(found));
+        }
+        let weight = FUZZY_WEIGHT / nearest.len().max(1) as f32;
+        for found in nearest {
+            if !resolved.terms.iter().any(|(known, _)| *known == found.term) {
+                resolved.terms.push((found.term, weight));
+            }
+            resolved.fuzzy.push(FuzzyEdit { from: word.to_owned(), to: found.word, edits: found.edits });
+        }
+    }
+
+    fn occurs(&self, term: &str) -> bool {
+        self.segments.iter().any(|segment| segment.occurs(term, self.fields.body))
+    }
+
+    fn collect(&self, term: &str, postings: &mut Vec<(u32, f32)>) {
+        postings.clear();
+        for segment in &self.segments {
+            segment.for_each_block(term, self.fields.body, |block| {
+                let documents = block.docs().iter().zip(block.freqs());
+                postings.extend(documents.filter_map(|(&document, &steps)| {
+                    let tool = segment.ordinals[document as usize];
+                    (tool != DEAD).then(|| (tool, steps as f32 / STEPS_PER_WEIGHT))
+                }));
+                true
+            });
+        }
+    }
+}
+
+impl Segment {
+    fn open(
+        reader: &SegmentReader,
+        fields: Fields,
+        ordinals: &HashMap<u64, u32>,
+        lengths: &mut [f32],
+    ) -> tantivy::Result<Option<Self>> {
+        let keys = reader.fast_fields().u64("key")?;
+        let steps = reader.fast_fields().u64("length")?;
+        let mut by_document = vec![DEAD; reader.max_doc() as usize];
+        for document in reader.doc_ids_alive() {
+            let Some(&tool) = keys.first(document).and_then(|key| ordinals.get(&key)) else { return Ok(None) };
+            by_document[document as usize] = tool;
+            lengths[tool as usize] = steps.first(document).unwrap_or(0) as f32 / STEPS_PER_WEIGHT;
+        }
+        Ok(Some(Segment {
+            body: reader.inverted_index(fields.body)?,
+            name_words: reader.inverted_index(fields.name_words)?,
+            words: reader.inverted_index(fields.words)?,
+            ordinals: by_document,
+            has_deletes: reader.has_deletes(),
+        }))
+    }
+
+    fn occurs(&self, term: &str, body: TantivyField) -> bool {
+        let mut alive = false;
+        self.for_each_block(term, body, |block| {
+            alive = !self.has_deletes || block.docs().iter().any(|&document| self.ordinals[document as usize] != DEAD);
+            !alive
+        });
+        alive
+    }
+
+    /// Gives the term's postings block by block until `visit` returns false. A read error counts as the end: the files
+    /// were checked when the index was opened.
+    fn for_each_block(&self, term: &str, body: TantivyField, mut visit: impl FnMut(&BlockSegmentPostings) -> bool) {
+        let term = TantivyTerm::from_field_text(body, term);
+        let Ok(Some(mut block)) = self.body.read_block_postings(&term, IndexRecordOption::WithFreqs) else { return };
+        while block.block_len() > 0 && visit(&block) {
+            block.advance();
+        }
+    }
+}

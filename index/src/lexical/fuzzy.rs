@@ -1,0 +1,87 @@
+//! The nearest indexed words to one that is not indexed: bounded edit distance over the term dictionary.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder, SINK_STATE};
+use tantivy::InvertedIndexReader;
+use tantivy_fst::Automaton;
+
+use crate::text;
+
+/// Words of fewer letters are not corrected: too many others are one edit away.
+const MIN_LETTERS: usize = 4;
+/// From this many letters on two edits are allowed.
+const MIN_LETTERS_FOR_TWO_EDITS: usize = 8;
+/// Corrections taken for one word, all at the smallest distance found.
+const MAX_CORRECTIONS: usize = 3;
+/// Dictionary words looked at for one word; bounds a pathological dictionary.
+const MAX_CANDIDATES: usize = 1000;
+
+/// Building the automata's tables takes milliseconds, so once. A swap of neighbours is one edit, as it is for typists.
+static ONE_EDIT: LazyLock<LevenshteinAutomatonBuilder> = LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true));
+static TWO_EDITS: LazyLock<LevenshteinAutomatonBuilder> = LazyLock::new(|| LevenshteinAutomatonBuilder::new(2, true));
+
+/// An indexed word near to the one asked for.
+pub struct Nearest {
+    /// As written in the catalog.
+    pub word: String,
+    /// As indexed.
+    pub term: String,
+    /// Its distance.
+    pub edits: u8,
+}
+
+/// The words at the smallest distance within the bound, in order; none for short words, digits and CJK. `occurs` says
+/// whether a living tool contains a term: dictionaries remember deleted ones for a while.
+pub fn nearest<'a>(
+    word: &str,
+    dictionaries: impl Iterator<Item = &'a InvertedIndexReader>,
+    occurs: impl Fn(&str) -> bool,
+) -> Vec<Nearest> {
+    let letters = word.chars().count();
+    if letters < MIN_LETTERS || !word.chars().all(char::is_alphabetic) || word.chars().any(text::is_cjk) {
+        return Vec::new();
+    }
+    let builder = if letters < MIN_LETTERS_FOR_TWO_EDITS { &ONE_EDIT } else { &TWO_EDITS };
+    let automaton = EditAutomaton(builder.build_dfa(word));
+    let mut by_distance: BTreeMap<(u8, String), String> = BTreeMap::new();
+    for dictionary in dictionaries {
+        let Ok(mut stream) = dictionary.terms().search(&automaton).into_stream() else { continue };
+        let mut looked_at = 0;
+        while looked_at < MAX_CANDIDATES && stream.advance() {
+            looked_at += 1;
+            let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
+            let term = text::stem(found);
+            if let Distance::Exact(edits) = automaton.0.eval(found) && occurs(&term) {
+                by_distance.insert((edits, found.to_owned()), term);
+            }
+        }
+    }
+    let smallest = by_distance.keys().next().map_or(0, |(edits, _)| *edits);
+    let at_smallest = by_distance.into_iter().take_while(|((edits, _), _)| *edits == smallest);
+    at_smallest.take(MAX_CORRECTIONS).map(|((edits, word), term)| Nearest { word, term, edits }).collect()
+}
+
+/// The automaton under the trait of tantivy's dictionary.
+struct EditAutomaton(DFA);
+
+impl Automaton for EditAutomaton {
+    type State = u32;
+
+    fn start(&self) -> u32 {
+        self.0.initial_state()
+    }
+
+    fn is_match(&self, state: &u32) -> bool {
+        matches!(self.0.distance(*state), Distance::Exact(_))
+    }
+
+    fn can_match(&self, state: &u32) -> bool {
+        *state != SINK_STATE
+    }
+
+    fn accept(&self, state: &u32, byte: u8) -> u32 {
+        self.0.transition(*state, byte)
+    }
+}

@@ -1,0 +1,103 @@
+//! The exact tier: tools asked for by name.
+
+use std::collections::HashMap;
+
+use crate::hit::NameMatch;
+use crate::text;
+use crate::tool::ToolId;
+
+/// Queries with more words than any sensible name are not looked up.
+const MAX_NAME_WORDS: usize = 24;
+/// Fewest words of a query that may end a longer name: one word ends too many.
+const MIN_SUFFIX_WORDS: usize = 2;
+/// Least share of common letter triples for a name to count as similar.
+const MIN_SIMILARITY: f32 = 1.0 / 3.0;
+
+/// Tools by what is left of their names without case and separators.
+#[derive(Default)]
+pub struct Names {
+    /// By `name` and by `server name`.
+    exact: HashMap<String, Vec<u32>>,
+    /// By the last words of a name, from two on.
+    suffix: HashMap<String, Vec<u32>>,
+}
+
+impl Names {
+    /// Indexes ids; a tool's number is its position.
+    pub fn new<'a>(ids: impl Iterator<Item = &'a ToolId>) -> Self {
+        let mut names = Names::default();
+        for (tool, id) in ids.enumerate() {
+            names.add(tool as u32, id);
+        }
+        names
+    }
+
+    /// The tools whose name this is, best kind of match first for each tool.
+    pub fn find(&self, query: &str, id_of: impl Fn(u32) -> ToolId) -> Vec<(u32, NameMatch)> {
+        let query = query.trim();
+        let bare = query.strip_prefix("mcp__").unwrap_or(query);
+        let words = text::words(bare);
+        if words.is_empty() || words.len() > MAX_NAME_WORDS {
+            return Vec::new();
+        }
+        let key = text::name_key(bare);
+        let exact = self.exact.get(&key).into_iter().flatten().map(|&tool| {
+            let id = id_of(tool);
+            let verbatim = query == id.as_str() || query == id.name();
+            (tool, if verbatim { NameMatch::Verbatim } else { NameMatch::Exact })
+        });
+        let mut found: Vec<_> = exact.collect();
+        if found.is_empty() && words.len() >= MIN_SUFFIX_WORDS {
+            found.extend(self.suffix.get(&key).into_iter().flatten().map(|&tool| (tool, NameMatch::Suffix)));
+        }
+        found
+    }
+
+    /// The tools whose names share most letter triples with this one, best first; none that share fewer than a third.
+    pub fn similar(&self, name: &str, most: usize) -> Vec<u32> {
+        let wanted = triples(&text::name_key(name));
+        let share = |key: &str| {
+            let have = triples(key);
+            let common = have.iter().filter(|triple| wanted.contains(triple)).count();
+            common as f32 / (have.len() + wanted.len() - common).max(1) as f32
+        };
+        let mut scored: Vec<(f32, u32)> = Vec::new();
+        for (key, tools) in &self.exact {
+            let share = share(key);
+            if share >= MIN_SIMILARITY {
+                scored.extend(tools.iter().map(|&tool| (share, tool)));
+            }
+        }
+        scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut similar = Vec::new();
+        for (_, tool) in scored {
+            if similar.len() < most && !similar.contains(&tool) {
+                similar.push(tool);
+            }
+        }
+        similar
+    }
+
+    fn add(&mut self, tool: u32, id: &ToolId) {
+        let name = text::name_key(id.name());
+        let server = text::name_key(id.server());
+        if !server.is_empty() {
+            self.exact.entry(server + &name).or_default().push(tool);
+        }
+        self.exact.entry(name).or_default().push(tool);
+        let words = text::words(id.name());
+        let mut suffix = words.last().cloned().unwrap_or_default();
+        for word in words.iter().rev().skip(1).take(MAX_NAME_WORDS).take_while(|_| words.len() > MIN_SUFFIX_WORDS) {
+            suffix.insert_str(0, word);
+            self.suffix.entry(suffix.clone()).or_default().push(tool);
+        }
+    }
+}
+
+fn triples(key: &str) -> Vec<[char; 3]> {
+    let padded: Vec<char> = std::iter::once(' ').chain(key.chars()).chain([' ']).collect();
+    let mut triples: Vec<[char; 3]> = padded.windows(3).map(|w| [w[0], w[1], w[2]]).collect();
+    triples.sort_unstable();
+    triples.dedup();
+    triples
+}

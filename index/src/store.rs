@@ -1,0 +1,458 @@
+//! The one source of truth: tools and vectors in SQLite.
+//!
+//! Readers and the writer are connections of their own; WAL lets them not wait for each other. A vector is kept under
+//! the model's id and dimensions and the hash of the template version and the text, so it is computed once for as long
+//! as anything says the same.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+
+use crate::dense::TextHash;
+use crate::document::{self, TEMPLATE_VERSION};
+use crate::error::{Error, Result};
+use crate::tool::{Tool, ToolId};
+
+/// The layout of the database; a newer one is refused.
+const SCHEMA_VERSION: u32 = 1;
+
+/// How long a connection waits for another's short lock before it gives up.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS tools (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        server TEXT NOT NULL,
+        hash BLOB NOT NULL,
+        texts BLOB NOT NULL,
+        json TEXT NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS models (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        dimensions INTEGER NOT NULL,
+        UNIQUE (id, dimensions)
+    );
+    CREATE TABLE IF NOT EXISTS vectors (
+        model INTEGER NOT NULL REFERENCES models (key),
+        text BLOB NOT NULL,
+        vector BLOB NOT NULL,
+        PRIMARY KEY (model, text)
+    ) WITHOUT ROWID;
+    INSERT OR IGNORE INTO meta VALUES ('generation', '0');
+";
+
+/// A tool as stored; parsed when it is needed.
+#[derive(Clone, Debug)]
+pub struct StoredTool {
+    /// Its row, never used again after a change.
+    pub key: u64,
+    /// Its id.
+    pub id: ToolId,
+    /// The texts of its views.
+    pub texts: Vec<TextHash>,
+    /// The tool as JSON.
+    pub json: String,
+}
+
+/// What an upsert found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upserted {
+    /// The id is new; the tool's key.
+    Added(u64),
+    /// The id was there with other content; the old and the new key.
+    Changed(u64, u64),
+    /// Exactly this was there.
+    Unchanged,
+}
+
+/// A connection to a catalog's database.
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens for reading and writing, creating the database if needed.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when it is damaged, newer than this program, or cannot be written.
+    pub fn open(path: &Path) -> Result<Self> {
+        let connection = Connection::open(path).map_err(|e| store_error(path, e))?;
+        let store = Store { connection, path: path.to_owned() };
+        store.prepare().map_err(|e| store_error(path, e))?;
+        store.check_version()?;
+        Ok(store)
+    }
+
+    /// Opens for reading; also in a folder that cannot be written.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_read_only(path: &Path) -> Result<Self> {
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        let mut store = Store { connection: connection.map_err(|e| store_error(path, e))?, path: path.to_owned() };
+        store.connection.busy_timeout(BUSY_TIMEOUT).map_err(|e| store_error(path, e))?;
+        if store.version().is_err() {
+            // Without write permission SQLite cannot share a WAL; nobody else can write either, so the file can be
+            // taken as it is.
+            let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            if let Ok(connection) = Connection::open_with_flags(uri, flags) {
+                let shared = std::mem::replace(&mut store.connection, connection);
+                if store.version().is_err() {
+                    store.connection = shared;
+                }
+            }
+        }
+        store.check_version()?;
+        Ok(store)
+    }
+
+    /// The number of the last commit.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn generation(&self) -> Result<u64> {
+        let text = self.meta("generation")?.unwrap_or_default();
+        text.parse().map_err(|_| self.error(format!("its generation is {text:?} and not a number")))
+    }
+
+    /// A setting kept with the catalog.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn meta(&self, key: &str) -> Result<Option<String>> {
+        let mut statement = self.sql("SELECT value FROM meta WHERE key = ?1")?;
+        statement.query_row([key], |row| row.get(0)).optional().map_err(|e| self.error(e))
+    }
+
+    /// Keeps a setting with the catalog.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn set_meta(&self, key: &str, value: &str) -> Result<()> {
+        self.execute("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2", params![key, value])
+    }
+
+    /// Starts a read transaction: until [`Store::end`] all reads see one state.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn begin_read(&self) -> Result<()> {
+        self.execute("BEGIN DEFERRED", [])
+    }
+
+    /// Starts the one write transaction.
+    ///
+    /// # Errors
+    /// [`Error::Store`], also when the file cannot be written.
+    pub fn begin_write(&self) -> Result<()> {
+        self.execute("BEGIN IMMEDIATE", [])
+    }
+
+    /// Ends a read transaction.
+    pub fn end(&self) {
+        self.rollback();
+    }
+
+    /// Undoes the write transaction, if one is open.
+    pub fn rollback(&self) {
+        if !self.connection.is_autocommit() {
+            // A rollback that fails leaves a transaction that SQLite rolls back when the connection closes.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
+    /// Makes the write transaction durable under the next generation, which is returned.
+    ///
+    /// # Errors
+    /// [`Error::Store`], for a full disk among others; the transaction is then undone.
+    pub fn commit(&self) -> Result<u64> {
+        let generation = self.generation()? + 1;
+        self.set_meta("generation", &generation.to_string())?;
+        self.execute("COMMIT", []).inspect_err(|_| self.rollback())?;
+        Ok(generation)
+    }
+
+    /// The keys of all tools, in the order of their ids.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn keys(&self) -> Result<Vec<u64>> {
+        let mut statement = self.sql("SELECT key FROM tools ORDER BY id")?;
+        let keys = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
+        keys.map_err(|e| self.error(e))
+    }
+
+    /// Every tool, in the order of ids.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn tools(&self) -> Result<Vec<StoredTool>> {
+        let mut statement = self.sql("SELECT key, id, server, texts, json FROM tools ORDER BY id")?;
+        let rows = statement.query_map([], read_tool).map_err(|e| self.error(e))?;
+        rows.map(|row| self.checked(row)).collect()
+    }
+
+    /// One tool.
+    ///
+    /// # Errors
+    /// [`Error::Store`], also when it is not there.
+    pub fn tool(&self, key: u64) -> Result<StoredTool> {
+        let mut statement = self.sql("SELECT key, id, server, texts, json FROM tools WHERE key = ?1")?;
+        self.checked(statement.query_row([key], read_tool))
+    }
+
+    /// The ids of a server's tools.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn ids_of_server(&self, server: &str) -> Result<Vec<ToolId>> {
+        let mut statement = self.sql("SELECT id FROM tools WHERE server = ?1 ORDER BY id")?;
+        let rows = statement.query_map([server], |row| row.get::<_, String>(0)).map_err(|e| self.error(e))?;
+        rows.map(|id| {
+            let id = id.map_err(|e| self.error(e))?;
+            let name = if server.is_empty() { &id } else { &id[server.len() + 1..] };
+            ToolId::new(server, name)
+        })
+        .collect()
+    }
+
+    /// Adds a tool or replaces the one of its id.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn upsert(&self, tool: &Tool) -> Result<Upserted> {
+        let json = serde_json::to_string(tool).map_err(|e| self.error(e))?;
+        let hash = blake3::hash(json.as_bytes());
+        let known = self.key_and_hash(&tool.id)?;
+        if known.as_ref().is_some_and(|(_, known)| known == hash.as_bytes()) {
+            return Ok(Upserted::Unchanged);
+        }
+        if let Some((key, _)) = &known {
+            self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
+        }
+        let texts: Vec<u8> = document::views(tool).iter().flat_map(|text| text_hash(text)).collect();
+        let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.execute(sql, params![tool.id.as_str(), tool.id.server(), hash.as_bytes(), texts, json])?;
+        let key = self.connection.last_insert_rowid() as u64;
+        Ok(known.map_or(Upserted::Added(key), |(old, _)| Upserted::Changed(old, key)))
+    }
+
+    /// Removes a tool; the key it had, if it was there.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn remove(&self, id: &ToolId) -> Result<Option<u64>> {
+        let mut statement = self.sql("DELETE FROM tools WHERE id = ?1 RETURNING key")?;
+        statement.query_row([id.as_str()], |row| row.get(0)).optional().map_err(|e| self.error(e))
+    }
+
+    /// The number under which a model's vectors are kept; `None` when it has none yet.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn model(&self, id: &str, dimensions: usize) -> Result<Option<u64>> {
+        let mut statement = self.sql("SELECT key FROM models WHERE id = ?1 AND dimensions = ?2")?;
+        statement.query_row(params![id, dimensions as u64], |row| row.get(0)).optional().map_err(|e| self.error(e))
+    }
+
+    /// The number under which a model's vectors will be kept.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn register_model(&self, id: &str, dimensions: usize) -> Result<u64> {
+        self.execute("INSERT OR IGNORE INTO models (id, dimensions) VALUES (?1, ?2)", params![id, dimensions as u64])?;
+        self.model(id, dimensions)?.ok_or_else(|| self.error("a model just added is not there"))
+    }
+
+    /// How many vectors each model has.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn vector_counts(&self) -> Result<Vec<(String, usize)>> {
+        let mut statement = self.sql(
+            "SELECT models.id, count(*) FROM vectors JOIN models ON models.key = vectors.model GROUP BY models.id ORDER BY 1",
+        )?;
+        let counts = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get::<_, u64>(1)? as usize)))
+            .and_then(Iterator::collect);
+        counts.map_err(|e| self.error(e))
+    }
+
+    /// The texts that have a vector of this model.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn embedded(&self, model: u64) -> Result<HashSet<TextHash>> {
+        let mut statement = self.sql("SELECT text FROM vectors WHERE model = ?1")?;
+        let texts = statement.query_map([model], |row| row.get(0)).and_then(Iterator::collect);
+        texts.map_err(|e| self.error(e))
+    }
+
+    /// Every vector of a model.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn vectors(&self, model: u64) -> Result<HashMap<TextHash, Vec<f32>>> {
+        let mut statement = self.sql("SELECT text, vector FROM vectors WHERE model = ?1")?;
+        let vectors = statement
+            .query_map([model], |row| Ok((row.get(0)?, floats(row.get_ref(1)?.as_blob()?))))
+            .and_then(Iterator::collect);
+        vectors.map_err(|e| self.error(e))
+    }
+
+    /// One vector of a model.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn vector(&self, model: u64, text: &TextHash) -> Result<Option<Vec<f32>>> {
+        let mut statement = self.sql("SELECT vector FROM vectors WHERE model = ?1 AND text = ?2")?;
+        let vector = statement.query_row(params![model, text], |row| Ok(floats(row.get_ref(0)?.as_blob()?))).optional();
+        vector.map_err(|e| self.error(e))
+    }
+
+    /// Keeps a vector.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn put_vector(&self, model: u64, text: &TextHash, vector: &[f32]) -> Result<()> {
+        let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.execute("INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)", params![model, text, bytes])
+    }
+
+    /// Drops vectors of texts that no tool says any more.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn delete_vectors(&self, model: u64, texts: impl Iterator<Item = TextHash>) -> Result<()> {
+        let mut statement = self.sql("DELETE FROM vectors WHERE model = ?1 AND text = ?2")?;
+        for text in texts {
+            statement.execute(params![model, text]).map_err(|e| self.error(e))?;
+        }
+        Ok(())
+    }
+
+    /// Brings the hashes of texts up to date after the template has changed with the program.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn refresh_texts(&self) -> Result<()> {
+        let version = TEMPLATE_VERSION.to_string();
+        if self.meta("template_version")?.as_deref() == Some(&version) {
+            return Ok(());
+        }
+        self.begin_write()?;
+        for stored in self.tools()? {
+            let tool = stored.parse()?;
+            let texts: Vec<u8> = document::views(&tool).iter().flat_map(|text| text_hash(text)).collect();
+            self.execute("UPDATE tools SET texts = ?2 WHERE key = ?1", params![stored.key, texts])?;
+        }
+        self.set_meta("template_version", &version)?;
+        self.commit()?;
+        Ok(())
+    }
+
+    fn prepare(&self) -> rusqlite::Result<()> {
+        self.connection.busy_timeout(BUSY_TIMEOUT)?;
+        self.connection.pragma_update(None, "journal_mode", "wal")?;
+        // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and worth the sync.
+        self.connection.pragma_update(None, "synchronous", "full")?;
+        if self.connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))? == 0 {
+            self.connection.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"))?;
+        }
+        Ok(())
+    }
+
+    fn version(&self) -> rusqlite::Result<u32> {
+        let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        self.connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        Ok(version)
+    }
+
+    fn check_version(&self) -> Result<()> {
+        match self.version().map_err(|e| self.error(e))? {
+            SCHEMA_VERSION => Ok(()),
+            found => Err(self.error(format!(
+                "it has layout {found} and this program reads layout {SCHEMA_VERSION}; use the version that wrote it, or add the tools to a new catalog"
+            ))),
+        }
+    }
+
+    fn key_and_hash(&self, id: &ToolId) -> Result<Option<(u64, [u8; 32])>> {
+        let mut statement = self.sql("SELECT key, hash FROM tools WHERE id = ?1")?;
+        let found = statement.query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional();
+        found.map_err(|e| self.error(e))
+    }
+
+    fn checked(&self, row: rusqlite::Result<(u64, String, String, Vec<u8>, String)>) -> Result<StoredTool> {
+        let (key, id, server, texts, json) = row.map_err(|e| self.error(e))?;
+        let name = if server.is_empty() { id.as_str() } else { id.get(server.len() + 1..).unwrap_or_default() };
+        let id = ToolId::new(&server, name).map_err(|e| self.error(e))?;
+        Ok(StoredTool { key, id, texts: texts.as_chunks().0.to_vec(), json })
+    }
+
+    fn sql(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
+        self.connection.prepare_cached(sql).map_err(|e| self.error(e))
+    }
+
+    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
+        self.sql(sql)?.execute(params).map_err(|e| self.error(e))?;
+        Ok(())
+    }
+
+    fn error(&self, reason: impl ToString) -> Error {
+        store_error(&self.path, reason)
+    }
+}
+
+impl StoredTool {
+    /// The tool itself.
+    ///
+    /// # Errors
+    /// [`Error::InvalidTool`] when the database holds what is no tool.
+    pub fn parse(&self) -> Result<Tool> {
+        serde_json::from_str(&self.json).map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))
+    }
+}
+
+/// Names a text under the current template.
+pub fn text_hash(text: &str) -> TextHash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&TEMPLATE_VERSION.to_le_bytes());
+    hasher.update(text.as_bytes());
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    hash
+}
+
+fn read_tool(row: &rusqlite::Row<'_>) -> rusqlite::Result<(u64, String, String, Vec<u8>, String)> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+fn store_error(path: &Path, reason: impl ToString) -> Error {
+    Error::Store { path: path.to_owned(), reason: with_next_step(reason.to_string()) }
+}
+
+fn with_next_step(reason: String) -> String {
+    let next = if reason.contains("not a database") || reason.contains("malformed") {
+        "; it is damaged: put back a copy, or move it away and add the tools anew"
+    } else if reason.contains("readonly") || reason.contains("unable to open") {
+        "; make its folder readable and writable, or choose another with --data"
+    } else if reason.contains("full") {
+        "; free some space, nothing was changed"
+    } else {
+        ""
+    };
+    reason + next
+}
+
