@@ -10,6 +10,7 @@ pub mod event;
 pub mod find;
 pub mod memory;
 pub mod names;
+pub mod profile;
 pub mod prompt;
 pub mod recommend;
 pub mod reference;

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use toolscout_index::embed::{Hashing, MiniLm};
 use toolscout_index::Embedder;
+use toolscout_index::embed::{Hashing, MiniLm};
 
 use crate::config::{EmbedderKind, Settings};
 

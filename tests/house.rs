@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates that would bring a network or an async runtime into the engine.
-const BANNED: [&str; 11] = [
-    "tokio", "smol", "futures-executor", "reqwest", "hyper", "ureq", "axum", "tower", "curl", "isahc", "tungstenite",
-];
+const BANNED: [&str; 11] =
+    ["tokio", "smol", "futures-executor", "reqwest", "hyper", "ureq", "axum", "tower", "curl", "isahc", "tungstenite"];
 
 #[test]
 fn modules_of_the_engine_import_only_what_is_above_them() {
