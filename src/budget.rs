@@ -244,10 +244,9 @@ mod tests {
     const TOOL_FORMATS: [Emit; 4] = [Emit::Openai, Emit::OpenaiResponses, Emit::Anthropic, Emit::Mcp];
 
     fn tool(name: &str, words: usize) -> Arc<Tool> {
-        let mut tool = Tool::new("forge", name).unwrap().with_description(format!(
-            "Does {name} in one step. {}",
-            "It says much about itself. ".repeat(words)
-        ));
+        let mut tool = Tool::new("forge", name)
+            .unwrap()
+            .with_description(format!("Does {name} in one step. {}", "It says much about itself. ".repeat(words)));
         tool.input_schema = json!({
             "type": "object",
             "properties": {

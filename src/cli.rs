@@ -17,10 +17,12 @@ mod completions;
 mod doctor;
 mod embed;
 mod export;
+mod keys;
 mod list;
 mod models;
 mod remove;
 mod search;
+mod serve;
 mod show;
 mod stats;
 mod sync;
@@ -115,6 +117,10 @@ enum Verb {
     Stats(stats::Args),
     /// List or delete catalogs
     Catalogs(catalogs::Args),
+    /// Serve the HTTP API
+    Serve(serve::Args),
+    /// Make, list and revoke keys of the HTTP API
+    Keys(keys::Args),
     /// List or fetch what embedding needs
     Models(models::Args),
     /// Check that everything is where it should be
@@ -129,8 +135,10 @@ impl Cli {
     /// # Errors
     /// Everything that kept it from being done, to be told with [`report`].
     pub fn run(self) -> Result<Outcome> {
-        start_logging();
         let Cli { globals, verb } = self;
+        if !matches!(verb, Verb::Serve(_)) {
+            start_logging();
+        }
         let context = || Context::new(&globals.layer(), globals.config.as_deref(), globals.output());
         match verb {
             Verb::Add(args) => args.run(&context()?),
@@ -144,6 +152,8 @@ impl Cli {
             Verb::Export(args) => args.run(&context()?),
             Verb::Stats(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),
+            Verb::Serve(args) => args.run(&context()?),
+            Verb::Keys(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
             Verb::Completions(args) => args.run(),

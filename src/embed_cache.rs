@@ -314,7 +314,7 @@ mod tests {
             let first = scope.spawn(|| batching.embed_queries(&["a"]).unwrap());
             assert_eq!(called.recv().unwrap(), ["a"]);
             let others: Vec<_> =
-                ["bb", "ccc", "dddd"].map(|text| scope.spawn({ || batching.embed_queries(&[text]).unwrap() })).into();
+                ["bb", "ccc", "dddd"].map(|text| scope.spawn(|| batching.embed_queries(&[text]).unwrap())).into();
             wait_until_in_line(&batching, 3);
             open.send(()).unwrap();
             assert_eq!(called.recv().unwrap().len(), 3);

@@ -32,12 +32,14 @@ mod guard;
 mod openapi;
 mod pool;
 mod registry;
+#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
 mod search;
 mod servers;
 mod service;
 mod settings;
 mod stream;
 mod tasks;
+#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
 mod tools;
 mod wire;
 mod writes;
@@ -63,10 +65,7 @@ pub fn router(app: App) -> Router {
             "/v1/catalogs/{catalog}/tools",
             get(tools::list).post(tools::upsert).delete(tools::remove_matching).layer(bulk),
         )
-        .route(
-            "/v1/catalogs/{catalog}/tools/{*id}",
-            get(tools::show).put(tools::put).delete(tools::remove).layer(bulk),
-        )
+        .route("/v1/catalogs/{catalog}/tools/{*id}", get(tools::show).put(tools::put).delete(tools::remove).layer(bulk))
         .route("/v1/catalogs/{catalog}/servers/{server}/tools", put(servers::sync).layer(bulk))
         .route("/v1/tasks/{id}", get(tasks::show).delete(tasks::cancel))
         .route("/livez", get(service::livez))

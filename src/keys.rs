@@ -105,6 +105,25 @@ pub struct Key {
     pub revoked_at: Option<u64>,
 }
 
+impl Key {
+    /// `valid`, `expired` or `revoked`.
+    pub fn state(&self, now: SystemTime) -> &'static str {
+        match self.refusal(seconds(now)) {
+            None | Some(Refusal::Unknown) => "valid",
+            Some(Refusal::Expired) => "expired",
+            Some(Refusal::Revoked) => "revoked",
+        }
+    }
+
+    fn refusal(&self, now: u64) -> Option<Refusal> {
+        match self {
+            Key { revoked_at: Some(_), .. } => Some(Refusal::Revoked),
+            Key { expires_at: Some(expires_at), .. } if *expires_at <= now => Some(Refusal::Expired),
+            _ => None,
+        }
+    }
+}
+
 /// A key just made: the only time its secret is seen.
 #[derive(Debug)]
 pub struct CreatedKey {
@@ -220,7 +239,7 @@ impl KeyStore {
             let mut statement = connection.prepare_cached(
                 "SELECT id, scope, catalogs, created_at, expires_at, revoked_at FROM keys ORDER BY created_at, id",
             )?;
-            statement.query_map([], key_of)?.collect()
+            statement.query_map([], key_of)?.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(|source| self.failed(source))
     }
@@ -293,13 +312,10 @@ fn check(key: Key, kept: &[u8], secret: &str, now: u64) -> Result<Key, Refusal> 
     if !bool::from(kept.ct_eq(&hash(secret))) {
         return Err(Refusal::Unknown);
     }
-    if key.revoked_at.is_some() {
-        return Err(Refusal::Revoked);
+    match key.refusal(now) {
+        Some(refusal) => Err(refusal),
+        None => Ok(key),
     }
-    if key.expires_at.is_some_and(|expires_at| expires_at <= now) {
-        return Err(Refusal::Expired);
-    }
-    Ok(key)
 }
 
 fn create_private(path: &Path) -> std::io::Result<()> {

@@ -7,11 +7,20 @@
 pub mod config;
 pub mod models;
 
+pub mod shutdown;
+
+pub mod budget;
+pub mod embed_cache;
+pub mod keys;
+pub mod telemetry;
+
 pub mod llm;
 pub mod session;
 pub mod tools;
 
 pub mod agent;
+
+pub mod http;
 
 pub mod cli;
 

@@ -59,9 +59,8 @@ impl DataDir {
         }
         let entries = std::fs::read_dir(&dir).map_err(|e| Error::io("read", &dir, e))?;
         let holds_catalog = |entry: &std::fs::DirEntry| entry.path().join(DATABASE).exists();
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| entry.ok().filter(holds_catalog)?.file_name().into_string().ok())
-            .collect();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.ok().filter(holds_catalog)?.file_name().into_string().ok()).collect();
         names.sort_unstable();
         Ok(names)
     }
@@ -526,7 +525,12 @@ fn no_duplicates(tools: &[Tool]) -> Result<()> {
 
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| Error::io("open", &path, e))?;
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|e| Error::io("open", &path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::Locked { path: dir.to_owned() }),

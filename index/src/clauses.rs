@@ -16,9 +16,8 @@ pub const MAX_CLAUSES: usize = 8;
 const MIN_TERMS: usize = 2;
 
 /// Ends of sentences, semicolons and new lines. `cut` is what separates; the rest is context.
-static SENTENCE_END: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r#"[a-zA-Z0-9)"'”](?<cut>[.?!;]+\s+)[A-Z0-9"'“(]|(?<cut2>[;\n]+|[。！？；]+)"#)
-});
+static SENTENCE_END: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#"[a-zA-Z0-9)"'”](?<cut>[.?!;]+\s+)[A-Z0-9"'“(]|(?<cut2>[;\n]+|[。！？；]+)"#));
 
 /// Words that join needs. A bare "and" splits only before something like "send the …": a verb and a determiner.
 static CONJUNCTION: LazyLock<Regex> = LazyLock::new(|| {
@@ -84,7 +83,10 @@ mod tests {
     #[test]
     fn needs_are_told_apart() {
         for (request, expected) in [
-            ("Check the weather in Oslo and then mail it to Ann Smith", vec!["Check the weather in Oslo", "mail it to Ann Smith"]),
+            (
+                "Check the weather in Oslo and then mail it to Ann Smith",
+                vec!["Check the weather in Oslo", "mail it to Ann Smith"],
+            ),
             ("List open issues. Close the oldest one.", vec!["List open issues", "Close the oldest one."]),
             ("Find flights and book a hotel", vec!["Find flights", "book a hotel"]),
             ("查询上海天气，然后发送邮件给小王", vec!["查询上海天气", "发送邮件给小王"]),
@@ -97,8 +99,14 @@ mod tests {
 
     #[test]
     fn fragments_join_their_neighbour_and_wrapping_is_dropped() {
-        assert_eq!(clauses("Thanks. Find cheap flights to Rome. Please."), ["Thanks. Find cheap flights to Rome. Please."]);
-        assert_eq!(clauses("Hello! Find cheap flights. Then book hotel rooms."), ["Hello Find cheap flights", "Then book hotel rooms."]);
+        assert_eq!(
+            clauses("Thanks. Find cheap flights to Rome. Please."),
+            ["Thanks. Find cheap flights to Rome. Please."]
+        );
+        assert_eq!(
+            clauses("Hello! Find cheap flights. Then book hotel rooms."),
+            ["Hello Find cheap flights", "Then book hotel rooms."]
+        );
     }
 
     #[test]

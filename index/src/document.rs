@@ -127,7 +127,9 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
         Field::Title => tool.title.clone().unwrap_or_default(),
         Field::Description => tool.description.clone(),
         Field::ParameterNames => joined(properties(&tool.input_schema).map(|(name, _)| name.as_str())),
-        Field::ParameterDescriptions => joined(properties(&tool.input_schema).filter_map(|(_, schema)| description(schema))),
+        Field::ParameterDescriptions => {
+            joined(properties(&tool.input_schema).filter_map(|(_, schema)| description(schema)))
+        }
         Field::EnumValues => enum_values(&tool.input_schema).join(" "),
         Field::Tags => tool.tags.join(" "),
     }

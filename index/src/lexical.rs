@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tantivy::schema::{FAST, Field as TantivyField, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
+use tantivy::schema::{
+    FAST, Field as TantivyField, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
+};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer, WhitespaceTokenizer};
 use tantivy::{Index, IndexSettings, IndexWriter, ReloadPolicy, TantivyDocument};
 
@@ -183,7 +185,8 @@ impl LexicalIndex {
     /// # Errors
     /// [`Error::Derived`] unless the index holds exactly these keys.
     pub fn searcher(&self, ordinals: &HashMap<u64, u32>, settings: &LexicalSettings) -> Result<LexicalSearcher> {
-        let reader = self.index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(|e| self.error(e))?;
+        let reader =
+            self.index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(|e| self.error(e))?;
         let searcher = reader.searcher();
         let held = searcher.num_docs();
         let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings).map_err(|e| self.error(e))?;

@@ -184,7 +184,9 @@ impl Searcher {
         } else if self.legs.is_empty() {
             "no embedding model is loaded, so only words are matched; `toolscout models pull` fetches one".to_owned()
         } else if pending_embeddings > 0 {
-            format!("{pending_embeddings} tools are not embedded yet and are found by words only; `toolscout embed` goes on")
+            format!(
+                "{pending_embeddings} tools are not embedded yet and are found by words only; `toolscout embed` goes on"
+            )
         } else {
             return None;
         };
@@ -235,7 +237,11 @@ impl Search<'_> {
         lap(&mut timings.fuse_ms, || {
             let dense_weight = self.dense_weight(&dense);
             let fused = self.fuse(&lexical, &dense, dense_weight);
-            let named = if std::env::var("NONAMES").is_ok() { Vec::new() } else { searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id()) };
+            let named = if std::env::var("NONAMES").is_ok() {
+                Vec::new()
+            } else {
+                searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id())
+            };
             Evidence { terms, lexical, dense, named: named.into_iter().collect(), fused, dense_weight }
         })
     }
@@ -292,7 +298,14 @@ impl Search<'_> {
         (hits, no_match)
     }
 
-    fn hit(&self, tool: usize, score: f32, found_by: Vec<usize>, requests: &[Request], evidence: &[Evidence]) -> Option<Hit> {
+    fn hit(
+        &self,
+        tool: usize,
+        score: f32,
+        found_by: Vec<usize>,
+        requests: &[Request],
+        evidence: &[Evidence],
+    ) -> Option<Hit> {
         let row = &self.searcher.rows[tool];
         let best = found_by.first().copied().unwrap_or(0);
         let mut matched_queries = found_by;

@@ -116,7 +116,8 @@ pub(crate) fn fill(index: &LexicalIndex, rows: &[Arc<Row>], settings: &Settings)
 
 /// Analyzes tools in parallel.
 pub(crate) fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
-    let analyzed = rows.par_iter().filter_map(|row| Some(Entry::new(row.stored.key, &row.stored.parse().ok()?, weights)));
+    let analyzed =
+        rows.par_iter().filter_map(|row| Some(Entry::new(row.stored.key, &row.stored.parse().ok()?, weights)));
     analyzed.collect()
 }
 

@@ -94,13 +94,15 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_read_only(path: &Path) -> Result<Self> {
-        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        let connection =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
         let mut store = Store { connection: connection.map_err(|e| store_error(path, e))?, path: path.to_owned() };
         store.connection.busy_timeout(BUSY_TIMEOUT).map_err(|e| store_error(path, e))?;
         if store.version().is_err() {
             // Without write permission SQLite cannot share a WAL; nobody else can write either, so the file can be
             // taken as it is.
-            let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
+            let uri =
+                format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             if let Ok(connection) = Connection::open_with_flags(uri, flags) {
                 let shared = std::mem::replace(&mut store.connection, connection);
@@ -364,7 +366,8 @@ impl Store {
         // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and worth the sync.
         self.connection.pragma_update(None, "synchronous", "full")?;
         if self.connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))? == 0 {
-            self.connection.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"))?;
+            self.connection
+                .execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"))?;
         }
         Ok(())
     }
@@ -417,7 +420,8 @@ impl StoredTool {
     /// # Errors
     /// [`Error::InvalidTool`] when the database holds what is no tool.
     pub fn parse(&self) -> Result<Tool> {
-        serde_json::from_str(&self.json).map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))
+        serde_json::from_str(&self.json)
+            .map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))
     }
 }
 
@@ -455,4 +459,3 @@ fn with_next_step(reason: String) -> String {
     };
     reason + next
 }
-

@@ -19,8 +19,8 @@ pub const ANALYZER_VERSION: u32 = 1;
 const STOP_WORDS: &[&str] = &[
     "a", "also", "an", "and", "any", "are", "as", "at", "be", "but", "by", "can", "could", "did", "do", "does", "for",
     "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "like", "me", "my", "need", "no", "not", "of",
-    "on", "or", "our", "please", "some", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to",
-    "us", "want", "was", "we", "what", "which", "who", "will", "with", "would", "you", "your",
+    "on", "or", "our", "please", "some", "such", "that", "the", "their", "then", "there", "these", "they", "this",
+    "to", "us", "want", "was", "we", "what", "which", "who", "will", "with", "would", "you", "your",
 ];
 
 /// Words longer than this are cut: no term of a language is longer, and it bounds the work a hostile text can cause.
@@ -87,10 +87,7 @@ pub fn name_key(name: &str) -> String {
 /// The share of Chinese, Japanese and Korean in a text, 0 to 1; a Latin word weighs as much as three characters.
 pub fn cjk_share(text: &str) -> f32 {
     let cjk = text.chars().filter(|&c| is_cjk(c)).count() as f32;
-    let latin = text
-        .split(|c: char| !c.is_alphabetic() || is_cjk(c))
-        .filter(|word| !word.is_empty())
-        .count() as f32;
+    let latin = text.split(|c: char| !c.is_alphabetic() || is_cjk(c)).filter(|word| !word.is_empty()).count() as f32;
     if cjk == 0.0 { 0.0 } else { cjk / (cjk + 3.0 * latin) }
 }
 
@@ -162,7 +159,8 @@ fn for_each_word(text: &str, mut emit: impl FnMut(Word<'_>)) {
     let mut chars = normalised(text).peekable();
     while let Some(c) = chars.next() {
         let kind_now = kind(c);
-        let continues = previous.is_some_and(|p| kind(p) == kind_now) && !starts_word(previous, c, chars.peek().copied());
+        let continues =
+            previous.is_some_and(|p| kind(p) == kind_now) && !starts_word(previous, c, chars.peek().copied());
         if !continues {
             flush(&mut word, &mut run, &mut emit);
             length = 0;

@@ -1,23 +1,24 @@
 //! `toolscout keys`: who may use the HTTP API.
 
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, bail};
-use clap::{Args, Subcommand};
-use serde_json::json;
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+use serde_json::{Value, json};
 
+use super::Outcome;
+use super::context::Context;
 use crate::keys::{Catalogs, Key, KeyStore, Scope};
 
-/// Make, list and revoke API keys. Once there is one, every request to the API needs one.
-#[derive(Debug, Args)]
-pub struct Keys {
+/// Makes, lists and revokes API keys. Once one was made, every request to the API needs one.
+#[derive(clap::Args, Debug)]
+pub struct Args {
     #[command(subcommand)]
-    verb: Verb,
+    action: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Action {
     /// Make a key and print it; it is not shown again
     Create {
         /// What it may do; admin includes search
@@ -39,25 +40,58 @@ enum Verb {
     },
 }
 
-/// Does what is asked, and prints JSON: one object, or one a line.
-///
-/// # Errors
-/// A key that is not there, a database that cannot be used.
-#[allow(clippy::print_stdout, reason = "keys are the verb's data")]
-pub fn run(args: Keys, data: &Path) -> anyhow::Result<()> {
-    let store = KeyStore::open(data)?;
-    match args.verb {
-        Verb::Create { scope, catalogs, expires } => {
-            let made = store.create(scope, catalogs, expires, SystemTime::now())?;
-            println!("{}", json!({ "key": made.token, "id": made.key.id, "expires_at": made.key.expires_at }));
+impl Args {
+    /// Does the one or the other.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        let store = KeyStore::open(&context.settings.data)?;
+        match self.action {
+            Action::Create { scope, catalogs, expires } => create(&store, context, scope, catalogs, expires),
+            Action::List => list(&store, context),
+            Action::Revoke { id } => revoke(&store, context, &id),
         }
-        Verb::List => store.list()?.iter().for_each(|key| println!("{}", listed(key))),
-        Verb::Revoke { id } => store.revoke(&id, SystemTime::now())?,
     }
-    Ok(())
 }
 
-fn listed(key: &Key) -> serde_json::Value {
+fn create(
+    store: &KeyStore,
+    context: &Context,
+    scope: Scope,
+    catalogs: Catalogs,
+    lifetime: Option<Duration>,
+) -> Result<Outcome> {
+    let made = store.create(scope, catalogs, lifetime, SystemTime::now())?;
+    if context.printer.is_json() {
+        let json = json!({ "key": made.token, "id": made.key.id, "expires_at": made.key.expires_at });
+        context.printer.json(&json)?;
+    } else {
+        context.printer.line(format_args!("{}", made.token))?;
+        context.printer.note(format_args!("keep it: it is not shown again"))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
+    let keys = store.list()?;
+    if context.printer.is_json() {
+        context.printer.json(&keys.iter().map(as_json).collect::<Vec<_>>())?;
+        return Ok(Outcome::Done);
+    }
+    let rows = keys.iter().map(as_row).collect();
+    context.printer.rows(&["id", "scope", "catalogs", "state"], rows)?;
+    Ok(Outcome::Done)
+}
+
+fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
+    store.revoke(id, SystemTime::now())?;
+    if context.printer.is_json() {
+        context.printer.json(&json!({ "revoked": id }))?;
+    } else {
+        context.printer.line(format_args!("revoked {id}"))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn as_json(key: &Key) -> Value {
     json!({
         "id": key.id,
         "scope": key.scope,
@@ -65,10 +99,16 @@ fn listed(key: &Key) -> serde_json::Value {
         "created_at": key.created_at,
         "expires_at": key.expires_at,
         "revoked_at": key.revoked_at,
+        "state": key.state(SystemTime::now()),
     })
 }
 
-fn lifetime(text: &str) -> anyhow::Result<Duration> {
+fn as_row(key: &Key) -> Vec<String> {
+    let state = key.state(SystemTime::now());
+    vec![key.id.clone(), key.scope.to_string(), key.catalogs.to_string(), state.to_string()]
+}
+
+fn lifetime(text: &str) -> Result<Duration> {
     let unit = text.chars().last().and_then(|unit| match unit {
         's' => Some(1),
         'm' => Some(60),
@@ -77,7 +117,8 @@ fn lifetime(text: &str) -> anyhow::Result<Duration> {
         _ => None,
     });
     let Some(unit) = unit else { bail!("{text:?} has no unit; write it as 30d, 12h, 45m or 90s") };
-    let number: u64 = text[..text.len() - 1].parse().with_context(|| format!("{text:?} is not a whole number and a unit"))?;
+    let number: u64 =
+        text[..text.len() - 1].parse().with_context(|| format!("{text:?} is not a whole number and a unit"))?;
     let seconds = number.checked_mul(unit).filter(|seconds| *seconds > 0);
     seconds.map(Duration::from_secs).with_context(|| format!("{text:?} is no time that a key could be good for"))
 }

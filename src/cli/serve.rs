@@ -1,21 +1,20 @@
 //! `toolscout serve`: the HTTP API.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
 
-use clap::Args;
-use toolscout_index::Embedder;
+use anyhow::Result;
 
-use crate::http::{self, Exposure, Limits};
+use super::Outcome;
+use super::context::Context;
+use crate::http::{self, Exposure, Limits, Settings};
 use crate::shutdown::Shutdown;
 use crate::telemetry::{self, LogFormat};
 
-/// Serve the HTTP API.
-#[derive(Debug, Args)]
-pub struct Serve {
+/// Serves tool search over HTTP until SIGTERM or SIGINT, which let open requests and accepted changes finish.
+#[derive(clap::Args, Debug)]
+pub struct Args {
     /// The address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7700", env = "TOOLSCOUT_LISTEN")]
+    #[arg(long, default_value = "127.0.0.1:7700", env = "TOOLSCOUT_LISTEN", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// A name this server goes by, beside localhost and IP addresses (repeatable)
     #[arg(long, value_name = "NAME")]
@@ -23,49 +22,49 @@ pub struct Serve {
     /// An origin whose pages may call the API, as `https://app.example` (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Listen beyond this machine without API keys: everyone who reaches the address may read, change and delete
+    /// Listen beyond this machine without API keys: whoever reaches the address may read, change and delete
     #[arg(long)]
     insecure_no_keys: bool,
     /// Searches that wait for a thread before more are turned away
     #[arg(long, value_name = "N")]
-    search_queue: Option<usize>,
+    search_line: Option<usize>,
     /// How log lines are written
-    #[arg(long, value_enum, default_value_t, env = "TOOLSCOUT_LOG_FORMAT")]
+    #[arg(long, value_enum, default_value_t, env = "TOOLSCOUT_LOG_FORMAT", value_name = "FORMAT")]
     log_format: LogFormat,
     /// What is logged: a level, or `target=level` with commas between
-    #[arg(long, default_value = "info", env = "TOOLSCOUT_LOG")]
+    #[arg(long, default_value = "info,ort=error", env = "TOOLSCOUT_LOG", value_name = "FILTER")]
     log: String,
 }
 
-/// Serves until SIGTERM or SIGINT. Prints the address once it listens.
-///
-/// # Errors
-/// An address that cannot be had or needs keys, a data directory that cannot be used.
-pub fn run(
-    args: Serve,
-    data: PathBuf,
-    default_catalog: String,
-    embedders: Vec<Arc<dyn Embedder>>,
-) -> anyhow::Result<()> {
-    telemetry::start_logs(args.log_format, &args.log)?;
-    let mut limits = Limits::default();
-    limits.search_line = args.search_queue.unwrap_or(limits.search_line);
-    let settings = http::Settings {
-        data,
-        default_catalog,
-        embedders,
-        allowed_hosts: args.allow_host,
-        allowed_origins: args.allow_origin,
-        exposure: if args.insecure_no_keys { Exposure::AnyoneWithoutKeys } else { Exposure::Loopback },
-        limits,
-    };
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(args.listen, settings))
+impl Args {
+    /// Prints the address once it listens, and serves.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        telemetry::start_logs(self.log_format, &self.log)?;
+        let address = self.listen;
+        let settings = self.settings(context);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(serve(address, settings, context))?;
+        Ok(Outcome::Done)
+    }
+
+    fn settings(self, context: &Context) -> Settings {
+        let mut limits = Limits::default();
+        limits.search_line = self.search_line.unwrap_or(limits.search_line);
+        Settings {
+            data: context.settings.data.clone(),
+            default_catalog: context.settings.catalog.clone(),
+            embedders: context.embedder().iter().cloned().collect(),
+            allowed_hosts: self.allow_host,
+            allowed_origins: self.allow_origin,
+            exposure: if self.insecure_no_keys { Exposure::AnyoneWithoutKeys } else { Exposure::Loopback },
+            limits,
+        }
+    }
 }
 
-#[allow(clippy::print_stdout, reason = "the address is the verb's data")]
-async fn serve(address: SocketAddr, settings: http::Settings) -> anyhow::Result<()> {
+async fn serve(address: SocketAddr, settings: Settings, context: &Context) -> Result<()> {
     let shutdown = Shutdown::on_signals()?;
     let listener = http::bind(address, &settings).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    context.printer.line(format_args!("listening on http://{}", listener.local_addr()?))?;
     http::serve(listener, settings, shutdown).await
 }

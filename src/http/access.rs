@@ -11,9 +11,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 
 use super::App;
-use super::registry::OpenCatalog;
 use super::error::{ApiError, ApiResult};
 use super::extract::Path;
+use super::registry::OpenCatalog;
 use crate::keys::{Catalogs, Key, Refusal, Scope};
 
 /// What the sender of a request may do.
@@ -69,9 +69,11 @@ impl Grant {
     fn admin(&self) -> ApiResult<()> {
         match self.scope {
             Scope::Admin => Ok(()),
-            Scope::Search => {
-                Err(ApiError::auth(StatusCode::FORBIDDEN, "wrong_scope", "this key may only search; this needs an admin key"))
-            }
+            Scope::Search => Err(ApiError::auth(
+                StatusCode::FORBIDDEN,
+                "wrong_scope",
+                "this key may only search; this needs an admin key",
+            )),
         }
     }
 }

@@ -127,11 +127,7 @@ pub async fn show(Reading(catalog): Reading) -> Json<CatalogBody> {
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, body = CatalogBody), (status = 201, body = CatalogBody))
 )]
-pub async fn ensure(
-    grant: Grant,
-    State(app): State<App>,
-    Path(name): Path<String>,
-) -> ApiResult<Response> {
+pub async fn ensure(grant: Grant, State(app): State<App>, Path(name): Path<String>) -> ApiResult<Response> {
     grant.writes(&name)?;
     match app.catalogs.create(&name).await? {
         (catalog, Created::Now) => Ok(made(&catalog)),

@@ -68,7 +68,14 @@ pub struct ErrorFields {
 impl ApiError {
     /// An error of the request.
     pub fn invalid(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        ApiError { status, code, message: message.into(), kind: ErrorType::InvalidRequest, retry_after_s: None, detail: None }
+        ApiError {
+            status,
+            code,
+            message: message.into(),
+            kind: ErrorType::InvalidRequest,
+            retry_after_s: None,
+            detail: None,
+        }
     }
 
     /// A request that can be read and asks for something impossible.

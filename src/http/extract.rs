@@ -16,7 +16,7 @@ use super::error::{ApiError, ApiResult};
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
-impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -38,7 +38,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 #[derive(Debug)]
 pub struct RawBody(pub Bytes);
 
-impl<S: Sync> FromRequest<S> for RawBody {
+impl<S: Send + Sync> FromRequest<S> for RawBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -49,14 +49,14 @@ impl<S: Sync> FromRequest<S> for RawBody {
 
 /// A query string.
 #[derive(Debug)]
-pub struct Query<T>(pub T);
+pub struct QueryString<T>(pub T);
 
-impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryString<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         match axum::extract::Query::try_from_uri(&parts.uri) {
-            Ok(axum::extract::Query(value)) => Ok(Query(value)),
+            Ok(axum::extract::Query(value)) => Ok(QueryString(value)),
             Err(QueryRejection::FailedToDeserializeQueryString(error)) => {
                 Err(data_error("query string", &without_prefix(&error.body_text())))
             }

@@ -139,7 +139,8 @@ impl FeedbackStore {
 
     fn insert(&self, catalog: &str, feedback: &FeedbackRequest, now: SystemTime) -> rusqlite::Result<()> {
         let at_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
-        let outcome = serde_json::to_value(feedback.outcome).ok().and_then(|outcome| Some(outcome.as_str()?.to_owned()));
+        let outcome =
+            serde_json::to_value(feedback.outcome).ok().and_then(|outcome| Some(outcome.as_str()?.to_owned()));
         self.with(|connection| {
             let change = connection.transaction()?;
             change.prepare_cached(

@@ -28,10 +28,15 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
         None => headers.get(header::HOST).and_then(|host| host.to_str().ok()?.parse().ok()),
     };
     let Some(authority) = authority else {
-        return Err(ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_host", "the Host header is missing or unreadable"));
+        return Err(ApiError::invalid(
+            StatusCode::BAD_REQUEST,
+            "invalid_host",
+            "the Host header is missing or unreadable",
+        ));
     };
     if !host_allowed(authority.host(), hosts) {
-        let message = format!("host {:?} is not allowed; start the server with --allow-host to add it", authority.host());
+        let message =
+            format!("host {:?} is not allowed; start the server with --allow-host to add it", authority.host());
         return Err(ApiError::auth(StatusCode::FORBIDDEN, "host_not_allowed", message));
     }
     match headers.get(header::ORIGIN) {

@@ -1,6 +1,8 @@
 //! The description of the API, made from the handlers' own annotations.
 
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
@@ -55,8 +57,7 @@ struct Errors;
 impl Modify for Errors {
     fn modify(&self, api: &mut Description) {
         let body = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Error"))));
-        let response =
-            ResponseBuilder::new().description("What went wrong").content("application/json", body).build();
+        let response = ResponseBuilder::new().description("What went wrong").content("application/json", body).build();
         for item in api.paths.paths.values_mut() {
             add_default(item, &response);
         }

@@ -71,7 +71,8 @@ impl Registry {
             .iter()
             .map(|embedder| Arc::new(BatchingEmbedder::new(Arc::clone(embedder))) as Arc<dyn Embedder>)
             .collect();
-        let opener = Opener { data, embedders, metrics, write_places: limits.write_line, cached: limits.cached_queries };
+        let opener =
+            Opener { data, embedders, metrics, write_places: limits.write_line, cached: limits.cached_queries };
         Registry {
             opener: Arc::new(opener),
             open: RwLock::default(),
@@ -150,7 +151,12 @@ impl Registry {
     pub async fn open_all(&self) -> ApiResult<()> {
         for name in self.names().await? {
             if let Err(error) = self.get(&name).await {
-                tracing::error!(catalog = name, detail = error.detail, error = error.message, "catalog cannot be opened");
+                tracing::error!(
+                    catalog = name,
+                    detail = error.detail,
+                    error = error.message,
+                    "catalog cannot be opened"
+                );
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::App;
 use super::access::Reading;
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
-use super::extract::{self, Json};
+use super::extract::{Json, QueryString};
 use super::settings::CatalogSettings;
 use super::wire::{SearchMode, ToolFormat};
 use crate::budget::{self, Fitted};
@@ -49,7 +49,7 @@ pub struct SearchRequest {
 }
 
 /// Which tools may be hits. Empty fields do not restrict; several fields all have to hold.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchFilter {
     /// Only tools of these servers.
@@ -250,7 +250,7 @@ pub async fn search_by_query(
     catalog: Reading,
     state: State<App>,
     id: RequestId,
-    extract::Query(params): extract::Query<SearchParams>,
+    QueryString(params): QueryString<SearchParams>,
 ) -> ApiResult<Json<SearchAnswer>> {
     search(catalog, state, id, Json(params.into())).await
 }
@@ -330,7 +330,9 @@ impl Output {
         let (call_id, max_tokens) = (request.call_id.clone(), request.max_tokens);
         let allowed = budget::MIN_TOKENS..=budget::MAX_TOKENS;
         match (request.format, max_tokens) {
-            (None, Some(_)) => Err(ApiError::unprocessable("missing_format", "max_tokens limits `tools`; give a format too")),
+            (None, Some(_)) => {
+                Err(ApiError::unprocessable("missing_format", "max_tokens limits `tools`; give a format too"))
+            }
             (_, Some(tokens)) if !allowed.contains(&tokens) => {
                 let (least, most) = (allowed.start(), allowed.end());
                 let message = format!("max_tokens is {tokens}, it must be from {least} to {most}");

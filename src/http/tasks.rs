@@ -229,7 +229,8 @@ pub async fn cancel(grant: Grant, State(app): State<App>, Path(id): Path<String>
 
 /// A task of another tenant is as unknown as one that never was.
 fn find_allowed(app: &App, grant: &Grant, id: &str) -> ApiResult<Arc<Task>> {
-    let unknown = || ApiError::not_found("unknown_task", format!("no task {id:?}; tasks are forgotten when the server restarts"));
+    let unknown =
+        || ApiError::not_found("unknown_task", format!("no task {id:?}; tasks are forgotten when the server restarts"));
     let task = app.tasks.find(id).ok_or_else(unknown)?;
     let catalog = task.lock().catalog.clone();
     if !grant.sees(&catalog) {

@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::access::{Reading, Writing};
 use super::error::{ApiError, ApiResult};
-use super::extract::{self, Json, Path, Query, RawBody};
+use super::extract::{self, Json, Path, QueryString, RawBody};
 use super::registry::OpenCatalog;
 use super::stream;
 use super::tasks::{self, MAX_LISTED_FAILURES, Task};
@@ -145,7 +145,7 @@ pub struct DeleteAnswer {
 pub async fn list(
     Reading(catalog): Reading,
     State(app): State<App>,
-    Query(params): Query<ListParams>,
+    QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<ToolPage>> {
     let limit = params.limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
@@ -175,7 +175,7 @@ pub async fn list(
 pub async fn upsert(
     Writing(catalog): Writing,
     State(app): State<App>,
-    Query(params): Query<LoadParams>,
+    QueryString(params): QueryString<LoadParams>,
     request: Request,
 ) -> ApiResult<Response> {
     let options = params.read_options();
@@ -249,7 +249,7 @@ pub async fn remove(Writing(catalog): Writing, Path(ItemPath { id, .. }): Path<I
 pub async fn remove_matching(
     Writing(catalog): Writing,
     State(app): State<App>,
-    Query(params): Query<DeleteParams>,
+    QueryString(params): QueryString<DeleteParams>,
 ) -> ApiResult<Json<DeleteAnswer>> {
     let filter = Filter {
         servers: params.server.into_iter().collect(),
@@ -288,7 +288,11 @@ pub(super) async fn read_tools(app: &App, request: Request, options: ReadOptions
     }
     let _place = app.bulk_bodies.try_acquire().map_err(|_| {
         app.metrics.rejected("bulk_bodies");
-        ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "too many large bodies are being read; try again later")
+        ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "too many large bodies are being read; try again later",
+        )
     })?;
     let RawBody(bytes) = RawBody::from_request(request.map(Body::new), &()).await?;
     Ok(app.pool.run(move || formats::parse(&bytes, &options)).await??)

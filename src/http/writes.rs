@@ -196,7 +196,7 @@ impl Owner {
         match self.commit(&group) {
             Ok(written) => group.into_iter().zip(written).for_each(|(write, written)| write.answer(Ok(written))),
             Err(_) if group.len() > 1 => group.into_iter().for_each(|write| self.apply(vec![write])),
-            Err(error) => group.into_iter().take(1).for_each(|write| write.answer(Err(error))),
+            Err(error) => group.into_iter().zip([error]).for_each(|(write, error)| write.answer(Err(error))),
         }
     }
 

@@ -123,7 +123,8 @@ impl Graph {
     }
 
     fn laid_over(mut self, vectors: &Vectors) -> Self {
-        let nodes: HashMap<&TextHash, usize> = self.hashes.iter().enumerate().map(|(node, hash)| (hash, node)).collect();
+        let nodes: HashMap<&TextHash, usize> =
+            self.hashes.iter().enumerate().map(|(node, hash)| (hash, node)).collect();
         let mut rows = vec![Vec::new(); self.hashes.len()];
         let mut outside = Vec::new();
         for (row, hash) in vectors.hashes().iter().enumerate() {

@@ -53,7 +53,9 @@ pub fn nearest<'a>(
             looked_at += 1;
             let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
             let term = text::stem(found);
-            if let Distance::Exact(edits) = automaton.0.eval(found) && occurs(&term) {
+            if let Distance::Exact(edits) = automaton.0.eval(found)
+                && occurs(&term)
+            {
                 by_distance.insert((edits, found.to_owned()), term);
             }
         }

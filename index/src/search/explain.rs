@@ -27,7 +27,8 @@ pub(super) fn explain(search: &Search<'_>, tool: usize, request: &Request, evide
 
 fn leg_score(search: &Search<'_>, tool: usize, leg: &LegScores) -> Option<LegScore> {
     let raw = leg.raw[tool];
-    let ahead = |(other, score): (usize, &f32)| search.is_allowed(other) && (*score > raw || (*score == raw && other < tool));
+    let ahead =
+        |(other, score): (usize, &f32)| search.is_allowed(other) && (*score > raw || (*score == raw && other < tool));
     let rank = 1 + leg.raw.iter().enumerate().filter(|&other| ahead(other)).count();
     raw.is_finite().then(|| LegScore { rank, raw, normalised: leg.by_text[0][tool] })
 }
