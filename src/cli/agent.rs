@@ -13,6 +13,7 @@ use super::output::{clean, colour_wanted};
 use super::{Outcome, Usage};
 use crate::agent::profile::Profile;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream, Style};
+use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel, excerpt};
@@ -102,17 +103,20 @@ impl AgentArgs {
     /// The agent over the catalog in question, keeping its conversations in the data directory.
     pub fn build(&self, context: &Context) -> Result<Agent> {
         let catalog = context.open(Legs::All)?;
-        let path = sessions_file(&context.settings.data);
-        let sessions = Arc::new(Sessions::open(&path)?);
-        let builder = Agent::builder().catalog(catalog).sessions(sessions).config(self.config()?);
-        let builder = match self.llm.strip_prefix("script:") {
-            Some(script) => {
-                let Script { turns, tools } = Script::load(Path::new(script))?;
-                builder.llm(ScriptedModel::new(script, turns)).tools(ScriptedTools::new(tools))
-            }
-            None => builder.shared_llm(self.model()?),
-        };
-        Ok(builder.build()?)
+        self.source(context)?(Arc::new(catalog))
+    }
+
+    /// What makes the agent once there is a catalog. Everything that can be wrong with the flags is told now.
+    pub fn source(&self, context: &Context) -> Result<AgentSource> {
+        let config = self.config()?;
+        let (model, tools) = self.model()?;
+        let data = context.settings.data.clone();
+        Ok(Box::new(move |catalog| {
+            std::fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
+            let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
+            let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
+            Ok(builder.config(config.clone()).tools(tools.clone()).build()?)
+        }))
     }
 
     fn config(&self) -> Result<AgentConfig> {
@@ -129,10 +133,15 @@ impl AgentArgs {
         Ok(config)
     }
 
-    fn model(&self) -> Result<Arc<dyn ChatModel>> {
+    /// The model, and the tools that come with a scripted one.
+    fn model(&self) -> Result<(Arc<dyn ChatModel>, ScriptedTools)> {
+        if let Some(script) = self.llm.strip_prefix("script:") {
+            let Script { turns, tools } = Script::load(Path::new(script))?;
+            return Ok((Arc::new(ScriptedModel::new(script, turns)), ScriptedTools::new(tools)));
+        }
         let mut config = OpenAiConfig::new(&self.llm, &self.model);
         config.api_key = self.llm_key.clone();
-        Ok(Arc::new(OpenAi::new(config)?))
+        Ok((Arc::new(OpenAi::new(config)?), ScriptedTools::default()))
     }
 }
 

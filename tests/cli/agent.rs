@@ -1,6 +1,8 @@
 //! `toolscout agent` with scripted models over the bundled catalog.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
@@ -104,8 +106,8 @@ fn questions_come_from_stdin_and_dispatch_keeps_two_tools() {
 {"tool":"weather/getForecast","result":"sun"}"#,
     );
     let script = scripted(&script);
-    let ended = world
-        .run_with_stdin(&["agent", "--llm", &script, "--style", "dispatch", "--no-recommend"], "weather?\n\nthanks\n");
+    let ended =
+        world.run_with(&["agent", "--llm", &script, "--style", "dispatch", "--no-recommend"], b"weather?\n\nthanks\n");
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "sunny\nbye\n"), "{}", ended.stderr);
 }
 
@@ -124,4 +126,82 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
         assert_eq!(ended.code, 1, "{args:?}");
         assert!(ended.stderr.contains(expected), "{}", ended.stderr);
     }
+}
+
+/// A server as a child process, ended when dropped.
+struct Serving {
+    child: Child,
+    address: String,
+}
+
+impl Serving {
+    fn start(world: &World, script: &str) -> Self {
+        let mut command = world.command();
+        command.args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--llm",
+            script,
+            "--tool-budget",
+            "1100",
+            "--max-rounds",
+            "6",
+        ]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+        Serving { child, address }
+    }
+
+    fn stream(&self, path: &str) -> Vec<Value> {
+        let client = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
+        while !client.get(format!("{}/readyz", self.address)).send().unwrap().status().is_success() {
+            std::thread::yield_now();
+        }
+        let text = client.get(format!("{}{path}", self.address)).send().unwrap().text().unwrap();
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_demo_is_the_same_over_sse() {
+    let world = world();
+    let script = scripted(&root().join("fixtures/agent/demo.jsonl"));
+    let serving = Serving::start(&world, &script);
+    let events = serving.stream("/agent/chat/stream?query=will%20it%20rain%3F&conversationId=c1");
+    let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    types.dedup();
+    assert_eq!(
+        types,
+        [
+            "thinking",
+            "tool_search",
+            "tools_injected",
+            "text",
+            "tool_call",
+            "tool_result",
+            "thinking",
+            "tool_search",
+            "tools_evicted",
+            "tools_injected",
+            "tool_call",
+            "tool_result",
+            "text",
+            "reference",
+            "recommend",
+            "done",
+        ]
+    );
+    let failed = events.iter().rfind(|event| event["type"] == "tool_result").unwrap();
+    assert_eq!((&failed["status"], &failed["error_code"]), (&"error".into(), &"failed".into()));
 }
