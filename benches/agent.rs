@@ -54,7 +54,8 @@ fn hundred_rounds_with_a_call(bencher: Bencher) {
 #[divan::bench]
 fn hundred_rounds_with_a_search(bencher: Bencher) {
     let bed = Bed::new();
-    let search = |round| Reply::default().call("tool_search", json!({ "query": format!("work on topic{}", round % 50) }));
+    let search =
+        |round| Reply::default().call("tool_search", json!({ "query": format!("work on topic{}", round % 50) }));
     bencher.with_inputs(|| bed.agent(rounds(search))).bench_refs(|agent| {
         bed.runtime.block_on(finished(agent));
     });
@@ -117,7 +118,8 @@ async fn finished(agent: &Agent) {
 fn tool(number: usize) -> Tool {
     let mut tool = Tool::new("bench", &format!("tool_{number}")).expect("a valid name");
     tool.description = format!("Does the work number {number} on topic{} for somebody who asked for it.", number % 50);
-    let schema = json!({ "type": "object", "properties": { "text": { "type": "string", "description": "What to work on." } } });
+    let schema =
+        json!({ "type": "object", "properties": { "text": { "type": "string", "description": "What to work on." } } });
     if let Value::Object(schema) = schema {
         tool.input_schema = schema;
     }

@@ -116,7 +116,7 @@ async fn conduct(slot: Slot, question: String, listener: Listener) {
         spawn_blocking(move || shared.catalog_tokens())
     };
     let mut turn = Turn::new(&shared, &listener, run, started);
-    let (status, error) = turn.to_its_end(&slot.token).await;
+    let (status, error) = turn.follow(&slot.token).await;
     let end = turn.end(status, error, catalog_tokens).await;
     let (answer, mut figures) = (end.answer.clone(), end.figures.clone());
     save(&shared.sessions, &conversation, number, end, &listener).await;
@@ -252,7 +252,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Goes round by round until something ends it.
-    async fn to_its_end(&mut self, token: &CancellationToken) -> (TurnStatus, Option<String>) {
+    async fn follow(&mut self, token: &CancellationToken) -> (TurnStatus, Option<String>) {
         let time_to_live = self.shared.config.time_to_live;
         let outcome = tokio::select! {
             biased;

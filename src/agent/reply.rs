@@ -167,7 +167,10 @@ mod tests {
         (text, thinking, reply)
     }
 
-    fn of(fragments: &[(Option<usize>, Option<&str>, Option<&str>, &str)]) -> Vec<RawCall> {
+    /// Index, id, name and arguments of a fragment.
+    type Fragment<'a> = (Option<usize>, Option<&'a str>, Option<&'a str>, &'a str);
+
+    fn of(fragments: &[Fragment<'_>]) -> Vec<RawCall> {
         let mut builder = ReplyBuilder::default();
         for (index, id, name, arguments) in fragments {
             builder.push(Delta::Call(CallFragment {

@@ -5,6 +5,7 @@
 //! ```
 //! Every call of the model gets exactly one result, in call order and under its id, whatever happened to it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -164,6 +165,9 @@ enum What {
     /// Nothing more: it was refused.
     Settled(ToolResult),
 }
+
+/// Why a call is not carried out, with words for the model.
+type Refusal = (ErrorCode, String);
 
 impl Run {
     /// Begins a run; the toolbox's turn begins with it.
@@ -327,21 +331,20 @@ impl Run {
     }
 
     /// The tools of this round, in their stable order; none in the last one.
-    fn visible_specs(&self) -> Vec<std::borrow::Cow<'_, ToolSpec>> {
-        use std::borrow::Cow::{Borrowed, Owned};
+    fn visible_specs(&self) -> Vec<Cow<'_, ToolSpec>> {
         if self.is_last_round() {
             return Vec::new();
         }
         let mut specs = Vec::new();
         if self.config.find.is_some() {
-            specs.push(Owned(find::search_spec()));
+            specs.push(Cow::Owned(find::search_spec()));
         }
         match (self.config.style, self.config.find.is_some()) {
             (Style::Dispatch, true) => {
-                specs.push(Owned(find::dispatch_spec()));
-                specs.extend(self.toolbox.pinned_specs().map(Borrowed));
+                specs.push(Cow::Owned(find::dispatch_spec()));
+                specs.extend(self.toolbox.pinned_specs().map(Cow::Borrowed));
             }
-            _ => specs.extend(self.toolbox.specs().map(Borrowed)),
+            _ => specs.extend(self.toolbox.specs().map(Cow::Borrowed)),
         }
         specs
     }
@@ -405,13 +408,8 @@ impl Run {
 
     fn slot(&mut self, index: usize, raw: &RawCall) -> Slot {
         let id = self.unused_id(index, raw.id.as_deref());
-        let what = match index < self.config.max_calls {
-            true => self.classify(raw).unwrap_or_else(What::Settled),
-            false => What::Settled(ToolResult::error(
-                ErrorCode::Limit,
-                format!("only {} calls in one answer are carried out; make this one again", self.config.max_calls),
-            )),
-        };
+        let what =
+            self.classify(index, raw).unwrap_or_else(|(code, message)| What::Settled(ToolResult::error(code, message)));
         Slot { call: ToolCall { id, name: raw.name.clone(), arguments: raw.arguments.clone() }, what }
     }
 
@@ -428,14 +426,17 @@ impl Run {
     /// What a call amounts to.
     ///
     /// # Errors
-    /// The result of a call that is refused.
-    fn classify(&self, raw: &RawCall) -> Result<What, ToolResult> {
-        let invalid = |message: String| ToolResult::error(ErrorCode::InvalidArguments, message);
+    /// Why the call is refused.
+    fn classify(&self, index: usize, raw: &RawCall) -> Result<What, Refusal> {
+        if index >= self.config.max_calls {
+            let most = self.config.max_calls;
+            let message = format!("only {most} calls in one answer are carried out; make this one again");
+            return Err((ErrorCode::Limit, message));
+        }
         if raw.argument_bytes > raw.arguments.len() {
-            return Err(invalid(format!(
-                "the arguments have {} bytes, {MAX_ARGUMENT_BYTES} are allowed; send less",
-                raw.argument_bytes
-            )));
+            let bytes = raw.argument_bytes;
+            let message = format!("the arguments have {bytes} bytes, {MAX_ARGUMENT_BYTES} are allowed; send less");
+            return Err(invalid(message));
         }
         let arguments = arguments::parse(&raw.arguments).map_err(invalid)?;
         match (raw.name.as_str(), &self.config.find) {
@@ -448,42 +449,39 @@ impl Run {
         }
     }
 
-    fn search(&self, arguments: &Arguments, config: &FindConfig) -> Result<What, ToolResult> {
-        if self.searches_in_a_row >= self.config.max_searches {
-            return Err(ToolResult::error(
-                ErrorCode::Limit,
-                format!(
-                    "{} searches in a row are allowed; call one of the visible tools or answer with what you have",
-                    self.config.max_searches
-                ),
-            ));
+    fn search(&self, arguments: &Arguments, config: &FindConfig) -> Result<What, Refusal> {
+        let most = self.config.max_searches;
+        if self.searches_in_a_row >= most {
+            let message = format!(
+                "{most} searches in a row are allowed; call one of the visible tools or answer with what you have"
+            );
+            return Err((ErrorCode::Limit, message));
         }
-        let request = find::parse(arguments, config);
-        request.map(What::Search).map_err(|message| ToolResult::error(ErrorCode::InvalidArguments, message))
+        find::parse(arguments, config).map(What::Search).map_err(invalid)
     }
 
-    fn call(&self, name: &str, arguments: Arguments) -> Result<What, ToolResult> {
-        let tool = self.toolbox.find(name).ok_or_else(|| self.unknown(name))?.clone();
-        arguments::check(&tool, &arguments)
-            .map_err(|message| ToolResult::error(ErrorCode::InvalidArguments, message))?;
+    fn call(&self, name: &str, arguments: Arguments) -> Result<What, Refusal> {
+        let tool = self.toolbox.find(name).ok_or_else(|| (ErrorCode::UnknownTool, self.unknown(name)))?.clone();
+        arguments::check(&tool, &arguments).map_err(invalid)?;
         Ok(What::Call(tool, arguments))
     }
 
-    fn unknown(&self, name: &str) -> ToolResult {
-        let search = self.config.find.is_some();
-        let next = match self.toolbox.unloaded(name) {
-            Some(_) if search => format!("it was unloaded; `{TOOL_SEARCH}` with `select:{name}` brings it back"),
-            _ => {
-                let visible = self.toolbox.specs().map(|spec| spec.name.as_str());
-                let nearest = names::nearest(name, visible, MAX_NEAREST);
-                let near =
-                    if nearest.is_empty() { String::new() } else { format!("near it are {}", nearest.join(", ")) };
-                let hint = if search { format!("`{TOOL_SEARCH}` finds others") } else { String::new() };
-                [near, hint].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
-            }
-        };
-        let name = excerpt(name, 100);
-        ToolResult::error(ErrorCode::UnknownTool, format!("no visible tool is called {name:?}; {next}"))
+    /// What the model is told of a name that no visible tool has.
+    fn unknown(&self, name: &str) -> String {
+        let searches = self.config.find.is_some();
+        let mut message = format!("no visible tool is called {:?}", excerpt(name, 100));
+        if searches && self.toolbox.unloaded(name).is_some() {
+            message.push_str(&format!("; it was unloaded; `{TOOL_SEARCH}` with `select:{name}` brings it back"));
+            return message;
+        }
+        let nearest = names::nearest(name, self.toolbox.specs().map(|spec| spec.name.as_str()), MAX_NEAREST);
+        if !nearest.is_empty() {
+            message.push_str(&format!("; near it are {}", nearest.join(", ")));
+        }
+        if searches {
+            message.push_str(&format!("; `{TOOL_SEARCH}` finds others"));
+        }
+        message
     }
 
     /// Counts the searches and opens the calls of these slots.
@@ -553,6 +551,10 @@ impl Run {
             self.context.refresh();
         }
     }
+}
+
+fn invalid(message: String) -> Refusal {
+    (ErrorCode::InvalidArguments, message)
 }
 
 fn work_of(slots: &[Slot]) -> Work {

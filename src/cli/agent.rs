@@ -237,13 +237,14 @@ impl Terminal {
             line["id"] = json!(id);
             return Ok(writeln!(stdout, "{line}")?);
         }
-        let Shown { stdout: out, stderr: aside } = self.view.show(event);
-        if !aside.is_empty() {
-            write!(io::stderr(), "{aside}")?;
-        }
-        if !out.is_empty() {
-            write!(stdout, "{out}")?;
-            stdout.flush()?;
+        for (place, text) in self.view.show(event) {
+            match place {
+                Place::Stdout => {
+                    write!(stdout, "{text}")?;
+                    stdout.flush()?;
+                }
+                Place::Stderr => write!(io::stderr(), "{text}")?,
+            }
         }
         Ok(())
     }
@@ -263,24 +264,18 @@ fn lines_of_stdin() -> mpsc::Receiver<String> {
     receiver
 }
 
-/// What an event looks like: on stdout the answer, on stderr the rest.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Shown {
-    stdout: String,
-    stderr: String,
+/// Where a text goes: the answer to stdout, the rest to stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Stdout,
+    Stderr,
 }
 
 /// Turns events into text; remembers whether a line is unfinished.
 struct View {
     dims: bool,
-    /// The kind of words that stand on an unfinished line.
-    open: Option<Words>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Words {
-    Text,
-    Thinking,
+    /// Where words stand on an unfinished line: those of an answer, or of thinking.
+    open: Option<Place>,
 }
 
 impl View {
@@ -288,43 +283,31 @@ impl View {
         View { dims, open: None }
     }
 
-    fn show(&mut self, event: &Event) -> Shown {
+    /// What to write, in order.
+    fn show(&mut self, event: &Event) -> Vec<(Place, String)> {
         match event {
-            Event::Text { content } => self.words(Words::Text, content),
-            Event::Thinking { content } => self.words(Words::Thinking, content),
+            Event::Text { content } => self.words(Place::Stdout, content),
+            Event::Thinking { content } => self.words(Place::Stderr, content),
             other => {
                 let mut shown = self.close(None);
-                for line in told(other) {
-                    shown.stderr.push_str(&format!("{line}\n"));
-                }
+                shown.extend(told(other).into_iter().map(|line| (Place::Stderr, format!("{line}\n"))));
                 shown
             }
         }
     }
 
-    fn words(&mut self, kind: Words, content: &str) -> Shown {
-        let mut shown = self.close(Some(kind));
+    fn words(&mut self, place: Place, content: &str) -> Vec<(Place, String)> {
+        let mut shown = self.close(Some(place));
         let content = content.replace(|c: char| c.is_control() && c != '\n' && c != '\t', " ");
-        match kind {
-            Words::Text => shown.stdout.push_str(&content),
-            Words::Thinking if self.dims => shown.stderr.push_str(&format!("\x1b[2m{content}\x1b[0m")),
-            Words::Thinking => shown.stderr.push_str(&content),
-        }
+        let dimmed = self.dims && place == Place::Stderr;
+        shown.push((place, if dimmed { format!("\x1b[2m{content}\x1b[0m") } else { content }));
         shown
     }
 
-    /// Ends an unfinished line of another kind.
-    fn close(&mut self, next: Option<Words>) -> Shown {
-        let mut shown = Shown::default();
-        if self.open != next {
-            match self.open {
-                Some(Words::Text) => shown.stdout.push('\n'),
-                Some(Words::Thinking) => shown.stderr.push('\n'),
-                None => {}
-            }
-        }
-        self.open = next;
-        shown
+    /// Ends an unfinished line unless the next words go on with it.
+    fn close(&mut self, next: Option<Place>) -> Vec<(Place, String)> {
+        let unfinished = std::mem::replace(&mut self.open, next);
+        unfinished.filter(|place| Some(*place) != next).map(|place| (place, "\n".to_owned())).into_iter().collect()
     }
 }
 
@@ -394,18 +377,25 @@ mod tests {
             Event::Error { content: "broken\noff".into() },
         ];
         let mut view = View::new(true);
-        let shown: Vec<Shown> = events.iter().map(|event| view.show(event)).collect();
-        let joined = |part: fn(&Shown) -> &str| shown.iter().map(part).collect::<String>();
-        assert_eq!(joined(|shown| &shown.stdout), "so it [31m is\n");
+        let shown: Vec<(Place, String)> = events.iter().flat_map(|event| view.show(event)).collect();
+        let shown: Vec<(Place, &str)> = shown.iter().map(|(place, text)| (*place, text.as_str())).collect();
         assert_eq!(
-            joined(|shown| &shown.stderr),
-            "\x1b[2mhm\x1b[0m\n[loaded] mail/send (40 tokens)\nerror: broken off\n"
+            shown,
+            [
+                (Place::Stderr, "\x1b[2mhm\x1b[0m"),
+                (Place::Stderr, "\n"),
+                (Place::Stderr, "[loaded] mail/send (40 tokens)\n"),
+                (Place::Stdout, "so "),
+                (Place::Stdout, "it [31m is"),
+                (Place::Stdout, "\n"),
+                (Place::Stderr, "error: broken off\n"),
+            ]
         );
     }
 
     #[test]
     fn without_a_terminal_there_are_no_escapes() {
         let shown = View::new(false).show(&Event::Thinking { content: "hm".into() });
-        assert_eq!(shown.stderr, "hm");
+        assert_eq!(shown, [(Place::Stderr, "hm".to_owned())]);
     }
 }
