@@ -1,6 +1,6 @@
 //! The command line: one file a verb, each of which parses, calls and prints.
 //!
-//! To add a verb: a file `cli/<verb>.rs` with an `Args` and its `run`, a variant of [`Verb`], a line in [`Cli::run`].
+//! To add a verb: a file `cli/<verb>.rs` with an `Args` and its `run`, a variant of `Verb`, a line in [`Cli::run`].
 //!
 //! Data goes to stdout; warnings, logs and progress go to stderr. The exit code is 0 for success, 1 for an error and 2
 //! for a command line that cannot be understood.
@@ -16,6 +16,7 @@ mod catalogs;
 mod completions;
 mod doctor;
 mod embed;
+mod eval;
 mod export;
 mod keys;
 mod list;
@@ -26,6 +27,7 @@ mod serve;
 mod show;
 mod stats;
 mod sync;
+mod tune;
 
 use std::fmt;
 use std::io;
@@ -73,8 +75,9 @@ struct Globals {
     #[arg(long, global = true, value_name = "KIND")]
     output: Option<Output>,
     /// Print JSON; the same as --output json
-    #[arg(long, global = true, conflicts_with = "output")]
-    json: bool,
+    // A text and no switch, because `eval --json FILE` takes the flag's place and clap hands globals up and down.
+    #[arg(long, global = true, conflicts_with = "output", num_args = 0, default_missing_value = "-")]
+    json: Option<String>,
 }
 
 impl Globals {
@@ -89,7 +92,7 @@ impl Globals {
     }
 
     fn output(&self) -> Option<Output> {
-        if self.json { Some(Output::Json) } else { self.output }
+        if self.json.is_some() { Some(Output::Json) } else { self.output }
     }
 }
 
@@ -125,6 +128,10 @@ enum Verb {
     Models(models::Args),
     /// Check that everything is where it should be
     Doctor(doctor::Args),
+    /// Measure retrieval on your own tools and queries
+    Eval(eval::Args),
+    /// Look for settings that serve a set better
+    Tune(tune::Args),
     /// Print a shell's completions
     Completions(completions::Args),
 }
@@ -156,6 +163,8 @@ impl Cli {
             Verb::Keys(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
+            Verb::Eval(args) => args.run(&context()?),
+            Verb::Tune(args) => args.run(&context()?),
             Verb::Completions(args) => args.run(),
         }
     }

@@ -22,6 +22,8 @@ pub mod agent;
 
 pub mod http;
 
+pub mod eval;
+
 pub mod cli;
 
 /// Makes the README's example a test.

@@ -6,6 +6,8 @@ mod cli {
     pub mod add;
     pub mod agent;
     pub mod doctor;
+    pub mod embed;
+    pub mod eval;
     pub mod manage;
     pub mod run;
     pub mod search;

@@ -11,7 +11,7 @@ use crate::dense::{Graph, Vectors};
 use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
-use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Timings};
+use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings};
 use crate::lexical::{LexicalSearcher, QueryTerms};
 use crate::names::Names;
 use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
@@ -81,6 +81,7 @@ struct Evidence {
     /// One score per tool, without the name tier.
     fused: Vec<f32>,
     dense_weight: f32,
+    signals: Signals,
 }
 
 /// The vectors of every text: by leg (`None` for one that takes no part), by request, by text.
@@ -121,7 +122,8 @@ impl Searcher {
             .collect();
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
-        Ok(Results { hits, mode, degraded, no_match, timings, generation: self.generation })
+        let signals = strongest(&evidence);
+        Ok(Results { hits, mode, degraded, no_match, signals, timings, generation: self.generation })
     }
 
     /// The tool of this id.
@@ -223,26 +225,24 @@ impl Search<'_> {
             let analyzed = request.texts.iter().map(|text| searcher.lexical.resolve(&text::terms(text)));
             let terms: Vec<QueryTerms> = analyzed.collect();
             let raw = terms.iter().map(|terms| searcher.lexical.scores(terms)).collect();
-            (terms, LegScores::new(raw, &self.allowed))
+            (terms, LegScores::new(raw, |_| 0.0, &self.allowed))
         });
         let dense: Vec<(String, LegScores)> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
             let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.serves(request));
             let scored = heard.map(|(leg, vectors)| {
-                (leg.embedder.id().to_owned(), LegScores::new(leg.scores(vectors), &self.allowed))
+                (leg.embedder.id().to_owned(), LegScores::new(leg.scores(vectors), farthest, &self.allowed))
             });
             scored.collect()
         });
         lap(&mut timings.fuse_ms, || {
             let dense_weight = self.dense_weight(&dense);
             let fused = self.fuse(&lexical, &dense, dense_weight);
-            let named = if std::env::var("NONAMES").is_ok() {
-                Vec::new()
-            } else {
-                searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id())
-            };
-            Evidence { terms, lexical, dense, named: named.into_iter().collect(), fused, dense_weight }
+            let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
+            let named = named.into_iter().collect();
+            let signals = self.signals(&terms[0], &lexical, &dense);
+            Evidence { terms, lexical, dense, named, fused, dense_weight, signals }
         })
     }
 
@@ -335,11 +335,23 @@ impl Search<'_> {
         scored
     }
 
+    fn signals(&self, terms: &QueryTerms, lexical: &LegScores, dense: &[(String, LegScores)]) -> Signals {
+        let best = |scores: &[f32]| {
+            let allowed = scores.iter().enumerate().filter(|&(tool, _)| self.is_allowed(tool));
+            allowed.map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
+        };
+        let limit = self.searcher.lexical.limit(terms);
+        let coverage = if limit > 0.0 { best(&lexical.raw).max(0.0) / limit } else { 0.0 };
+        let cosine = dense.iter().map(|(_, leg)| best(&leg.raw)).reduce(f32::max);
+        Signals { coverage, cosine }
+    }
+
     /// False when a request's words and meaning are both strange to the catalog.
     fn is_match(&self, evidence: &Evidence) -> bool {
-        let words = evidence.terms.iter().any(|terms| terms.terms().next().is_some());
-        let near = || evidence.best_cosine(|tool| self.is_allowed(tool)) >= self.searcher.settings.no_match_cosine;
-        !evidence.named.is_empty() || words || near()
+        let settings = &self.searcher.settings;
+        let Signals { coverage, cosine } = evidence.signals;
+        let in_words = coverage >= if cosine.is_some() { settings.no_match_coverage } else { f32::MIN_POSITIVE };
+        !evidence.named.is_empty() || in_words || cosine.is_some_and(|cosine| cosine >= settings.no_match_cosine)
     }
 
     fn no_match(&self, evidence: &[Evidence]) -> NoMatch {
@@ -395,11 +407,12 @@ impl DenseLeg {
 }
 
 impl LegScores {
-    /// From raw scores by text, the whole request first.
-    fn new(mut by_text: Vec<Vec<f32>>, allowed: &Option<Vec<bool>>) -> Self {
+    /// From raw scores by text, the whole request first. `floor` gives the score of a tool without any likeness.
+    fn new(mut by_text: Vec<Vec<f32>>, floor: impl Fn(&[f32]) -> f32, allowed: &Option<Vec<bool>>) -> Self {
         let raw = by_text[0].clone();
         for scores in &mut by_text {
-            fuse::min_max(scores, |tool| allowed.as_ref().is_none_or(|allowed| allowed[tool]));
+            let floor = floor(scores);
+            fuse::min_max(scores, floor, |tool| allowed.as_ref().is_none_or(|allowed| allowed[tool]));
         }
         let mut joined = by_text[0].clone();
         if by_text.len() > 1 {
@@ -421,11 +434,6 @@ impl Evidence {
             Some(NameMatch::Verbatim) => 3.0,
         }
     }
-
-    fn best_cosine(&self, allowed: impl Fn(usize) -> bool) -> f32 {
-        let scores = self.dense.iter().flat_map(|(_, leg)| leg.raw.iter().enumerate());
-        scores.filter(|&(tool, _)| allowed(tool)).map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
-    }
 }
 
 impl Row {
@@ -441,6 +449,20 @@ impl Row {
     fn id(&self) -> ToolId {
         self.stored.id.clone()
     }
+}
+
+/// The worst score of any tool that has one.
+fn farthest(scores: &[f32]) -> f32 {
+    scores.iter().copied().filter(|score| score.is_finite()).fold(f32::INFINITY, f32::min)
+}
+
+/// The strongest signals of any request.
+fn strongest(evidence: &[Evidence]) -> Signals {
+    let stronger = |a: Signals, b: Signals| Signals {
+        coverage: a.coverage.max(b.coverage),
+        cosine: [a.cosine, b.cosine].into_iter().flatten().reduce(f32::max),
+    };
+    evidence.iter().map(|evidence| evidence.signals).reduce(stronger).unwrap_or_default()
 }
 
 /// Runs a stage and adds its time.

@@ -65,8 +65,10 @@ impl fmt::Display for Embedded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.texts, self.left) {
             (0, 0) => f.write_str("nothing to embed"),
-            (texts, 0) => write!(f, "{texts} embedded in {:.2} s", self.took.as_secs_f64()),
-            (texts, left) => write!(f, "interrupted with {texts} embedded and {left} left; `toolscout embed` goes on"),
+            (texts, 0) => write!(f, "{texts} texts embedded in {:.2} s", self.took.as_secs_f64()),
+            (texts, left) => {
+                write!(f, "interrupted with {texts} texts embedded and {left} left; `toolscout embed` goes on")
+            }
         }
     }
 }
@@ -74,6 +76,7 @@ impl fmt::Display for Embedded {
 /// Embeds with a progress bar until all is done or Ctrl-C is pressed.
 pub fn pending(writer: &mut Writer) -> Result<Embedded> {
     let interrupt = Interrupt::listen()?;
+    tracing::info!("embedding; Ctrl-C stops it and keeps what is done");
     let bar = bar("embedding", TEMPLATE);
     let start = Instant::now();
     let mut left = 0;

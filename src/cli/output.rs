@@ -5,14 +5,15 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, Row, Table, Width};
+use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, LineStyle, Row, Table, TableStyle, Width};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use toolscout_index::Tool;
 
 /// Width of a table where there is no terminal to ask and `COLUMNS` does not say.
 const DEFAULT_WIDTH: u16 = 110;
+/// A line under the header and none elsewhere: rows of running text are told apart by their first column.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// Lines of one row of a table; the rest of a long text is in `show`.
 const ROW_LINES: usize = 2;
 /// Characters of a summary: two lines of a wide terminal.
@@ -112,7 +113,7 @@ fn shortened(text: &str, chars: usize) -> String {
 
 fn drawn(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
     let width = match table.width() {
         Some(width) => width,
         None => std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(DEFAULT_WIDTH),

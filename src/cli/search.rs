@@ -13,6 +13,10 @@ use super::export::print_emitted;
 use super::list::Which;
 use super::output::{clean, summary};
 use super::{Outcome, Usage};
+use crate::config::EmbedderKind;
+
+/// Shorter stages would be shown as 0.00 ms.
+const SHOWN_MS: f64 = 0.005;
 
 /// Finds the tools that fit a request in plain words, or an exact name.
 #[derive(clap::Args, Debug)]
@@ -59,11 +63,9 @@ impl Args {
     /// Searches and prints the hits.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let (texts, format) = (self.texts()?, self.format);
-        let legs = match self.mode.unwrap_or(context.settings.search.mode) {
-            Mode::Lexical => Legs::Lexical,
-            Mode::Dense | Mode::Hybrid | Mode::Auto => Legs::All,
-        };
-        let query = self.query(context, &texts);
+        let mode = self.mode_in(context);
+        let legs = if mode == Mode::Lexical { Legs::Lexical } else { Legs::All };
+        let query = self.query(context, &texts).mode(mode);
         query.validate()?;
         let start = Instant::now();
         let searcher = context.open(legs)?.searcher();
@@ -88,13 +90,20 @@ impl Args {
         Ok(texts)
     }
 
+    /// Where embedding is switched off, lexical search is what is wanted and not a lack of something.
+    fn mode_in(&self, context: &Context) -> Mode {
+        match self.mode.unwrap_or(context.settings.search.mode) {
+            Mode::Auto if context.settings.embedder == EmbedderKind::None => Mode::Lexical,
+            mode => mode,
+        }
+    }
+
     fn query(self, context: &Context, texts: &[String]) -> Query {
         let defaults = context.settings.search;
         let mut filter = self.which.filter();
         filter.ids = self.id.into_iter().collect();
         let mut query = Query::any_of(texts)
             .k(self.k.unwrap_or(defaults.k))
-            .mode(self.mode.unwrap_or(defaults.mode))
             .fusion(self.fusion.unwrap_or(defaults.fusion))
             .min_score(self.min_score.unwrap_or(defaults.min_score))
             .filter(filter);
@@ -236,7 +245,7 @@ fn told(timings: &Timings) -> String {
         ("fuse", timings.fuse_ms),
     ];
     let stages: Vec<String> =
-        stages.iter().filter(|(_, ms)| *ms > 0.0).map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
+        stages.iter().filter(|(_, ms)| *ms >= SHOWN_MS).map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
     format!("{:.2} ms ({})", timings.total_ms, stages.join(", "))
 }
 
@@ -254,30 +263,37 @@ fn explained(hits: &[Hit]) -> Vec<String> {
 
 fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
     let mut reasons = Vec::new();
-    if let Some(name_match) = explain.name_match {
-        let how = match name_match {
-            NameMatch::Suffix => "the query's words end the name",
-            NameMatch::Exact => "the query is the name up to case and separators",
-            NameMatch::Verbatim => "the query is the name",
-        };
-        reasons.push(("name", how.to_owned()));
-    }
+    reasons.extend(explain.name_match.map(|how| ("name", name_told(how).to_owned())));
     reasons.extend(explain.lexical.as_ref().map(|leg| ("lexical", leg_told(leg, "bm25"))));
-    reasons
-        .extend(explain.dense.iter().map(|(model, leg)| ("dense", format!("{} by {model}", leg_told(leg, "cosine")))));
-    let matched =
-        explain.matched.iter().map(|field| ("matched", format!("{}: {}", field.field, field.terms.join(" "))));
-    reasons.extend(matched);
-    let edited =
-        explain.fuzzy.iter().map(|edit| ("fuzzy", format!("{} → {} ({} edits)", edit.from, edit.to, edit.edits)));
-    reasons.extend(edited);
+    for (model, leg) in &explain.dense {
+        reasons.push(("dense", format!("{}, {model}", leg_told(leg, "cosine"))));
+    }
+    if !explain.matched.is_empty() {
+        let fields = explain.matched.iter().map(|field| format!("{}: {}", field.field, field.terms.join(" ")));
+        reasons.push(("matched", fields.collect::<Vec<_>>().join("; ")));
+    }
+    for edit in &explain.fuzzy {
+        reasons.push(("fuzzy", format!("{} → {}, edits: {}", edit.from, edit.to, edit.edits)));
+    }
     if !explain.clauses.is_empty() {
-        let best = explain.best_clause.and_then(|best| explain.clauses.get(best));
-        let best = best.map(|clause| format!("; best for {clause:?}")).unwrap_or_default();
-        reasons.push(("clauses", format!("{}{best}", explain.clauses.join(" | "))));
+        reasons.push(("clauses", clauses_told(explain)));
     }
     reasons.push(("fused", format!("{:.3} with dense weight {:.2}", explain.fused, explain.dense_weight)));
     reasons
+}
+
+fn name_told(how: NameMatch) -> &'static str {
+    match how {
+        NameMatch::Suffix => "the query's words end the name",
+        NameMatch::Exact => "the query is the name up to case and separators",
+        NameMatch::Verbatim => "the query is the name",
+    }
+}
+
+fn clauses_told(explain: &Explain) -> String {
+    let best = explain.best_clause.and_then(|best| explain.clauses.get(best));
+    let best = best.map(|clause| format!("; best for {clause:?}")).unwrap_or_default();
+    format!("{}{best}", explain.clauses.join(" | "))
 }
 
 fn leg_told(leg: &LegScore, unit: &str) -> String {

@@ -131,17 +131,26 @@ fn a_missing_file_and_no_file_are_told_apart() {
 }
 
 #[test]
-fn a_ten_megabyte_description_and_a_schema_of_fifty_levels_are_kept() {
+fn a_long_description_and_a_schema_of_fifty_levels_are_kept() {
     let mut schema = json!({ "type": "string" });
     for _ in 0..50 {
         schema = json!({ "type": "object", "properties": { "inner": schema } });
     }
     let world = World::new();
     let deep = json!({ "name": "deep", "inputSchema": schema });
-    let wide = tool("s", "wide", &"word ".repeat(2 << 20));
-    let file = world.file("t.json", json!([deep, wide]).to_string());
+    let file = world.file("t.json", json!([deep, tool("s", "wide", &"word ".repeat(100_000))]).to_string());
     world.ok(&["add", text(&file)]);
     assert_eq!(world.ids(), ["deep", "s/wide"]);
+}
+
+#[test]
+fn a_description_of_ten_megabytes_is_accepted_and_one_of_twenty_is_named() {
+    // Dry: indexing this much takes half a minute without optimisation.
+    let world = World::with_tools(&four_tools());
+    let ten = world.file("ten.json", json!([tool("s", "wide", &"word ".repeat(2 << 20))]).to_string());
+    assert_eq!(world.json(&["add", "--dry-run", text(&ten)])["added"], json!(["s/wide"]));
+    let twenty = world.file("twenty.json", json!([tool("s", "wider", &"word ".repeat(4 << 20))]).to_string());
+    world.fails(1, &["add", text(&twenty)], &["wider", "20971520 bytes"]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_name_in_any_spelling_is_first() {
 fn filters_leave_tools_out() {
     let world = World::with_tools(&four_tools());
     let ids = |args: &[&str]| {
-        let answer = world.json(&[&["search", "issue e-mail commits"], args].concat());
+        let answer = world.json(&[&["search", "list the commits of a branch"], args].concat());
         let mut ids: Vec<String> =
             answer["hits"].as_array().expect("hits").iter().map(|hit| hit["id"].as_str().expect("id").into()).collect();
         ids.sort();

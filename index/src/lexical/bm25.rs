@@ -21,6 +21,10 @@ const DEAD: u32 = u32::MAX;
 /// Share of a matched term's score that a corrected one gets.
 const FUZZY_WEIGHT: f32 = 0.7;
 
+/// Requests with more terms than this are taken as they are: a word that no tool has is then mostly a name or a detail
+/// and not a slip, the other words say enough, and each correction costs 50 microseconds.
+const MAX_TERMS_TO_CORRECT: usize = 12;
+
 /// An immutable view of the lexical index in which tools are numbered as in the catalog's snapshot.
 pub struct LexicalSearcher {
     segments: Vec<Segment>,
@@ -43,6 +47,8 @@ struct Segment {
 #[derive(Clone, Debug, Default)]
 pub struct QueryTerms {
     terms: Vec<(String, f32)>,
+    /// Terms that no tool contains, corrected or not.
+    unknown: usize,
     /// Words that matched nothing and what was taken instead.
     pub fuzzy: Vec<FuzzyEdit>,
 }
@@ -75,22 +81,21 @@ impl LexicalSearcher {
         Ok(Some(LexicalSearcher { segments, fields, k1, norms }))
     }
 
-    /// Number of tools.
-    pub fn len(&self) -> usize {
-        self.norms.len()
-    }
-
     /// Looks the distinct terms of a text up; a word that matches nothing is replaced by the nearest indexed ones.
     pub fn resolve(&self, text_terms: &[Term]) -> QueryTerms {
         let mut resolved = QueryTerms::default();
+        let correct = text_terms.len() <= MAX_TERMS_TO_CORRECT;
         for term in text_terms {
             if resolved.terms.iter().any(|(known, _)| *known == term.term) {
                 continue;
             }
-            if self.occurs(&term.term) || std::env::var("NOFUZZY").is_ok() {
+            if self.occurs(&term.term) {
                 resolved.terms.push((term.term.clone(), 1.0));
             } else {
-                self.correct(&term.word, &mut resolved);
+                resolved.unknown += 1;
+                if correct {
+                    self.correct(&term.word, &mut resolved);
+                }
             }
         }
         resolved
@@ -111,6 +116,17 @@ impl LexicalSearcher {
         scores
     }
 
+    /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
+    /// share of.
+    pub fn limit(&self, query: &QueryTerms) -> f32 {
+        let mut postings = Vec::new();
+        let known = query.terms.iter().filter(|(_, weight)| *weight == 1.0).map(|(term, _)| {
+            self.collect(term, &mut postings);
+            self.idf(postings.len())
+        });
+        (known.sum::<f32>() + query.unknown as f32 * self.idf(0)) * (self.k1 + 1.0)
+    }
+
     /// Inverse document frequency of a term that this many tools contain.
     fn idf(&self, tools: usize) -> f32 {
         let (all, with) = (self.norms.len() as f32, tools as f32);
@@ -120,9 +136,10 @@ impl LexicalSearcher {
     fn correct(&self, word: &str, resolved: &mut QueryTerms) {
         let names = self.segments.iter().map(|segment| &*segment.name_words);
         let others = self.segments.iter().map(|segment| &*segment.words);
-        let mut nearest = fuzzy::nearest(word, names, |found| self.occurs(found));
+        let Some(automaton) = fuzzy::EditAutomaton::of(word) else { return };
+        let mut nearest = automaton.nearest(names, |found| self.occurs(found));
         if nearest.is_empty() {
-            nearest = fuzzy::nearest(word, others, |found| self.occurs(found));
+            nearest = automaton.nearest(others, |found| self.occurs(found));
         }
         let weight = FUZZY_WEIGHT / nearest.len().max(1) as f32;
         for found in nearest {

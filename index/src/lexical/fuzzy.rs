@@ -32,41 +32,47 @@ pub struct Nearest {
     pub edits: u8,
 }
 
-/// The words at the smallest distance within the bound, in order; none for short words, digits and CJK. `occurs` says
-/// whether a living tool contains a term: dictionaries remember deleted ones for a while.
-pub fn nearest<'a>(
-    word: &str,
-    dictionaries: impl Iterator<Item = &'a InvertedIndexReader>,
-    occurs: impl Fn(&str) -> bool,
-) -> Vec<Nearest> {
-    let letters = word.chars().count();
-    if letters < MIN_LETTERS || !word.chars().all(char::is_alphabetic) || word.chars().any(text::is_cjk) {
-        return Vec::new();
+/// Accepts the words near to one, under the trait of tantivy's dictionary.
+pub struct EditAutomaton(DFA);
+
+impl EditAutomaton {
+    /// None for short words, digits and CJK.
+    pub fn of(word: &str) -> Option<Self> {
+        let letters = word.chars().count();
+        if letters < MIN_LETTERS || !word.chars().all(|c| c.is_alphabetic() && !text::is_cjk(c)) {
+            return None;
+        }
+        let builder = if letters < MIN_LETTERS_FOR_TWO_EDITS { &ONE_EDIT } else { &TWO_EDITS };
+        Some(EditAutomaton(builder.build_dfa(word)))
     }
-    let builder = if letters < MIN_LETTERS_FOR_TWO_EDITS { &ONE_EDIT } else { &TWO_EDITS };
-    let automaton = EditAutomaton(builder.build_dfa(word));
-    let mut by_distance: BTreeMap<(u8, String), String> = BTreeMap::new();
-    for dictionary in dictionaries {
-        let Ok(mut stream) = dictionary.terms().search(&automaton).into_stream() else { continue };
-        let mut looked_at = 0;
-        while looked_at < MAX_CANDIDATES && stream.advance() {
-            looked_at += 1;
-            let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
-            let term = text::stem(found);
-            if let Distance::Exact(edits) = automaton.0.eval(found)
-                && occurs(&term)
-            {
-                by_distance.insert((edits, found.to_owned()), term);
+
+    /// The words at the smallest distance within the bound, in order. `occurs` says whether a living tool contains a
+    /// term: dictionaries remember deleted ones for a while.
+    pub fn nearest<'a>(
+        &self,
+        dictionaries: impl Iterator<Item = &'a InvertedIndexReader>,
+        occurs: impl Fn(&str) -> bool,
+    ) -> Vec<Nearest> {
+        let mut by_distance: BTreeMap<(u8, String), String> = BTreeMap::new();
+        for dictionary in dictionaries {
+            let Ok(mut stream) = dictionary.terms().search(self).into_stream() else { continue };
+            let mut looked_at = 0;
+            while looked_at < MAX_CANDIDATES && stream.advance() {
+                looked_at += 1;
+                let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
+                let term = text::stem(found);
+                if let Distance::Exact(edits) = self.0.eval(found)
+                    && occurs(&term)
+                {
+                    by_distance.insert((edits, found.to_owned()), term);
+                }
             }
         }
+        let smallest = by_distance.keys().next().map_or(0, |(edits, _)| *edits);
+        let at_smallest = by_distance.into_iter().take_while(|((edits, _), _)| *edits == smallest);
+        at_smallest.take(MAX_CORRECTIONS).map(|((edits, word), term)| Nearest { word, term, edits }).collect()
     }
-    let smallest = by_distance.keys().next().map_or(0, |(edits, _)| *edits);
-    let at_smallest = by_distance.into_iter().take_while(|((edits, _), _)| *edits == smallest);
-    at_smallest.take(MAX_CORRECTIONS).map(|((edits, word), term)| Nearest { word, term, edits }).collect()
 }
-
-/// The automaton under the trait of tantivy's dictionary.
-struct EditAutomaton(DFA);
 
 impl Automaton for EditAutomaton {
     type State = u32;
