@@ -255,8 +255,8 @@ fn gated(gate: &Gate, config: AgentConfig) -> Agent {
     Agent::builder().llm(model).catalog(shelf()).config(config).tool(gate.clone()).build().unwrap()
 }
 
-async fn within_a_second<T>(work: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(1), pin!(work)).await.expect("it should be over within a second")
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), pin!(work)).await.expect("it should be over by now")
 }
 
 #[tokio::test]
@@ -271,14 +271,14 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
     assert!(!agent.stop(&other));
     assert!(agent.stop(&conversation()));
     let mut seen = Vec::new();
-    while let Some((_, event)) = within_a_second(stream.next()).await {
+    while let Some((_, event)) = soon(stream.next()).await {
         seen.push(event);
     }
-    within_a_second(gate.dropped.notified()).await;
+    soon(gate.dropped.notified()).await;
     assert_eq!(names(&seen), ["text", "tool_call", "tool_result", "done"]);
     assert_eq!(ended(&seen).0, TurnStatus::Stopped);
     assert_eq!(agent.sessions().turns(&conversation()).unwrap()[0].answer, "Wait. ");
-    assert_eq!(text(&within_a_second(ask(&agent, "again")).await), "after");
+    assert_eq!(text(&soon(ask(&agent, "again")).await), "after");
 }
 
 #[tokio::test]
@@ -288,7 +288,7 @@ async fn a_client_that_leaves_stops_its_run() {
     let stream = agent.start(Question::new("go").in_conversation(conversation())).unwrap();
     gate.called.notified().await;
     drop(stream);
-    within_a_second(gate.dropped.notified()).await;
+    soon(gate.dropped.notified()).await;
 }
 
 #[tokio::test]
@@ -303,14 +303,14 @@ async fn a_detached_run_goes_on_without_its_client() {
             tokio::task::yield_now().await;
         }
     };
-    within_a_second(answered).await;
+    soon(answered).await;
     assert_eq!(agent.sessions().turns(&conversation()).unwrap()[0].answer, "after");
 }
 
 #[tokio::test]
 async fn a_forgotten_run_ends_at_its_time_to_live() {
     let config = AgentConfig { time_to_live: Duration::from_millis(50), ..config() };
-    let events = within_a_second(ask(&gated(&Gate::default(), config), "go")).await;
+    let events = soon(ask(&gated(&Gate::default(), config), "go")).await;
     assert_eq!(ended(&events).0, TurnStatus::Expired);
     assert!(errors(&events)[0].contains("no answer within 0.05 s"));
 }
@@ -324,11 +324,11 @@ async fn calls_run_in_parallel_up_to_the_bound() {
     let agent = Agent::builder().llm(model).catalog(shelf()).config(config).tool(gate.clone()).build().unwrap();
     let run = tokio::spawn(async move { ask(&agent, "go").await });
     // Two are let through together; the third comes only after one of them.
-    within_a_second(gate.called.notified()).await;
-    within_a_second(gate.called.notified()).await;
+    soon(gate.called.notified()).await;
+    soon(gate.called.notified()).await;
     assert!(timeout(Duration::from_millis(20), gate.called.notified()).await.is_err());
     gate.open.notify_one();
-    within_a_second(gate.called.notified()).await;
+    soon(gate.called.notified()).await;
     gate.open.notify_one();
     gate.open.notify_waiters();
     let events = async {
@@ -340,7 +340,7 @@ async fn calls_run_in_parallel_up_to_the_bound() {
             }
         }
     };
-    assert_eq!(text(&within_a_second(events).await), "done");
+    assert_eq!(text(&soon(events).await), "done");
 }
 
 #[tokio::test]
@@ -376,8 +376,8 @@ async fn a_next_question_need_not_wait_for_recommended_ones() {
             }
         }
     };
-    let mut second = within_a_second(second).await;
-    assert_eq!(within_a_second(second.next()).await.unwrap().1, Event::Text { content: "two".into() });
+    let mut second = soon(second).await;
+    assert_eq!(soon(second.next()).await.unwrap().1, Event::Text { content: "two".into() });
 }
 
 /// Says the same words for ever.

@@ -96,7 +96,7 @@ impl Server {
 fn source(script: &str, hangs: Hangs) -> AgentSource {
     let turns = Script::parse("script", script).unwrap().turns;
     let model = Arc::new(ScriptedModel::new("script", turns));
-    let config = AgentConfig { recommend_within: None, ..AgentConfig::default() };
+    let config = AgentConfig { recommend_within: None, count_tokens: str::len, ..AgentConfig::default() };
     Box::new(move |catalog| {
         let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).tool(hangs.clone());
         Ok(builder.config(config.clone()).build()?)
@@ -107,7 +107,7 @@ fn source(script: &str, hangs: Hangs) -> AgentSource {
 async fn events(response: Response) -> Vec<(u64, Value)> {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    let text = timeout(Duration::from_secs(5), response.text()).await.unwrap().unwrap();
+    let text = timeout(Duration::from_secs(60), response.text()).await.unwrap().unwrap();
     let field = |event: &str, name: &str| -> String {
         event.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
     };
@@ -201,7 +201,7 @@ async fn a_client_that_leaves_stops_its_run() {
     let response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
     server.hangs.called.notified().await;
     drop(response);
-    timeout(Duration::from_secs(5), server.hangs.dropped.notified()).await.unwrap();
+    timeout(Duration::from_secs(60), server.hangs.dropped.notified()).await.unwrap();
 }
 
 #[tokio::test]
