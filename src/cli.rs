@@ -11,6 +11,7 @@ mod interrupt;
 mod output;
 
 mod add;
+mod agent;
 mod catalogs;
 mod completions;
 mod doctor;
@@ -111,6 +112,8 @@ enum Verb {
     Remove(remove::Args),
     /// Find tools
     Search(search::Args),
+    /// Answer questions with the catalog's tools
+    Agent(agent::Args),
     /// Write tools out
     Export(export::Args),
     /// Show a catalog in numbers
@@ -152,6 +155,7 @@ impl Cli {
             Verb::Show(args) => args.run(&context()?),
             Verb::Remove(args) => args.run(&context()?),
             Verb::Search(args) => args.run(&context()?),
+            Verb::Agent(args) => args.run(&context()?),
             Verb::Export(args) => args.run(&context()?),
             Verb::Stats(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),

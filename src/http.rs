@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -17,11 +17,14 @@ use toolscout_index::{DataDir, Embedder};
 use tower_http::cors::CorsLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
+use crate::agent::catalog::Newest;
+use crate::agent::{Agent, ToolSearch};
 use crate::keys::KeyStore;
 use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
 
 mod access;
+mod agent;
 mod catalogs;
 mod connection;
 mod envelope;
@@ -76,6 +79,7 @@ pub fn router(app: App) -> Router {
         .route("/metrics", get(service::metrics))
         .route("/openapi.json", get(service::openapi))
         .route("/docs", get(service::docs))
+        .merge(agent::routes())
         .fallback(service::no_route);
     // From the inside out: the last layer meets a request first.
     routes
@@ -101,9 +105,14 @@ pub struct Settings {
     pub allowed_origins: Vec<String>,
     /// Whether the API may be open to a network without keys.
     pub exposure: Exposure,
+    /// Makes the agent of the `/v1/agent` routes; without one they say so.
+    pub agent: Option<AgentSource>,
     /// The bounds.
     pub limits: Limits,
 }
+
+/// Makes an agent over the tools of the default catalog.
+pub type AgentSource = Box<dyn Fn(Arc<dyn ToolSearch>) -> anyhow::Result<Agent> + Send + Sync>;
 
 /// Who may reach the server while no keys are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,6 +208,9 @@ pub struct Shared {
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
     limits: Limits,
+    agent_source: Option<AgentSource>,
+    /// Set once the default catalog is open.
+    agent: OnceLock<Agent>,
     ready: AtomicBool,
     shutdown: Shutdown,
 }
@@ -209,7 +221,7 @@ impl App {
     /// # Errors
     /// When the data directory cannot be used.
     pub fn new(settings: Settings, shutdown: Shutdown) -> anyhow::Result<Self> {
-        let Settings { data, default_catalog, embedders, allowed_hosts, allowed_origins, limits, .. } = settings;
+        let Settings { data, default_catalog, embedders, allowed_hosts, allowed_origins, agent, limits, .. } = settings;
         let metrics = Arc::new(Metrics::new());
         let waiting = metrics.search_queue.clone();
         Ok(App(Arc::new(Shared {
@@ -224,6 +236,8 @@ impl App {
             allowed_hosts,
             allowed_origins,
             limits,
+            agent_source: agent,
+            agent: OnceLock::new(),
             ready: AtomicBool::new(false),
             shutdown,
         })))
@@ -234,7 +248,12 @@ impl App {
     /// # Errors
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
-        let opened = self.catalogs.create(&self.default_catalog).await.map(drop);
+        let opened = self.catalogs.create(&self.default_catalog).await;
+        if let (Ok((catalog, _)), Some(source)) = (&opened, &self.agent_source) {
+            let catalog = Arc::clone(catalog);
+            let _ = self.agent.set(source(Arc::new(Newest(move || catalog.searcher())))?);
+        }
+        let opened = opened.map(drop);
         let opened = if opened.is_ok() { self.catalogs.open_all().await } else { opened };
         if let Err(error) = opened {
             bail!("{}", error.detail.unwrap_or(error.message));

@@ -4,6 +4,7 @@
 
 mod cli {
     pub mod add;
+    pub mod agent;
     pub mod doctor;
     pub mod embed;
     pub mod eval;

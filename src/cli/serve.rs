@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Result;
 
 use super::Outcome;
+use super::agent::AgentArgs;
 use super::context::Context;
 use crate::http::{self, Exposure, Limits, Settings};
 use crate::shutdown::Shutdown;
@@ -28,6 +29,8 @@ pub struct Args {
     /// Searches that wait for a thread before more are turned away
     #[arg(long, value_name = "N")]
     search_line: Option<usize>,
+    #[command(flatten)]
+    agent: AgentArgs,
     /// How log lines are written
     #[arg(long, value_enum, default_value_t, env = "TOOLSCOUT_LOG_FORMAT", value_name = "FORMAT")]
     log_format: LogFormat,
@@ -41,16 +44,17 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         telemetry::start_logs(self.log_format, &self.log)?;
         let address = self.listen;
-        let settings = self.settings(context);
+        let settings = self.settings(context)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(serve(address, settings, context))?;
         Ok(Outcome::Done)
     }
 
-    fn settings(self, context: &Context) -> Settings {
+    fn settings(self, context: &Context) -> Result<Settings> {
         let mut limits = Limits::default();
         limits.search_line = self.search_line.unwrap_or(limits.search_line);
-        Settings {
+        Ok(Settings {
+            agent: Some(self.agent.source(context)?),
             data: context.settings.data.clone(),
             default_catalog: context.settings.catalog.clone(),
             embedders: context.embedder().iter().cloned().collect(),
@@ -58,7 +62,7 @@ impl Args {
             allowed_origins: self.allow_origin,
             exposure: if self.insecure_no_keys { Exposure::AnyoneWithoutKeys } else { Exposure::Loopback },
             limits,
-        }
+        })
     }
 }
 

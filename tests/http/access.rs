@@ -173,6 +173,7 @@ async fn beyond_loopback_needs_keys_or_the_words() {
         allowed_origins: Vec::new(),
         exposure,
         limits: Limits::default(),
+        agent: None,
     };
     let bind =
         async |exposure| http::bind("0.0.0.0:0".parse().unwrap(), &settings(exposure)).await.map(|_: TcpListener| ());

@@ -73,6 +73,7 @@ impl Server {
             allowed_origins: Vec::new(),
             exposure: Exposure::Loopback,
             limits: Limits::default(),
+            agent: None,
         };
         change(&mut settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
