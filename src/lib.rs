@@ -1,1 +1,15 @@
+//! Everything around the engine: where settings and models come from, and the command line.
+//!
+//! Retrieval itself is in [`toolscout_index`]; start there to use tool search as a library. This crate is what the
+//! `toolscout` program is made of. The modules are listed in the order in which they may use one another: a module
+//! knows those above it and none below.
 
+pub mod config;
+pub mod models;
+
+pub mod cli;
+
+/// Makes the README's example a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -5,8 +5,8 @@ const RRF_K: f32 = 60.0;
 /// How deep a list takes part in reciprocal rank fusion.
 const RRF_DEPTH: usize = 100;
 
-/// Scales scores in place to 0..1 over the tools that may be hits: `lo` and `hi` of those become 0 and 1. Where all are
-/// equal, as for a catalog of one tool, they become 1 if there is anything to them and else 0.
+/// Scales scores in place to 0..1 over the tools that may be hits: `lo` and `hi` of those become 0 and 1. Where
+/// all are equal, as for the only tool that passes a filter, they become 1 if above 0, else 0.
 pub fn min_max(scores: &mut [f32], allowed: impl Fn(usize) -> bool) {
     let mut range = (f32::INFINITY, f32::NEG_INFINITY);
     for (tool, &score) in scores.iter().enumerate() {
@@ -15,13 +15,10 @@ pub fn min_max(scores: &mut [f32], allowed: impl Fn(usize) -> bool) {
         }
     }
     let (lo, hi) = range;
-    let scaled = |score: f32| match hi - lo {
-        span if span > 0.0 => ((score - lo) / span).clamp(0.0, 1.0),
-        _ if score > 0.0 => 1.0,
-        _ => 0.0,
-    };
+    let lo = if lo == hi { hi.min(0.0) } else { lo };
+    let scale = if hi > lo { 1.0 / (hi - lo) } else { 0.0 };
     for score in scores.iter_mut().filter(|score| score.is_finite()) {
-        *score = scaled(*score);
+        *score = ((*score - lo) * scale).clamp(0.0, 1.0);
     }
 }
 
@@ -58,11 +55,12 @@ mod tests {
         let mut scores = [1.0, 3.0, 9.0, f32::NEG_INFINITY];
         min_max(&mut scores, |tool| tool != 2);
         assert_eq!(scores, [0.0, 1.0, 1.0, f32::NEG_INFINITY]);
-        for (equal, expected) in [([2.0, 2.0], [1.0, 1.0]), ([0.0, 0.0], [0.0, 0.0]), ([-1.0, -1.0], [0.0, 0.0])] {
-            let mut scores = equal;
-            min_max(&mut scores, |_| true);
-            assert_eq!(scores, expected);
-        }
+        let mut equal = [2.0, 2.0];
+        min_max(&mut equal, |_| true);
+        assert_eq!(equal, [1.0, 1.0]);
+        let mut none = [0.0, 0.0];
+        min_max(&mut none, |_| true);
+        assert_eq!(none, [0.0, 0.0]);
     }
 
     #[test]

@@ -132,6 +132,16 @@ pub struct Timings {
     pub total_ms: f64,
 }
 
+/// How much there was to go by: what an abstaining caller can set a threshold on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Signals {
+    /// The share of the request's words, by weight, that the best tool contains, 0 to 1.
+    pub coverage: f32,
+    /// The best cosine of any dense leg; absent where none was heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cosine: Option<f32>,
+}
+
 /// An answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
@@ -145,6 +155,8 @@ pub struct Results {
     /// Set when nothing fits; `hits` is then empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_match: Option<NoMatch>,
+    /// How much there was to go by, at best over the query's texts.
+    pub signals: Signals,
     /// Where the time went.
     pub timings: Timings,
     /// The state of the catalog that answered.

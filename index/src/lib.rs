@@ -1,28 +1,28 @@
 //! The toolscout retrieval engine.
 
-pub mod catalog;
-pub mod clauses;
-pub mod dense;
-pub mod document;
-pub mod embed;
 pub mod error;
-pub mod formats;
-pub mod fuse;
-pub mod hit;
-pub mod lexical;
-pub mod names;
-pub mod query;
-pub mod search;
-pub mod settings;
-mod snapshot;
-pub mod store;
-pub mod text;
 pub mod tool;
+pub mod formats;
+pub mod query;
+pub mod hit;
+pub mod text;
+pub mod document;
+pub mod names;
+pub mod lexical;
+pub mod embed;
+pub mod dense;
+pub mod fuse;
+pub mod clauses;
+pub mod settings;
+pub mod store;
+pub mod search;
+mod snapshot;
+pub mod catalog;
 
 pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
 pub use embed::{Embedder, Scripts};
 pub use error::{Error, Result};
-pub use hit::{Degraded, Explain, Hit, NoMatch, Results, Timings};
+pub use hit::{Degraded, Explain, Hit, NoMatch, Results, Signals, Timings};
 pub use query::{Filter, Fusion, Mode, Query};
 pub use search::Searcher;
 pub use settings::Settings;

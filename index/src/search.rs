@@ -11,7 +11,7 @@ use crate::dense::{Graph, Vectors};
 use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
-use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Timings};
+use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings};
 use crate::lexical::{LexicalSearcher, QueryTerms};
 use crate::names::Names;
 use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
@@ -81,6 +81,7 @@ struct Evidence {
     /// One score per tool, without the name tier.
     fused: Vec<f32>,
     dense_weight: f32,
+    signals: Signals,
 }
 
 /// The vectors of every text: by leg (`None` for one that takes no part), by request, by text.
@@ -121,7 +122,8 @@ impl Searcher {
             .collect();
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
-        Ok(Results { hits, mode, degraded, no_match, timings, generation: self.generation })
+        let signals = strongest(&evidence);
+        Ok(Results { hits, mode, degraded, no_match, signals, timings, generation: self.generation })
     }
 
     /// The tool of this id.
@@ -238,7 +240,9 @@ impl Search<'_> {
             let dense_weight = self.dense_weight(&dense);
             let fused = self.fuse(&lexical, &dense, dense_weight);
             let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
-            Evidence { terms, lexical, dense, named: named.into_iter().collect(), fused, dense_weight }
+            let named = named.into_iter().collect();
+            let signals = self.signals(&terms[0], &lexical, &dense);
+            Evidence { terms, lexical, dense, named, fused, dense_weight, signals }
         })
     }
 
@@ -331,11 +335,23 @@ impl Search<'_> {
         scored
     }
 
+    fn signals(&self, terms: &QueryTerms, lexical: &LegScores, dense: &[(String, LegScores)]) -> Signals {
+        let best = |scores: &[f32]| {
+            let allowed = scores.iter().enumerate().filter(|&(tool, _)| self.is_allowed(tool));
+            allowed.map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
+        };
+        let limit = self.searcher.lexical.limit(terms);
+        let coverage = if limit > 0.0 { best(&lexical.raw).max(0.0) / limit } else { 0.0 };
+        let cosine = dense.iter().map(|(_, leg)| best(&leg.raw)).reduce(f32::max);
+        Signals { coverage, cosine }
+    }
+
     /// False when a request's words and meaning are both strange to the catalog.
     fn is_match(&self, evidence: &Evidence) -> bool {
-        let words = evidence.terms.iter().any(|terms| terms.terms().next().is_some());
-        let near = || evidence.best_cosine(|tool| self.is_allowed(tool)) >= self.searcher.settings.no_match_cosine;
-        !evidence.named.is_empty() || words || near()
+        let settings = &self.searcher.settings;
+        let Signals { coverage, cosine } = evidence.signals;
+        let in_words = coverage >= if cosine.is_some() { settings.no_match_coverage } else { f32::MIN_POSITIVE };
+        !evidence.named.is_empty() || in_words || cosine.is_some_and(|cosine| cosine >= settings.no_match_cosine)
     }
 
     fn no_match(&self, evidence: &[Evidence]) -> NoMatch {
@@ -417,11 +433,6 @@ impl Evidence {
             Some(NameMatch::Verbatim) => 3.0,
         }
     }
-
-    fn best_cosine(&self, allowed: impl Fn(usize) -> bool) -> f32 {
-        let scores = self.dense.iter().flat_map(|(_, leg)| leg.raw.iter().enumerate());
-        scores.filter(|&(tool, _)| allowed(tool)).map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
-    }
 }
 
 impl Row {
@@ -437,6 +448,15 @@ impl Row {
     fn id(&self) -> ToolId {
         self.stored.id.clone()
     }
+}
+
+/// The strongest signals of any request.
+fn strongest(evidence: &[Evidence]) -> Signals {
+    let stronger = |a: Signals, b: Signals| Signals {
+        coverage: a.coverage.max(b.coverage),
+        cosine: [a.cosine, b.cosine].into_iter().flatten().reduce(f32::max),
+    };
+    evidence.iter().map(|evidence| evidence.signals).reduce(stronger).unwrap_or_default()
 }
 
 /// Runs a stage and adds its time.

@@ -13,7 +13,10 @@ pub struct Settings {
     pub lexical: LexicalSettings,
     /// The share of the dense legs in a hybrid score, 0 to 1.
     pub dense_weight: f32,
-    /// A hybrid search whose words all match nothing and whose best cosine is below this finds nothing.
+    /// A search finds nothing when the best tool contains less than this share of the request's words (any share at
+    /// all where there is no dense leg) ...
+    pub no_match_coverage: f32,
+    /// ... and no tool's cosine reaches this.
     pub no_match_cosine: f32,
     /// From this many vectors on a graph answers instead of a scan of them all.
     pub graph_min_vectors: usize,
@@ -24,6 +27,7 @@ impl Default for Settings {
         Settings {
             lexical: LexicalSettings::default(),
             dense_weight: 0.6,
+            no_match_coverage: 0.1,
             no_match_cosine: 0.3,
             // Building a graph over 50,000 vectors takes minutes and then saves a third of a millisecond; a scan of
             // 200,000 takes about 4 ms.
@@ -48,6 +52,7 @@ impl Settings {
         in_range("k1", self.lexical.k1, 0.0, 10.0)?;
         in_range("b", self.lexical.b, 0.0, 1.0)?;
         in_range("dense_weight", self.dense_weight, 0.0, 1.0)?;
+        in_range("no_match_coverage", self.no_match_coverage, 0.0, 1.0)?;
         in_range("no_match_cosine", self.no_match_cosine, -1.0, 1.0)
     }
 }

@@ -47,6 +47,8 @@ struct Segment {
 #[derive(Clone, Debug, Default)]
 pub struct QueryTerms {
     terms: Vec<(String, f32)>,
+    /// Terms that no tool contains, corrected or not.
+    unknown: usize,
     /// Words that matched nothing and what was taken instead.
     pub fuzzy: Vec<FuzzyEdit>,
 }
@@ -89,8 +91,11 @@ impl LexicalSearcher {
             }
             if self.occurs(&term.term) {
                 resolved.terms.push((term.term.clone(), 1.0));
-            } else if correct {
-                self.correct(&term.word, &mut resolved);
+            } else {
+                resolved.unknown += 1;
+                if correct {
+                    self.correct(&term.word, &mut resolved);
+                }
             }
         }
         resolved
@@ -109,6 +114,17 @@ impl LexicalSearcher {
             }
         }
         scores
+    }
+
+    /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
+    /// share of.
+    pub fn limit(&self, query: &QueryTerms) -> f32 {
+        let mut postings = Vec::new();
+        let known = query.terms.iter().filter(|(_, weight)| *weight == 1.0).map(|(term, _)| {
+            self.collect(term, &mut postings);
+            self.idf(postings.len())
+        });
+        (known.sum::<f32>() + query.unknown as f32 * self.idf(0)) * (self.k1 + 1.0)
     }
 
     /// Inverse document frequency of a term that this many tools contain.

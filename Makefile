@@ -1,0 +1,30 @@
+# Two targets matter: `make demo` and `make test`. Both do all set-up by themselves.
+# CARGO, PYTHON-side mirrors and proxies are taken from the environment as those tools understand it.
+
+CARGO ?= cargo
+# Models and the ONNX Runtime; unset for the platform's cache directory, which survives `make clean-demo`.
+CACHE ?=
+TOOLSCOUT = target/release/toolscout $(if $(CACHE),--cache $(CACHE))
+
+.PHONY: help setup build demo test check clean-demo
+
+help: ## Show the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## Build in release
+	$(CARGO) build --release --locked
+
+setup: build ## Fetch the embedding model and the ONNX Runtime, if they are not there
+	@$(TOOLSCOUT) models pull || echo "warning: no embedding model, everything works lexically (see 'toolscout doctor')" >&2
+
+demo: setup ## Index the bundled catalog and show some searches
+	@TOOLSCOUT="$(TOOLSCOUT)" scripts/demo
+
+test: ## Run every test and doctest
+	@CARGO="$(CARGO)" scripts/test
+
+check: ## Format, lints, rustdoc and tests, as CI does
+	@.ci/run
+
+clean-demo: ## Forget the demo's catalog
+	rm -rf .demo

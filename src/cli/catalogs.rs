@@ -1,0 +1,71 @@
+//! `toolscout catalogs`: the catalogs under the data directory.
+
+use anyhow::Result;
+use clap::Subcommand;
+use serde_json::json;
+use toolscout_index::Options;
+
+use super::context::Context;
+use super::{Outcome, Usage};
+
+/// Lists or deletes catalogs. `toolscout --catalog NAME add …` makes one.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List catalogs with the number of their tools
+    List,
+    /// Delete a catalog and all it holds
+    Delete {
+        /// Its name
+        name: String,
+        /// Really delete it
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+impl Args {
+    /// Does the one or the other.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        match self.action {
+            Action::List => list(context),
+            Action::Delete { yes: false, name } => {
+                Err(Usage(format!("this deletes every tool in {name:?} for good; add --yes if that is wanted")).into())
+            }
+            Action::Delete { yes: true, name } => delete(context, &name),
+        }
+    }
+}
+
+fn list(context: &Context) -> Result<Outcome> {
+    let dir = context.data_dir();
+    let mut counted = Vec::new();
+    for name in dir.catalogs()? {
+        let tools = dir.open(&name, Options::default())?.searcher().len();
+        counted.push((name, tools));
+    }
+    if context.printer.is_json() {
+        let json: Vec<_> = counted.iter().map(|(name, tools)| json!({ "name": name, "tools": tools })).collect();
+        context.printer.json(&json)?;
+        return Ok(Outcome::Done);
+    }
+    let rows = counted.into_iter().map(|(name, tools)| vec![name, tools.to_string()]).collect();
+    context.printer.rows(&["catalog", "tools"], rows)?;
+    context.printer.note(format_args!("in {}", dir.path().display()))?;
+    Ok(Outcome::Done)
+}
+
+fn delete(context: &Context, name: &str) -> Result<Outcome> {
+    context.data_dir().delete(name)?;
+    if context.printer.is_json() {
+        context.printer.json(&json!({ "deleted": name }))?;
+    } else {
+        context.printer.line(format_args!("deleted {name}"))?;
+    }
+    Ok(Outcome::Done)
+}

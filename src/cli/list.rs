@@ -1,0 +1,79 @@
+//! `toolscout list`: the tools of a catalog, one a line.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use toolscout_index::{Filter, Tool};
+
+use super::Outcome;
+use super::context::{Context, Legs};
+use super::output::summary;
+
+/// Lists tools by id.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// At most this many
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// Which tools; shared by the verbs that take a filter.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Which {
+    /// Only tools of this server (repeatable)
+    #[arg(long, value_name = "NAME")]
+    pub server: Vec<String>,
+    /// Only tools with this tag (repeatable; one is enough)
+    #[arg(long, value_name = "TAG")]
+    pub tag: Vec<String>,
+    /// Only tools that say they change nothing
+    #[arg(long)]
+    pub read_only: bool,
+    /// Only tools that say they destroy nothing
+    #[arg(long)]
+    pub not_destructive: bool,
+}
+
+impl Which {
+    /// The engine's filter for it.
+    pub fn filter(self) -> Filter {
+        Filter {
+            servers: self.server.into_iter().collect(),
+            tags: self.tag.into_iter().collect(),
+            read_only: self.read_only.then_some(true),
+            destructive: self.not_destructive.then_some(false),
+            ..Filter::default()
+        }
+    }
+}
+
+impl Args {
+    /// Prints id and summary of each tool.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        let searcher = context.open(Legs::Lexical)?.searcher();
+        let filter = self.which.filter();
+        let tools = searcher.tools().filter(|tool| filter.accepts(tool)).take(self.limit.unwrap_or(usize::MAX));
+        if context.printer.is_json() {
+            context.printer.json(&tools.map(|tool| as_json(&tool)).collect::<Vec<_>>())?;
+            return Ok(Outcome::Done);
+        }
+        let rows: Vec<Vec<String>> = tools.map(|tool| vec![tool.id.to_string(), summary(&tool)]).collect();
+        let listed = rows.len();
+        context.printer.rows(&["id", "description"], rows)?;
+        context.printer.note(format_args!("{listed} of {} tools in {}", searcher.len(), context.settings.catalog))?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn as_json(tool: &Tool) -> Value {
+    json!({
+        "id": tool.id,
+        "server": tool.id.server(),
+        "name": tool.id.name(),
+        "title": tool.title,
+        "description": tool.description,
+        "tags": tool.tags,
+        "annotations": tool.annotations,
+    })
+}

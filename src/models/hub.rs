@@ -1,0 +1,135 @@
+//! Fetching the model from the hub, with fastembed's own download.
+//!
+//! That download has no time-outs, and it loads the runtime, which panics when it is not to its liking. It therefore
+//! runs in a process of its own, which is watched by what it has written and ended when that stops growing.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fastembed::{EmbeddingModel, TextEmbedding, TextInitOptions};
+
+use super::model::REPOSITORY;
+use super::scratch::{self, Scratch};
+use super::{OnTransfer, Transfer};
+
+/// Longest wait for the first byte: a hub that can be reached answers within a second or two.
+const FIRST_BYTE: Duration = Duration::from_secs(8);
+/// Longest pause once bytes have come.
+const STALL: Duration = Duration::from_secs(60);
+const TICK: Duration = Duration::from_millis(100);
+/// Most of the process's last words that are repeated.
+const OUTPUT_BYTES: u64 = 16 << 10;
+
+/// Fetches the newest revision and puts it in the place of the one in a hub cache. Returns the model's name.
+pub fn fetch(
+    mut fetcher: Command,
+    runtime: Option<&Path>,
+    cache: &Path,
+    on_transfer: OnTransfer<'_>,
+) -> Result<String> {
+    // Into a cache of its own: the download takes a revision that is there already for the newest.
+    let scratch = Scratch::within(cache)?;
+    fetcher.arg(scratch.path()).env("HF_HOME", scratch.path());
+    if let Some(library) = runtime {
+        fetcher.env("ORT_DYLIB_PATH", library);
+    }
+    fetcher.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = fetcher.spawn().context("start the download from the model hub")?;
+    watch(child, scratch.path(), on_transfer)?;
+    replace(&cache.join(REPOSITORY), &scratch)?;
+    Ok(format!("{} (hub)", super::MODEL_NAME))
+}
+
+/// Downloads into a hub cache, in this process and without a bound; then loads the model once to see that it works.
+///
+/// # Errors
+/// The hub cannot be reached, or what it sent cannot be loaded.
+pub fn fetch_here(cache: &Path) -> Result<()> {
+    let options = TextInitOptions::new(EmbeddingModel::AllMiniLML6V2).with_cache_dir(cache.to_owned());
+    TextEmbedding::try_new(options.with_show_download_progress(false))?;
+    Ok(())
+}
+
+/// Swaps the repository that was fetched for the one that is there.
+fn replace(repository: &Path, scratch: &Scratch) -> Result<()> {
+    let fetched = scratch.path().join(REPOSITORY);
+    let old = scratch.path().join("old");
+    let swap = || -> std::io::Result<()> {
+        if repository.exists() {
+            std::fs::rename(repository, old)?;
+        }
+        std::fs::rename(fetched, repository)
+    };
+    swap().with_context(|| format!("write {}", repository.display()))
+}
+
+fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<()> {
+    let start = scratch::bytes_under(cache);
+    let (mut seen, mut last_growth) = (start, Instant::now());
+    loop {
+        if let Some(status) = child.try_wait()? {
+            if status.success() {
+                return Ok(());
+            }
+            bail!("the model hub did not give the model: {}", last_words(&mut child));
+        }
+        let now = scratch::bytes_under(cache);
+        if now > seen {
+            (seen, last_growth) = (now, Instant::now());
+        }
+        let patience = if seen > start { STALL } else { FIRST_BYTE };
+        if last_growth.elapsed() > patience {
+            child.kill()?;
+            child.wait()?;
+            bail!("the model hub sent nothing for {} s; check the network or use --from pypi", patience.as_secs());
+        }
+        on_transfer(Transfer { what: "the model from the hub", done: seen - start, total: None });
+        std::thread::sleep(TICK);
+    }
+}
+
+/// The last line of a process that has ended.
+fn last_words(child: &mut Child) -> String {
+    let mut text = Vec::new();
+    let read = child.stderr.take().map(|stderr| stderr.take(OUTPUT_BYTES).read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
+    match (read, text.lines().rev().find(|line| !line.trim().is_empty())) {
+        (Some(Ok(_)), Some(line)) => line.trim_start_matches("error: ").to_owned(),
+        _ => "it said nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "fetcher"]);
+        shell
+    }
+
+    #[test]
+    fn what_was_fetched_takes_the_place_of_what_was_there() {
+        let cache = tempfile::tempdir().unwrap();
+        let repository = cache.path().join(REPOSITORY);
+        std::fs::create_dir(&repository).unwrap();
+        std::fs::write(repository.join("old"), "x").unwrap();
+        let fetcher = sh(&format!("mkdir $1/{REPOSITORY} && echo new > $1/{REPOSITORY}/new"));
+        fetch(fetcher, None, cache.path(), &|_| {}).unwrap();
+        let left: Vec<_> = std::fs::read_dir(&repository).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["new"]);
+        assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_reason_of_a_failed_download_is_told() {
+        let cache = tempfile::tempdir().unwrap();
+        let fetcher = sh("echo error: no route to the hub >&2; exit 1");
+        let message = fetch(fetcher, None, cache.path(), &|_| {}).unwrap_err().to_string();
+        assert_eq!(message, "the model hub did not give the model: no route to the hub");
+    }
+}

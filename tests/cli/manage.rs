@@ -1,0 +1,124 @@
+//! The verbs that look at and change what is there.
+
+use serde_json::{Value, json};
+
+use super::run::{World, four_tools, text, tool};
+
+#[test]
+fn list_filters_and_limits() {
+    let world = World::with_tools(&four_tools());
+    assert_eq!(world.ok(&["list", "--server", "github"]).lines().count(), 2);
+    assert_eq!(world.ok(&["list", "--limit", "3"]).lines().count(), 3);
+    assert!(world.run(&["list"]).stderr.contains("4 of 4 tools in default"));
+}
+
+#[test]
+fn show_prints_all_of_a_tool_and_names_one_that_is_not_there() {
+    let world = World::with_tools(&four_tools());
+    let card = world.ok(&["show", "github/create_issue"]);
+    assert!(card.contains("github/create_issue") && card.contains("Opens a new issue"), "{card}");
+    assert_eq!(world.json(&["show", "github/create_issue"])[0]["inputSchema"]["type"], "object");
+    world.fails(1, &["show", "github/nothing"], &["github/nothing", "toolscout search"]);
+}
+
+#[test]
+fn remove_takes_ids_or_servers_and_all_or_nothing() {
+    let world = World::with_tools(&four_tools());
+    world.fails(1, &["remove", "github/create_issue", "github/nothing"], &["github/nothing", "nothing was removed"]);
+    world.fails(1, &["remove", "--server", "nobody"], &["nobody"]);
+    world.fails(2, &["remove"], &["nothing to remove"]);
+    world.ok(&["remove", "--server", "mail", "--dry-run"]);
+    assert_eq!(world.ids().len(), 4);
+    assert_eq!(world.ok(&["remove", "github/create_issue"]), "- github/create_issue\n");
+    world.ok(&["remove", "--server", "mail"]);
+    assert_eq!(world.ids(), ["github/list_commits"]);
+}
+
+#[test]
+fn an_export_is_read_back_without_loss() {
+    let world = World::with_tools(&four_tools());
+    let exported = world.ok(&["export"]);
+    assert_eq!(exported.lines().count(), 4);
+    let other = World::new();
+    let file = other.file("t.jsonl", &exported);
+    other.ok(&["add", text(&file)]);
+    assert_eq!(other.ok(&["export"]), exported);
+}
+
+#[test]
+fn an_export_in_the_format_of_a_model_is_json() {
+    let world = World::with_tools(&four_tools());
+    let parsed =
+        |format: &str| -> Value { serde_json::from_str(&world.ok(&["export", "--format", format])).expect("JSON") };
+    assert_eq!(parsed("mcp")["tools"].as_array().map(Vec::len), Some(4));
+    assert_eq!(parsed("anthropic").as_array().map(Vec::len), Some(4));
+    assert_eq!(world.ok(&["export", "--format", "names", "--server", "mail"]).lines().count(), 2);
+}
+
+#[test]
+fn stats_count_tools_and_servers() {
+    let world = World::with_tools(&four_tools());
+    let stats = world.json(&["stats"]);
+    assert_eq!((&stats["tools"], &stats["servers"]), (&json!(4), &json!([["github", 2], ["mail", 2]])));
+    assert!(stats["disk_bytes"].as_u64().is_some_and(|bytes| bytes > 0));
+    assert!(world.ok(&["stats"]).contains("tools\t4\n"));
+}
+
+#[test]
+fn catalogs_are_separate_and_can_be_deleted() {
+    let world = World::with_tools(&four_tools());
+    let file = world.file("one.json", json!([tool("s", "t", "x")]).to_string());
+    world.ok(&["--catalog", "other", "add", text(&file)]);
+    assert_eq!(world.ok(&["catalogs", "list"]), "default\t4\nother\t1\n");
+    world.fails(2, &["catalogs", "delete", "other"], &["--yes"]);
+    world.ok(&["catalogs", "delete", "other", "--yes"]);
+    world.fails(1, &["catalogs", "delete", "other", "--yes"], &["other"]);
+    assert_eq!(world.ok(&["catalogs", "list"]), "default\t4\n");
+}
+
+#[test]
+fn a_catalog_name_that_is_no_folder_name_is_refused() {
+    let world = World::new();
+    let file = world.file("t.json", json!(four_tools()).to_string());
+    for name in ["../up", "a/b", "", ".hidden"] {
+        world.fails(1, &["--catalog", name, "add", text(&file)], &["catalog name"]);
+    }
+    assert!(!world.path("up").exists());
+}
+
+#[test]
+fn a_second_writer_is_refused_and_a_reader_is_not() {
+    let world = World::with_tools(&four_tools());
+    let dir = toolscout_index::DataDir::new(world.path("data"));
+    let catalog = dir.open("default", toolscout_index::Options::default()).expect("opens");
+    let writer = catalog.writer().expect("the first writer");
+    let file = world.file("t.json", json!([tool("s", "t", "x")]).to_string());
+    world.fails(1, &["add", text(&file)], &["another process", "wait"]);
+    assert_eq!(world.ids().len(), 4);
+    drop(writer);
+    world.ok(&["add", text(&file)]);
+    assert_eq!(world.ids().len(), 5);
+}
+
+#[test]
+fn embed_without_a_model_is_an_error_that_says_so() {
+    let world = World::with_tools(&four_tools());
+    world.fails(1, &["embed"], &["nothing was embedded", "switched off"]);
+    world.fails(1, &["embed", "--embedder", "minilm"], &["toolscout models pull"]);
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert!(world.ok(&["completions", shell]).contains("toolscout"), "{shell}");
+    }
+}
+
+#[test]
+fn help_and_version_go_to_stdout() {
+    let world = World::new();
+    assert!(world.ok(&["--help"]).contains("Usage: toolscout"));
+    assert!(world.ok(&["--version"]).starts_with("toolscout "));
+    world.fails(2, &["frobnicate"], &["frobnicate"]);
+}

@@ -1,0 +1,143 @@
+//! Running the program in a world of its own.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A data directory, a cache and files, all of which go away at the end.
+pub struct World {
+    pub dir: TempDir,
+}
+
+/// How a run ended.
+pub struct Ended {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl World {
+    /// An empty one.
+    pub fn new() -> Self {
+        World { dir: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    /// One whose default catalog holds these tools.
+    pub fn with_tools(tools: &[Value]) -> Self {
+        let world = World::new();
+        let file = world.file("tools.json", json!(tools).to_string());
+        world.ok(&["add", file.to_str().expect("UTF-8")]);
+        world
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        std::fs::write(&path, content).expect("a file");
+        path
+    }
+
+    /// The program with nothing of the machine's own settings, and without a model.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolscout"));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.dir.path());
+        command.env("TOOLSCOUT_DATA", self.path("data")).env("TOOLSCOUT_CACHE", self.path("cache"));
+        command.env("TOOLSCOUT_EMBEDDER", "none").current_dir(self.dir.path());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ended {
+        Ended::of(self.command().args(args).stdin(Stdio::null()).output())
+    }
+
+    /// Runs with this on stdin.
+    pub fn run_with(&self, args: &[&str], stdin: &[u8]) -> Ended {
+        let mut command = self.command();
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        // A program that has already failed does not read; that is not what is being tested.
+        let _ = child.stdin.take().expect("a pipe").write_all(stdin);
+        Ended::of(child.wait_with_output())
+    }
+
+    /// Runs what must succeed and gives its stdout.
+    pub fn ok(&self, args: &[&str]) -> String {
+        let ended = self.run(args);
+        assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
+        ended.stdout
+    }
+
+    /// Runs what must succeed with `--json` and gives the JSON.
+    pub fn json(&self, args: &[&str]) -> Value {
+        let stdout = self.ok(&[args, &["--json"]].concat());
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
+    }
+
+    /// Runs what must fail with this code, saying all of this on stderr, the last line being the error.
+    pub fn fails(&self, code: i32, args: &[&str], expected: &[&str]) {
+        self.run(args).failed(code, expected);
+    }
+
+    /// The ids in the default catalog.
+    pub fn ids(&self) -> Vec<String> {
+        let listed = self.json(&["list"]);
+        let ids = listed.as_array().expect("an array").iter();
+        ids.map(|tool| tool["id"].as_str().expect("an id").to_owned()).collect()
+    }
+}
+
+impl Ended {
+    pub fn of(output: std::io::Result<Output>) -> Self {
+        let output = output.expect("the program runs");
+        Ended {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+        }
+    }
+
+    pub fn failed(&self, code: i32, expected: &[&str]) {
+        assert_eq!(self.code, code, "{}", self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        for text in expected {
+            assert!(self.stderr.contains(text), "{text:?} is not in {}", self.stderr);
+        }
+        if code == 1 {
+            let last = self.stderr.lines().last().unwrap_or_default();
+            assert!(last.starts_with("error: "), "{}", self.stderr);
+        }
+    }
+}
+
+/// A tool as MCP writes it.
+pub fn tool(server: &str, name: &str, description: &str) -> Value {
+    json!({
+        "server": server,
+        "name": name,
+        "description": description,
+        "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } } },
+    })
+}
+
+/// Four tools of two servers.
+pub fn four_tools() -> Vec<Value> {
+    vec![
+        tool("github", "create_issue", "Opens a new issue in a repository."),
+        tool("github", "list_commits", "Lists the commits of a branch."),
+        tool("mail", "sendMessage", "Sends an e-mail to one or more people."),
+        tool("mail", "search_inbox", "Finds e-mails by sender, subject or text."),
+    ]
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
