@@ -1,6 +1,7 @@
 //! What is on disk: damage, older states, other models, full and read-only disks, second writers.
 //!
 //! Derived data (lexical folder, graph dump) heals silently; damage to the truth (`tools.db`) is an error that names it.
+#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
 
 #[path = "support/child.rs"]
 mod child;

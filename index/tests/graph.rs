@@ -2,6 +2,7 @@
 //!
 //! With `TOOLSCOUT_SETS=DIR` (folders with a `tools.jsonl` and a `queries.jsonl`), `TOOLSCOUT_CACHE=DIR` and
 //! `ORT_DYLIB_PATH=FILE` also on real embeddings of the set named by `TOOLSCOUT_GRAPH_SET` (default `livemcpbench`).
+#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
 
 #[path = "support/world.rs"]
 mod world;

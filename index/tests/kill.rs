@@ -3,6 +3,7 @@
 //! embedding goes on from where it was.
 //!
 //! `TOOLSCOUT_KILL_ROUNDS=100` for more rounds, `TOOLSCOUT_SEED` for other moments.
+#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
 #![cfg(unix)]
 
 #[path = "support/child.rs"]

@@ -1,4 +1,5 @@
 //! Properties that hold for any sequence of changes and any query, on seeded random ones.
+#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
 
 #[path = "support/world.rs"]
 mod world;

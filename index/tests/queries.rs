@@ -1,6 +1,7 @@
 //! What may be asked: names in every form, and queries that are no queries.
 //!
 //! `TOOLSCOUT_SETS=DIR` also tries the names of real catalogs, one folder with a `tools.jsonl` each.
+#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
 
 #[path = "support/world.rs"]
 mod world;
