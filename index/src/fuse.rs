@@ -5,20 +5,15 @@ const RRF_K: f32 = 60.0;
 /// How deep a list takes part in reciprocal rank fusion.
 const RRF_DEPTH: usize = 100;
 
-/// Scales scores in place to 0..1 over the tools that may be hits: `lo` and `hi` of those become 0 and 1. Where
-/// all are equal, as for the only tool that passes a filter, they become 1 if above 0, else 0.
-pub fn min_max(scores: &mut [f32], allowed: impl Fn(usize) -> bool) {
-    let mut range = (f32::INFINITY, f32::NEG_INFINITY);
-    for (tool, &score) in scores.iter().enumerate() {
-        if score.is_finite() && allowed(tool) {
-            range = (range.0.min(score), range.1.max(score));
-        }
-    }
-    let (lo, hi) = range;
-    let lo = if lo == hi { hi.min(0.0) } else { lo };
-    let scale = if hi > lo { 1.0 / (hi - lo) } else { 0.0 };
+/// Scales scores in place: `floor` becomes 0, the best tool that may be a hit becomes 1. The floor is what a tool
+/// without any likeness gets, and not the worst of those allowed: the only tool that passes a filter is still a match.
+/// All at the floor gives 0.
+pub fn min_max(scores: &mut [f32], floor: f32, allowed: impl Fn(usize) -> bool) {
+    let candidates = scores.iter().enumerate().filter(|&(tool, score)| score.is_finite() && allowed(tool));
+    let best = candidates.map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max);
+    let scale = if best > floor { 1.0 / (best - floor) } else { 0.0 };
     for score in scores.iter_mut().filter(|score| score.is_finite()) {
-        *score = ((*score - lo) * scale).clamp(0.0, 1.0);
+        *score = ((*score - floor) * scale).clamp(0.0, 1.0);
     }
 }
 
@@ -51,15 +46,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn min_max_scales_what_is_allowed() {
+    fn min_max_scales_from_the_floor_to_the_best_allowed() {
         let mut scores = [1.0, 3.0, 9.0, f32::NEG_INFINITY];
-        min_max(&mut scores, |tool| tool != 2);
+        min_max(&mut scores, 1.0, |tool| tool != 2);
         assert_eq!(scores, [0.0, 1.0, 1.0, f32::NEG_INFINITY]);
-        let mut equal = [2.0, 2.0];
-        min_max(&mut equal, |_| true);
-        assert_eq!(equal, [1.0, 1.0]);
+        let mut only = [0.2, 0.7];
+        min_max(&mut only, 0.2, |tool| tool == 1);
+        assert_eq!(only, [0.0, 1.0]);
         let mut none = [0.0, 0.0];
-        min_max(&mut none, |_| true);
+        min_max(&mut none, 0.0, |_| true);
         assert_eq!(none, [0.0, 0.0]);
     }
 

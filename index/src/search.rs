@@ -225,14 +225,14 @@ impl Search<'_> {
             let analyzed = request.texts.iter().map(|text| searcher.lexical.resolve(&text::terms(text)));
             let terms: Vec<QueryTerms> = analyzed.collect();
             let raw = terms.iter().map(|terms| searcher.lexical.scores(terms)).collect();
-            (terms, LegScores::new(raw, &self.allowed))
+            (terms, LegScores::new(raw, |_| 0.0, &self.allowed))
         });
         let dense: Vec<(String, LegScores)> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
             let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.serves(request));
             let scored = heard.map(|(leg, vectors)| {
-                (leg.embedder.id().to_owned(), LegScores::new(leg.scores(vectors), &self.allowed))
+                (leg.embedder.id().to_owned(), LegScores::new(leg.scores(vectors), farthest, &self.allowed))
             });
             scored.collect()
         });
@@ -407,11 +407,12 @@ impl DenseLeg {
 }
 
 impl LegScores {
-    /// From raw scores by text, the whole request first.
-    fn new(mut by_text: Vec<Vec<f32>>, allowed: &Option<Vec<bool>>) -> Self {
+    /// From raw scores by text, the whole request first. `floor` gives the score of a tool without any likeness.
+    fn new(mut by_text: Vec<Vec<f32>>, floor: impl Fn(&[f32]) -> f32, allowed: &Option<Vec<bool>>) -> Self {
         let raw = by_text[0].clone();
         for scores in &mut by_text {
-            fuse::min_max(scores, |tool| allowed.as_ref().is_none_or(|allowed| allowed[tool]));
+            let floor = floor(scores);
+            fuse::min_max(scores, floor, |tool| allowed.as_ref().is_none_or(|allowed| allowed[tool]));
         }
         let mut joined = by_text[0].clone();
         if by_text.len() > 1 {
@@ -448,6 +449,11 @@ impl Row {
     fn id(&self) -> ToolId {
         self.stored.id.clone()
     }
+}
+
+/// The worst score of any tool that has one.
+fn farthest(scores: &[f32]) -> f32 {
+    scores.iter().copied().filter(|score| score.is_finite()).fold(f32::INFINITY, f32::min)
 }
 
 /// The strongest signals of any request.
