@@ -30,9 +30,7 @@ use toolscout_index::dense::{Graph, Vectors};
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::lexical::{LexicalIndex, LexicalSearcher, LexicalSettings};
 use toolscout_index::store::Store;
-use toolscout_index::{
-    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool, text,
-};
+use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool, text};
 
 const SIZES: [usize; 3] = [1_000, 5_000, 18_917];
 const DIMENSIONS: usize = 384;
@@ -99,7 +97,8 @@ mod bm25 {
         let mut requests = scorers.terms.iter().cycle();
         let next = || requests.next().expect("a cycle does not end");
         bencher.with_inputs(next).bench_local_values(|terms| {
-            let mut scored: Vec<(f32, u32)> = scorers.ours.scores(&scorers.ours.resolve(terms)).into_iter().zip(0..).collect();
+            let mut scored: Vec<(f32, u32)> =
+                scorers.ours.scores(&scorers.ours.resolve(terms)).into_iter().zip(0..).collect();
             scored.select_nth_unstable_by(10, |a, b| b.0.total_cmp(&a.0));
             scored.truncate(10);
             scored
@@ -348,7 +347,8 @@ impl Corpus {
 
 const VERBS: [&str; 24] = [
     "create", "list", "get", "update", "delete", "search", "send", "export", "import", "start", "stop", "describe",
-    "enable", "disable", "attach", "detach", "copy", "move", "share", "approve", "cancel", "schedule", "tag", "restore",
+    "enable", "disable", "attach", "detach", "copy", "move", "share", "approve", "cancel", "schedule", "tag",
+    "restore",
 ];
 const SYLLABLES: [&str; 20] = [
     "ac", "ber", "con", "dal", "en", "for", "gra", "hol", "in", "jor", "kel", "lan", "mer", "nor", "op", "pra", "que",

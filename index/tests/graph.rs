@@ -27,9 +27,9 @@ impl Clustered {
     const CENTRES: u64 = 40;
 
     fn point(text: &str) -> Vec<f32> {
-        let seed = text.bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-        });
+        let seed = text
+            .bytes()
+            .fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
         let (mut centre, mut own) = (Chance::new(seed % Self::CENTRES), Chance::new(seed));
         let point: Vec<f32> = (0..Self::DIMENSIONS).map(|_| centre.noise() + 0.4 * own.noise()).collect();
         let length = point.iter().map(|value| value * value).sum::<f32>().sqrt();
@@ -261,7 +261,8 @@ fn graph_and_scan_agree_on_real_embeddings() {
     let bytes = fs::read(set.join("tools.jsonl")).unwrap();
     let tools = formats::parse(&bytes, &ReadOptions::default()).unwrap().tools;
     let queries = fs::read_to_string(set.join("queries.jsonl")).unwrap();
-    let text = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["query"].as_str().map(str::to_owned);
+    let text =
+        |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["query"].as_str().map(str::to_owned);
     let texts: Vec<String> = queries.lines().filter_map(text).take(200).collect();
     let embedder: Arc<dyn Embedder> = Arc::new(Remembering { inner: model, known: Mutex::default() });
     let options = || Options { embedders: vec![Arc::clone(&embedder)] };

@@ -325,8 +325,7 @@ fn readers_see_one_state_while_a_writer_commits() {
         while !done.load(Ordering::Acquire) || reads == 0 {
             let searcher = snapshot();
             let hits = searcher.search(&query).unwrap().hits;
-            let seen: BTreeSet<&str> =
-                hits.iter().map(|hit| hit.tool.description.split(' ').nth(1).unwrap()).collect();
+            let seen: BTreeSet<&str> = hits.iter().map(|hit| hit.tool.description.split(' ').nth(1).unwrap()).collect();
             assert_eq!((hits.len(), seen.len()), (TOOLS, 1), "versions {seen:?} at once");
             assert!(searcher.generation() >= last, "went back in time");
             (last, reads) = (searcher.generation(), reads + 1);

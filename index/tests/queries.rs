@@ -231,7 +231,9 @@ fn what_is_around_words_does_not_change_what_they_find() {
     let found = |text: &str| world::found(&searcher, text, Mode::Lexical);
     let plain = found("weather forecast");
     assert!(!plain.is_empty());
-    for dressed in ["weather\0forecast", "\u{feff}weather\u{200b} forecast", "weather:forecast", "🌦 weather (forecast)?!"] {
+    for dressed in
+        ["weather\0forecast", "\u{feff}weather\u{200b} forecast", "weather:forecast", "🌦 weather (forecast)?!"]
+    {
         assert_eq!(found(dressed), plain, "{dressed:?}");
     }
     assert_eq!(found(&format!("weather forecast{}", " ".repeat(100_000))), plain);
