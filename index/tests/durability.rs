@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use toolscout_index::embed::Hashing;
-use toolscout_index::{Catalog, DataDir, Embedder, Error, Mode, Options, Query, Result, Scripts, Searcher, Tool};
+use toolscout_index::{
+    Catalog, DataDir, Embedder, Error, Mode, Options, Query, Result, Scripts, Searcher, Tool, Writer,
+};
 use world::{Chance, SERVERS, answer, assert_alike, embed_all, found, fresh, hashing, plain, some_text, some_tools};
 
 fn tools(seed: u64) -> Vec<Tool> {
@@ -57,8 +59,15 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// What happens to a file.
+type Damage = fn(&Path);
+/// What a faulty model makes of good vectors.
+type Fault = fn(Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>>;
+/// What a writer is asked to do.
+type Change<'a> = Box<dyn Fn(&mut Writer) + 'a>;
+
 /// Ways for a file to go bad.
-const DAMAGES: [(&str, fn(&Path)); 5] = [
+const DAMAGES: [(&str, Damage); 5] = [
     ("deleted", |file| fs::remove_file(file).unwrap()),
     ("emptied", |file| fs::write(file, "").unwrap()),
     ("cut in half", |file| {
@@ -110,7 +119,7 @@ fn a_damaged_lexical_folder_does_not_hinder_the_writer() {
     let data = DataDir::new(dir.path());
     let catalog = fresh(&data, "c", &tools(1));
     let lexical = catalog.path().join("lexical");
-    let broken: [fn(&Path); 3] = [
+    let broken: [Damage; 3] = [
         |lexical| fs::remove_dir_all(lexical).unwrap(),
         |lexical| fs::write(lexical.join("meta.json"), "{}").unwrap(),
         |lexical| {
@@ -140,7 +149,7 @@ fn a_lexical_folder_of_another_state_is_rebuilt() {
     let catalog = fresh(&data, "c", &tools(1));
     let lexical = catalog.path().join("lexical");
     let first = tools(1);
-    let changes: [(&str, Box<dyn Fn(&mut toolscout_index::Writer)>); 4] = [
+    let changes: [(&str, Change<'_>); 4] = [
         ("added", Box::new(|writer| drop(writer.upsert(&[plain("new", "tool", "查询天气 calendar")]).unwrap()))),
         ("changed", Box::new(|writer| drop(writer.upsert(&[plain("new", "tool", "an invoice")]).unwrap()))),
         ("removed", Box::new(|writer| drop(writer.remove(&[first[0].id.clone()]).unwrap()))),
@@ -238,7 +247,7 @@ fn a_catalog_half_created_is_created_anew() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let folder = dir.path().join("catalogs").join("c");
-    let leftovers: [fn(&Path); 3] = [
+    let leftovers: [Damage; 3] = [
         |_| {},
         |folder| fs::write(folder.join("tools.db"), "").unwrap(),
         |folder| {
@@ -415,7 +424,7 @@ fn texts_of_an_older_template_are_embedded_anew() {
 struct Faulty {
     inner: Hashing,
     batches: AtomicUsize,
-    fault: fn(Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>>,
+    fault: Fault,
 }
 
 impl Embedder for Faulty {
@@ -443,7 +452,7 @@ impl Embedder for Faulty {
 
 #[test]
 fn a_model_that_fails_midway_keeps_what_was_embedded() {
-    let faults: [(&str, fn(Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>>); 2] = [
+    let faults: [(&str, Fault); 2] = [
         ("broken", |_| Err(Error::Embedder { model: "double".into(), reason: "it is broken".into() })),
         ("32 dimensions where 64", |vectors| Ok(vectors.into_iter().map(|vector| vector[..32].to_vec()).collect())),
     ];
