@@ -15,14 +15,18 @@ mod catalogs;
 mod completions;
 mod doctor;
 mod embed;
+mod eval;
 mod export;
+mod keys;
 mod list;
 mod models;
 mod remove;
 mod search;
+mod serve;
 mod show;
 mod stats;
 mod sync;
+mod tune;
 
 use std::fmt;
 use std::io;
@@ -70,8 +74,9 @@ struct Globals {
     #[arg(long, global = true, value_name = "KIND")]
     output: Option<Output>,
     /// Print JSON; the same as --output json
-    #[arg(long, global = true, conflicts_with = "output")]
-    json: bool,
+    // A text and no switch, because `eval --json FILE` takes the flag's place and clap hands globals up and down.
+    #[arg(long, global = true, conflicts_with = "output", num_args = 0, default_missing_value = "-")]
+    json: Option<String>,
 }
 
 impl Globals {
@@ -86,7 +91,7 @@ impl Globals {
     }
 
     fn output(&self) -> Option<Output> {
-        if self.json { Some(Output::Json) } else { self.output }
+        if self.json.is_some() { Some(Output::Json) } else { self.output }
     }
 }
 
@@ -112,10 +117,18 @@ enum Verb {
     Stats(stats::Args),
     /// List or delete catalogs
     Catalogs(catalogs::Args),
+    /// Serve the HTTP API
+    Serve(serve::Args),
+    /// Make, list and revoke keys of the HTTP API
+    Keys(keys::Args),
     /// List or fetch what embedding needs
     Models(models::Args),
     /// Check that everything is where it should be
     Doctor(doctor::Args),
+    /// Measure retrieval on your own tools and queries
+    Eval(eval::Args),
+    /// Look for settings that serve a set better
+    Tune(tune::Args),
     /// Print a shell's completions
     Completions(completions::Args),
 }
@@ -126,8 +139,10 @@ impl Cli {
     /// # Errors
     /// Everything that kept it from being done, to be told with [`report`].
     pub fn run(self) -> Result<Outcome> {
-        start_logging();
         let Cli { globals, verb } = self;
+        if !matches!(verb, Verb::Serve(_)) {
+            start_logging();
+        }
         let context = || Context::new(&globals.layer(), globals.config.as_deref(), globals.output());
         match verb {
             Verb::Add(args) => args.run(&context()?),
@@ -140,8 +155,12 @@ impl Cli {
             Verb::Export(args) => args.run(&context()?),
             Verb::Stats(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),
+            Verb::Serve(args) => args.run(&context()?),
+            Verb::Keys(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
+            Verb::Eval(args) => args.run(&context()?),
+            Verb::Tune(args) => args.run(&context()?),
             Verb::Completions(args) => args.run(),
         }
     }

@@ -7,6 +7,16 @@
 pub mod config;
 pub mod models;
 
+pub mod eval;
+pub mod shutdown;
+
+pub mod budget;
+pub mod embed_cache;
+pub mod keys;
+pub mod telemetry;
+
+pub mod http;
+
 pub mod cli;
 
 /// Makes the README's example a test.

@@ -6,6 +6,7 @@ mod cli {
     pub mod add;
     pub mod doctor;
     pub mod embed;
+    pub mod eval;
     pub mod manage;
     pub mod run;
     pub mod search;

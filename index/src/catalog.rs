@@ -360,12 +360,16 @@ impl Writer {
         Ok(generation)
     }
 
-    /// Embeds what is committed and has no vectors yet, batch by batch, each kept as soon as it is there, builds graphs
-    /// that are missing or damaged, and publishes a snapshot at the end. Ends early when `progress` breaks. Returns how many texts were embedded.
+    /// Commits, then embeds what has no vectors yet, batch by batch, each kept as soon as it is there, builds graphs that
+    /// are missing or damaged, and publishes a snapshot at the end. Ends early when `progress` breaks. Returns how many
+    /// texts were embedded.
     ///
     /// # Errors
     /// [`Error::Embedder`], [`Error::Store`].
     pub fn embed_pending(&mut self, progress: &mut dyn FnMut(EmbedProgress) -> ControlFlow<()>) -> Result<usize> {
+        if self.pending.open {
+            self.commit()?;
+        }
         let rows = self.load()?.rows;
         let mut work = Vec::new();
         for embedder in self.catalog.shared.embedders.clone() {

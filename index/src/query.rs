@@ -110,11 +110,24 @@ impl Filter {
 
     /// True when this tool may be a hit.
     pub fn accepts(&self, tool: &Tool) -> bool {
+        self.accepts_id(&tool.id) && self.accepts_content(tool)
+    }
+
+    /// What can be said by the id alone, without reading the tool.
+    pub fn accepts_id(&self, id: &ToolId) -> bool {
+        (self.servers.is_empty() || self.servers.contains(id.server()))
+            && (self.ids.is_empty() || self.ids.contains(id.as_str()))
+    }
+
+    /// True when the tool itself has to be read.
+    pub fn reads_content(&self) -> bool {
+        !self.tags.is_empty() || self.read_only.is_some() || self.destructive.is_some()
+    }
+
+    fn accepts_content(&self, tool: &Tool) -> bool {
         let read_only = tool.annotations.read_only_hint.unwrap_or(false);
         let destructive = !read_only && tool.annotations.destructive_hint.unwrap_or(true);
-        (self.servers.is_empty() || self.servers.contains(tool.id.server()))
-            && (self.tags.is_empty() || tool.tags.iter().any(|tag| self.tags.contains(tag)))
-            && (self.ids.is_empty() || self.ids.contains(tool.id.as_str()))
+        (self.tags.is_empty() || tool.tags.iter().any(|tag| self.tags.contains(tag)))
             && self.read_only.is_none_or(|wanted| wanted == read_only)
             && self.destructive.is_none_or(|wanted| wanted == destructive)
     }

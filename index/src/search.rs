@@ -175,7 +175,11 @@ impl Searcher {
 
     /// True by position for tools that may be hits; `None` when all may.
     fn allowed(&self, filter: &Filter) -> Option<Vec<bool>> {
-        let accepts = |row: &Arc<Row>| row.tool().is_some_and(|tool| filter.accepts(&tool));
+        let reads_content = filter.reads_content();
+        let accepts = |row: &Arc<Row>| {
+            filter.accepts_id(&row.stored.id)
+                && (!reads_content || row.tool().is_some_and(|tool| filter.accepts(&tool)))
+        };
         (!filter.is_empty()).then(|| self.rows.iter().map(accepts).collect())
     }
 

@@ -1,0 +1,272 @@
+//! `toolscout eval`: measures how well and at what cost tools are found.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use indicatif::ProgressBar;
+use toolscout_index::{Embedder, Fusion, Mode};
+
+use super::Outcome;
+use super::context::Context;
+use super::output::bar;
+use crate::eval::baseline::{Baseline, Change, GATED};
+use crate::eval::error::EvalError;
+use crate::eval::metrics::DEFAULT_DEPTHS;
+use crate::eval::table::{self, Style};
+use crate::eval::{Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Report, Workspace};
+use crate::eval::{evaluate, html, report, scale, trec};
+
+/// The arms of a run that names none.
+const DEFAULT_ARMS: [&str; 3] = ["lexical", "dense", "hybrid"];
+const TEMPLATE: &str = "{msg} [{bar:30}] {pos}/{len} {elapsed}";
+
+/// Measures retrieval on your own tools and queries: quality with intervals, abstaining, speed, memory, tokens.
+///
+/// A set is a folder with tools.jsonl (or tools.json, tools.yaml, a folder tools/; any format that `add` reads) and
+/// queries.jsonl with lines {"id","query","relevant":[tool ids]}, or a BEIR folder. Tools are embedded once and kept, so
+/// a second run is fast.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Folders of sets; several end in a macro average
+    #[arg(required = true, value_name = "SET_DIR")]
+    sets: Vec<PathBuf>,
+    /// Ways of searching to compare: lexical, dense, hybrid, auto [default: lexical,dense,hybrid]
+    #[arg(long, value_delimiter = ',', value_name = "ARMS")]
+    arms: Vec<String>,
+    /// Measure this way of searching alone
+    #[arg(long, conflicts_with = "arms")]
+    mode: Option<Mode>,
+    /// Fusions of the hybrid: convex, rrf; each is an arm of its own
+    #[arg(long, value_delimiter = ',', default_value = "convex", value_name = "FUSIONS")]
+    fusion: Vec<Fusion>,
+    /// Share of the dense legs in the hybrid, 0 to 1, instead of the default
+    #[arg(long, value_name = "WEIGHT")]
+    dense_weight: Option<f32>,
+    /// Depths of the metrics
+    #[arg(long, value_delimiter = ',', value_name = "K", default_values_t = DEFAULT_DEPTHS)]
+    k: Vec<usize>,
+    /// Measure this many queries of each set, chosen by the seed
+    #[arg(long, value_name = "N")]
+    queries: Option<usize>,
+    /// Decides the sample, the held-out tools and the resampling
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// What to measure besides quality; `--parts ""` for nothing
+    #[arg(long, value_delimiter = ',', default_value = "cost,no-match,tokens", value_name = "PARTS")]
+    parts: Vec<String>,
+    /// Report also what counting near-identical tools as right gives
+    #[arg(long)]
+    duplicates: bool,
+    /// Measure cost and latency at these catalog sizes too, of sampled or grown catalogs
+    #[arg(long, value_delimiter = ',', value_name = "SIZES")]
+    scale: Vec<usize>,
+    /// Judge a TREC run file as one more arm (for one set)
+    #[arg(long, value_name = "FILE")]
+    run: Vec<PathBuf>,
+    /// Write the figures as JSON, `-` for stdout
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+    /// Write TREC run files and qrels, named after FILE, the set and the arm
+    #[arg(long, value_name = "FILE")]
+    trec: Option<PathBuf>,
+    /// Write a report with plots, one page that loads nothing
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print the tables as Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Compare with the JSON of an earlier run and exit with 1 on a drop
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Points, of 100, that a figure may drop below the baseline
+    #[arg(long, default_value_t = 0.5, value_name = "POINTS", requires = "baseline")]
+    max_drop: f64,
+    /// Metrics that must not drop
+    #[arg(long, value_delimiter = ',', value_name = "METRICS", default_values_t = GATED, requires = "baseline")]
+    gate: Vec<Metric>,
+    /// Where the measured catalogs are kept [default: eval in the cache directory]
+    #[arg(long, value_name = "DIR")]
+    index_dir: Option<PathBuf>,
+}
+
+impl Args {
+    /// Measures every set, prints and writes what was asked for, and compares with the baseline.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
+        // Everything that can be wrong with the files is told before the first minute of measuring.
+        let sets = self.sets.iter().map(|path| EvalSet::load(path)).collect::<Result<Vec<_>, _>>()?;
+        let plan = self.plan(context)?;
+        let workspace = workspace(context, self.index_dir.as_deref(), &plan.arms);
+        let progress = Bar::new();
+        let mut evaluations = Vec::new();
+        for set in sets {
+            let name = set.name.clone();
+            progress.begin(&name);
+            evaluations.push(evaluate(set, &plan, &workspace, &progress).with_context(|| format!("set {name}"))?);
+        }
+        progress.bar.finish_and_clear();
+        let reports: Vec<Report> = evaluations.iter().map(|evaluation| evaluation.report.clone()).collect();
+        self.write(&evaluations, &reports)?;
+        let outcome = match baseline {
+            Some(baseline) => self.compare(&baseline, &reports)?,
+            None => Outcome::Done,
+        };
+        Ok(outcome)
+    }
+
+    fn plan(&self, context: &Context) -> Result<Plan> {
+        let mut depths = self.k.clone();
+        depths.sort_unstable();
+        depths.dedup();
+        if let Some(depth) = depths.iter().find(|depth| !(1..=toolscout_index::query::MAX_K).contains(*depth)) {
+            let reason = format!("it must be from 1 to {}", toolscout_index::query::MAX_K);
+            return Err(EvalError::option("--k", depth.to_string(), reason).into());
+        }
+        if let Some(size) = self.scale.iter().find(|size| !(1..=scale::MAX_TOOLS).contains(*size)) {
+            let reason = format!("it must be from 1 to {}", scale::MAX_TOOLS);
+            return Err(EvalError::option("--scale", size.to_string(), reason).into());
+        }
+        if let Some(file) = self.run.first().filter(|_| self.sets.len() > 1) {
+            let reason = "a run belongs to one set; name one SET_DIR";
+            return Err(EvalError::option("--run", file.display().to_string(), reason).into());
+        }
+        if self.queries == Some(0) || !self.max_drop.is_finite() || self.max_drop < 0.0 {
+            return Err(EvalError::option("--queries or --max-drop", "", "both must be numbers above 0").into());
+        }
+        Ok(Plan {
+            arms: self.arms(context)?,
+            depths,
+            queries: self.queries,
+            seed: self.seed,
+            parts: parts(&self.parts)?,
+            judging: if self.duplicates { Judging::AlsoTolerant } else { Judging::Strict },
+            scale: self.scale.clone(),
+            runs: self.run.clone(),
+        })
+    }
+
+    /// The arms asked for, by default every one that there is a model for.
+    fn arms(&self, context: &Context) -> Result<Vec<Arm>> {
+        let names: Vec<String> = match self.mode {
+            Some(mode) => vec![mode.name().into()],
+            None if !self.arms.is_empty() => self.arms.clone(),
+            None if context.embedder().is_err() => {
+                context.warn("measuring the lexical arm alone, since there is no embedding model");
+                vec![Mode::Lexical.name().into()]
+            }
+            None => DEFAULT_ARMS.map(String::from).into(),
+        };
+        Ok(Arm::named(&names, &self.fusion, self.dense_weight)?)
+    }
+
+    fn write(&self, evaluations: &[Evaluation], reports: &[Report]) -> Result<()> {
+        if let Some(path) = &self.trec {
+            for evaluation in evaluations {
+                trec::write_all(path, &evaluation.set, &evaluation.runs)?;
+            }
+        }
+        if let Some(path) = &self.html {
+            write(path, &html::page(evaluations))?;
+        }
+        match self.json.as_deref() {
+            Some("-") => return print(&report::to_json(reports)?),
+            Some(path) => write(Path::new(path), &format!("{}\n", report::to_json(reports)?))?,
+            None => {}
+        }
+        print(&self.tables(reports))
+    }
+
+    fn tables(&self, reports: &[Report]) -> String {
+        let style = if self.markdown { Style::Markdown } else { Style::Terminal };
+        let tables = [
+            table::quality(reports, style),
+            table::significance(reports, style),
+            table::no_match(reports, style),
+            table::latency(reports, style),
+            table::cost(reports, style),
+            table::tokens(reports, style),
+        ];
+        let tables: Vec<String> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+        tables.join("\n\n")
+    }
+
+    fn compare(&self, baseline: &Baseline, reports: &[Report]) -> Result<Outcome> {
+        let mut changes: Vec<Change> = Vec::new();
+        for report in reports {
+            changes.extend(baseline.compare(report, &self.gate)?);
+        }
+        eprintln!("{}", table::changes(&changes, self.max_drop));
+        let dropped = changes.iter().filter(|change| change.drops_more_than(self.max_drop)).count();
+        if dropped == 0 {
+            eprintln!("no figure of {} dropped by more than {} points", changes.len(), self.max_drop);
+            return Ok(Outcome::Done);
+        }
+        eprintln!("{dropped} of {} figures dropped by more than {} points", changes.len(), self.max_drop);
+        Ok(Outcome::Amiss)
+    }
+}
+
+/// Opens the place of measured catalogs, with the model only where an arm needs it.
+pub(super) fn workspace(context: &Context, index_dir: Option<&Path>, arms: &[Arm]) -> Workspace {
+    let data = index_dir.map_or_else(|| context.settings.cache.join("eval"), Path::to_owned);
+    let lexical = arms.iter().all(|arm| arm.mode == Mode::Lexical);
+    let embedders: Vec<Arc<dyn Embedder>> = match lexical {
+        true => Vec::new(),
+        false => context.embedder().iter().cloned().collect(),
+    };
+    Workspace::new(data, embedders)
+}
+
+fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
+    let part = |name: &String| match name.as_str() {
+        "cost" => Ok(Part::Cost),
+        "no-match" => Ok(Part::NoMatch),
+        "tokens" => Ok(Part::Tokens),
+        _ => Err(EvalError::option("--parts", name, "there are cost, no-match and tokens, separated by commas")),
+    };
+    names.iter().filter(|name| !name.is_empty()).map(part).collect()
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+fn print(text: &str) -> Result<()> {
+    Ok(writeln!(std::io::stdout(), "{text}")?)
+}
+
+/// Progress as a bar on stderr, where that is a terminal.
+pub(super) struct Bar {
+    pub(super) bar: ProgressBar,
+    set: std::sync::Mutex<String>,
+}
+
+impl Bar {
+    pub(super) fn new() -> Self {
+        Bar { bar: bar("", TEMPLATE), set: std::sync::Mutex::default() }
+    }
+
+    /// The set that the next stages belong to.
+    pub(super) fn begin(&self, set: &str) {
+        *self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = set.to_owned();
+    }
+}
+
+impl Progress for Bar {
+    fn stage(&self, what: &str, steps: usize) {
+        let set = self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.bar.set_message(format!("{set}: {what}"));
+        self.bar.set_length(steps as u64);
+        self.bar.set_position(0);
+    }
+
+    fn done(&self, steps: usize) {
+        self.bar.set_position(steps as u64);
+    }
+
+    fn step(&self) {
+        self.bar.inc(1);
+    }
+}

@@ -1,0 +1,280 @@
+//! Measures how well and at what cost tools are found, on any catalog with judged queries.
+//!
+//! [`evaluate`] runs one [`EvalSet`] by a [`Plan`]: every arm over one index in one process, then what abstaining,
+//! building, searching and tokens cost. Its [`Evaluation`] is printed ([`table`]), written ([`report`], [`trec`],
+//! [`html`]) and compared with earlier ones ([`baseline`]). [`tune`] looks for better settings. Modules are listed in
+//! the order data flows.
+
+pub mod error;
+pub mod random;
+
+pub mod dataset;
+
+pub mod arms;
+pub mod embedding;
+pub mod prepare;
+pub mod run;
+
+pub mod judge;
+pub mod metrics;
+
+pub mod bootstrap;
+pub mod cost;
+pub mod latency;
+pub mod nomatch;
+pub mod scale;
+pub mod tokens;
+pub mod worst;
+
+pub mod baseline;
+pub mod html;
+pub mod report;
+pub mod table;
+pub mod trec;
+
+pub mod tune;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use arms::Arm;
+pub use dataset::EvalSet;
+pub use error::{EvalError, Result};
+pub use metrics::Metric;
+pub use prepare::Workspace;
+pub use report::Report;
+
+use cost::{CostReport, ScalePoint};
+use judge::{Scores, Twins};
+use latency::Latency;
+use nomatch::{HeldOut, NoMatchReport};
+use report::{ArmReport, Means};
+use run::{ArmRun, Ask};
+use tokens::TokensReport;
+use toolscout_index::query::MAX_K;
+use worst::WorstQuery;
+
+/// What is measured besides quality.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Seconds, memory, disk, latency.
+    Cost,
+    /// Unanswerable requests.
+    NoMatch,
+    /// Tokens of the catalog and of answers.
+    Tokens,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The ways of searching that are compared; at least one.
+    pub arms: Vec<Arm>,
+    /// The depths of metrics, ascending.
+    pub depths: Vec<usize>,
+    /// Queries measured, chosen by the seed; all when none.
+    pub queries: Option<usize>,
+    /// Decides every choice.
+    pub seed: u64,
+    /// What is measured besides quality.
+    pub parts: Vec<Part>,
+    /// Whether near-identical tools are counted beside the strict figures.
+    pub judging: Judging,
+    /// Catalog sizes at which cost and latency are measured as well.
+    pub scale: Vec<usize>,
+    /// TREC run files that are judged as further arms.
+    pub runs: Vec<PathBuf>,
+}
+
+/// Which hits count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Judging {
+    /// The judged tools.
+    #[default]
+    Strict,
+    /// The judged tools, and beside these figures those where near-identical tools count too.
+    AlsoTolerant,
+}
+
+/// Everything about one set: the figures, and what they were made from.
+#[derive(Debug)]
+pub struct Evaluation {
+    /// The tools and the measured queries.
+    pub set: EvalSet,
+    /// The figures.
+    pub report: Report,
+    /// Every arm's answers.
+    pub runs: Vec<ArmRun>,
+    /// The queries that the main arm answered worst.
+    pub worst: Vec<WorstQuery>,
+    /// The arm whose worst queries and tokens are shown.
+    pub main_arm: String,
+}
+
+/// Is told how far a measurement is.
+pub trait Progress: Sync {
+    /// A stage of this many steps begins; 0 when their number is not known.
+    fn stage(&self, what: &str, steps: usize);
+    /// So many of its steps are done.
+    fn done(&self, steps: usize);
+    /// One more step is done.
+    fn step(&self);
+}
+
+/// Measures one set.
+///
+/// # Errors
+/// An [`EvalError`] for a plan that does not fit the set, and the engine's; never a report with parts missing.
+pub fn evaluate(set: EvalSet, plan: &Plan, workspace: &Workspace, progress: &dyn Progress) -> Result<Evaluation> {
+    check(&set, plan, workspace)?;
+    let queries_in_set = set.queries.len();
+    let set = match plan.queries {
+        Some(count) => set.sampled(count, plan.seed),
+        None => set,
+    };
+    cost::reset_peak_rss();
+    workspace.forget_queries();
+    progress.stage("embedding tools", 0);
+    let build = workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
+    let mut report = report::identity(&set, queries_in_set, plan.seed, workspace.embedder());
+    let measured = Measurement { set: &set, plan, workspace, progress }.arms()?;
+    report.arms = measured.arms;
+    report.significance = measured.significance;
+    let measurement = Measurement { set: &set, plan, workspace, progress };
+    if plan.parts.contains(&Part::Cost) {
+        report.cost = Some(CostReport::of(&build));
+        report.scale = measurement.scale()?;
+    }
+    if plan.parts.contains(&Part::NoMatch) {
+        report.no_match = measurement.no_match()?;
+    }
+    if plan.parts.contains(&Part::Tokens) {
+        progress.stage("counting tokens", 0);
+        report.tokens = Some(TokensReport::of(&set, &measured.runs[measurement.main_position()].rankings));
+    }
+    let main_arm = plan.arms[measurement.main_position()].name.clone();
+    Ok(Evaluation { report, runs: measured.runs, worst: measured.worst, main_arm, set })
+}
+
+fn check(set: &EvalSet, plan: &Plan, workspace: &Workspace) -> Result<()> {
+    if let Some(&k) = plan.depths.iter().find(|depth| **depth > set.tools.len()) {
+        return Err(EvalError::DepthExceedsCatalog { set: set.name.clone(), tools: set.tools.len(), k });
+    }
+    let dense = plan.arms.iter().find(|arm| arm.needs_vectors());
+    match dense {
+        Some(arm) if !workspace.embeds() => Err(EvalError::NoEmbedder { arm: arm.name.clone() }),
+        _ if plan.arms.is_empty() => Err(EvalError::option("--arms", "", "name at least one")),
+        _ => Ok(()),
+    }
+}
+
+/// One set under one plan.
+struct Measurement<'a> {
+    set: &'a EvalSet,
+    plan: &'a Plan,
+    workspace: &'a Workspace,
+    progress: &'a dyn Progress,
+}
+
+/// What asking by every arm brought.
+struct Measured {
+    arms: Vec<ArmReport>,
+    runs: Vec<ArmRun>,
+    significance: Vec<report::Comparison>,
+    worst: Vec<WorstQuery>,
+}
+
+impl Measurement<'_> {
+    /// The hybrid where there is one, else the last arm.
+    fn main_position(&self) -> usize {
+        let hybrid = self.plan.arms.iter().position(|arm| arm.name == "hybrid");
+        hybrid.unwrap_or(self.plan.arms.len() - 1)
+    }
+
+    fn arms(&self) -> Result<Measured> {
+        let searcher = self.workspace.open_set(self.set)?.searcher();
+        let engine: &dyn Ask = &*searcher;
+        let mut runs = Vec::new();
+        let mut latencies = Vec::new();
+        for arm in &self.plan.arms {
+            runs.push(self.quality(engine, arm)?);
+            latencies.push(self.latency(engine, arm)?);
+        }
+        for path in &self.plan.runs {
+            runs.push(trec::read_run(path, self.set)?);
+            latencies.push(None);
+        }
+        let scores = self.scores(&runs);
+        let main = self.main_position();
+        let worst = worst::worst(self.set, engine, &self.plan.arms[main], &runs[main], &scores[main])?;
+        let named: Vec<(&str, &Scores)> = runs.iter().map(|run| run.name.as_str()).zip(&scores).collect();
+        let significance = report::comparisons(&named, self.plan.seed);
+        let arms = self.arm_reports(&runs, &scores, latencies);
+        Ok(Measured { arms, runs, significance, worst })
+    }
+
+    fn quality(&self, engine: &dyn Ask, arm: &Arm) -> Result<ArmRun> {
+        self.progress.stage(&format!("asking {}", arm.name), self.set.queries.len());
+        let depth = MAX_K.min(self.set.tools.len());
+        ArmRun::of(self.set, engine, arm, depth, &|| self.progress.step())
+    }
+
+    fn latency(&self, engine: &dyn Ask, arm: &Arm) -> Result<Option<Latency>> {
+        if !self.plan.parts.contains(&Part::Cost) {
+            return Ok(None);
+        }
+        self.progress.stage(&format!("timing {}", arm.name), 0);
+        self.workspace.uncached(|| Latency::of(self.set, engine, arm, self.plan.seed)).map(Some)
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        Metric::all(&self.plan.depths)
+    }
+
+    fn scores(&self, runs: &[ArmRun]) -> Vec<Scores> {
+        let metrics = self.metrics();
+        runs.iter().map(|run| Scores::strict(self.set, run, &metrics)).collect()
+    }
+
+    fn arm_reports(&self, runs: &[ArmRun], scores: &[Scores], latencies: Vec<Option<Latency>>) -> Vec<ArmReport> {
+        let twins = (self.plan.judging == Judging::AlsoTolerant).then(|| Twins::of(self.set));
+        let report_of = |((run, scores), latency): ((&ArmRun, &Scores), Option<Latency>)| {
+            let mut report = ArmReport::of(run, scores, latency, self.plan.seed);
+            let tolerant = twins.as_ref().map(|twins| Scores::tolerant(self.set, run, &scores.metrics, twins));
+            report.duplicate_tolerant = tolerant.as_ref().map(Means::of);
+            report
+        };
+        runs.iter().zip(scores).zip(latencies).map(report_of).collect()
+    }
+
+    fn no_match(&self) -> Result<Option<NoMatchReport>> {
+        let held_out = HeldOut::draw(self.set, self.plan.seed);
+        if !held_out.tells() {
+            return Ok(None);
+        }
+        self.progress.stage("asking for tools that are held out", held_out.unanswerable.len());
+        let rest = self.workspace.without(self.set, &held_out.ids(self.set))?;
+        let searcher = rest.catalog.searcher();
+        let arm = &self.plan.arms[self.main_position()];
+        NoMatchReport::of(self.set, &held_out, &*searcher, arm, &|| self.progress.step()).map(Some)
+    }
+
+    fn scale(&self) -> Result<Vec<ScalePoint>> {
+        self.plan.scale.iter().map(|&size| self.at_size(size)).collect()
+    }
+
+    fn at_size(&self, size: usize) -> Result<ScalePoint> {
+        self.progress.stage(&format!("a catalog of {size} tools"), 0);
+        let (tools, grown) = scale::resized(self.set, size, self.plan.seed)?;
+        cost::reset_peak_rss();
+        let (catalog, build) =
+            self.workspace.of_tools(self.set, &tools, &mut |embedded| self.progress.done(embedded.done))?;
+        let searcher = catalog.catalog.searcher();
+        let mut latency = BTreeMap::new();
+        for arm in &self.plan.arms {
+            let timed = self.workspace.uncached(|| Latency::of(self.set, &*searcher, arm, self.plan.seed))?;
+            latency.insert(arm.name.clone(), timed);
+        }
+        Ok(ScalePoint { tools: size, grown, cost: CostReport::of(&build), latency })
+    }
+}

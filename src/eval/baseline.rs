@@ -1,0 +1,196 @@
+//! Compares figures with an earlier report, so that a drop fails a build.
+
+use std::path::Path;
+
+use super::error::{EvalError, Result, read_text};
+use super::metrics::{Measure, Metric};
+use super::report::{ArmReport, Earlier, Report};
+
+/// The metrics that must not drop when none are named: what the report's shape promises.
+pub const GATED: [Metric; 6] = [
+    Metric::new(Measure::Ndcg, 5),
+    Metric::new(Measure::Ndcg, 10),
+    Metric::new(Measure::Recall, 5),
+    Metric::new(Measure::Recall, 10),
+    Metric::new(Measure::Mrr, 10),
+    Metric::new(Measure::Complete, 5),
+];
+
+/// Floating-point noise that is no drop, in points.
+const NOISE: f64 = 1e-7;
+
+/// Earlier figures to compare with.
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    path: std::path::PathBuf,
+    reports: Vec<Earlier>,
+}
+
+/// One figure now and then, from 0 to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The set.
+    pub set: String,
+    /// The arm.
+    pub arm: String,
+    /// The metric.
+    pub metric: Metric,
+    /// In the baseline.
+    pub before: f64,
+    /// In this run.
+    pub after: f64,
+}
+
+impl Change {
+    /// The change in points, of which the full scale has 100.
+    pub fn points(&self) -> f64 {
+        (self.after - self.before) * 100.0
+    }
+
+    /// True when the figure dropped by more than this many points.
+    pub fn drops_more_than(&self, max_drop: f64) -> bool {
+        -self.points() > max_drop + NOISE
+    }
+}
+
+impl Baseline {
+    /// Reads a report of one set or an array of several.
+    ///
+    /// # Errors
+    /// [`EvalError::Io`], [`EvalError::Baseline`] for a file that is no report.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = read_text(path)?;
+        let several = text.trim_start().starts_with('[');
+        let parsed =
+            if several { serde_json::from_str(&text) } else { serde_json::from_str(&text).map(|one| vec![one]) };
+        let reports = parsed.map_err(|error| EvalError::Baseline {
+            path: path.to_owned(),
+            reason: format!("it is no report of `toolscout eval --json` ({error}); write a new one"),
+        })?;
+        Ok(Baseline { path: path.to_owned(), reports })
+    }
+
+    /// Every gated figure of the baseline beside the present one.
+    ///
+    /// # Errors
+    /// [`EvalError::Baseline`] for figures of another set, other queries, another embedder, or arms and metrics that
+    /// are not there now: none of these would be a drop, and none can be passed over in silence.
+    pub fn compare(&self, report: &Report, gated: &[Metric]) -> Result<Vec<Change>> {
+        let earlier = self.of_set(report)?;
+        let mut changes = Vec::new();
+        for (name, figures) in &earlier.arms {
+            let arm = report.arms.iter().find(|arm| arm.name == *name).ok_or_else(|| {
+                self.differs(format!(
+                    "it has the arm {name} of {}, which this run has not; add it to --arms",
+                    report.set
+                ))
+            })?;
+            for &metric in gated {
+                changes.extend(self.change(report, arm, metric, figures.get(&metric.to_string()))?);
+            }
+        }
+        match changes.is_empty() {
+            true => Err(self.differs("it has none of the gated metrics; name others with --gate".into())),
+            false => Ok(changes),
+        }
+    }
+
+    fn change(
+        &self,
+        report: &Report,
+        arm: &ArmReport,
+        metric: Metric,
+        before: Option<&serde_json::Value>,
+    ) -> Result<Option<Change>> {
+        let Some(before) = before.and_then(serde_json::Value::as_f64) else { return Ok(None) };
+        let after = arm.means.value(metric).ok_or_else(|| {
+            self.differs(format!("it has {metric}, which this run did not measure; run with the same --k"))
+        })?;
+        Ok(Some(Change { set: report.set.clone(), arm: arm.name.clone(), metric, before, after }))
+    }
+
+    fn of_set(&self, report: &Report) -> Result<&Earlier> {
+        let Some(earlier) = self.reports.iter().find(|earlier| earlier.set == report.set) else {
+            let has = self.reports.iter().map(|earlier| earlier.set.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(self.differs(format!("it is of the set {has} and this run of {}", report.set)));
+        };
+        if earlier.embedder != report.embedder {
+            return Err(self.differs(format!(
+                "it was measured with the embedder {:?} and this run with {:?}; write a new baseline with --json",
+                earlier.embedder, report.embedder
+            )));
+        }
+        let other_content = earlier.fingerprint.as_ref().is_some_and(|fingerprint| *fingerprint != report.fingerprint);
+        if other_content || (earlier.tools, earlier.queries) != (report.tools, report.queries) {
+            return Err(self.differs(format!(
+                "it is of another state of the set {} ({} tools and {} queries then, {} and {} now, or other texts or judgements); use the same --queries and --seed, or write a new baseline with --json",
+                report.set, earlier.tools, earlier.queries, report.tools, report.queries
+            )));
+        }
+        Ok(earlier)
+    }
+
+    fn differs(&self, reason: String) -> EvalError {
+        EvalError::Baseline { path: self.path.clone(), reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::report::testing::report;
+    use crate::eval::report::to_json;
+
+    fn baseline(reports: &[Report]) -> Baseline {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("baseline.json");
+        std::fs::write(&path, to_json(reports).unwrap()).unwrap();
+        Baseline::read(&path).unwrap()
+    }
+
+    #[test]
+    fn the_same_figures_are_no_drop_and_worse_ones_are() {
+        let baseline = baseline(&[report("metatool", "hybrid", 0.700)]);
+        let change = |now| baseline.compare(&report("metatool", "hybrid", now), &GATED).unwrap().remove(0);
+        assert!(!change(0.700).drops_more_than(0.0));
+        assert!(!change(0.695).drops_more_than(0.5));
+        assert!(change(0.6949).drops_more_than(0.5));
+        assert!(!change(0.9).drops_more_than(0.0));
+        assert!((change(0.69).points() + 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_set_is_found_among_several() {
+        let baseline = baseline(&[report("a", "hybrid", 0.1), report("b", "hybrid", 0.2)]);
+        assert_eq!(baseline.compare(&report("b", "hybrid", 0.2), &GATED).unwrap()[0].before, 0.2);
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_named() {
+        let baseline = baseline(&[report("metatool", "hybrid", 0.7)]);
+        let message = |report: &Report| baseline.compare(report, &GATED).unwrap_err().to_string();
+        assert!(message(&report("bfcl", "hybrid", 0.7)).contains("of the set metatool and this run of bfcl"));
+        assert!(message(&report("metatool", "lexical", 0.7)).contains("the arm hybrid"));
+        let mut other = report("metatool", "hybrid", 0.7);
+        other.embedder = "minilm".into();
+        assert!(message(&other).contains("embedder \"none\" and this run with \"minilm\""));
+        let mut other = report("metatool", "hybrid", 0.7);
+        other.fingerprint = "0".into();
+        assert!(message(&other).contains("another state of the set"));
+        let gate = [Metric::new(Measure::Recall, 7)];
+        assert!(
+            baseline.compare(&report("metatool", "hybrid", 0.7), &gate).unwrap_err().to_string().contains("--gate")
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_report_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("other.json");
+        for text in ["{}", "[1]", "no json"] {
+            std::fs::write(&path, text).unwrap();
+            let message = Baseline::read(&path).unwrap_err().to_string();
+            assert!(message.contains("other.json") && message.contains("no report"), "{message}");
+        }
+    }
+}

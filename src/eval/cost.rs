@@ -1,0 +1,114 @@
+//! What an index costs: seconds to build and open, memory, disk, and how these grow.
+
+use serde::Serialize;
+
+use super::latency::Latency;
+
+/// What building and opening one catalog took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Build {
+    /// Seconds to register and index every tool lexically, from nothing.
+    pub index_s: f64,
+    /// Seconds to embed every tool and build what is derived from the vectors; none when they were computed earlier
+    /// and in parts.
+    pub embed_s: Option<f64>,
+    /// Seconds to open the catalog until it answers.
+    pub open_s: f64,
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// Tools in it.
+    pub tools: usize,
+}
+
+/// The cost of one set's index.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CostReport {
+    /// Seconds to register and index every tool lexically, from nothing.
+    pub index_s: f64,
+    /// Tools a second of that.
+    pub index_tools_per_s: f64,
+    /// Seconds to embed every tool, measured when its vectors were computed; null when they came in parts.
+    pub embed_s: Option<f64>,
+    /// Tools a second of that.
+    pub embed_tools_per_s: Option<f64>,
+    /// Most memory the process had in use while this set was prepared and searched, in MiB; null where the system does
+    /// not tell.
+    pub rss_mb: Option<f64>,
+    /// Disk, in MiB.
+    pub disk_mb: f64,
+    /// Seconds to open the catalog until it answers.
+    pub open_s: f64,
+}
+
+impl CostReport {
+    /// The cost of a build, with the peak of memory up to now.
+    pub fn of(build: &Build) -> Self {
+        let rate = |seconds: f64| build.tools as f64 / seconds.max(f64::EPSILON);
+        CostReport {
+            index_s: build.index_s,
+            index_tools_per_s: rate(build.index_s),
+            embed_s: build.embed_s,
+            embed_tools_per_s: build.embed_s.map(rate),
+            rss_mb: peak_rss_mb(),
+            disk_mb: build.disk_bytes as f64 / f64::from(1 << 20),
+            open_s: build.open_s,
+        }
+    }
+}
+
+/// Cost and speed at one catalog size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScalePoint {
+    /// Tools in the catalog.
+    pub tools: usize,
+    /// How many of them are variations of others, made to reach the size.
+    pub grown: usize,
+    /// The index.
+    pub cost: CostReport,
+    /// Each arm's latency, by its name.
+    pub latency: std::collections::BTreeMap<String, Latency>,
+}
+
+/// Starts a new measurement of peak memory, where the system can.
+pub fn reset_peak_rss() {
+    // proc(5): 5 resets the peak resident set size. Without it the peak is that of the whole process, which is the
+    // larger figure, so failing is harmless.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Peak resident memory in MiB since [`reset_peak_rss`].
+pub fn peak_rss_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    kib_of(&status, "VmHWM:").map(|kib| kib / 1024.0)
+}
+
+fn kib_of(status: &str, key: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_tools_by_seconds() {
+        let build = Build { index_s: 2.0, embed_s: Some(50.0), open_s: 0.1, disk_bytes: 3 << 20, tools: 500 };
+        let cost = CostReport::of(&build);
+        assert_eq!((cost.index_tools_per_s, cost.embed_tools_per_s, cost.disk_mb), (250.0, Some(10.0), 3.0));
+    }
+
+    #[test]
+    fn peak_memory_is_read_from_the_status_file() {
+        assert_eq!(kib_of("VmPeak:\t  10 kB\nVmHWM:\t  2048 kB\n", "VmHWM:"), Some(2048.0));
+        assert_eq!(kib_of("Name: x\n", "VmHWM:"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn peak_memory_grows_with_what_is_used() {
+        let before = peak_rss_mb().unwrap();
+        let block = vec![1_u8; 64 << 20];
+        assert!(peak_rss_mb().unwrap() >= before.max(f64::from(block[block.len() - 1]) * 64.0));
+    }
+}

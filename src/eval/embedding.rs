@@ -1,0 +1,137 @@
+//! Remembers the vectors of queries, so that several arms over one set embed each request once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use toolscout_index::{Embedder, Result, Scripts};
+
+/// Most vectors kept: those of the largest public query file with its clauses, 200 MB at 384 dimensions.
+const CAPACITY: usize = 1 << 17;
+
+/// An embedder that remembers what it was asked, except while latency is measured.
+///
+/// Its id is the inner one's, whose vectors it gives.
+pub struct Remembering {
+    inner: Arc<dyn Embedder>,
+    vectors: Mutex<HashMap<Box<str>, Vec<f32>>>,
+    awake: AtomicBool,
+}
+
+impl Remembering {
+    /// Puts a memory before an embedder.
+    pub fn new(inner: Arc<dyn Embedder>) -> Self {
+        Remembering { inner, vectors: Mutex::default(), awake: AtomicBool::new(true) }
+    }
+
+    /// From now on computes every vector anew, as a service without a cache would.
+    pub fn suspend(&self) {
+        self.awake.store(false, Ordering::Release);
+    }
+
+    /// Remembers again.
+    pub fn resume(&self) {
+        self.awake.store(true, Ordering::Release);
+    }
+
+    /// Drops what was remembered: another set has other queries.
+    pub fn forget(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Vec<f32>>> {
+        // A panic elsewhere cannot leave a half-written vector: they are inserted whole.
+        self.vectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, texts: &[&str], computed: &[Vec<f32>]) {
+        let mut vectors = self.lock();
+        for (text, vector) in texts.iter().zip(computed).take(CAPACITY.saturating_sub(vectors.len())) {
+            vectors.insert((*text).into(), vector.clone());
+        }
+    }
+}
+
+impl Embedder for Remembering {
+    fn id(&self) -> &str {
+        self.inner.id()
+    }
+
+    fn dimensions(&self) -> usize {
+        self.inner.dimensions()
+    }
+
+    fn scripts(&self) -> Scripts {
+        self.inner.scripts()
+    }
+
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        if !self.awake.load(Ordering::Acquire) {
+            return self.inner.embed_queries(texts);
+        }
+        let mut known: Vec<Option<Vec<f32>>> = {
+            let vectors = self.lock();
+            texts.iter().map(|text| vectors.get(*text).cloned()).collect()
+        };
+        let missing: Vec<&str> =
+            texts.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(text, _)| *text).collect();
+        if !missing.is_empty() {
+            let computed = self.inner.embed_queries(&missing)?;
+            self.remember(&missing, &computed);
+            let gaps = known.iter_mut().filter(|known| known.is_none());
+            gaps.zip(computed).for_each(|(gap, vector)| *gap = Some(vector));
+        }
+        Ok(known.into_iter().flatten().collect())
+    }
+
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.inner.embed_tools(texts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Embedder for Counting {
+        fn id(&self) -> &str {
+            "counting"
+        }
+        fn dimensions(&self) -> usize {
+            1
+        }
+        fn scripts(&self) -> Scripts {
+            Scripts::Any
+        }
+        fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+            self.0.fetch_add(texts.len(), Ordering::Relaxed);
+            Ok(texts.iter().map(|text| vec![text.len() as f32]).collect())
+        }
+        fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+            self.embed_queries(texts)
+        }
+    }
+
+    #[test]
+    fn only_new_texts_are_computed_and_all_come_in_their_order() {
+        let counting = Arc::new(Counting::default());
+        let remembering = Remembering::new(counting.clone());
+        let ask = |texts: &[&str]| remembering.embed_queries(texts).unwrap().concat();
+        assert_eq!(ask(&["a", "ccc"]), [1.0, 3.0]);
+        assert_eq!(ask(&["bb", "a", "dddd", "ccc"]), [2.0, 1.0, 4.0, 3.0]);
+        assert_eq!(counting.0.load(Ordering::Relaxed), 4);
+        remembering.suspend();
+        assert_eq!(ask(&["a"]), [1.0]);
+        assert_eq!(counting.0.load(Ordering::Relaxed), 5);
+        remembering.resume();
+        ask(&["a"]);
+        assert_eq!(counting.0.load(Ordering::Relaxed), 5);
+        remembering.forget();
+        ask(&["a"]);
+        assert_eq!(counting.0.load(Ordering::Relaxed), 6);
+    }
+}

@@ -1,0 +1,184 @@
+//! What can be wrong with a set, a plan or a baseline. Every message names the value, the place and the next step.
+
+use std::path::{Path, PathBuf};
+
+/// A result whose error is [`EvalError`].
+pub type Result<T, E = EvalError> = std::result::Result<T, E>;
+
+/// Everything that makes an evaluation impossible or its figures misleading.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvalError {
+    /// A folder in which tools, queries or judgements cannot be found.
+    #[error(
+        "{} is not an evaluation set: {reason}; a set has tools.jsonl (or tools.json, tools.yaml, a folder tools/) and queries.jsonl with lines {{\"id\",\"query\",\"relevant\":[ids]}}, or is a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv)",
+        path.display()
+    )]
+    NotASet {
+        /// The folder.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// A line that does not say what it must.
+    #[error("{}:{line}: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// 1-based line.
+        line: usize,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// One query id twice.
+    #[error("{}:{second}: query id {id:?} was already used in line {first}; ids must be unique, rename one", path.display())]
+    DuplicateQuery {
+        /// The file.
+        path: PathBuf,
+        /// The id in question.
+        id: String,
+        /// 1-based line of its first use.
+        first: usize,
+        /// 1-based line of its second use.
+        second: usize,
+    },
+    /// One tool id twice.
+    #[error("{}: tool id {id:?} occurs twice; ids must be unique, rename one or give its tool a server", path.display())]
+    DuplicateTool {
+        /// The file or folder.
+        path: PathBuf,
+        /// The id in question.
+        id: String,
+    },
+    /// A query nobody said the answer to.
+    #[error("query {id:?} in {} has no relevant tools; name at least one, or say `\"kind\":\"none\"` if no tool can serve it", path.display())]
+    EmptyRelevance {
+        /// The file.
+        path: PathBuf,
+        /// The query's id.
+        id: String,
+    },
+    /// A judgement about a tool that the set does not have.
+    #[error(
+        "query {query:?} in {} names the relevant tool {tool:?}, which is not among the set's {tools} tools{}",
+        path.display(), hint(.nearest)
+    )]
+    UnknownRelevant {
+        /// The file of the judgement.
+        path: PathBuf,
+        /// The query's id.
+        query: String,
+        /// The id that is not there.
+        tool: String,
+        /// How many tools there are.
+        tools: usize,
+        /// An id with the same name, where there is one.
+        nearest: Option<String>,
+    },
+    /// Nothing to measure with.
+    #[error("{} has no {what}; figures over nothing would look like figures", path.display())]
+    Empty {
+        /// The set.
+        path: PathBuf,
+        /// `tools`, `queries` or `judged queries`.
+        what: &'static str,
+    },
+    /// A cut-off deeper than the catalog: every metric there would be trivially full.
+    #[error("set {set} has {tools} tools, figures at k = {k} mean nothing there; use --k with values up to {tools}")]
+    DepthExceedsCatalog {
+        /// The set.
+        set: String,
+        /// Its number of tools.
+        tools: usize,
+        /// The depth asked for.
+        k: usize,
+    },
+    /// An option's value that cannot be.
+    #[error("{option} {value:?}: {reason}")]
+    Option {
+        /// The option as it is written.
+        option: &'static str,
+        /// What was given.
+        value: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A dense arm without vectors.
+    #[error(
+        "arm {arm} needs an embedding model and none is loaded; run `toolscout doctor`, or measure with --arms lexical"
+    )]
+    NoEmbedder {
+        /// The arm.
+        arm: String,
+    },
+    /// Vectors are missing, so dense figures would be too low without showing it.
+    #[error("{pending} of {tools} tools of {set} have no vectors; run the command again, or use --arms lexical")]
+    PendingEmbeddings {
+        /// The set.
+        set: String,
+        /// Tools without vectors.
+        pending: usize,
+        /// All tools.
+        tools: usize,
+    },
+    /// A baseline that says nothing about this run.
+    #[error("baseline {} cannot be compared: {reason}", path.display())]
+    Baseline {
+        /// The baseline's file.
+        path: PathBuf,
+        /// What differs, and the next step.
+        reason: String,
+    },
+    /// The file system said no.
+    #[error("{action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// What the system answered.
+        source: std::io::Error,
+    },
+    /// The engine said no.
+    #[error(transparent)]
+    Index(#[from] toolscout_index::Error),
+}
+
+impl EvalError {
+    /// Wraps an I/O error with what was tried and where.
+    pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        EvalError::Io { action, path: path.as_ref().to_owned(), source }
+    }
+
+    /// A line that does not say what it must.
+    pub fn malformed(path: impl AsRef<Path>, line: usize, reason: impl Into<String>) -> Self {
+        EvalError::Malformed { path: path.as_ref().to_owned(), line, reason: reason.into() }
+    }
+
+    /// An option's value that cannot be.
+    pub fn option(option: &'static str, value: impl Into<String>, reason: impl Into<String>) -> Self {
+        EvalError::Option { option, value: value.into(), reason: reason.into() }
+    }
+}
+
+/// Reads a file whole.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|source| EvalError::io("read", path, source))
+}
+
+/// Reads a file of text whole.
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|source| EvalError::io("read", path, source))
+}
+
+/// Writes a file whole.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|source| EvalError::io("write", path, source))
+}
+
+fn hint(nearest: &Option<String>) -> String {
+    match nearest {
+        Some(id) => format!("; did you mean {id:?}?"),
+        None => "; add the tool or correct the id".into(),
+    }
+}

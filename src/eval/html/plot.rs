@@ -1,0 +1,225 @@
+//! Plots as SVG text. Colours are CSS variables of the page, so that a plot is readable in light and dark.
+
+use std::fmt::Write as _;
+
+use super::escape;
+
+const WIDTH: f64 = 640.0;
+const LEFT: f64 = 110.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 44.0;
+/// Height of one row of a plot with a row an item.
+const ROW: f64 = 20.0;
+/// Room between groups of rows.
+const GAP: f64 = 14.0;
+/// Colours the page defines, `--c0` onwards.
+const COLOURS: usize = 6;
+
+/// A named line through points.
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// A figure with what lies around it, in one row.
+pub(super) struct Whisker {
+    pub(super) name: String,
+    pub(super) value: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    /// Written at the end of the row.
+    pub(super) label: String,
+}
+
+/// Rows under a common heading.
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) rows: Vec<Whisker>,
+}
+
+/// A value axis: its title and its end. Every axis starts at 0.
+pub(super) struct Axis<'a> {
+    pub(super) title: &'a str,
+    pub(super) end: f64,
+}
+
+/// Lines over two axes, with a legend. `mark` is one point of its own, with its name.
+pub(super) fn lines(x: &Axis<'_>, y: &Axis<'_>, lines: &[Line], mark: Option<(&str, f64, f64)>) -> String {
+    let height = 330.0;
+    let frame = Frame { x_end: x.end, y_end: y.end, height };
+    let mut svg = frame.open(&format!("{} by {}", y.title, x.title));
+    frame.x_axis(&mut svg, x);
+    frame.y_axis(&mut svg, y);
+    for (index, line) in lines.iter().enumerate() {
+        let points: Vec<String> =
+            line.points.iter().map(|&(px, py)| format!("{:.1},{:.1}", frame.x(px), frame.y(py))).collect();
+        let _ = write!(
+            svg,
+            r#"<polyline fill="none" stroke="{}" stroke-width="2" points="{}"/>"#,
+            colour(index),
+            points.join(" ")
+        );
+    }
+    if let Some((_, px, py)) = mark {
+        let _ = write!(svg, r#"<circle cx="{:.1}" cy="{:.1}" r="5" class="mark"/>"#, frame.x(px), frame.y(py));
+    }
+    svg.push_str("</svg>");
+    let marked = mark.map(|(name, ..)| format!(r#"<span><i class="mark"></i>{}</span>"#, escape(name)));
+    format!("{svg}{}", legend(lines.iter().map(|line| line.name.as_str()), marked))
+}
+
+/// A dot and its whisker a row, in groups; the same name has the same colour in every group.
+pub(super) fn whiskers(x: &Axis<'_>, groups: &[Group]) -> String {
+    let rows: usize = groups.iter().map(|group| group.rows.len()).sum();
+    let height = TOP + BOTTOM + rows as f64 * ROW + groups.len() as f64 * GAP;
+    let frame = Frame { x_end: x.end, y_end: 1.0, height };
+    let mut svg = frame.open(x.title);
+    frame.x_axis(&mut svg, x);
+    let mut names: Vec<&str> = Vec::new();
+    let mut top = TOP;
+    for group in groups {
+        let middle = top + (group.rows.len() as f64 * ROW + GAP) / 2.0;
+        text(&mut svg, (LEFT - 10.0, middle + 4.0), "end", &group.name);
+        for (index, row) in group.rows.iter().enumerate() {
+            let colour_index = names.iter().position(|name| *name == row.name).unwrap_or_else(|| {
+                names.push(&row.name);
+                names.len() - 1
+            });
+            whisker(&mut svg, &frame, row, top + GAP / 2.0 + (index as f64 + 0.5) * ROW, colour_index);
+        }
+        top += group.rows.len() as f64 * ROW + GAP;
+    }
+    svg.push_str("</svg>");
+    format!("{svg}{}", legend(names.into_iter(), None))
+}
+
+fn whisker(svg: &mut String, frame: &Frame, row: &Whisker, y: f64, index: usize) {
+    let (low, value, high) = (frame.x(row.low), frame.x(row.value), frame.x(row.high));
+    let colour = colour(index);
+    // Writing to a string cannot fail.
+    let _ = write!(
+        svg,
+        r#"<line x1="{low:.1}" x2="{high:.1}" y1="{y:.1}" y2="{y:.1}" stroke="{colour}" stroke-width="3" stroke-opacity=".45"/><circle cx="{value:.1}" cy="{y:.1}" r="5" fill="{colour}"/>"#
+    );
+    let (x, anchor) = if high + 90.0 > WIDTH { (low - 8.0, "end") } else { (high + 8.0, "start") };
+    text(svg, (x, y + 4.0), anchor, &row.label);
+}
+
+/// Maps values to places in the picture.
+struct Frame {
+    x_end: f64,
+    y_end: f64,
+    height: f64,
+}
+
+impl Frame {
+    fn open(&self, title: &str) -> String {
+        format!(r#"<svg viewBox="0 0 {WIDTH} {}" role="img" aria-label="{}">"#, self.height, escape(title))
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * (value / self.x_end).clamp(0.0, 1.0)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        self.bottom() - (self.bottom() - TOP) * (value / self.y_end).clamp(0.0, 1.0)
+    }
+
+    fn bottom(&self) -> f64 {
+        self.height - BOTTOM
+    }
+
+    fn x_axis(&self, svg: &mut String, axis: &Axis<'_>) {
+        for tick in ticks(axis.end) {
+            let x = self.x(tick);
+            let _ = write!(svg, r#"<line x1="{x:.1}" x2="{x:.1}" y1="{TOP}" y2="{:.1}" class="grid"/>"#, self.bottom());
+            text(svg, (x, self.bottom() + 16.0), "middle", &number(tick));
+        }
+        text(svg, ((LEFT + WIDTH - RIGHT) / 2.0, self.height - 8.0), "middle", axis.title);
+    }
+
+    fn y_axis(&self, svg: &mut String, axis: &Axis<'_>) {
+        for tick in ticks(axis.end) {
+            let y = self.y(tick);
+            let _ =
+                write!(svg, r#"<line x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}" class="grid"/>"#, WIDTH - RIGHT);
+            text(svg, (LEFT - 8.0, y + 4.0), "end", &number(tick));
+        }
+        let middle = (TOP + self.bottom()) / 2.0;
+        let _ = write!(
+            svg,
+            r#"<text transform="translate(40 {middle:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
+            escape(axis.title)
+        );
+    }
+}
+
+/// Round steps, four to ten of them, from 0 to the end.
+fn ticks(end: f64) -> Vec<f64> {
+    let magnitude = 10f64.powf(end.log10().floor());
+    let step = [0.1, 0.2, 0.5, 1.0].into_iter().map(|step| step * magnitude).find(|step| end / step <= 10.0);
+    let step = step.unwrap_or(magnitude);
+    (0..=(end / step + 1e-9) as usize).map(|index| index as f64 * step).collect()
+}
+
+fn number(value: f64) -> String {
+    let text = format!("{value:.2}");
+    let trimmed = text.trim_end_matches('0').trim_end_matches('.');
+    trimmed.to_owned()
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
+    let _ = write!(svg, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escape(text));
+}
+
+fn legend<'a>(names: impl Iterator<Item = &'a str>, more: Option<String>) -> String {
+    let entry = |(index, name): (usize, &str)| {
+        format!(r#"<span><i style="background:{}"></i>{}</span>"#, colour(index), escape(name))
+    };
+    let entries: String = names.enumerate().map(entry).chain(more).collect();
+    format!(r#"<p class="legend">{entries}</p>"#)
+}
+
+fn colour(index: usize) -> String {
+    format!("var(--c{})", index % COLOURS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_reach_the_end() {
+        assert_eq!(ticks(50.0).len(), 11);
+        assert_eq!(ticks(50.0).last(), Some(&50.0));
+        assert_eq!(
+            ticks(3.0).iter().map(|tick| number(*tick)).collect::<Vec<_>>(),
+            ["0", "0.5", "1", "1.5", "2", "2.5", "3"]
+        );
+        for end in [0.07, 0.4, 1.0, 9.3, 120.0, 4_000.0] {
+            let ticks = ticks(end);
+            assert!(
+                (4..=11).contains(&ticks.len()) && ticks.iter().all(|tick| *tick <= end * 1.000_001),
+                "{end}: {ticks:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_drawn_where_their_axes_say() {
+        let frame = Frame { x_end: 1.0, y_end: 1.0, height: 330.0 };
+        assert_eq!(
+            (frame.x(0.0), frame.x(1.0), frame.y(0.0), frame.y(1.0)),
+            (LEFT, WIDTH - RIGHT, 330.0 - BOTTOM, TOP)
+        );
+        assert_eq!(frame.x(7.0), WIDTH - RIGHT, "nothing is drawn outside");
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let line = Line { name: "<b>".into(), points: vec![(0.0, 0.0)] };
+        let svg = lines(&Axis { title: "x & y", end: 1.0 }, &Axis { title: "y", end: 1.0 }, &[line], None);
+        assert!(svg.contains("&lt;b&gt;") && svg.contains("x &amp; y") && !svg.contains("<b>"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Which hits count as right: the judged tools alone, or tools that are all but the same as well.
+
+use std::collections::{BTreeSet, HashSet};
+
+use toolscout_index::Tool;
+
+use super::dataset::{EvalQuery, EvalSet, ToolIndex};
+use super::metrics::{Metric, mean};
+use super::run::ArmRun;
+
+/// Two descriptions with at least this share of common words are the same description: at .9 a changed number or product
+/// name passes, and a changed sentence does not.
+const SAME_DESCRIPTION: f64 = 0.9;
+
+/// The values of every metric for every query.
+#[derive(Clone, Debug)]
+pub struct Scores {
+    /// What the columns are.
+    pub metrics: Vec<Metric>,
+    /// `columns[m][q]` is metric `m` of query `q`.
+    pub columns: Vec<Vec<f64>>,
+}
+
+impl Scores {
+    /// Judges a run, every hit on its own account.
+    pub fn strict(set: &EvalSet, run: &ArmRun, metrics: &[Metric]) -> Self {
+        Scores::by(set, run, metrics, strict_gains)
+    }
+
+    /// Judges a run, with near-identical tools in place of the judged ones.
+    pub fn tolerant(set: &EvalSet, run: &ArmRun, metrics: &[Metric], twins: &Twins) -> Self {
+        Scores::by(set, run, metrics, |query, ranking| tolerant_gains(query, ranking, twins))
+    }
+
+    fn by(
+        set: &EvalSet,
+        run: &ArmRun,
+        metrics: &[Metric],
+        gains_of: impl Fn(&EvalQuery, &[ToolIndex]) -> Vec<bool>,
+    ) -> Self {
+        let mut columns = vec![Vec::with_capacity(set.queries.len()); metrics.len()];
+        for (query, ranking) in set.queries.iter().zip(&run.rankings) {
+            let gains = gains_of(query, ranking);
+            for (metric, column) in metrics.iter().zip(&mut columns) {
+                column.push(metric.of(&gains, query.relevant.len()));
+            }
+        }
+        Scores { metrics: metrics.to_vec(), columns }
+    }
+
+    /// The values of one metric, by query; none when it was not measured.
+    pub fn column(&self, metric: Metric) -> &[f64] {
+        self.metrics.iter().position(|other| *other == metric).map_or(&[], |index| &self.columns[index])
+    }
+
+    /// The mean over the queries.
+    pub fn mean(&self, metric: Metric) -> f64 {
+        mean(self.column(metric))
+    }
+}
+
+/// Which of the hits are judged relevant.
+pub fn strict_gains(query: &EvalQuery, ranking: &[ToolIndex]) -> Vec<bool> {
+    ranking.iter().map(|tool| query.relevant.binary_search(tool).is_ok()).collect()
+}
+
+/// As [`strict_gains`], but a twin counts for the relevant tool it equals. Each relevant tool is counted once: a second
+/// twin, or the tool itself after its twin, adds nothing.
+pub fn tolerant_gains(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) -> Vec<bool> {
+    let mut missing: HashSet<ToolIndex> = query.relevant.iter().copied().collect();
+    let mut take = |hit: &ToolIndex| {
+        if missing.remove(hit) {
+            return true;
+        }
+        let twin = query.relevant.iter().find(|tool| missing.contains(tool) && twins.equal(**tool, *hit));
+        twin.is_some_and(|tool| missing.remove(tool))
+    };
+    ranking.iter().map(&mut take).collect()
+}
+
+/// Knows which tools of a set are near-identical in name and description.
+pub struct Twins {
+    faces: Vec<Face>,
+}
+
+impl Twins {
+    /// Looks at every tool once.
+    pub fn of(set: &EvalSet) -> Self {
+        Twins { faces: set.tools.iter().map(Face::of).collect() }
+    }
+
+    /// True when an agent could take one for the other: the same words in the name, whatever their case and separators
+    /// and whatever the server, and all but the same description.
+    pub fn equal(&self, a: ToolIndex, b: ToolIndex) -> bool {
+        let (a, b) = (&self.faces[a as usize], &self.faces[b as usize]);
+        a.name == b.name && overlap(&a.description, &b.description) >= SAME_DESCRIPTION
+    }
+}
+
+struct Face {
+    name: String,
+    description: BTreeSet<String>,
+}
+
+impl Face {
+    fn of(tool: &Tool) -> Self {
+        let letters = tool.id.name().chars().filter(|c| c.is_alphanumeric());
+        let words = tool.description.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        Face {
+            name: letters.flat_map(char::to_lowercase).collect(),
+            description: words.map(str::to_lowercase).collect(),
+        }
+    }
+}
+
+/// The Jaccard coefficient; 1 for two empty sets.
+fn overlap(a: &BTreeSet<String>, b: &BTreeSet<String>) -> f64 {
+    let common = a.intersection(b).count();
+    match a.len() + b.len() - common {
+        0 => 1.0,
+        union => common as f64 / union as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::dataset::testing::set;
+    use crate::eval::metrics::Measure;
+
+    const MAIL: &str = "Sends a mail to one or several people, with attachments and a subject line";
+
+    fn twins() -> (EvalSet, Twins) {
+        let set = set(
+            &[
+                ("gmail/send_mail", MAIL),
+                ("outlook/sendMail", "Sends a mail to one or several people, with attachments and a Subject line."),
+                ("post/send_mail", "Sends a letter"),
+                ("gmail/read_mail", MAIL),
+            ],
+            &[("q", "mail", &["gmail/send_mail", "gmail/read_mail"])],
+        );
+        let twins = Twins::of(&set);
+        (set, twins)
+    }
+
+    #[test]
+    fn twins_share_the_name_and_nearly_the_description() {
+        let (_, twins) = twins();
+        assert!(twins.equal(0, 1) && twins.equal(1, 0));
+        assert!(!twins.equal(0, 2), "another description");
+        assert!(!twins.equal(0, 3), "another name");
+    }
+
+    #[test]
+    fn a_twin_counts_once_and_only_when_tolerated() {
+        let (set, twins) = twins();
+        let query = &set.queries[0];
+        assert_eq!(strict_gains(query, &[1, 0, 2, 3]), [false, true, false, true]);
+        assert_eq!(tolerant_gains(query, &[1, 0, 2, 3], &twins), [true, false, false, true]);
+        assert_eq!(tolerant_gains(query, &[0, 1], &twins), [true, false]);
+    }
+
+    #[test]
+    fn a_run_is_judged_query_by_query() {
+        let (set, twins) = twins();
+        let run = ArmRun { name: "x".into(), rankings: vec![vec![1, 3]], degraded: 0, abstained: 0 };
+        let recall = Metric::new(Measure::Recall, 3);
+        assert_eq!(Scores::strict(&set, &run, &[recall]).mean(recall), 0.5);
+        assert_eq!(Scores::tolerant(&set, &run, &[recall], &twins).mean(recall), 1.0);
+    }
+}

@@ -1,0 +1,56 @@
+//! Catalogs of other sizes than the set's: a sample of its tools, or its tools and variations of them.
+
+use toolscout_index::Tool;
+
+use super::dataset::EvalSet;
+use super::error::Result;
+use super::random::Random;
+
+/// Largest size that can be asked for; a million tools of 2 kB are 2 GB.
+pub const MAX_TOOLS: usize = 1_000_000;
+
+/// `size` tools for measuring cost, and how many of them were made up.
+///
+/// A made-up tool has the name of one tool and the description of another, on a server of its own, so that terms and
+/// texts vary as in a real catalog. Quality over such a catalog would mean nothing and is not measured.
+///
+/// # Errors
+/// The engine's for a name that grows too long.
+pub fn resized(set: &EvalSet, size: usize, seed: u64) -> Result<(Vec<Tool>, usize)> {
+    let mut random = Random::new(seed, "scale");
+    let kept = random.sample(set.tools.len(), size);
+    let mut tools: Vec<Tool> = kept.into_iter().map(|position| set.tools[position].clone()).collect();
+    let grown = size - tools.len();
+    for number in 0..grown {
+        let (round, position) = (number / set.tools.len(), number % set.tools.len());
+        let other = &set.tools[random.below(set.tools.len())];
+        tools.push(variation(&set.tools[position], other, round)?);
+    }
+    Ok((tools, grown))
+}
+
+fn variation(tool: &Tool, other: &Tool, round: usize) -> Result<Tool> {
+    let server = format!("{}-{}", tool.id.server(), round + 2);
+    let mut made =
+        Tool::new(server.trim_start_matches('-'), tool.id.name())?.with_description(other.description.as_str());
+    made.input_schema = other.input_schema.clone();
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::dataset::testing::set;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_catalog_shrinks_to_a_sample_and_grows_by_variations_with_ids_of_their_own() {
+        let set = set(&[("s/a", "x"), ("b", "y"), ("c", "z")], &[("q", "x", &["b"])]);
+        for size in [1, 2, 3, 7, 20] {
+            let (tools, grown) = resized(&set, size, 5).unwrap();
+            let ids: HashSet<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
+            assert_eq!((tools.len(), ids.len(), grown), (size, size, size.saturating_sub(3)));
+        }
+        assert_eq!(resized(&set, 9, 5).unwrap(), resized(&set, 9, 5).unwrap());
+    }
+}

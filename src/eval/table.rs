@@ -1,0 +1,265 @@
+//! The figures as tables for a terminal, and as Markdown for a document.
+
+use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
+use comfy_table::{CellAlignment, Table};
+
+use super::baseline::Change;
+use super::cost::CostReport;
+use super::metrics::{Measure, Metric};
+use super::report::{ArmReport, Means, Report, macro_average};
+
+/// How tables look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Aligned columns.
+    Terminal,
+    /// A table of Markdown.
+    Markdown,
+}
+
+/// The quality and latency of every arm on every set, with a macro row an arm when there are several sets.
+pub fn quality(reports: &[Report], style: Style) -> String {
+    let metrics = shown_metrics(reports);
+    let mut table = new_table(style);
+    let names = metrics.iter().map(Metric::to_string);
+    table.set_header(
+        ["set", "arm"].map(String::from).into_iter().chain(names).chain(["p50 ms", "p95 ms"].map(String::from)),
+    );
+    for report in reports {
+        for arm in &report.arms {
+            table.add_row(arm_row(report, arm, &metrics));
+        }
+    }
+    if reports.len() > 1 {
+        for (arm, means) in macro_average(reports) {
+            let blanks = [String::new(), String::new()];
+            table.add_row(["macro average".into(), arm].into_iter().chain(figures(&means, &metrics)).chain(blanks));
+        }
+    }
+    finish(table, 2)
+}
+
+/// What the index costs, a row a set.
+pub fn cost(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header(["set", "tools", "index s", "tools/s", "embed s", "tools/s", "open s", "peak MiB", "disk MiB"]);
+    for report in reports {
+        if let Some(cost) = &report.cost {
+            table.add_row(cost_row(report.set.clone(), report.tools, cost));
+        }
+        for point in &report.scale {
+            table.add_row(cost_row(format!("{} at scale", report.set), point.tools, &point.cost));
+        }
+    }
+    finish(table, 1)
+}
+
+/// Latency by stage at every size measured, a row an arm.
+pub fn latency(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header(["set", "tools", "arm", "embed", "lexical", "dense", "fuse", "total p50", "p95", "p99"]);
+    for report in reports {
+        let own = report.arms.iter().filter_map(|arm| Some((report.tools, &arm.name, arm.latency.as_ref()?)));
+        let scaled = report
+            .scale
+            .iter()
+            .flat_map(|point| point.latency.iter().map(|(arm, latency)| (point.tools, arm, latency)));
+        for (tools, arm, latency) in own.chain(scaled) {
+            let stages = [latency.embed_ms, latency.lexical_ms, latency.dense_ms, latency.fuse_ms, latency.total_ms];
+            let medians = stages.map(|stage| milliseconds(stage.p50));
+            let tails = [latency.total_ms.p95, latency.total_ms.p99].map(milliseconds);
+            table.add_row([report.set.clone(), tools.to_string(), arm.clone()].into_iter().chain(medians).chain(tails));
+        }
+    }
+    finish(table, 3)
+}
+
+/// What abstaining would bring, a row a set and signal.
+pub fn no_match(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header([
+        "set",
+        "arm",
+        "unanswerable",
+        "answerable",
+        "accuracy",
+        "false",
+        "signal",
+        "AUC",
+        "accuracy at 10% false",
+    ]);
+    for report in reports {
+        let Some(found) = &report.no_match else { continue };
+        for (name, signal) in &found.signals {
+            table.add_row([
+                report.set.clone(),
+                found.arm.clone(),
+                found.unanswerable.to_string(),
+                found.answerable.to_string(),
+                share(found.accuracy),
+                share(found.false_no_match),
+                name.clone(),
+                share(signal.auc),
+                share(signal.accuracy_at_affordable),
+            ]);
+        }
+    }
+    finish(table, 2)
+}
+
+/// What tools cost in context, a row a set and format.
+pub fn tokens(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header(["set", "format", "catalog", "answer", "saved"]);
+    for report in reports {
+        let formats = report.tokens.iter().flat_map(|tokens| &tokens.formats);
+        for (name, tokens) in formats {
+            let saved = 100.0 * (1.0 - tokens.answer / tokens.catalog.max(1) as f64);
+            let answer = format!("{:.0}", tokens.answer);
+            table.add_row([
+                report.set.clone(),
+                (*name).into(),
+                tokens.catalog.to_string(),
+                answer,
+                format!("{saved:.1}%"),
+            ]);
+        }
+    }
+    finish(table, 2)
+}
+
+/// The paired comparisons of arms.
+pub fn significance(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header(["set", "a", "b", "metric", "a - b", "95% interval", "p"]);
+    for report in reports {
+        for pair in &report.significance {
+            let interval = format!("{:+.3} to {:+.3}", pair.ci95[0], pair.ci95[1]);
+            let texts = [&report.set, &pair.a, &pair.b, &pair.metric].map(String::clone);
+            table.add_row(texts.into_iter().chain([
+                format!("{:+.3}", pair.difference),
+                interval,
+                format!("{:.4}", pair.p),
+            ]));
+        }
+    }
+    finish(table, 4)
+}
+
+/// Figures beside those of a baseline.
+pub fn changes(changes: &[Change], max_drop: f64) -> String {
+    let mut table = new_table(Style::Terminal);
+    table.set_header(["set", "arm", "metric", "baseline", "now", "points", ""]);
+    for change in changes {
+        let verdict = if change.drops_more_than(max_drop) { "DROP" } else { "" };
+        table.add_row([
+            change.set.clone(),
+            change.arm.clone(),
+            change.metric.to_string(),
+            share(change.before),
+            share(change.after),
+            format!("{:+.2}", change.points()),
+            verdict.into(),
+        ]);
+    }
+    finish(table, 3)
+}
+
+/// The columns of the quality table: those of the deepest places that were measured.
+fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
+    let measured: Vec<Metric> = reports
+        .first()
+        .and_then(|report| report.arms.first())
+        .map(|arm| arm.means.0.iter().map(|(metric, _)| *metric).collect())
+        .unwrap_or_default();
+    let deepest = measured.iter().map(|metric| metric.depth).max().unwrap_or(10);
+    let wanted = |metric: &Metric| match metric.measure {
+        Measure::Ndcg | Measure::Recall => metric.depth == 5 || metric.depth == deepest,
+        Measure::Precision | Measure::Mrr => true,
+        Measure::Complete => metric.depth == 5,
+    };
+    measured.into_iter().filter(wanted).collect()
+}
+
+fn arm_row(report: &Report, arm: &ArmReport, metrics: &[Metric]) -> Vec<String> {
+    let first = [report.set.clone(), arm.name.clone()];
+    let last = [arm.p50_ms, arm.p95_ms].map(|ms| ms.map_or_else(|| "-".into(), milliseconds));
+    first.into_iter().chain(figures(&arm.means, metrics)).chain(last).collect()
+}
+
+fn figures(means: &Means, metrics: &[Metric]) -> Vec<String> {
+    metrics.iter().map(|metric| means.value(*metric).map_or_else(|| "-".into(), share)).collect()
+}
+
+fn cost_row(set: String, tools: usize, cost: &CostReport) -> [String; 9] {
+    let or_dash =
+        |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
+    [
+        set,
+        tools.to_string(),
+        format!("{:.2}", cost.index_s),
+        format!("{:.0}", cost.index_tools_per_s),
+        or_dash(cost.embed_s, 1),
+        or_dash(cost.embed_tools_per_s, 0),
+        format!("{:.3}", cost.open_s),
+        or_dash(cost.rss_mb, 0),
+        format!("{:.1}", cost.disk_mb),
+    ]
+}
+
+fn share(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+/// Three significant digits: a lexical search takes .1 ms and one with a large model 100.
+fn milliseconds(ms: f64) -> String {
+    match ms {
+        ms if ms >= 100.0 => format!("{ms:.0}"),
+        ms if ms >= 10.0 => format!("{ms:.1}"),
+        ms => format!("{ms:.2}"),
+    }
+}
+
+fn new_table(style: Style) -> Table {
+    let mut table = Table::new();
+    table.load_style(if style == Style::Markdown { ASCII_MARKDOWN } else { NOTHING });
+    table
+}
+
+/// Right-aligns the figures, which follow `texts` columns of text; empty for a table without rows.
+fn finish(mut table: Table, texts: usize) -> String {
+    if table.is_empty() {
+        return String::new();
+    }
+    table.column_iter_mut().skip(texts).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::report::testing::report;
+
+    #[test]
+    fn several_sets_end_in_a_macro_row() {
+        let text = quality(&[report("a", "lexical", 0.5), report("b", "lexical", 0.7)], Style::Markdown);
+        let last: Vec<&str> = text.lines().last().unwrap().split('|').map(str::trim).collect();
+        assert_eq!(last[1..4], ["macro average", "lexical", "0.600"]);
+        assert!(!quality(&[report("a", "lexical", 0.5)], Style::Terminal).contains("macro"));
+    }
+
+    #[test]
+    fn a_drop_is_marked() {
+        let metric = Metric::new(Measure::Ndcg, 10);
+        let change = |after| Change { set: "a".into(), arm: "hybrid".into(), metric, before: 0.7, after };
+        let text = changes(&[change(0.7), change(0.6)], 0.5);
+        assert_eq!(text.matches("DROP").count(), 1);
+        assert!(text.contains("-10.00"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_gives_no_table() {
+        let reports = [report("a", "lexical", 0.5)];
+        assert!(cost(&reports, Style::Terminal).is_empty() && tokens(&reports, Style::Terminal).is_empty());
+    }
+}

@@ -1,0 +1,99 @@
+//! What tools cost in a model's context, counted with a real tokenizer.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use toolscout_index::Tool;
+use toolscout_index::formats::{Emit, emit};
+
+use super::dataset::{EvalSet, ToolIndex};
+use super::metrics::mean;
+
+/// Hits in the answers that are counted: what agents ask for.
+const ANSWER_HITS: usize = 5;
+/// Answers that are counted; their mean moves little beyond.
+const COUNTED_ANSWERS: usize = 200;
+/// Every way tools are given to a model.
+const FORMATS: [(&str, Emit); 6] = [
+    ("openai", Emit::Openai),
+    ("openai_responses", Emit::OpenaiResponses),
+    ("anthropic", Emit::Anthropic),
+    ("mcp", Emit::Mcp),
+    ("signature", Emit::Signature),
+    ("names", Emit::Names),
+];
+
+/// Tokens of the whole catalog and of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TokensReport {
+    /// The whole catalog as OpenAI chat tools.
+    pub catalog: usize,
+    /// The mean search answer in the same format.
+    pub answer: f64,
+    /// Hits in an answer.
+    pub answer_hits: usize,
+    /// What counted.
+    pub tokenizer: &'static str,
+    /// The same for each format.
+    pub formats: BTreeMap<&'static str, FormatTokens>,
+}
+
+/// Tokens in one format.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FormatTokens {
+    /// The whole catalog.
+    pub catalog: usize,
+    /// The mean search answer.
+    pub answer: f64,
+}
+
+impl TokensReport {
+    /// Counts a set's tools, and the first hits of these rankings as answers. Takes about a second for 5 MB of schemas.
+    pub fn of(set: &EvalSet, rankings: &[Vec<ToolIndex>]) -> Self {
+        let answers: Vec<Vec<&Tool>> = rankings
+            .iter()
+            .take(COUNTED_ANSWERS)
+            .map(|hits| hits.iter().take(ANSWER_HITS).map(|&hit| set.tool(hit)).collect())
+            .collect();
+        let catalog: Vec<&Tool> = set.tools.iter().collect();
+        let in_format = |format: Emit| FormatTokens {
+            catalog: tokens_of(&catalog, format),
+            answer: mean(&answers.iter().map(|tools| tokens_of(tools, format) as f64).collect::<Vec<_>>()),
+        };
+        let formats: BTreeMap<_, _> = FORMATS.into_iter().map(|(name, format)| (name, in_format(format))).collect();
+        let FormatTokens { catalog, answer } = formats["openai"];
+        TokensReport { catalog, answer, answer_hits: ANSWER_HITS, tokenizer: "o200k_base", formats }
+    }
+}
+
+/// Tokens of tools as a request to the provider would carry them: compact JSON.
+fn tokens_of(tools: &[&Tool], format: Emit) -> usize {
+    tiktoken_rs::o200k_base_singleton().count_ordinary(&emit(tools, format).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::dataset::testing::set;
+
+    #[test]
+    fn an_answer_costs_its_hits_and_the_catalog_all_tools() {
+        let set = set(
+            &[("a", "Sends mail to people"), ("b", "Tells the weather"), ("c", "Plays a song")],
+            &[("q", "mail", &["a"]), ("r", "rain", &["b"])],
+        );
+        let report = TokensReport::of(&set, &[vec![0], vec![0, 1, 2]]);
+        let one = tokens_of(&[set.tool(0)], Emit::Openai);
+        assert_eq!(report.catalog, tokens_of(&set.tools.iter().collect::<Vec<_>>(), Emit::Openai));
+        assert_eq!(report.answer, (one + report.catalog) as f64 / 2.0);
+        assert!(report.formats["names"].catalog < report.formats["signature"].catalog);
+        assert!(report.formats["signature"].catalog < report.formats["openai"].catalog);
+    }
+
+    #[test]
+    fn the_tokenizer_is_o200k() {
+        // Known encodings: "hello world" and " tokenization" have 2 tokens each.
+        let count = |text: &str| tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len();
+        assert_eq!((count("hello world"), count("antidisestablishmentarianism")), (2, 6));
+    }
+}

@@ -1,0 +1,329 @@
+//! Looks for settings that serve a catalog better, and shows on other tools whether they do.
+//!
+//! The tools are split in two by the seed, and with them the queries: those whose relevant tools all lie in the train
+//! half decide, those whose tools all lie in the test half tell the gain, and those with tools in both are left out. A
+//! split by query instead would let a setting learn the tools it is tested on.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use toolscout_index::{Mode, Results, Searcher, Settings};
+
+use super::arms::Arm;
+use super::bootstrap::{Interval, paired};
+use super::dataset::{EvalSet, ToolIndex};
+use super::error::{EvalError, Result};
+use super::judge::Scores;
+use super::metrics::{Measure, Metric};
+use super::prepare::Passing;
+use super::random::Random;
+use super::run::{ArmRun, Ask, Detail};
+
+/// What is made as large as possible.
+const TARGET: Metric = Metric::new(Measure::Ndcg, 10);
+/// Passes over all knobs; the second seldom changes anything, the third never did.
+const PASSES: usize = 3;
+/// Fewest queries on either side: below, one query moves the mean by more than two points.
+const FEWEST_QUERIES: usize = 20;
+
+/// A setting that may be turned.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Knob {
+    /// Its name in the settings.
+    pub name: String,
+    /// Where it stands.
+    pub value: f32,
+    /// The values that are tried.
+    #[serde(skip)]
+    pub choices: Vec<f32>,
+}
+
+/// An engine whose settings may be turned.
+pub trait Adjustable {
+    /// The settings as they are, with what may be tried.
+    fn knobs(&self) -> Vec<Knob>;
+
+    /// The engine with the knobs at these values, in the order of [`Adjustable::knobs`].
+    ///
+    /// # Errors
+    /// The engine's.
+    fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>>;
+}
+
+/// The better settings, and what they are worth.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tuned {
+    /// The set's name.
+    pub set: String,
+    /// Decides the split.
+    pub seed: u64,
+    /// What was made as large as possible.
+    pub metric: String,
+    /// Every knob with its value before and after.
+    pub knobs: Vec<Turned>,
+    /// The half that decided.
+    pub train: Half,
+    /// The half that tells the gain.
+    pub test: Half,
+    /// 95% interval of the gain on the test half.
+    pub test_gain_ci95: Interval,
+    /// p-value of the gain on the test half.
+    pub test_gain_p: f64,
+    /// Queries with relevant tools in both halves, left out.
+    pub left_out: usize,
+}
+
+/// One knob before and after.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Turned {
+    /// Its name in the settings.
+    pub name: String,
+    /// Where it stood.
+    pub before: f32,
+    /// Where it serves best.
+    pub after: f32,
+}
+
+/// One half of the queries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Half {
+    /// Their number.
+    pub queries: usize,
+    /// Mean of the metric with the settings as they were.
+    pub before: f64,
+    /// Mean of the metric with the new settings.
+    pub after: f64,
+}
+
+/// Turns one knob after the other to where the train half is served best. `tried` is called after each trial.
+///
+/// # Errors
+/// [`EvalError::Option`] when a half has too few queries to tell anything, and the engine's.
+pub fn tune(set: &EvalSet, engine: &dyn Adjustable, seed: u64, tried: &(dyn Fn() + Sync)) -> Result<Tuned> {
+    let split = Split::draw(set, seed)?;
+    let knobs = engine.knobs();
+    let start: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
+    let best = climb(&split.train, engine, &knobs, tried)?;
+    let train = [column(&split.train, engine, &start)?, column(&split.train, engine, &best)?];
+    let test = [column(&split.test, engine, &start)?, column(&split.test, engine, &best)?];
+    let gain = paired(&test[1], &test[0], seed);
+    let turned = |(knob, after): (Knob, f32)| Turned { name: knob.name, before: knob.value, after };
+    Ok(Tuned {
+        set: set.name.clone(),
+        seed,
+        metric: TARGET.to_string(),
+        knobs: knobs.into_iter().zip(best).map(turned).collect(),
+        train: Half::of(&train),
+        test: Half::of(&test),
+        test_gain_ci95: gain.interval,
+        test_gain_p: gain.p,
+        left_out: split.left_out,
+    })
+}
+
+impl Half {
+    fn of([before, after]: &[Vec<f64>; 2]) -> Self {
+        let mean = super::metrics::mean;
+        Half { queries: before.len(), before: mean(before), after: mean(after) }
+    }
+}
+
+/// The knobs of a catalog's settings: name, place, and the values tried. Values lie around the defaults, which came from
+/// nine public sets; 0 switches a field off.
+#[expect(clippy::type_complexity, reason = "a table reads better than a struct with one use")]
+const KNOBS: [(&str, fn(&mut Settings) -> &mut f32, &[f32]); 9] = [
+    ("dense_weight", |s| &mut s.dense_weight, &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
+    ("name", |s| &mut s.lexical.weights.name, &[0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0]),
+    ("server", |s| &mut s.lexical.weights.server, &[0.0, 1.0, 2.5, 4.0]),
+    ("description", |s| &mut s.lexical.weights.description, &[0.5, 1.0, 1.5, 2.0]),
+    ("parameter_names", |s| &mut s.lexical.weights.parameter_names, &[0.0, 0.25, 0.5, 1.0]),
+    ("parameter_descriptions", |s| &mut s.lexical.weights.parameter_descriptions, &[0.0, 0.2, 0.4, 0.8]),
+    ("enum_values", |s| &mut s.lexical.weights.enum_values, &[0.0, 0.2, 0.4, 0.8]),
+    ("k1", |s| &mut s.lexical.k1, &[0.8, 1.2, 2.0, 3.0]),
+    ("b", |s| &mut s.lexical.b, &[0.25, 0.5, 0.75, 1.0]),
+];
+
+/// A catalog whose settings may be turned: a copy, since a change of field weights rebuilds its lexical index.
+pub struct Tunable {
+    copy: Passing,
+    start: Settings,
+}
+
+impl Tunable {
+    /// Tunes a copy of a catalog, from the settings it has.
+    pub fn new(copy: Passing) -> Self {
+        let start = *copy.catalog.searcher().settings();
+        Tunable { copy, start }
+    }
+
+    /// The settings that were found.
+    pub fn settings(&self, tuned: &Tuned) -> Settings {
+        self.with(&tuned.knobs.iter().map(|knob| knob.after).collect::<Vec<_>>())
+    }
+
+    fn with(&self, values: &[f32]) -> Settings {
+        let mut settings = self.start;
+        KNOBS.iter().zip(values).for_each(|((_, place, _), value)| *place(&mut settings) = *value);
+        settings
+    }
+}
+
+impl Adjustable for Tunable {
+    fn knobs(&self) -> Vec<Knob> {
+        let mut settings = self.start;
+        let mut knob = |(name, place, choices): &(&str, fn(&mut Settings) -> &mut f32, &[f32])| Knob {
+            name: (*name).into(),
+            value: *place(&mut settings),
+            choices: choices.to_vec(),
+        };
+        KNOBS.iter().map(&mut knob).collect()
+    }
+
+    fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>> {
+        let settings = self.with(values);
+        if *self.copy.catalog.searcher().settings() != settings {
+            let mut writer = self.copy.catalog.writer()?;
+            writer.set_settings(&settings)?;
+            writer.commit()?;
+        }
+        Ok(Box::new(Snapshot(self.copy.catalog.searcher())))
+    }
+}
+
+struct Snapshot(Arc<Searcher>);
+
+impl Ask for Snapshot {
+    fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results> {
+        self.0.ask(text, arm, depth, detail)
+    }
+}
+
+struct Split {
+    train: EvalSet,
+    test: EvalSet,
+    left_out: usize,
+}
+
+impl Split {
+    fn draw(set: &EvalSet, seed: u64) -> Result<Self> {
+        let half = Random::new(seed, "split").sample(set.tools.len(), set.tools.len() / 2);
+        let trains = |tool: &ToolIndex| half.binary_search(&(*tool as usize)).is_ok();
+        let with = |keep: &dyn Fn(&[ToolIndex]) -> bool| {
+            let mut part = set.clone();
+            part.queries.retain(|query| keep(&query.relevant));
+            part
+        };
+        let train = with(&|relevant| relevant.iter().all(trains));
+        let test = with(&|relevant| !relevant.iter().any(trains));
+        for (half, name) in [(&train, "train"), (&test, "test")] {
+            if half.queries.len() < FEWEST_QUERIES {
+                let reason = format!(
+                    "the {name} half of {} would have {} queries, at least {FEWEST_QUERIES} are needed; judge more queries",
+                    set.name,
+                    half.queries.len()
+                );
+                return Err(EvalError::option("--seed", seed.to_string(), reason));
+            }
+        }
+        let left_out = set.queries.len() - train.queries.len() - test.queries.len();
+        Ok(Split { train, test, left_out })
+    }
+}
+
+fn climb(train: &EvalSet, engine: &dyn Adjustable, knobs: &[Knob], tried: &(dyn Fn() + Sync)) -> Result<Vec<f32>> {
+    let mut best: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
+    let mut best_mean = super::metrics::mean(&column(train, engine, &best)?);
+    for _ in 0..PASSES {
+        let before = best.clone();
+        for (index, knob) in knobs.iter().enumerate() {
+            for &choice in knob.choices.iter().filter(|choice| **choice != before[index]) {
+                let mut values = best.clone();
+                values[index] = choice;
+                let mean = super::metrics::mean(&column(train, engine, &values)?);
+                tried();
+                if mean > best_mean {
+                    (best, best_mean) = (values, mean);
+                }
+            }
+        }
+        if best == before {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<f64>> {
+    let hybrid =
+        Arm { name: "hybrid".into(), mode: Mode::Hybrid, fusion: toolscout_index::Fusion::Convex, dense_weight: None };
+    let depth = TARGET.depth.min(set.tools.len());
+    let run = ArmRun::of(set, &*engine.at(values)?, &hybrid, depth, &|| ())?;
+    Ok(Scores::strict(set, &run, &[TARGET]).column(TARGET).to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::dataset::testing::set;
+    use crate::eval::run::testing::WordOverlap;
+
+    /// Ranks rightly when `good` is 3 and the other way round otherwise; `idle` changes nothing.
+    struct TwoKnobs(WordOverlap);
+
+    struct Turned(WordOverlap, bool);
+
+    impl Ask for Turned {
+        fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results> {
+            let mode = if self.1 { Mode::Lexical } else { Mode::Dense };
+            self.0.ask(text, &Arm { mode, ..arm.clone() }, depth, detail)
+        }
+    }
+
+    impl Adjustable for TwoKnobs {
+        fn knobs(&self) -> Vec<Knob> {
+            let knob = |name: &str| Knob { name: name.into(), value: 1.0, choices: vec![0.0, 1.0, 2.0, 3.0] };
+            vec![knob("idle"), knob("good")]
+        }
+
+        fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>> {
+            Ok(Box::new(Turned(WordOverlap(self.0.0.clone()), values[1] == 3.0)))
+        }
+    }
+
+    fn words(count: usize) -> EvalSet {
+        let names: Vec<String> = (0..count).map(|n| format!("word{n:03}")).collect();
+        let tools: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+        let relevant: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
+        let mut queries: Vec<(&str, &str, &[&str])> =
+            names.iter().zip(&relevant).map(|(name, id)| (name.as_str(), name.as_str(), id.as_slice())).collect();
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        queries.push(("all", "word", &all));
+        set(&tools, &queries)
+    }
+
+    #[test]
+    fn the_knob_that_matters_is_turned_and_the_other_left() {
+        let set = words(60);
+        let tuned = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap();
+        let values: Vec<(&str, f32)> = tuned.knobs.iter().map(|knob| (knob.name.as_str(), knob.after)).collect();
+        assert_eq!(values, [("idle", 1.0), ("good", 3.0)]);
+        assert_eq!((tuned.train.queries, tuned.test.queries, tuned.left_out), (30, 30, 1));
+        assert_eq!((tuned.test.before, tuned.test.after), (0.0, 1.0));
+        assert!(tuned.test_gain_p < 0.001);
+    }
+
+    #[test]
+    fn no_tool_is_in_both_halves() {
+        let split = Split::draw(&words(60), 3).unwrap();
+        let tools =
+            |half: &EvalSet| -> Vec<ToolIndex> { half.queries.iter().flat_map(|q| q.relevant.clone()).collect() };
+        assert!(tools(&split.train).iter().all(|tool| !tools(&split.test).contains(tool)));
+    }
+
+    #[test]
+    fn too_few_queries_are_refused() {
+        let set = words(20);
+        let error = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap_err().to_string();
+        assert!(error.contains("at least 20"), "{error}");
+    }
+}

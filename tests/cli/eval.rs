@@ -1,0 +1,160 @@
+//! `toolscout eval` from outside, on the project's own fixtures, by the lexical arm.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::run::World;
+
+fn fixtures() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").to_str().expect("UTF-8").to_owned()
+}
+
+/// A set of two tools with these queries.
+fn small(world: &World, queries: &str) -> String {
+    let tools = json!([{"name": "send_mail", "description": "Sends a mail"}, {"name": "weather", "description": "Tells the weather"}]);
+    world.file("small/tools.json", tools.to_string());
+    let queries = world.file("small/queries.jsonl", queries);
+    queries.parent().expect("a folder").to_str().expect("UTF-8").to_owned()
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn a_table_is_printed_and_the_json_has_the_published_shape() {
+    let world = World::new();
+    let table = world.ok(&["eval", &fixtures(), "--queries", "40", "--json", "out.json"]);
+    assert!(table.contains("ndcg@10") && table.contains("lexical") && table.contains("AUC"), "{table}");
+    let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+    assert_eq!(
+        (report["set"].as_str(), report["queries"].as_u64(), report["embedder"].as_str()),
+        (Some("fixtures"), Some(40), Some("none"))
+    );
+    for (part, field) in [
+        ("no_match", "accuracy"),
+        ("no_match", "false_no_match"),
+        ("cost", "index_s"),
+        ("cost", "embed_s"),
+        ("cost", "rss_mb"),
+        ("cost", "disk_mb"),
+        ("cost", "open_s"),
+        ("tokens", "catalog"),
+        ("tokens", "answer"),
+    ] {
+        assert!(report[part].get(field).is_some(), "{part}.{field} is missing in {report}");
+    }
+    assert!(report["arms"]["lexical"]["p95_ms"].as_f64().is_some_and(|ms| ms > 0.0));
+}
+
+#[test]
+fn json_on_stdout_stands_alone_and_is_the_same_every_time() {
+    let world = World::new();
+    let run = || world.ok(&["eval", &fixtures(), "--queries", "25", "--parts", "no-match", "--json", "-"]);
+    let (first, second) = (run(), run());
+    assert_eq!(parsed(&first), parsed(&second));
+    let other = world.ok(&["eval", &fixtures(), "--queries", "25", "--parts", "", "--seed", "1", "--json", "-"]);
+    assert_ne!(parsed(&first)["fingerprint"], parsed(&other)["fingerprint"]);
+}
+
+#[test]
+fn several_sets_give_an_array_and_a_macro_row() {
+    let world = World::new();
+    let small = small(&world, r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#);
+    let args = ["eval", &fixtures(), &small, "--queries", "20", "--parts", "", "--k", "1,2", "--json", "out.json"];
+    assert!(world.ok(&args).contains("macro average"));
+    let sets = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+    assert_eq!(sets[1]["arms"]["lexical"]["ndcg@2"], 1.0);
+}
+
+#[test]
+fn a_baseline_passes_on_the_same_figures_and_fails_on_a_drop() {
+    let world = World::new();
+    let measure = ["eval", &fixtures(), "--queries", "30", "--parts", ""];
+    world.ok(&[&measure[..], &["--json", "before.json"]].concat());
+    world.ok(&[&measure[..], &["--baseline", "before.json", "--max-drop", "0"]].concat());
+
+    let mut better = parsed(&std::fs::read_to_string(world.path("before.json")).expect("written"));
+    let now = better["arms"]["lexical"]["ndcg@10"].as_f64().expect("a figure");
+    better["arms"]["lexical"]["ndcg@10"] = json!(now + 0.02);
+    world.file("better.json", better.to_string());
+    let ended = world.run(&[&measure[..], &["--baseline", "better.json", "--max-drop", ".5"]].concat());
+    assert_eq!(ended.code, 1);
+    assert!(ended.stderr.contains("1 of 6 figures dropped by more than 0.5 points"), "{}", ended.stderr);
+    assert_eq!(world.run(&[&measure[..], &["--baseline", "better.json", "--max-drop", "2.5"]].concat()).code, 0);
+}
+
+/// The project's own gate: `fixtures/baseline.json` holds the lexical figures of the whole query file.
+#[test]
+fn the_fixtures_are_found_as_well_as_they_were() {
+    let baseline = format!("{}/baseline.json", fixtures());
+    let ended = World::new().run(&["eval", &fixtures(), "--arms", "lexical", "--parts", "", "--baseline", &baseline]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+}
+
+#[test]
+fn a_baseline_of_another_set_is_named() {
+    let world = World::new();
+    let small = small(&world, r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#);
+    world.ok(&["eval", &small, "--k", "1,2", "--parts", "", "--json", "small.json"]);
+    let ended = world.run(&["eval", &fixtures(), "--queries", "5", "--parts", "", "--baseline", "small.json"]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.stderr.contains("of the set small and this run of fixtures"), "{}", ended.stderr);
+}
+
+#[test]
+fn bad_sets_end_without_figures() {
+    let world = World::new();
+    for (queries, args, expected) in [
+        (r#"{"id":"q","query":"x","relevant":["nothing"]}"#, &[][..], "\"nothing\""),
+        (r#"{"id":"q","query":"x","relevant":[]}"#, &[], "no relevant tools"),
+        ("", &[], "has no queries"),
+        (r#"{"id":"q","query":"x","relevant":["weather"]}"#, &["--k", "1,10"], "k = 10"),
+        (r#"{"id":"q","query":"x","relevant":["weather"]}"#, &["--arms", "dense", "--k", "1"], "embedding model"),
+    ] {
+        let set = small(&world, queries);
+        let ended = world.run(&[&["eval", &set][..], args].concat());
+        assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_report_is_one_page_that_loads_nothing() {
+    let world = World::new();
+    world.ok(&["eval", &fixtures(), "--queries", "30", "--html", "report.html"]);
+    let page = std::fs::read_to_string(world.path("report.html")).expect("written");
+    assert!(page.contains("Worst queries") && page.contains("Recall over k") && page.contains("Latency"));
+    assert!(!page.contains("<script") && !page.contains("http://") && !page.contains("src="));
+}
+
+#[test]
+fn tuning_without_a_model_says_what_is_missing() {
+    let ended = World::new().run(&["tune", &fixtures()]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.stderr.contains("embedding model"), "{}", ended.stderr);
+}
+
+/// Our figures against those of ir-measures. Installs it from PyPI, so it runs only where
+/// `TOOLSCOUT_TEST_IR_MEASURES` is set.
+#[test]
+fn figures_equal_those_of_a_public_implementation() {
+    if std::env::var_os("TOOLSCOUT_TEST_IR_MEASURES").is_none() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["eval", &fixtures(), "--parts", "", "--json", "out.json", "--trec", "out.trec"]);
+    let run = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).current_dir(world.dir.path()).output().expect("Python starts");
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} {args:?}: {text}");
+        text
+    };
+    run("python3", &["-m", "venv", "venv"]);
+    run("venv/bin/pip", &["install", "--quiet", "ir-measures==0.4.3"]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/check_metrics.py");
+    let text = run("venv/bin/python", &[script.to_str().expect("UTF-8"), "out.json", "out.trec"]);
+    assert!(text.contains("14 figures compared, 0 differ"), "{text}");
+}
