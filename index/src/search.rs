@@ -455,9 +455,12 @@ impl Row {
     }
 }
 
-/// The worst score of any tool that has one.
+/// The worst score of any tool that has one; where all are equal, as for the only tool there is, nothing is near or far
+/// by comparison and what is above 0 counts.
 fn farthest(scores: &[f32]) -> f32 {
-    scores.iter().copied().filter(|score| score.is_finite()).fold(f32::INFINITY, f32::min)
+    let known = || scores.iter().copied().filter(|score| score.is_finite());
+    let (lo, hi) = (known().fold(f32::INFINITY, f32::min), known().fold(f32::NEG_INFINITY, f32::max));
+    if lo < hi { lo } else { lo.min(0.0) }
 }
 
 /// The strongest signals of any request.
