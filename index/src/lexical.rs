@@ -20,7 +20,7 @@ use tantivy::schema::{
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer, WhitespaceTokenizer};
 use tantivy::{Index, IndexSettings, IndexWriter, ReloadPolicy, TantivyDocument};
 
-pub use bm25::{LexicalSearcher, QueryTerms};
+pub use bm25::{LexicalSearcher, QueryTerms, Scored};
 
 use crate::document::{Field, Weights, field_text};
 use crate::error::{Error, Result};

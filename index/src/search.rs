@@ -12,7 +12,7 @@ use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
 use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings};
-use crate::lexical::{LexicalSearcher, QueryTerms};
+use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
 use crate::names::Names;
 use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
 use crate::settings::Settings;
@@ -225,11 +225,13 @@ impl Search<'_> {
     /// Gathers what every leg says of a request.
     fn weigh(&self, request: &Request, number: usize, vectors: &QueryVectors, timings: &mut Timings) -> Evidence {
         let searcher = self.searcher;
-        let (terms, lexical) = lap(&mut timings.lexical_ms, || {
+        let (terms, limit, lexical) = lap(&mut timings.lexical_ms, || {
             let analyzed = request.texts.iter().map(|text| searcher.lexical.resolve(&text::terms(text)));
             let terms: Vec<QueryTerms> = analyzed.collect();
-            let raw = terms.iter().map(|terms| searcher.lexical.scores(terms)).collect();
-            (terms, LegScores::new(raw, |_| 0.0, &self.allowed))
+            let scored: Vec<Scored> = terms.iter().map(|terms| searcher.lexical.score(terms)).collect();
+            let limit = scored[0].limit;
+            let raw = scored.into_iter().map(|scored| scored.by_tool).collect();
+            (terms, limit, LegScores::new(raw, |_| 0.0, &self.allowed))
         });
         let dense: Vec<(String, LegScores)> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
@@ -245,7 +247,7 @@ impl Search<'_> {
             let fused = self.fuse(&lexical, &dense, dense_weight);
             let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
             let named = named.into_iter().collect();
-            let signals = self.signals(&terms[0], &lexical, &dense);
+            let signals = self.signals(limit, &lexical, &dense);
             Evidence { terms, lexical, dense, named, fused, dense_weight, signals }
         })
     }
@@ -339,12 +341,11 @@ impl Search<'_> {
         scored
     }
 
-    fn signals(&self, terms: &QueryTerms, lexical: &LegScores, dense: &[(String, LegScores)]) -> Signals {
+    fn signals(&self, limit: f32, lexical: &LegScores, dense: &[(String, LegScores)]) -> Signals {
         let best = |scores: &[f32]| {
             let allowed = scores.iter().enumerate().filter(|&(tool, _)| self.is_allowed(tool));
             allowed.map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
         };
-        let limit = self.searcher.lexical.limit(terms);
         let coverage = if limit > 0.0 { best(&lexical.raw).max(0.0) / limit } else { 0.0 };
         let cosine = dense.iter().map(|(_, leg)| best(&leg.raw)).reduce(f32::max);
         Signals { coverage, cosine }

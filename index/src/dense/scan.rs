@@ -1,5 +1,7 @@
 //! Dot products of bytes: the inner loop of the exact scan.
 
+use rayon::prelude::*;
+
 use super::{UNKNOWN, Vectors};
 
 /// Steps of a query's largest value. Finer than the rows' 127, so that the query adds no error of its own, and small
@@ -20,14 +22,22 @@ impl Encoded {
     }
 }
 
+/// Tools that one thread scans at a stretch: with two views of 384 dimensions 3 MB, a tenth of a millisecond, so that
+/// handing them out costs little.
+const TOOLS_PER_TASK: usize = 4096;
+
 /// One score per tool, for each query.
 pub(super) fn scores(vectors: &Vectors, queries: &[Encoded]) -> Vec<Vec<f32>> {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, which is all that the function asks for.
-        return unsafe { scores_avx2(vectors, queries) };
+    let count = queries.len();
+    let mut by_tool = vec![UNKNOWN; vectors.tools() * count];
+    let tasks = by_tool.chunks_mut((TOOLS_PER_TASK * count).max(1));
+    if vectors.tools() <= TOOLS_PER_TASK {
+        tasks.for_each(|scores| scan(vectors, queries, 0, scores));
+    } else {
+        let tasks: Vec<_> = tasks.enumerate().collect();
+        tasks.into_par_iter().for_each(|(task, scores)| scan(vectors, queries, task * TOOLS_PER_TASK, scores));
     }
-    scores_portable(vectors, queries)
+    (0..count).map(|query| by_tool.iter().skip(query).step_by(count).copied().collect()).collect()
 }
 
 /// One score per tool: of these rows' tools exactly, of all others the lowest of them.
@@ -45,26 +55,33 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
     scores
 }
 
+/// Fills in the scores of the tools from `first` on, all queries of a tool side by side.
+fn scan(vectors: &Vectors, queries: &[Encoded], first: usize, scores: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, which is all that the function asks for.
+        return unsafe { scan_avx2(vectors, queries, first, scores) };
+    }
+    scan_portable(vectors, queries, first, scores);
+}
+
 /// The portable loop, compiled for AVX2: four times as many products an instruction.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn scores_avx2(vectors: &Vectors, queries: &[Encoded]) -> Vec<Vec<f32>> {
-    scores_portable(vectors, queries)
+fn scan_avx2(vectors: &Vectors, queries: &[Encoded], first: usize, scores: &mut [f32]) {
+    scan_portable(vectors, queries, first, scores);
 }
 
 #[inline(always)]
-fn scores_portable(vectors: &Vectors, queries: &[Encoded]) -> Vec<Vec<f32>> {
-    let mut scores = vec![vec![UNKNOWN; vectors.tools()]; queries.len()];
-    for tool in 0..vectors.tools() {
-        for row in vectors.rows_of(tool) {
+fn scan_portable(vectors: &Vectors, queries: &[Encoded], first: usize, scores: &mut [f32]) {
+    for (offset, scores) in scores.chunks_mut(queries.len()).enumerate() {
+        for row in vectors.rows_of(first + offset) {
             let (codes, scale) = (vectors.row(row), vectors.scales[row]);
-            for (query, scores) in queries.iter().zip(&mut scores) {
-                let score = dot(codes, &query.codes) as f32 * scale * query.scale;
-                scores[tool] = scores[tool].max(score);
+            for (query, score) in queries.iter().zip(scores.iter_mut()) {
+                *score = score.max(dot(codes, &query.codes) as f32 * scale * query.scale);
             }
         }
     }
-    scores
 }
 
 #[inline(always)]

@@ -54,6 +54,16 @@ pub struct QueryTerms {
     pub fuzzy: Vec<FuzzyEdit>,
 }
 
+/// What the lexical leg says of one text.
+#[derive(Clone, Debug, Default)]
+pub struct Scored {
+    /// One score per tool; 0 for tools without any of the terms.
+    pub by_tool: Vec<f32>,
+    /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
+    /// share of.
+    pub limit: f32,
+}
+
 impl QueryTerms {
     /// The indexed terms looked for.
     pub fn terms(&self) -> impl Iterator<Item = &str> {
@@ -102,30 +112,22 @@ impl LexicalSearcher {
         resolved
     }
 
-    /// Adds up each tool's BM25 score; 0 for tools without any of the terms.
-    pub fn scores(&self, query: &QueryTerms) -> Vec<f32> {
-        let mut scores = vec![0.0; self.norms.len()];
+    /// Adds up each tool's BM25 score.
+    pub fn score(&self, query: &QueryTerms) -> Scored {
+        let mut by_tool = vec![0.0; self.norms.len()];
+        let mut limit = query.unknown as f32 * self.idf(0) * (self.k1 + 1.0);
         let mut postings = Vec::new();
         for (term, weight) in &query.terms {
             self.collect(term, &mut postings);
             let gain = weight * self.idf(postings.len()) * (self.k1 + 1.0);
+            // A correction stands for an unknown word, whose share is in already.
+            limit += if *weight == 1.0 { gain } else { 0.0 };
             for &(tool, frequency) in &postings {
                 let tool = tool as usize;
-                scores[tool] += gain * frequency / (frequency + self.norms[tool]);
+                by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
             }
         }
-        scores
-    }
-
-    /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
-    /// share of.
-    pub fn limit(&self, query: &QueryTerms) -> f32 {
-        let mut postings = Vec::new();
-        let known = query.terms.iter().filter(|(_, weight)| *weight == 1.0).map(|(term, _)| {
-            self.collect(term, &mut postings);
-            self.idf(postings.len())
-        });
-        (known.sum::<f32>() + query.unknown as f32 * self.idf(0)) * (self.k1 + 1.0)
+        Scored { by_tool, limit }
     }
 
     /// Inverse document frequency of a term that this many tools contain.
