@@ -98,7 +98,7 @@ mod bm25 {
         let next = || requests.next().expect("a cycle does not end");
         bencher.with_inputs(next).bench_local_values(|terms| {
             let mut scored: Vec<(f32, u32)> =
-                scorers.ours.scores(&scorers.ours.resolve(terms)).into_iter().zip(0..).collect();
+                scorers.ours.score(&scorers.ours.resolve(terms)).by_tool.into_iter().zip(0..).collect();
             scored.select_nth_unstable_by(10, |a, b| b.0.total_cmp(&a.0));
             scored.truncate(10);
             scored
