@@ -430,7 +430,7 @@ impl Writer {
         let dir = self.catalog.shared.dir.join(LEXICAL);
         if self.lexical.as_ref().is_none_or(|lexical| lexical.stamp != stamp) {
             self.lexical = None;
-            let index = LexicalIndex::open(&dir, &stamp)?;
+            let index = LexicalIndex::reopen(&dir, &stamp)?;
             let writer = index.writer()?;
             self.lexical = Some(OpenLexical { index, writer, stamp: stamp.clone() });
         }

@@ -35,7 +35,7 @@ pub struct Searcher {
     /// Every tool, by id, so that position is the tie-break too.
     pub(crate) rows: Vec<Arc<Row>>,
     pub(crate) lexical: Arc<LexicalSearcher>,
-    pub(crate) names: Names,
+    pub(crate) names: Arc<Names>,
     pub(crate) legs: Vec<DenseLeg>,
 }
 

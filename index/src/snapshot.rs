@@ -26,6 +26,7 @@ pub(crate) struct Loaded {
     pub(crate) generation: u64,
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Arc<Row>>,
+    names: Arc<Names>,
     legs: Vec<DenseLeg>,
 }
 
@@ -55,12 +56,18 @@ impl Loaded {
         let generation = store.generation()?;
         let settings = settings(store)?;
         let rows = rows(store, previous)?;
+        let names = names(&rows, previous);
+        let places = previous.map_or_else(Vec::new, |previous| places(&rows, &previous.rows));
         let legs = embedders
             .iter()
             .enumerate()
-            .map(|(number, embedder)| leg(store, dir, embedder, &rows, &settings, previous, number))
+            .map(|(number, embedder)| {
+                let previous =
+                    previous.and_then(|previous| previous.legs.get(number)).map(|leg| (leg, places.as_slice()));
+                leg(store, dir, embedder, &rows, &settings, previous)
+            })
             .collect::<Result<_>>()?;
-        Ok(Loaded { generation, settings, rows, legs })
+        Ok(Loaded { generation, settings, rows, names, legs })
     }
 
     /// Tool position by store key, which is how the lexical index names tools.
@@ -76,13 +83,12 @@ impl Loaded {
 
     /// The snapshot, with this lexical index.
     pub(crate) fn into_searcher(self, lexical: LexicalSearcher) -> Searcher {
-        let names = Names::new(self.rows.iter().map(|row| &row.stored.id));
         Searcher {
             generation: self.generation,
             settings: self.settings,
             rows: self.rows,
             lexical: Arc::new(lexical),
-            names,
+            names: self.names,
             legs: self.legs,
         }
     }
@@ -148,18 +154,42 @@ fn rows(store: &Store, previous: Option<&Searcher>) -> Result<Vec<Arc<Row>>> {
     .collect()
 }
 
+/// The names of these rows; those of the previous snapshot where no tool came or went.
+fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
+    let ids = || rows.iter().map(|row| &row.stored.id);
+    match previous {
+        Some(previous) if ids().eq(previous.rows.iter().map(|row| &row.stored.id)) => Arc::clone(&previous.names),
+        _ => Arc::new(Names::new(ids())),
+    }
+}
+
+/// Where each row stood in a previous snapshot, if it is the same row still. Both are in the order of ids.
+fn places(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
+    let mut before = previous.iter().enumerate().peekable();
+    rows.iter()
+        .map(|row| {
+            while before.next_if(|(_, other)| other.stored.id < row.stored.id).is_some() {}
+            before.next_if(|(_, other)| Arc::ptr_eq(other, row)).map(|(place, _)| place)
+        })
+        .collect()
+}
+
+/// A leg of the previous snapshot, and where in it each row stood.
+type PreviousLeg<'a> = (&'a DenseLeg, &'a [Option<usize>]);
+
 fn leg(
     store: &Store,
     dir: &Path,
     embedder: &Arc<dyn Embedder>,
     rows: &[Arc<Row>],
     settings: &Settings,
-    previous: Option<&Searcher>,
-    number: usize,
+    previous: Option<PreviousLeg<'_>>,
 ) -> Result<DenseLeg> {
     let model = store.model(embedder.id(), embedder.dimensions())?;
-    let previous = previous.and_then(|previous| Some((previous, previous.legs.get(number)?)));
-    let vectors = vectors(store, embedder.as_ref(), model, rows, previous)?;
+    let vectors = match previous {
+        Some(previous) => changed_vectors(store, embedder.as_ref(), model, rows, previous)?,
+        None => all_vectors(store, embedder.as_ref(), model, rows)?,
+    };
     let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < row.stored.texts.len());
     let pending = pending.count();
     let graph = model
@@ -168,35 +198,39 @@ fn leg(
     Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph, pending })
 }
 
-fn vectors(
+fn all_vectors(store: &Store, embedder: &dyn Embedder, model: Option<u64>, rows: &[Arc<Row>]) -> Result<Vectors> {
+    let all = model.map_or_else(|| Ok(HashMap::new()), |model| store.vectors(model))?;
+    let mut vectors = Vectors::new(embedder.dimensions());
+    for row in rows {
+        for (hash, vector) in row.stored.texts.iter().filter_map(|hash| Some((hash, all.get(hash)?))) {
+            vectors.push(embedder.id(), *hash, vector)?;
+        }
+        vectors.end_tool();
+    }
+    Ok(vectors)
+}
+
+fn changed_vectors(
     store: &Store,
     embedder: &dyn Embedder,
     model: Option<u64>,
     rows: &[Arc<Row>],
-    previous: Option<(&Searcher, &DenseLeg)>,
+    (previous, places): PreviousLeg<'_>,
 ) -> Result<Vectors> {
-    let mut vectors = Vectors::new(embedder.dimensions());
-    let known: HashMap<TextHash, usize> = match previous {
-        Some((_, leg)) => leg.vectors.hashes().iter().enumerate().map(|(row, hash)| (*hash, row)).collect(),
-        None => HashMap::new(),
-    };
-    let all = match (model, previous) {
-        (Some(model), None) => store.vectors(model)?,
-        _ => HashMap::new(),
-    };
-    for row in rows {
-        for hash in &row.stored.texts {
-            if let (Some(&known), Some((_, leg))) = (known.get(hash), previous) {
-                vectors.push_row(&leg.vectors, known);
-            } else if let Some(vector) = all.get(hash) {
-                vectors.push(embedder.id(), *hash, vector)?;
-            } else if let (Some(model), Some(_)) = (model, previous)
-                && let Some(vector) = store.vector(model, hash)?
-            {
-                vectors.push(embedder.id(), *hash, &vector)?;
+    let mut vectors = Vectors::with_capacity_of(&previous.vectors);
+    for (row, place) in rows.iter().zip(places) {
+        let texts = &row.stored.texts;
+        match place.filter(|&place| previous.vectors.rows_of(place).len() == texts.len()) {
+            Some(place) => vectors.push_tool(&previous.vectors, place),
+            None => {
+                for hash in texts {
+                    if let Some(vector) = model.map_or(Ok(None), |model| store.vector(model, hash))? {
+                        vectors.push(embedder.id(), *hash, &vector)?;
+                    }
+                }
+                vectors.end_tool();
             }
         }
-        vectors.end_tool();
     }
     Ok(vectors)
 }
