@@ -2,7 +2,7 @@
 //!
 //! A question becomes a [`Run`](run::Run), a state machine without I/O; the [driver] carries out what it asks for and
 //! sends its [events](event::Event). What the agent needs of the index is the small trait
-//! [`ToolSearch`](search::ToolSearch).
+//! [`ToolSearch`].
 
 pub mod catalog;
 pub mod driver;

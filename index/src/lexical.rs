@@ -2,7 +2,7 @@
 //!
 //! A tool's fields are indexed into a single `body` in which an occurrence counts as often as its field's weight says,
 //! so that term frequency and length are both weighted (BM25F with one length). tantivy keeps the postings; scoring is
-//! ours ([`bm25`]), since its scorer fixes k1 = 1.2 and rounds lengths to a byte.
+//! ours (`bm25`), since its scorer fixes k1 = 1.2 and rounds lengths to a byte.
 //!
 //! The index is derived data. It proves that it belongs to a catalog state by holding exactly its keys, and carries a
 //! stamp of the settings it was built with; whatever does not fit is built anew.
