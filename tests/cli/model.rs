@@ -8,7 +8,7 @@ use super::run::{Ended, World, four_tools};
 #[test]
 fn meaning_finds_what_shares_no_word_and_nothing_is_embedded_twice() {
     let Some(cache) = std::env::var_os("TOOLSCOUT_TEST_MODELS") else {
-        println!("skipped: TOOLSCOUT_TEST_MODELS is not set");
+        eprintln!("skipped: TOOLSCOUT_TEST_MODELS is not set");
         return;
     };
     let world = World::new();
