@@ -8,9 +8,10 @@ use serde::Serialize;
 use crate::query::Mode;
 use crate::tool::{Tool, ToolId};
 
-/// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal output.
-pub fn ranked(a: (f32, &ToolId), b: (f32, &ToolId)) -> Ordering {
-    b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1))
+/// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal output. A tool may
+/// stand for its id by its position in a snapshot, which is in the order of ids.
+pub fn ranked<T: Ord>(a: (f32, T), b: (f32, T)) -> Ordering {
+    b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1))
 }
 
 /// One found tool.

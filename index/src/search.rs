@@ -11,7 +11,7 @@ use crate::dense::{Graph, Vectors};
 use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
-use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings};
+use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
 use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
 use crate::names::Names;
 use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
@@ -291,12 +291,11 @@ impl Search<'_> {
                 }
             }
         }
-        let mut ranked: Vec<(usize, (f32, Vec<usize>))> =
+        let mut found: Vec<(usize, (f32, Vec<usize>))> =
             best.into_iter().filter(|(_, (score, _))| *score >= self.query.min_score).collect();
-        // Rows are in the order of their ids, so position breaks ties as `hit::ranked` does.
-        ranked.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| b_score.total_cmp(a_score).then(a.cmp(b)));
-        ranked.truncate(self.query.k);
-        let hits: Vec<Hit> = ranked
+        found.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| ranked((*a_score, a), (*b_score, b)));
+        found.truncate(self.query.k);
+        let hits: Vec<Hit> = found
             .into_iter()
             .filter_map(|(tool, (score, found_by))| self.hit(tool, score, found_by, requests, evidence))
             .collect();
@@ -335,7 +334,7 @@ impl Search<'_> {
             }
         }
         if scored.len() > self.query.k {
-            scored.select_nth_unstable_by(self.query.k, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            scored.select_nth_unstable_by(self.query.k, |a, b| ranked((a.1, a.0), (b.1, b.0)));
             scored.truncate(self.query.k);
         }
         scored
@@ -370,7 +369,7 @@ impl Search<'_> {
             "no tool shares a word with the request or is near to it in meaning".to_owned()
         };
         let mut nearest: Vec<(usize, f32)> = evidence.iter().flat_map(|evidence| self.top(evidence)).collect();
-        nearest.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        nearest.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
         nearest.dedup_by_key(|(tool, _)| *tool);
         let nearest = nearest.into_iter().take(NEAREST_NAMES).map(|(tool, _)| self.searcher.rows[tool].id()).collect();
         NoMatch { reason, nearest }

@@ -349,18 +349,6 @@ impl Store {
         self.execute("INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)", params![model, text, bytes])
     }
 
-    /// Drops vectors of texts that no tool says any more.
-    ///
-    /// # Errors
-    /// [`Error::Store`].
-    pub fn delete_vectors(&self, model: u64, texts: impl Iterator<Item = TextHash>) -> Result<()> {
-        let mut statement = self.sql("DELETE FROM vectors WHERE model = ?1 AND text = ?2")?;
-        for text in texts {
-            statement.execute(params![model, text]).map_err(|e| self.error(e))?;
-        }
-        Ok(())
-    }
-
     /// Brings the hashes of texts up to date after the template has changed with the program. True when it had to.
     ///
     /// # Errors
