@@ -6,7 +6,8 @@
 #   TOOLS    a file in any accepted format, by default every file of fixtures/tools
 #   QUERIES  JSONL with a "query" in each line, by default fixtures/queries.jsonl
 #
-# SECONDS_EACH (10) and WARM_UP (3) are the length of each measurement. EMBEDDER=none leaves out the hybrid ones.
+# SECONDS_EACH (10) and WARM_UP (3) are the length of each measurement. EMBEDDER=none leaves out the hybrid ones. DATA is
+# a data directory whose default catalog has the tools and their vectors already; it is copied, and TOOLS is not read.
 # Give it the machine: load generator and server share the cores, so figures are a lower bound and only comparable on
 # one machine, in one run.
 set -euo pipefail
@@ -23,6 +24,7 @@ warm_up=${WARM_UP:-3}
 json='Content-Type: application/json'
 
 load() {
+  if [ -n "${DATA:-}" ]; then return; fi
   if [ -z "$tools" ]; then load_fixtures; return; fi
   # As NDJSON or as a task, a load may be of any size; a task is waited for.
   local task
@@ -52,6 +54,9 @@ searches() {
   for connections in 1 8 64; do measure "$name" "$connections"; done
 }
 
+prepare() { [ -z "${DATA:-}" ] || cp -r "$DATA" "$serving_dir/data"; }
+
+prepare
 serve
 load
 searches lexical 0 lexical
@@ -76,6 +81,7 @@ rm -rf "$serving_dir/data"
 # Overload: a short line, and four times the connections that fit into it and the threads.
 cores=$(nproc)
 line=$((6 * cores))
+prepare
 serve --search-line "$line"
 load
 export MODE=lexical
