@@ -2,6 +2,7 @@
 
 mod hashing;
 pub mod minilm;
+mod pool;
 
 pub use hashing::Hashing;
 pub use minilm::MiniLm;
