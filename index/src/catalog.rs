@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::dense::Graph;
+use crate::dense::{Graph, TextHash};
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter};
-use crate::search::Searcher;
+use crate::search::{Row, Searcher};
 use crate::settings::Settings;
 use crate::snapshot::{self, Loaded, graph_dir};
 use crate::store::{Store, Upserted};
@@ -316,12 +316,13 @@ impl Writer {
     }
 
     /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and returns the new
-    /// generation. Does not embed.
+    /// generation. Embeds with instant embedders only.
     ///
     /// # Errors
     /// [`Error::Store`]; the changes are then undone.
     pub fn commit(&mut self) -> Result<u64> {
         self.begin()?;
+        self.embed_added()?;
         let generation = self.store.commit()?;
         let pending = std::mem::take(&mut self.pending);
         let loaded = self.load()?;
@@ -351,7 +352,8 @@ impl Writer {
         for embedder in self.catalog.shared.embedders.clone() {
             let model = self.store.model(embedder.id(), embedder.dimensions())?;
             let embedded = model.map_or_else(|| Ok(Default::default()), |model| self.store.embedded(model))?;
-            work.push((snapshot::pending_texts(&rows, &embedded), embedder));
+            let texts = snapshot::pending_texts(&rows, embedder.views(), |hash| embedded.contains(hash));
+            work.push((texts, embedder));
         }
         let mut state = EmbedProgress { done: 0, total: work.iter().map(|(texts, _)| texts.len()).sum() };
         let mut result = Ok(());
@@ -375,6 +377,20 @@ impl Writer {
             self.commit()?;
         }
         result.map(|()| state.done)
+    }
+
+    /// Embeds the tools of this transaction with every embedder that takes no time to speak of.
+    fn embed_added(&self) -> Result<()> {
+        let instant = self.catalog.shared.embedders.iter().filter(|embedder| embedder.is_instant());
+        for embedder in instant.filter(|_| !self.pending.added.is_empty()) {
+            let model = self.store.register_model(embedder.id(), embedder.dimensions())?;
+            let rows = self.pending.added.iter().map(|&key| Ok(Arc::new(Row::new(self.store.tool(key)?))));
+            let rows = rows.collect::<Result<Vec<_>>>()?;
+            let embedded = self.store.embedded(model)?;
+            let texts = snapshot::pending_texts(&rows, embedder.views(), |hash| embedded.contains(hash));
+            self.put_vectors(embedder.as_ref(), &texts)?;
+        }
+        Ok(())
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -414,7 +430,15 @@ impl Writer {
         index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
     }
 
-    fn embed_batch(&mut self, embedder: &dyn Embedder, batch: &[(crate::dense::TextHash, String)]) -> Result<()> {
+    fn embed_batch(&mut self, embedder: &dyn Embedder, batch: &[(TextHash, String)]) -> Result<()> {
+        self.begin()?;
+        self.put_vectors(embedder, batch)?;
+        self.store.commit()?;
+        self.pending.open = false;
+        Ok(())
+    }
+
+    fn put_vectors(&self, embedder: &dyn Embedder, batch: &[(TextHash, String)]) -> Result<()> {
         let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
         let vectors = embedder.embed_tools(&texts)?;
         let expected = embedder.dimensions();
@@ -422,13 +446,10 @@ impl Writer {
             let embedder = embedder.id().to_owned();
             return Err(Error::DimensionMismatch { embedder, expected, received: wrong.len() });
         }
-        self.begin()?;
         let model = self.store.register_model(embedder.id(), expected)?;
         for ((hash, _), vector) in batch.iter().zip(&vectors) {
             self.store.put_vector(model, hash, vector)?;
         }
-        self.store.commit()?;
-        self.pending.open = false;
         Ok(())
     }
 

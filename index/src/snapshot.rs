@@ -1,13 +1,13 @@
 //! From the store to a [`Searcher`]: reads one consistent state and takes over what a previous snapshot already holds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use crate::dense::{Graph, TextHash, Vectors};
-use crate::document::{self, Weights};
+use crate::document::{self, View, Weights};
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{Entry, LexicalIndex, LexicalSearcher};
@@ -121,14 +121,19 @@ pub(crate) fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
     analyzed.collect()
 }
 
-/// The texts of these rows that have no vector of this model, with their hashes, shortest first: batches of equal
-/// length waste no padding.
-pub(crate) fn pending_texts(rows: &[Arc<Row>], embedded: &HashSet<TextHash>) -> Vec<(TextHash, String)> {
+/// The texts of these rows' views that are not embedded, with their hashes, shortest first: batches of equal length
+/// waste no padding.
+pub(crate) fn pending_texts(
+    rows: &[Arc<Row>],
+    views: &[View],
+    is_embedded: impl Fn(&TextHash) -> bool,
+) -> Vec<(TextHash, String)> {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
-    for row in rows.iter().filter(|row| row.stored.texts.iter().any(|hash| !embedded.contains(hash))) {
+    for row in rows.iter().filter(|row| !row.stored.texts_of(views).all(&is_embedded)) {
         let Some(tool) = row.tool() else { continue };
-        let texts = document::views(&tool).into_iter().map(|text| (text_hash(&text), text));
-        pending.extend(texts.filter(|(hash, _)| !embedded.contains(hash)));
+        let texts = document::views(&tool);
+        let wanted = views.iter().map(|&view| &texts[view as usize]).map(|text| (text_hash(text), text));
+        pending.extend(wanted.filter(|(hash, _)| !is_embedded(hash)).map(|(hash, text)| (hash, text.clone())));
     }
     let mut pending: Vec<(TextHash, String)> = pending.into_iter().collect();
     pending.sort_unstable_by(|a, b| (a.1.len(), &a.1).cmp(&(b.1.len(), &b.1)));
@@ -160,8 +165,8 @@ fn leg(
     let model = store.model(embedder.id(), embedder.dimensions())?;
     let previous = previous.and_then(|previous| Some((previous, previous.legs.get(number)?)));
     let vectors = vectors(store, embedder.as_ref(), model, rows, previous)?;
-    let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < row.stored.texts.len());
-    let pending = pending.count();
+    let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
+    let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < wanted(row)).count();
     let graph = model
         .filter(|_| vectors.len() >= settings.graph_min_vectors)
         .and_then(|model| Graph::load(&graph_dir(dir, model), &vectors).ok());
@@ -180,23 +185,49 @@ fn vectors(
         Some((_, leg)) => leg.vectors.hashes().iter().enumerate().map(|(row, hash)| (*hash, row)).collect(),
         None => HashMap::new(),
     };
-    let all = match (model, previous) {
+    let mut found = match (model, previous) {
+        (None, _) => HashMap::new(),
         (Some(model), None) => store.vectors(model)?,
-        _ => HashMap::new(),
+        (Some(model), Some(_)) => {
+            stored(store, model, wanted(rows, embedder).filter(|hash| !known.contains_key(*hash)))?
+        }
     };
+    if embedder.is_instant() {
+        let is_embedded = |hash: &TextHash| known.contains_key(hash) || found.contains_key(hash);
+        let missing = pending_texts(rows, embedder.views(), is_embedded);
+        let texts: Vec<&str> = missing.iter().map(|(_, text)| text.as_str()).collect();
+        let embedded = embedder.embed_tools(&texts)?;
+        found.extend(missing.iter().map(|(hash, _)| *hash).zip(embedded));
+    }
     for row in rows {
-        for hash in &row.stored.texts {
+        for hash in row.stored.texts_of(embedder.views()) {
             if let (Some(&known), Some((_, leg))) = (known.get(hash), previous) {
                 vectors.push_row(&leg.vectors, known);
-            } else if let Some(vector) = all.get(hash) {
+            } else if let Some(vector) = found.get(hash) {
                 vectors.push(embedder.id(), *hash, vector)?;
-            } else if let (Some(model), Some(_)) = (model, previous)
-                && let Some(vector) = store.vector(model, hash)?
-            {
-                vectors.push(embedder.id(), *hash, &vector)?;
             }
         }
         vectors.end_tool();
     }
     Ok(vectors)
+}
+
+/// The texts these rows are embedded by.
+fn wanted<'a>(rows: &'a [Arc<Row>], embedder: &'a dyn Embedder) -> impl Iterator<Item = &'a TextHash> {
+    rows.iter().flat_map(|row| row.stored.texts_of(embedder.views()))
+}
+
+/// The vectors of these texts that the store holds.
+fn stored<'a>(
+    store: &Store,
+    model: u64,
+    texts: impl Iterator<Item = &'a TextHash>,
+) -> Result<HashMap<TextHash, Vec<f32>>> {
+    let mut found = HashMap::new();
+    for text in texts {
+        if let Some(vector) = store.vector(model, text)? {
+            found.insert(*text, vector);
+        }
+    }
+    Ok(found)
 }
