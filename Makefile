@@ -6,7 +6,7 @@ CARGO ?= cargo
 CACHE ?=
 TOOLSCOUT = target/release/toolscout $(if $(CACHE),--cache $(CACHE))
 
-.PHONY: help setup build demo test check clean-demo
+.PHONY: help setup build demo agent-demo test check clean-demo
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,6 +19,9 @@ setup: build ## Fetch the embedding model and the ONNX Runtime, if they are not 
 
 demo: setup ## Index the bundled catalog and show some searches
 	@TOOLSCOUT="$(TOOLSCOUT)" scripts/demo
+
+agent-demo: build ## Show the agent at work with a scripted model, in the terminal and over SSE
+	@TOOLSCOUT="$(TOOLSCOUT)" scripts/agent-demo
 
 test: ## Run every test and doctest
 	@CARGO="$(CARGO)" scripts/test

@@ -11,16 +11,19 @@ mod interrupt;
 mod output;
 
 mod add;
+mod agent;
 mod catalogs;
 mod completions;
 mod doctor;
 mod embed;
 mod eval;
 mod export;
+mod keys;
 mod list;
 mod models;
 mod remove;
 mod search;
+mod serve;
 mod show;
 mod stats;
 mod sync;
@@ -109,12 +112,18 @@ enum Verb {
     Remove(remove::Args),
     /// Find tools
     Search(search::Args),
+    /// Answer questions with the catalog's tools
+    Agent(agent::Args),
     /// Write tools out
     Export(export::Args),
     /// Show a catalog in numbers
     Stats(stats::Args),
     /// List or delete catalogs
     Catalogs(catalogs::Args),
+    /// Serve the HTTP API
+    Serve(serve::Args),
+    /// Make, list and revoke keys of the HTTP API
+    Keys(keys::Args),
     /// List or fetch what embedding needs
     Models(models::Args),
     /// Check that everything is where it should be
@@ -133,8 +142,10 @@ impl Cli {
     /// # Errors
     /// Everything that kept it from being done, to be told with [`report`].
     pub fn run(self) -> Result<Outcome> {
-        start_logging();
         let Cli { globals, verb } = self;
+        if !matches!(verb, Verb::Serve(_)) {
+            start_logging();
+        }
         let context = || Context::new(&globals.layer(), globals.config.as_deref(), globals.output());
         match verb {
             Verb::Add(args) => args.run(&context()?),
@@ -144,9 +155,12 @@ impl Cli {
             Verb::Show(args) => args.run(&context()?),
             Verb::Remove(args) => args.run(&context()?),
             Verb::Search(args) => args.run(&context()?),
+            Verb::Agent(args) => args.run(&context()?),
             Verb::Export(args) => args.run(&context()?),
             Verb::Stats(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),
+            Verb::Serve(args) => args.run(&context()?),
+            Verb::Keys(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
             Verb::Eval(args) => args.run(&context()?),

@@ -1,4 +1,4 @@
-//! Everything around the engine: where settings and models come from, and the command line.
+//! Everything around the engine: where settings and models come from, the agent, and the command line.
 //!
 //! Retrieval itself is in [`toolscout_index`]; start there to use tool search as a library. This crate is what the
 //! `toolscout` program is made of. The modules are listed in the order in which they may use one another: a module
@@ -6,6 +6,21 @@
 
 pub mod config;
 pub mod models;
+
+pub mod shutdown;
+
+pub mod budget;
+pub mod embed_cache;
+pub mod keys;
+pub mod telemetry;
+
+pub mod llm;
+pub mod session;
+pub mod tools;
+
+pub mod agent;
+
+pub mod http;
 
 pub mod eval;
 

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::dense::{Graph, TextHash};
+use crate::dense::Graph;
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter};
-use crate::search::{Row, Searcher};
+use crate::search::Searcher;
 use crate::settings::Settings;
 use crate::snapshot::{self, Loaded, graph_dir};
 use crate::store::{Store, Upserted};
@@ -83,9 +83,11 @@ impl DataDir {
     /// [`Error::InvalidCatalogName`], [`Error::Store`], [`Error::Io`].
     pub fn open_or_create(&self, name: &str, options: Options) -> Result<Catalog> {
         let dir = self.catalog_dir(name)?;
-        if !dir.join(DATABASE).exists() {
+        let database = dir.join(DATABASE);
+        // Without tables it was cut short while it was created; with an index beside it, it has lost what it held.
+        if !database.exists() || (Store::is_blank(&database) && !dir.join(LEXICAL).exists()) {
             std::fs::create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
-            Store::open(&dir.join(DATABASE))?;
+            Store::open(&database)?;
         }
         Catalog::open(dir, options)
     }
@@ -142,11 +144,16 @@ struct Shared {
 impl Catalog {
     fn open(dir: PathBuf, options: Options) -> Result<Self> {
         let store = Store::open_read_only(&dir.join(DATABASE))?;
-        let loaded = Loaded::read(&store, &dir, &options.embedders, None)?;
+        let mut loaded = Loaded::read(&store, &dir, &options.embedders, None)?;
         let lexical = match lexical_on_disk(&dir, &loaded) {
             Ok(lexical) => lexical,
             Err(_) => rebuilt(&dir, &loaded)?,
         };
+        if loaded.has_unkept_vectors()
+            && let Ok(_lock) = lock(&dir)
+        {
+            loaded.keep_vectors(&dir);
+        }
         let current = RwLock::new(Arc::new(loaded.into_searcher(lexical)));
         let shared = Shared { dir, embedders: options.embedders, store: Mutex::new(store), current };
         Ok(Catalog { shared: Arc::new(shared) })
@@ -184,8 +191,19 @@ impl Catalog {
     pub fn writer(&self) -> Result<Writer> {
         let lock = lock_soon(&self.shared.dir)?;
         let store = Store::open(&self.shared.dir.join(DATABASE))?;
-        store.refresh_texts()?;
+        if store.refresh_texts()? {
+            self.reload()?;
+        }
         Ok(Writer { catalog: self.clone(), store, lexical: None, pending: Pending::default(), _lock: lock })
+    }
+
+    /// Reads everything again, also what a snapshot keeps of tools that are the same.
+    fn reload(&self) -> Result<()> {
+        let store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = Loaded::read(&store, &self.shared.dir, &self.shared.embedders, None)?;
+        let lexical = lexical_on_disk(&self.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?;
+        self.publish(loaded.into_searcher(lexical));
+        Ok(())
     }
 
     /// Sizes on disk and in memory.
@@ -194,7 +212,9 @@ impl Catalog {
     /// [`Error::Store`].
     pub fn stats(&self) -> Result<Stats> {
         let searcher = self.searcher();
-        let vectors = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner).vector_counts()?;
+        let mut vectors = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner).vector_counts()?;
+        vectors.extend(searcher.instant_vector_counts());
+        vectors.sort_unstable();
         let mut servers: Vec<(String, usize)> = Vec::new();
         for id in searcher.ids_after(None) {
             match servers.iter_mut().rfind(|(server, _)| server == id.server()) {
@@ -225,14 +245,22 @@ impl Catalog {
 }
 
 /// The one writer of a catalog. Changes gather in a transaction; [`Writer::commit`] makes them durable and visible,
-/// dropping the writer without a commit undoes them.
+/// dropping the writer without a commit undoes them, and so does an error of the store.
 pub struct Writer {
     catalog: Catalog,
     store: Store,
     /// Open once something was committed.
-    lexical: Option<(LexicalIndex, LexicalWriter)>,
+    lexical: Option<OpenLexical>,
     pending: Pending,
     _lock: File,
+}
+
+/// The lexical index on disk, kept open from commit to commit.
+struct OpenLexical {
+    index: LexicalIndex,
+    writer: LexicalWriter,
+    /// The settings it was built with.
+    stamp: String,
 }
 
 /// What the transaction under way has changed.
@@ -250,24 +278,25 @@ impl Writer {
     /// [`Error::DuplicateTool`] for one id twice, [`Error::Store`].
     pub fn upsert(&mut self, tools: &[Tool]) -> Result<Changes> {
         no_duplicates(tools)?;
-        self.begin()?;
-        let mut changes = Changes::default();
-        for tool in tools {
-            tool.validate()?;
-            match self.store.upsert(tool)? {
-                Upserted::Added(key) => {
-                    self.pending.added.push(key);
-                    changes.added.push(tool.id.clone());
+        tools.iter().try_for_each(Tool::validate)?;
+        self.write(|writer| {
+            let mut changes = Changes::default();
+            for tool in tools {
+                match writer.store.upsert(tool)? {
+                    Upserted::Added(key) => {
+                        writer.pending.added.push(key);
+                        changes.added.push(tool.id.clone());
+                    }
+                    Upserted::Changed(old, new) => {
+                        writer.pending.replace(old, new);
+                        changes.changed.push(tool.id.clone());
+                    }
+                    Upserted::Unchanged => changes.unchanged += 1,
                 }
-                Upserted::Changed(old, new) => {
-                    self.pending.replace(old, new);
-                    changes.changed.push(tool.id.clone());
-                }
-                Upserted::Unchanged => changes.unchanged += 1,
             }
-        }
-        changes.sort();
-        Ok(changes)
+            changes.sort();
+            Ok(changes)
+        })
     }
 
     /// Removes tools; ids that are not there are ignored.
@@ -275,16 +304,17 @@ impl Writer {
     /// # Errors
     /// [`Error::Store`].
     pub fn remove(&mut self, ids: &[ToolId]) -> Result<Changes> {
-        self.begin()?;
-        let mut changes = Changes::default();
-        for id in ids {
-            if let Some(key) = self.store.remove(id)? {
-                self.pending.remove(key);
-                changes.removed.push(id.clone());
+        self.write(|writer| {
+            let mut changes = Changes::default();
+            for id in ids {
+                if let Some(key) = writer.store.remove(id)? {
+                    writer.pending.remove(key);
+                    changes.removed.push(id.clone());
+                }
             }
-        }
-        changes.sort();
-        Ok(changes)
+            changes.sort();
+            Ok(changes)
+        })
     }
 
     /// Makes a server's tools exactly these.
@@ -298,7 +328,7 @@ impl Writer {
         }
         let mut changes = self.upsert(tools)?;
         let kept: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
-        let mut gone = self.store.ids_of_server(server)?;
+        let mut gone = self.write(|writer| writer.store.ids_of_server(server))?;
         gone.retain(|id| !kept.contains(id));
         changes.removed = self.remove(&gone)?.removed;
         Ok(changes)
@@ -310,9 +340,8 @@ impl Writer {
     /// [`Error::InvalidSetting`], [`Error::Store`].
     pub fn set_settings(&mut self, settings: &Settings) -> Result<()> {
         settings.validate()?;
-        self.begin()?;
         let json = serde_json::to_string(settings).unwrap_or_default();
-        self.store.set_meta("settings", &json)
+        self.write(|writer| writer.store.set_meta("settings", &json))
     }
 
     /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and returns the new
@@ -322,10 +351,11 @@ impl Writer {
     /// [`Error::Store`]; the changes are then undone.
     pub fn commit(&mut self) -> Result<u64> {
         self.begin()?;
-        self.embed_added()?;
-        let generation = self.store.commit()?;
+        // Taken first: a commit that fails undoes all, and the next change begins a transaction of its own.
         let pending = std::mem::take(&mut self.pending);
-        let loaded = self.load()?;
+        let generation = self.store.commit()?;
+        let mut loaded = self.load()?;
+        loaded.keep_vectors(&self.catalog.shared.dir);
         // The store is committed. A lexical index that cannot be brought up to it is rebuilt, in memory if need be.
         let lexical = match self.update_lexical(&loaded, &pending) {
             Ok(lexical) => lexical,
@@ -338,8 +368,9 @@ impl Writer {
         Ok(generation)
     }
 
-    /// Commits, then embeds what has no vectors yet, batch by batch, each kept as soon as it is there, and publishes a
-    /// snapshot at the end. Ends early when `progress` breaks. Returns how many texts were embedded.
+    /// Commits, then embeds what has no vectors yet, batch by batch, each kept as soon as it is there, builds graphs that
+    /// are missing or damaged, and publishes a snapshot at the end. Ends early when `progress` breaks. Returns how many
+    /// texts were embedded.
     ///
     /// # Errors
     /// [`Error::Embedder`], [`Error::Store`].
@@ -349,11 +380,11 @@ impl Writer {
         }
         let rows = self.load()?.rows;
         let mut work = Vec::new();
-        for embedder in self.catalog.shared.embedders.clone() {
+        let embedders = self.catalog.shared.embedders.iter().filter(|embedder| !embedder.is_instant());
+        for embedder in embedders.cloned().collect::<Vec<_>>() {
             let model = self.store.model(embedder.id(), embedder.dimensions())?;
             let embedded = model.map_or_else(|| Ok(Default::default()), |model| self.store.embedded(model))?;
-            let texts = snapshot::pending_texts(&rows, embedder.views(), |hash| embedded.contains(hash));
-            work.push((texts, embedder));
+            work.push((snapshot::pending_texts(&rows, embedder.views(), &embedded), embedder));
         }
         let mut state = EmbedProgress { done: 0, total: work.iter().map(|(texts, _)| texts.len()).sum() };
         let mut result = Ok(());
@@ -372,25 +403,21 @@ impl Writer {
         if state.total > 0 {
             let _ = progress(state);
         }
-        if state.done > 0 {
-            self.build_graphs()?;
+        let graphs = self.build_graphs();
+        if state.done > 0 || graphs.as_ref().is_ok_and(|&built| built > 0) {
             self.commit()?;
         }
-        result.map(|()| state.done)
+        result.and(graphs).map(|_| state.done)
     }
 
-    /// Embeds the tools of this transaction with every embedder that takes no time to speak of.
-    fn embed_added(&self) -> Result<()> {
-        let instant = self.catalog.shared.embedders.iter().filter(|embedder| embedder.is_instant());
-        for embedder in instant.filter(|_| !self.pending.added.is_empty()) {
-            let model = self.store.register_model(embedder.id(), embedder.dimensions())?;
-            let rows = self.pending.added.iter().map(|&key| Ok(Arc::new(Row::new(self.store.tool(key)?))));
-            let rows = rows.collect::<Result<Vec<_>>>()?;
-            let embedded = self.store.embedded(model)?;
-            let texts = snapshot::pending_texts(&rows, embedder.views(), |hash| embedded.contains(hash));
-            self.put_vectors(embedder.as_ref(), &texts)?;
-        }
-        Ok(())
+    /// Runs a change within the transaction. Where it fails, all since the last commit is undone: a full disk makes
+    /// SQLite do so anyway, and half a change is nothing to go on from.
+    fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.begin()?;
+        change(self).inspect_err(|_| {
+            self.store.rollback();
+            self.pending = Pending::default();
+        })
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -410,12 +437,13 @@ impl Writer {
     fn update_lexical(&mut self, loaded: &Loaded, pending: &Pending) -> Result<LexicalSearcher> {
         let stamp = loaded.settings.lexical.stamp();
         let dir = self.catalog.shared.dir.join(LEXICAL);
-        if self.lexical.is_none() {
-            let index = LexicalIndex::open(&dir, &stamp)?;
+        if self.lexical.as_ref().is_none_or(|lexical| lexical.stamp != stamp) {
+            self.lexical = None;
+            let index = LexicalIndex::reopen(&dir, &stamp)?;
             let writer = index.writer()?;
-            self.lexical = Some((index, writer));
+            self.lexical = Some(OpenLexical { index, writer, stamp: stamp.clone() });
         }
-        let Some((index, writer)) = &mut self.lexical else { unreachable!("opened above") };
+        let Some(OpenLexical { index, writer, .. }) = &mut self.lexical else { unreachable!("opened above") };
         for &key in &pending.removed {
             writer.remove(key);
         }
@@ -430,15 +458,7 @@ impl Writer {
         index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
     }
 
-    fn embed_batch(&mut self, embedder: &dyn Embedder, batch: &[(TextHash, String)]) -> Result<()> {
-        self.begin()?;
-        self.put_vectors(embedder, batch)?;
-        self.store.commit()?;
-        self.pending.open = false;
-        Ok(())
-    }
-
-    fn put_vectors(&self, embedder: &dyn Embedder, batch: &[(TextHash, String)]) -> Result<()> {
+    fn embed_batch(&mut self, embedder: &dyn Embedder, batch: &[(crate::dense::TextHash, String)]) -> Result<()> {
         let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
         let vectors = embedder.embed_tools(&texts)?;
         let expected = embedder.dimensions();
@@ -446,29 +466,36 @@ impl Writer {
             let embedder = embedder.id().to_owned();
             return Err(Error::DimensionMismatch { embedder, expected, received: wrong.len() });
         }
-        let model = self.store.register_model(embedder.id(), expected)?;
-        for ((hash, _), vector) in batch.iter().zip(&vectors) {
-            self.store.put_vector(model, hash, vector)?;
-        }
-        Ok(())
+        self.write(|writer| {
+            let model = writer.store.register_model(embedder.id(), expected)?;
+            for ((hash, _), vector) in batch.iter().zip(&vectors) {
+                writer.store.put_vector(model, hash, vector)?;
+            }
+            writer.store.commit()?;
+            writer.pending.open = false;
+            Ok(())
+        })
     }
 
-    /// Builds the graphs of legs that are large enough and have none that fits.
-    fn build_graphs(&self) -> Result<()> {
+    /// Builds the graphs of legs that are large enough and have none that fits. Returns how many.
+    fn build_graphs(&self) -> Result<usize> {
         let loaded = self.load()?;
+        let mut built = 0;
         for leg in loaded.legs_without_graph() {
             let Some(model) = self.store.model(leg.embedder.id(), leg.embedder.dimensions())? else { continue };
             Graph::build(&leg.vectors).save(&graph_dir(&self.catalog.shared.dir, model))?;
+            built += 1;
         }
-        Ok(())
+        Ok(built)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         self.store.rollback();
-        if let Some((_, writer)) = self.lexical.take() {
-            writer.finish();
+        self.store.checkpoint();
+        if let Some(lexical) = self.lexical.take() {
+            lexical.writer.finish();
         }
     }
 }

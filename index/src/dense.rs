@@ -5,11 +5,13 @@
 //! is below .001 nDCG@10. All tools are scanned while they are few; [`Graph`] takes over where it is measured to win.
 
 mod graph;
+mod kept;
 mod scan;
 
 use std::ops::Range;
 
 pub use graph::Graph;
+pub use kept::Kept;
 
 use crate::error::{Error, Result};
 
@@ -36,9 +38,19 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// No tools yet; add them with [`Vectors::push_row`] and [`Vectors::end_tool`].
+    /// No tools yet; add them with [`Vectors::push`] and [`Vectors::end_tool`].
     pub fn new(dimensions: usize) -> Self {
         Vectors { dimensions, codes: Vec::new(), scales: Vec::new(), hashes: Vec::new(), starts: vec![0] }
+    }
+
+    /// No tools yet, with room for as many vectors as another snapshot has.
+    pub fn with_capacity_of(other: &Vectors) -> Self {
+        let mut vectors = Vectors::new(other.dimensions);
+        vectors.codes.reserve(other.codes.len());
+        vectors.scales.reserve(other.scales.len());
+        vectors.hashes.reserve(other.hashes.len());
+        vectors.starts.reserve(other.starts.len());
+        vectors
     }
 
     /// Adds a view of the tool under construction.
@@ -58,11 +70,13 @@ impl Vectors {
         Ok(())
     }
 
-    /// Adds a row of another snapshot as a view of the tool under construction.
-    pub fn push_row(&mut self, other: &Vectors, row: usize) {
-        self.codes.extend_from_slice(other.row(row));
-        self.scales.push(other.scales[row]);
-        self.hashes.push(other.hashes[row]);
+    /// Adds a whole tool of another snapshot.
+    pub fn push_tool(&mut self, other: &Vectors, tool: usize) {
+        let rows = other.rows_of(tool);
+        self.codes.extend_from_slice(&other.codes[rows.start * other.dimensions..rows.end * other.dimensions]);
+        self.scales.extend_from_slice(&other.scales[rows.clone()]);
+        self.hashes.extend_from_slice(&other.hashes[rows]);
+        self.end_tool();
     }
 
     /// Ends the tool under construction; without a view it is [`UNKNOWN`] to searches.

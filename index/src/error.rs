@@ -120,7 +120,7 @@ pub enum Error {
         reason: String,
     },
     /// The file system said no.
-    #[error("{action} {}: {source}", path.display())]
+    #[error("{action} {}: {source}{}", path.display(), next_step(source))]
     Io {
         /// What was tried, as a verb (`read`, `create`).
         action: &'static str,
@@ -140,6 +140,17 @@ impl Error {
     /// An [`Error::InvalidTool`] for the tool of this name.
     pub fn invalid_tool(tool: impl Into<String>, reason: impl Into<String>) -> Self {
         Error::InvalidTool { tool: tool.into(), reason: reason.into() }
+    }
+}
+
+fn next_step(source: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match source.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "; make its folder readable and writable, or choose another with --data"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free some space, nothing was changed",
+        _ => "",
     }
 }
 

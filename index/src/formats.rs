@@ -95,7 +95,7 @@ pub enum Emit {
     Mcp,
     /// The emitted names alone.
     Names,
-    /// One line a tool, see [`signature`].
+    /// One line a tool, see [`signature()`].
     Signature,
 }
 

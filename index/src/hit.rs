@@ -8,9 +8,10 @@ use serde::Serialize;
 use crate::query::Mode;
 use crate::tool::{Tool, ToolId};
 
-/// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal output.
-pub fn ranked(a: (f32, &ToolId), b: (f32, &ToolId)) -> Ordering {
-    b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1))
+/// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal output. A tool may
+/// stand for its id by its position in a snapshot, which is in the order of ids.
+pub fn ranked<T: Ord>(a: (f32, T), b: (f32, T)) -> Ordering {
+    b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1))
 }
 
 /// One found tool.
@@ -149,6 +150,8 @@ pub struct Results {
     pub hits: Vec<Hit>,
     /// The mode that answered: what was asked for, or what was possible.
     pub mode: Mode,
+    /// The embedders that were heard, by id: which tier answered. Empty when only words were matched.
+    pub embedders: Vec<String>,
     /// Set when a leg that was asked for could not take part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degraded: Option<Degraded>,

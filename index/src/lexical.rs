@@ -2,7 +2,7 @@
 //!
 //! A tool's fields are indexed into a single `body` in which an occurrence counts as often as its field's weight says,
 //! so that term frequency and length are both weighted (BM25F with one length). tantivy keeps the postings; scoring is
-//! ours ([`bm25`]), since its scorer fixes k1 = 1.2 and rounds lengths to a byte.
+//! ours (`bm25`), since its scorer fixes k1 = 1.2 and rounds lengths to a byte.
 //!
 //! The index is derived data. It proves that it belongs to a catalog state by holding exactly its keys, and carries a
 //! stamp of the settings it was built with; whatever does not fit is built anew.
@@ -20,7 +20,7 @@ use tantivy::schema::{
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer, WhitespaceTokenizer};
 use tantivy::{Index, IndexSettings, IndexWriter, ReloadPolicy, TantivyDocument};
 
-pub use bm25::{LexicalSearcher, QueryTerms};
+pub use bm25::{LexicalSearcher, QueryTerms, Scored};
 
 use crate::document::{Field, Weights, field_text};
 use crate::error::{Error, Result};
@@ -153,20 +153,29 @@ impl LexicalIndex {
         Ok(LexicalIndex { index: with_tokenizers(index), fields, path: Some(dir.to_owned()) })
     }
 
-    /// The index in this folder, if it is whole and was built with this stamp.
+    /// The index in this folder, if it is whole and was built with this stamp. Reads every file once.
     ///
     /// # Errors
     /// [`Error::Derived`] saying what does not fit; the caller rebuilds.
     pub fn open(dir: &Path, stamp: &str) -> Result<Self> {
+        let opened = LexicalIndex::reopen(dir, stamp)?;
+        let damaged = opened.index.validate_checksum().map_err(|e| derived(dir, e))?;
+        match damaged.iter().next() {
+            Some(file) => Err(derived(dir, format!("{} is damaged", file.display()))),
+            None => Ok(opened),
+        }
+    }
+
+    /// As [`LexicalIndex::open`], for an index that this process has found whole before.
+    ///
+    /// # Errors
+    /// As [`LexicalIndex::open`].
+    pub fn reopen(dir: &Path, stamp: &str) -> Result<Self> {
         let index = Index::open_in_dir(dir).map_err(|e| derived(dir, e))?;
         let (schema, fields) = schema();
         let found = index.load_metas().map_err(|e| derived(dir, e))?.payload.unwrap_or_default();
         if index.schema() != schema || found != stamp {
             return Err(derived(dir, format!("it was built with {found:?} and not {stamp:?}")));
-        }
-        let damaged = index.validate_checksum().map_err(|e| derived(dir, e))?;
-        if let Some(file) = damaged.iter().next() {
-            return Err(derived(dir, format!("{} is damaged", file.display())));
         }
         Ok(LexicalIndex { index: with_tokenizers(index), fields, path: Some(dir.to_owned()) })
     }

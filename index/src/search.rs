@@ -11,8 +11,8 @@ use crate::dense::{Graph, Vectors};
 use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
-use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings};
-use crate::lexical::{LexicalSearcher, QueryTerms};
+use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
+use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
 use crate::names::Names;
 use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
 use crate::settings::Settings;
@@ -35,7 +35,7 @@ pub struct Searcher {
     /// Every tool, by id, so that position is the tie-break too.
     pub(crate) rows: Vec<Arc<Row>>,
     pub(crate) lexical: Arc<LexicalSearcher>,
-    pub(crate) names: Names,
+    pub(crate) names: Arc<Names>,
     pub(crate) legs: Vec<DenseLeg>,
 }
 
@@ -52,6 +52,8 @@ pub(crate) struct DenseLeg {
     pub(crate) graph: Option<Graph>,
     /// Tools without all of their vectors.
     pub(crate) pending: usize,
+    /// Vectors of an instant embedder that were computed and are not in its file.
+    pub(crate) unkept: usize,
 }
 
 /// One text of a query and the texts it is searched by: itself, then its clauses if it has several.
@@ -133,7 +135,8 @@ impl Searcher {
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
         let signals = strongest(&evidence);
-        Ok(Results { hits, mode, degraded, no_match, signals, timings, generation: self.generation })
+        let embedders = heard(&evidence);
+        Ok(Results { hits, mode, embedders, degraded, no_match, signals, timings, generation: self.generation })
     }
 
     /// The tool of this id.
@@ -183,6 +186,12 @@ impl Searcher {
         self.legs.iter().map(|leg| leg.pending).max().unwrap_or(0)
     }
 
+    /// Ids of embedders whose vectors the store does not keep, with their number.
+    pub(crate) fn instant_vector_counts(&self) -> impl Iterator<Item = (String, usize)> {
+        let instant = self.legs.iter().filter(|leg| leg.embedder.is_instant());
+        instant.map(|leg| (leg.embedder.id().to_owned(), leg.vectors.len()))
+    }
+
     /// True by position for tools that may be hits; `None` when all may.
     fn allowed(&self, filter: &Filter) -> Option<Vec<bool>> {
         let reads_content = filter.reads_content();
@@ -198,11 +207,10 @@ impl Searcher {
         let reason = if mode == Mode::Lexical || self.is_empty() {
             return None;
         } else if self.legs.is_empty() {
-            "no embedding model is loaded, so only words are matched; `toolscout models pull` fetches one".to_owned()
+            "nothing embeds, so only words are matched; give the catalog an embedder".to_owned()
         } else if pending_embeddings > 0 {
-            format!(
-                "{pending_embeddings} tools are not embedded yet and are found by words only; `toolscout embed` goes on"
-            )
+            let found = if self.legs.iter().any(|leg| leg.pending == 0) { "less precisely" } else { "by words only" };
+            format!("{pending_embeddings} tools are not embedded yet and are found {found}; `toolscout embed` goes on")
         } else {
             return None;
         };
@@ -240,11 +248,13 @@ impl Search<'_> {
     /// Gathers what every leg says of a request.
     fn weigh(&self, request: &Request, number: usize, vectors: &QueryVectors, timings: &mut Timings) -> Evidence {
         let searcher = self.searcher;
-        let (terms, lexical) = lap(&mut timings.lexical_ms, || {
+        let (terms, limit, lexical) = lap(&mut timings.lexical_ms, || {
             let analyzed = request.texts.iter().map(|text| searcher.lexical.resolve(&text::terms(text)));
             let terms: Vec<QueryTerms> = analyzed.collect();
-            let raw = terms.iter().map(|terms| searcher.lexical.scores(terms)).collect();
-            (terms, LegScores::new(raw, |_| 0.0, &self.allowed))
+            let scored: Vec<Scored> = terms.iter().map(|terms| searcher.lexical.score(terms)).collect();
+            let limit = scored[0].limit;
+            let raw = scored.into_iter().map(|scored| scored.by_tool).collect();
+            (terms, limit, LegScores::new(raw, |_| 0.0, &self.allowed))
         });
         let dense: Vec<Voice> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
@@ -257,7 +267,7 @@ impl Search<'_> {
             let fused = self.fuse(&lexical, &dense, dense_weight);
             let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
             let named = named.into_iter().collect();
-            let signals = self.signals(&terms[0], &lexical, &dense);
+            let signals = self.signals(limit, &lexical, &dense);
             Evidence { terms, lexical, dense, named, fused, dense_weight, signals }
         })
     }
@@ -305,12 +315,11 @@ impl Search<'_> {
                 }
             }
         }
-        let mut ranked: Vec<(usize, (f32, Vec<usize>))> =
+        let mut found: Vec<(usize, (f32, Vec<usize>))> =
             best.into_iter().filter(|(_, (score, _))| *score >= self.query.min_score).collect();
-        // Rows are in the order of their ids, so position breaks ties as `hit::ranked` does.
-        ranked.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| b_score.total_cmp(a_score).then(a.cmp(b)));
-        ranked.truncate(self.query.k);
-        let hits: Vec<Hit> = ranked
+        found.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| ranked((*a_score, a), (*b_score, b)));
+        found.truncate(self.query.k);
+        let hits: Vec<Hit> = found
             .into_iter()
             .filter_map(|(tool, (score, found_by))| self.hit(tool, score, found_by, requests, evidence))
             .collect();
@@ -349,18 +358,17 @@ impl Search<'_> {
             }
         }
         if scored.len() > self.query.k {
-            scored.select_nth_unstable_by(self.query.k, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            scored.select_nth_unstable_by(self.query.k, |a, b| ranked((a.1, a.0), (b.1, b.0)));
             scored.truncate(self.query.k);
         }
         scored
     }
 
-    fn signals(&self, terms: &QueryTerms, lexical: &LegScores, dense: &[Voice]) -> Signals {
+    fn signals(&self, limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
         let best = |scores: &[f32]| {
             let allowed = scores.iter().enumerate().filter(|&(tool, _)| self.is_allowed(tool));
             allowed.map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
         };
-        let limit = self.searcher.lexical.limit(terms);
         let coverage = if limit > 0.0 { best(&lexical.raw).max(0.0) / limit } else { 0.0 };
         let cosine = dense.iter().map(|voice| best(&voice.scores.raw)).reduce(f32::max);
         Signals { coverage, cosine }
@@ -385,7 +393,7 @@ impl Search<'_> {
             "no tool shares a word with the request or is near to it in meaning".to_owned()
         };
         let mut nearest: Vec<(usize, f32)> = evidence.iter().flat_map(|evidence| self.top(evidence)).collect();
-        nearest.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        nearest.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
         nearest.dedup_by_key(|(tool, _)| *tool);
         let nearest = nearest.into_iter().take(NEAREST_NAMES).map(|(tool, _)| self.searcher.rows[tool].id()).collect();
         NoMatch { reason, nearest }
@@ -486,9 +494,12 @@ impl Row {
     }
 }
 
-/// The worst score of any tool that has one.
+/// The worst score of any tool that has one; where all are equal, as for the only tool there is, nothing is near or far
+/// by comparison and what is above 0 counts.
 fn farthest(scores: &[f32]) -> f32 {
-    scores.iter().copied().filter(|score| score.is_finite()).fold(f32::INFINITY, f32::min)
+    let known = || scores.iter().copied().filter(|score| score.is_finite());
+    let (lo, hi) = (known().fold(f32::INFINITY, f32::min), known().fold(f32::NEG_INFINITY, f32::max));
+    if lo < hi { lo } else { lo.min(0.0) }
 }
 
 /// The strongest signals of any request.
@@ -498,6 +509,15 @@ fn strongest(evidence: &[Evidence]) -> Signals {
         cosine: [a.cosine, b.cosine].into_iter().flatten().reduce(f32::max),
     };
     evidence.iter().map(|evidence| evidence.signals).reduce(stronger).unwrap_or_default()
+}
+
+/// The ids of the embedders that any request was judged by.
+fn heard(evidence: &[Evidence]) -> Vec<String> {
+    let mut heard: Vec<String> =
+        evidence.iter().flat_map(|evidence| &evidence.dense).map(|voice| voice.id.clone()).collect();
+    heard.sort_unstable();
+    heard.dedup();
+    heard
 }
 
 /// Runs a stage and adds its time.

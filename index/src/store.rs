@@ -21,6 +21,9 @@ const TEXT_HASH_VERSION: u32 = 1;
 /// The layout of the database; a newer one is refused.
 const SCHEMA_VERSION: u32 = 1;
 
+/// Said of a database that holds what was never written to it.
+const DAMAGED: &str = "it is damaged";
+
 /// How long a connection waits for another's short lock before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -92,6 +95,15 @@ impl Store {
         store.prepare().map_err(|e| store_error(path, e))?;
         store.check_version()?;
         Ok(store)
+    }
+
+    /// True for a database that was begun and not yet given its tables: its creation was cut short, or is under way.
+    pub fn is_blank(path: &Path) -> bool {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let count = |connection: Connection| {
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u32>(0))
+        };
+        Connection::open_with_flags(path, flags).and_then(count).is_ok_and(|tables| tables == 0)
     }
 
     /// Opens for reading; also in a folder that cannot be written.
@@ -167,6 +179,12 @@ impl Store {
         self.rollback();
     }
 
+    /// Moves the log into the database file, so that the file alone is the catalog. What readers still look at stays.
+    pub fn checkpoint(&self) {
+        // The log is as durable as the database: one that could not be moved is moved another time.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+
     /// Undoes the write transaction, if one is open.
     pub fn rollback(&self) {
         if !self.connection.is_autocommit() {
@@ -180,10 +198,13 @@ impl Store {
     /// # Errors
     /// [`Error::Store`], for a full disk among others; the transaction is then undone.
     pub fn commit(&self) -> Result<u64> {
-        let generation = self.generation()? + 1;
-        self.set_meta("generation", &generation.to_string())?;
-        self.execute("COMMIT", []).inspect_err(|_| self.rollback())?;
-        Ok(generation)
+        let commit = || {
+            let generation = self.generation()? + 1;
+            self.set_meta("generation", &generation.to_string())?;
+            self.execute("COMMIT", [])?;
+            Ok(generation)
+        };
+        commit().inspect_err(|_| self.rollback())
     }
 
     /// The keys of all tools, in the order of their ids.
@@ -201,7 +222,7 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn tools(&self) -> Result<Vec<StoredTool>> {
-        let mut statement = self.sql("SELECT key, id, server, texts, json FROM tools ORDER BY id")?;
+        let mut statement = self.sql("SELECT key, id, server, texts, json, hash FROM tools ORDER BY id")?;
         let rows = statement.query_map([], read_tool).map_err(|e| self.error(e))?;
         rows.map(|row| self.checked(row)).collect()
     }
@@ -211,7 +232,7 @@ impl Store {
     /// # Errors
     /// [`Error::Store`], also when it is not there.
     pub fn tool(&self, key: u64) -> Result<StoredTool> {
-        let mut statement = self.sql("SELECT key, id, server, texts, json FROM tools WHERE key = ?1")?;
+        let mut statement = self.sql("SELECT key, id, server, texts, json, hash FROM tools WHERE key = ?1")?;
         self.checked(statement.query_row([key], read_tool))
     }
 
@@ -333,26 +354,14 @@ impl Store {
         self.execute("INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)", params![model, text, bytes])
     }
 
-    /// Drops vectors of texts that no tool says any more.
+    /// Brings the hashes of texts up to date after the template has changed with the program. True when it had to.
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub fn delete_vectors(&self, model: u64, texts: impl Iterator<Item = TextHash>) -> Result<()> {
-        let mut statement = self.sql("DELETE FROM vectors WHERE model = ?1 AND text = ?2")?;
-        for text in texts {
-            statement.execute(params![model, text]).map_err(|e| self.error(e))?;
-        }
-        Ok(())
-    }
-
-    /// Brings the hashes of texts up to date after the template has changed with the program.
-    ///
-    /// # Errors
-    /// [`Error::Store`].
-    pub fn refresh_texts(&self) -> Result<()> {
+    pub fn refresh_texts(&self) -> Result<bool> {
         let version = TEMPLATE_VERSION.to_string();
         if self.meta("template_version")?.as_deref() == Some(&version) {
-            return Ok(());
+            return Ok(false);
         }
         self.begin_write()?;
         for stored in self.tools()? {
@@ -362,7 +371,7 @@ impl Store {
         }
         self.set_meta("template_version", &version)?;
         self.commit()?;
-        Ok(())
+        Ok(true)
     }
 
     fn prepare(&self) -> rusqlite::Result<()> {
@@ -386,6 +395,7 @@ impl Store {
     fn check_version(&self) -> Result<()> {
         match self.version().map_err(|e| self.error(e))? {
             SCHEMA_VERSION => Ok(()),
+            0 => Err(self.error(DAMAGED)),
             found => Err(self.error(format!(
                 "it has layout {found} and this program reads layout {SCHEMA_VERSION}; use the version that wrote it, or add the tools to a new catalog"
             ))),
@@ -398,8 +408,16 @@ impl Store {
         found.map_err(|e| self.error(e))
     }
 
-    fn checked(&self, row: rusqlite::Result<(u64, String, String, Vec<u8>, String)>) -> Result<StoredTool> {
-        let (key, id, server, texts, json) = row.map_err(|e| self.error(e))?;
+    /// SQLite does not notice when bytes of a value have changed; the hash does.
+    fn checked(&self, row: rusqlite::Result<ToolRow>) -> Result<StoredTool> {
+        let (key, id, server, texts, json, hash) = row.map_err(|e| match e {
+            rusqlite::Error::SqliteFailure(..) => self.error(e),
+            // A value of another type or no UTF-8.
+            _ => self.error(format!("{e}, {DAMAGED}")),
+        })?;
+        if blake3::hash(json.as_bytes()) != hash {
+            return Err(self.error(format!("the tool {id:?} is not what was written, {DAMAGED}")));
+        }
         let name = if server.is_empty() { id.as_str() } else { id.get(server.len() + 1..).unwrap_or_default() };
         let id = ToolId::new(&server, name).map_err(|e| self.error(e))?;
         Ok(StoredTool { key, id, texts: texts.as_chunks().0.to_vec(), json })
@@ -445,8 +463,11 @@ pub fn text_hash(text: &str) -> TextHash {
     hash
 }
 
-fn read_tool(row: &rusqlite::Row<'_>) -> rusqlite::Result<(u64, String, String, Vec<u8>, String)> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+/// Key, id, server, texts, JSON and its hash.
+type ToolRow = (u64, String, String, Vec<u8>, String, [u8; 32]);
+
+fn read_tool(row: &rusqlite::Row<'_>) -> rusqlite::Result<ToolRow> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
@@ -458,8 +479,9 @@ fn store_error(path: &Path, reason: impl ToString) -> Error {
 }
 
 fn with_next_step(reason: String) -> String {
-    let next = if reason.contains("not a database") || reason.contains("malformed") {
-        "; it is damaged: put back a copy, or move it away and add the tools anew"
+    let damaged = ["not a database", "malformed", DAMAGED].iter().any(|sign| reason.contains(sign));
+    let next = if damaged {
+        "; put back a copy, or move it away and add the tools anew"
     } else if reason.contains("readonly") || reason.contains("unable to open") {
         "; make its folder readable and writable, or choose another with --data"
     } else if reason.contains("full") {

@@ -96,7 +96,7 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
         // Everything that can be wrong with the files is told before the first minute of measuring.
-        let sets = self.sets.iter().map(|path| EvalSet::load(path)).collect::<Result<Vec<_>, _>>()?;
+        let sets = self.folders().map(EvalSet::load).collect::<Result<Vec<_>, _>>()?;
         let plan = self.plan(context)?;
         let workspace = workspace(context, self.index_dir.as_deref(), &plan.arms);
         let progress = Bar::new();
@@ -114,6 +114,12 @@ impl Args {
             None => Outcome::Done,
         };
         Ok(outcome)
+    }
+
+    /// The sets named. Beside folders, files are passed over: `eval sets/*` also names the README among them.
+    fn folders(&self) -> impl Iterator<Item = &Path> {
+        let any_folder = self.sets.iter().any(|path| path.is_dir());
+        self.sets.iter().map(PathBuf::as_path).filter(move |path| !any_folder || !path.is_file())
     }
 
     fn plan(&self, context: &Context) -> Result<Plan> {
@@ -152,8 +158,8 @@ impl Args {
         let names: Vec<String> = match self.mode {
             Some(mode) => vec![mode.name().into()],
             None if !self.arms.is_empty() => self.arms.clone(),
-            None if context.embedder().is_err() => {
-                context.warn("measuring the lexical arm alone, since there is no embedding model");
+            None if context.embedders().is_empty() => {
+                context.warn("measuring the lexical arm alone, since nothing embeds");
                 vec![Mode::Lexical.name().into()]
             }
             None => DEFAULT_ARMS.map(String::from).into(),
@@ -214,7 +220,7 @@ pub(super) fn workspace(context: &Context, index_dir: Option<&Path>, arms: &[Arm
     let lexical = arms.iter().all(|arm| arm.mode == Mode::Lexical);
     let embedders: Vec<Arc<dyn Embedder>> = match lexical {
         true => Vec::new(),
-        false => context.embedder().iter().cloned().collect(),
+        false => context.embedders().to_vec(),
     };
     Workspace::new(data, embedders)
 }

@@ -23,8 +23,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use rayon::prelude::*;
-
 use self::wordpiece::Vocabulary;
 use crate::document::View;
 use crate::embed::{Embedder, Scripts};
@@ -140,7 +138,7 @@ impl Embedder for StaticTable {
     }
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        Ok(texts.par_iter().map(|text| self.embed(text)).collect())
+        self.embed_queries(texts)
     }
 }
 

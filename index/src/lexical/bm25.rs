@@ -35,6 +35,7 @@ pub struct LexicalSearcher {
 }
 
 struct Segment {
+    fields: Fields,
     body: Arc<InvertedIndexReader>,
     name_words: Arc<InvertedIndexReader>,
     words: Arc<InvertedIndexReader>,
@@ -51,6 +52,16 @@ pub struct QueryTerms {
     unknown: usize,
     /// Words that matched nothing and what was taken instead.
     pub fuzzy: Vec<FuzzyEdit>,
+}
+
+/// What the lexical leg says of one text.
+#[derive(Clone, Debug, Default)]
+pub struct Scored {
+    /// One score per tool; 0 for tools without any of the terms.
+    pub by_tool: Vec<f32>,
+    /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
+    /// share of.
+    pub limit: f32,
 }
 
 impl QueryTerms {
@@ -101,30 +112,22 @@ impl LexicalSearcher {
         resolved
     }
 
-    /// Adds up each tool's BM25 score; 0 for tools without any of the terms.
-    pub fn scores(&self, query: &QueryTerms) -> Vec<f32> {
-        let mut scores = vec![0.0; self.norms.len()];
+    /// Adds up each tool's BM25 score.
+    pub fn score(&self, query: &QueryTerms) -> Scored {
+        let mut by_tool = vec![0.0; self.norms.len()];
+        let mut limit = query.unknown as f32 * self.idf(0) * (self.k1 + 1.0);
         let mut postings = Vec::new();
         for (term, weight) in &query.terms {
             self.collect(term, &mut postings);
             let gain = weight * self.idf(postings.len()) * (self.k1 + 1.0);
+            // A correction stands for an unknown word, whose share is in already.
+            limit += if *weight == 1.0 { gain } else { 0.0 };
             for &(tool, frequency) in &postings {
                 let tool = tool as usize;
-                scores[tool] += gain * frequency / (frequency + self.norms[tool]);
+                by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
             }
         }
-        scores
-    }
-
-    /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
-    /// share of.
-    pub fn limit(&self, query: &QueryTerms) -> f32 {
-        let mut postings = Vec::new();
-        let known = query.terms.iter().filter(|(_, weight)| *weight == 1.0).map(|(term, _)| {
-            self.collect(term, &mut postings);
-            self.idf(postings.len())
-        });
-        (known.sum::<f32>() + query.unknown as f32 * self.idf(0)) * (self.k1 + 1.0)
+        Scored { by_tool, limit }
     }
 
     /// Inverse document frequency of a term that this many tools contain.
@@ -134,12 +137,16 @@ impl LexicalSearcher {
     }
 
     fn correct(&self, word: &str, resolved: &mut QueryTerms) {
-        let names = self.segments.iter().map(|segment| &*segment.name_words);
-        let others = self.segments.iter().map(|segment| &*segment.words);
         let Some(automaton) = fuzzy::EditAutomaton::of(word) else { return };
-        let mut nearest = automaton.nearest(names, |found| self.occurs(found));
+        let dictionaries = |field: TantivyField| {
+            self.segments.iter().map(move |segment| {
+                let dictionary = segment.postings(field);
+                (dictionary, move |word: &str| segment.holds(field, word))
+            })
+        };
+        let mut nearest = automaton.nearest(dictionaries(self.fields.name_words), |found| self.occurs(found));
         if nearest.is_empty() {
-            nearest = automaton.nearest(others, |found| self.occurs(found));
+            nearest = automaton.nearest(dictionaries(self.fields.words), |found| self.occurs(found));
         }
         let weight = FUZZY_WEIGHT / nearest.len().max(1) as f32;
         for found in nearest {
@@ -151,13 +158,13 @@ impl LexicalSearcher {
     }
 
     fn occurs(&self, term: &str) -> bool {
-        self.segments.iter().any(|segment| segment.occurs(term, self.fields.body))
+        self.segments.iter().any(|segment| segment.holds(self.fields.body, term))
     }
 
     fn collect(&self, term: &str, postings: &mut Vec<(u32, f32)>) {
         postings.clear();
         for segment in &self.segments {
-            segment.for_each_block(term, self.fields.body, |block| {
+            segment.for_each_block(self.fields.body, term, |block| {
                 let documents = block.docs().iter().zip(block.freqs());
                 postings.extend(documents.filter_map(|(&document, &steps)| {
                     let tool = segment.ordinals[document as usize];
@@ -185,6 +192,7 @@ impl Segment {
             lengths[tool as usize] = steps.first(document).unwrap_or(0) as f32 / STEPS_PER_WEIGHT;
         }
         Ok(Some(Segment {
+            fields,
             body: reader.inverted_index(fields.body)?,
             name_words: reader.inverted_index(fields.name_words)?,
             words: reader.inverted_index(fields.words)?,
@@ -193,9 +201,10 @@ impl Segment {
         }))
     }
 
-    fn occurs(&self, term: &str, body: TantivyField) -> bool {
+    /// True when a living tool has the term in this field.
+    fn holds(&self, field: TantivyField, term: &str) -> bool {
         let mut alive = false;
-        self.for_each_block(term, body, |block| {
+        self.for_each_block(field, term, |block| {
             alive = !self.has_deletes || block.docs().iter().any(|&document| self.ordinals[document as usize] != DEAD);
             !alive
         });
@@ -204,11 +213,20 @@ impl Segment {
 
     /// Gives the term's postings block by block until `visit` returns false. A read error counts as the end: the files
     /// were checked when the index was opened.
-    fn for_each_block(&self, term: &str, body: TantivyField, mut visit: impl FnMut(&BlockSegmentPostings) -> bool) {
-        let term = TantivyTerm::from_field_text(body, term);
-        let Ok(Some(mut block)) = self.body.read_block_postings(&term, IndexRecordOption::WithFreqs) else { return };
+    fn for_each_block(&self, field: TantivyField, term: &str, mut visit: impl FnMut(&BlockSegmentPostings) -> bool) {
+        let term = TantivyTerm::from_field_text(field, term);
+        let postings = self.postings(field).read_block_postings(&term, IndexRecordOption::WithFreqs);
+        let Ok(Some(mut block)) = postings else { return };
         while block.block_len() > 0 && visit(&block) {
             block.advance();
+        }
+    }
+
+    fn postings(&self, field: TantivyField) -> &InvertedIndexReader {
+        match field {
+            field if field == self.fields.name_words => &self.name_words,
+            field if field == self.fields.words => &self.words,
+            _ => &self.body,
         }
     }
 }

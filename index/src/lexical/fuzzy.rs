@@ -46,15 +46,16 @@ impl EditAutomaton {
         Some(EditAutomaton(builder.build_dfa(word)))
     }
 
-    /// The words at the smallest distance within the bound, in order. `occurs` says whether a living tool contains a
-    /// term: dictionaries remember deleted ones for a while.
-    pub fn nearest<'a>(
+    /// The words at the smallest distance within the bound, in order. Beside each dictionary comes what says whether a
+    /// living tool still has a word of it, since dictionaries remember deleted ones for a while; `occurs` says whether
+    /// a term can be scored.
+    pub fn nearest<'a, Holds: Fn(&str) -> bool>(
         &self,
-        dictionaries: impl Iterator<Item = &'a InvertedIndexReader>,
+        dictionaries: impl Iterator<Item = (&'a InvertedIndexReader, Holds)>,
         occurs: impl Fn(&str) -> bool,
     ) -> Vec<Nearest> {
         let mut by_distance: BTreeMap<(u8, String), String> = BTreeMap::new();
-        for dictionary in dictionaries {
+        for (dictionary, holds) in dictionaries {
             let Ok(mut stream) = dictionary.terms().search(self).into_stream() else { continue };
             let mut looked_at = 0;
             while looked_at < MAX_CANDIDATES && stream.advance() {
@@ -62,6 +63,7 @@ impl EditAutomaton {
                 let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
                 let term = text::stem(found);
                 if let Distance::Exact(edits) = self.0.eval(found)
+                    && holds(found)
                     && occurs(&term)
                 {
                     by_distance.insert((edits, found.to_owned()), term);

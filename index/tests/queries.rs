@@ -1,0 +1,297 @@
+//! What may be asked: names in every form, and queries that are no queries.
+//!
+//! `TOOLSCOUT_SETS=DIR` also tries the names of real catalogs, one folder with a `tools.jsonl` each.
+#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
+
+#[path = "support/world.rs"]
+mod world;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use toolscout_index::formats::{self, ReadOptions};
+use toolscout_index::{Catalog, DataDir, Error, Mode, Options, Query, Searcher, Tool};
+use world::{Chance, fresh, hashing, plain};
+
+const SAMPLED: usize = 200;
+
+/// The words of an identifier, told apart here without the engine's own analyzer: by separators and humps.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut previous = ' ';
+    for c in name.chars() {
+        if c.is_uppercase() && previous.is_lowercase() || !c.is_alphanumeric() {
+            words.push(String::new());
+        }
+        if c.is_alphanumeric() {
+            words.last_mut().unwrap().extend(c.to_lowercase());
+        }
+        previous = c;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn camel(words: &[String]) -> String {
+    let humped = |word: &String| {
+        let mut letters = word.chars();
+        letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+    };
+    words[0].clone() + &words[1..].iter().map(humped).collect::<String>()
+}
+
+/// The ways in which people and models write one tool's name.
+fn forms(tool: &Tool) -> Vec<String> {
+    let (server, name) = (tool.id.server(), tool.id.name());
+    let words = words(name);
+    let mut forms = vec![name.to_owned(), words.join("_"), camel(&words), words.join(" "), tool.id.to_string()];
+    if !server.is_empty() {
+        forms.push(format!("mcp__{server}__{name}"));
+    }
+    forms
+}
+
+/// A name as it is when case and separators do not count.
+fn key(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// The tools whose names cannot be taken for another's, nor for another's server and name.
+fn uniquely_named(tools: &[Tool]) -> Vec<&Tool> {
+    let mut uses: HashMap<String, usize> = HashMap::new();
+    for tool in tools {
+        *uses.entry(key(tool.id.name())).or_default() += 1;
+        if !tool.id.server().is_empty() {
+            *uses.entry(key(tool.id.as_str())).or_default() += 1;
+        }
+    }
+    let unique = |tool: &&Tool| !key(tool.id.name()).is_empty() && uses[&key(tool.id.name())] == 1;
+    tools.iter().filter(unique).collect()
+}
+
+/// What was asked for and what came first instead.
+fn misses(searcher: &Searcher, tools: &[&Tool], mode: Mode) -> Vec<String> {
+    let mut misses = Vec::new();
+    for tool in tools {
+        for form in forms(tool) {
+            let hits = searcher.search(&Query::new(&form).mode(mode).k(1)).unwrap().hits;
+            if hits.first().is_none_or(|hit| hit.id != tool.id) {
+                let first = hits.first().map(|hit| hit.id.to_string()).unwrap_or_default();
+                misses.push(format!("{form:?} is {} and gave {first:?}", tool.id));
+            }
+        }
+    }
+    misses
+}
+
+fn read(path: &Path, default_server: &str) -> Vec<Tool> {
+    let options = ReadOptions {
+        source_name: path.display().to_string(),
+        default_server: Some(default_server.to_owned()),
+        ..ReadOptions::default()
+    };
+    let parsed = formats::parse(&std::fs::read(path).unwrap(), &options).unwrap();
+    assert!(parsed.skipped.len() <= parsed.tools.len() / 100, "{}: {} skipped", path.display(), parsed.skipped.len());
+    parsed.tools
+}
+
+fn fixtures() -> Vec<Tool> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/tools");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files.iter().flat_map(|file| read(file, file.file_stem().unwrap().to_str().unwrap())).collect()
+}
+
+#[test]
+fn a_unique_name_in_any_form_ranks_its_tool_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let tools = fixtures();
+    let catalog = fresh(&DataDir::new(dir.path()), "fixtures", &tools);
+    let mut unique = uniquely_named(&tools);
+    assert!(unique.len() >= SAMPLED, "{} unique names", unique.len());
+    let chance = &mut Chance::new(1);
+    while unique.len() > 60 {
+        unique.swap_remove(chance.below(unique.len()));
+    }
+    for mode in [Mode::Lexical, Mode::Hybrid] {
+        let misses = misses(&catalog.searcher(), &unique, mode);
+        assert!(misses.is_empty(), "{mode}: {misses:#?}");
+    }
+}
+
+#[test]
+fn a_unique_name_in_any_form_ranks_its_tool_first_in_real_sets() {
+    let Some(sets) = std::env::var_os("TOOLSCOUT_SETS") else {
+        println!("skipped: TOOLSCOUT_SETS is not set");
+        return;
+    };
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(sets).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.retain(|folder| folder.join("tools.jsonl").exists());
+    folders.sort();
+    let mut missed = 0;
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let tools = read(&folder.join("tools.jsonl"), "");
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = lexical(&dir, &tools);
+        let mut unique = uniquely_named(&tools);
+        let unique_names = unique.len();
+        let chance = &mut Chance::new(1);
+        while unique.len() > SAMPLED {
+            unique.swap_remove(chance.below(unique.len()));
+        }
+        let misses = misses(&catalog.searcher(), &unique, Mode::Lexical);
+        let asked: usize = unique.iter().map(|tool| forms(tool).len()).sum();
+        println!("{name}: {} tools, {unique_names} unique, {asked} asked, {} missed", tools.len(), misses.len());
+        for miss in &misses {
+            println!("    {miss}");
+        }
+        missed += misses.len();
+    }
+    assert_eq!(missed, 0);
+}
+
+fn lexical(dir: &tempfile::TempDir, tools: &[Tool]) -> Catalog {
+    let catalog = DataDir::new(dir.path()).open_or_create("c", Options::default()).unwrap();
+    let mut writer = catalog.writer().unwrap();
+    writer.upsert(tools).unwrap();
+    writer.commit().unwrap();
+    catalog.clone()
+}
+
+/// Names that resemble each other or hold odd characters: the form as written decides.
+#[test]
+fn names_that_differ_only_in_case_or_separators_are_told_apart_as_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["findSymbol", "find_symbol", "find-symbol", "c++", "c#", "查询_天气", "naïve.name", "a/b c"];
+    let tools: Vec<Tool> = names.iter().map(|name| plain("io.example/srv", name, "Does a thing.")).collect();
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &tools).searcher();
+    for tool in &tools {
+        for asked in [tool.id.name().to_owned(), tool.id.to_string(), format!("  {} ", tool.id.name())] {
+            for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid] {
+                let hits = searcher.search(&Query::new(&asked).mode(mode)).unwrap().hits;
+                assert_eq!(hits.first().map(|hit| &hit.id), Some(&tool.id), "{asked:?}, {mode}");
+            }
+        }
+    }
+}
+
+/// Queries that nobody means well.
+fn odd_queries() -> Vec<(&'static str, String)> {
+    let emoji = "👩‍👩‍👧‍👦🏳️‍🌈é️\u{200d}".repeat(20);
+    vec![
+        ("100 kB of words", "create an issue about the calendar ".repeat(3000)),
+        ("100 kB without a space", "x".repeat(100_000)),
+        ("100 kB of one CJK run", "天气预报".repeat(9000)),
+        ("100 kB of different words", (0..14_000).map(|n| format!("wd{n} ")).collect()),
+        ("100 kB of humps", "aB".repeat(50_000)),
+        ("100 kB of combining accents", format!("e{}", "\u{301}".repeat(50_000))),
+        ("stop-words only", "can you please do it for me".into()),
+        ("punctuation only", "?!... --- ()[]{}\"'` *** ~~~ \\/".into()),
+        ("query syntax", "name:create AND (id:* OR -x^2~) \"unclosed".into()),
+        ("emoji", emoji),
+        ("mixed scripts", "создать issue 查询 カレンダー יצירה تقويم ปฏิทิน".into()),
+        ("two hundred clauses", "send the first report; ".repeat(200)),
+        ("two hundred clauses in words", "list the issues and then ".repeat(200)),
+        ("NUL", "create\0issue\0".into()),
+        ("control characters", "create\u{1b}[31m issue\r\n\t\u{7f}\u{85}".into()),
+        ("direction marks", "\u{202e}eussi etaerc\u{202c} \u{feff}create\u{2028}issue".into()),
+        ("private and unassigned", "\u{e000}\u{f8ff}\u{10ffff}\u{fffe} issue".into()),
+        ("numbers", "1 2 3 1e308 -0 0x7f 99999999999999999999".into()),
+        ("a path", "../../../etc/passwd".into()),
+        ("one letter", "a".into()),
+    ]
+}
+
+#[test]
+fn odd_queries_are_answered_within_bounds() {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let dir = tempfile::tempdir().unwrap();
+    let tools = fixtures();
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &tools).searcher();
+    for (what, text) in odd_queries() {
+        for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid] {
+            let clock = Instant::now();
+            let results = searcher.search(&Query::new(&text).mode(mode).k(50).explain()).unwrap();
+            assert!(clock.elapsed() < PATIENCE, "{what}, {mode}: {:?}", clock.elapsed());
+            assert!(results.hits.len() <= 50, "{what}, {mode}");
+            assert!(results.hits.iter().all(|hit| hit.score.is_finite()), "{what}, {mode}");
+            assert_eq!(results.hits.is_empty(), results.no_match.is_some(), "{what}, {mode}");
+            // The answer itself must be writable: an infinity would not be JSON.
+            serde_json::to_string(&results).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_around_words_does_not_change_what_they_find() {
+    let dir = tempfile::tempdir().unwrap();
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
+    let found = |text: &str| world::found(&searcher, text, Mode::Lexical);
+    let plain = found("weather forecast");
+    assert!(!plain.is_empty());
+    for dressed in
+        ["weather\0forecast", "\u{feff}weather\u{200b} forecast", "weather:forecast", "🌦 weather (forecast)?!"]
+    {
+        assert_eq!(found(dressed), plain, "{dressed:?}");
+    }
+    assert_eq!(found(&format!("weather forecast{}", " ".repeat(100_000))), plain);
+}
+
+#[test]
+fn words_that_say_nothing_find_nothing_by_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
+    for text in ["can you please do it for me", "?!... --- ()", "👩‍👩‍👧‍👦", "\0\0"] {
+        let results = searcher.search(&Query::new(text).mode(Mode::Lexical)).unwrap();
+        assert!(results.hits.is_empty(), "{text:?} found {:?}", results.hits[0].id);
+        assert!(!results.no_match.unwrap().reason.is_empty());
+    }
+}
+
+#[test]
+fn queries_out_of_bounds_are_errors_that_name_the_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()[..3]).searcher();
+    let many = Query::any_of(vec!["text"; 1000]);
+    for (query, said) in [
+        (Query::new(""), "empty"),
+        (Query::new(" \t\n\u{3000}"), "empty"),
+        (Query::any_of(Vec::<String>::new()), "empty"),
+        (many, "1000"),
+        (Query::new("x").k(0), "k is 0"),
+        (Query::new("x").k(51), "k is 51"),
+        (Query::new("x").k(usize::MAX), &usize::MAX.to_string()),
+        (Query::new("x").dense_weight(1.5), "1.5"),
+        (Query::new("x").dense_weight(f32::NAN), "NaN"),
+        (Query::new("x").min_score(f32::NAN), "min_score"),
+    ] {
+        let error = searcher.search(&query).err().unwrap_or_else(|| panic!("{query:?} was answered"));
+        assert!(matches!(error, Error::InvalidQuery { .. }), "{error:?}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn an_empty_catalog_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = DataDir::new(dir.path()).open_or_create("c", hashing()).unwrap();
+    for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid, Mode::Auto] {
+        let results = catalog.searcher().search(&Query::new("send mail").mode(mode)).unwrap();
+        assert!(results.hits.is_empty());
+        assert!(results.no_match.unwrap().reason.contains("no tools"));
+    }
+}
+
+#[test]
+fn texts_that_say_nothing_beside_one_that_does_are_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
+    for mode in [Mode::Lexical, Mode::Hybrid] {
+        let results = searcher.search(&Query::any_of(["", "weather forecast", "?"]).mode(mode)).unwrap();
+        let alone = searcher.search(&Query::new("weather forecast").mode(mode)).unwrap();
+        assert_eq!(results.hits[0].id, alone.hits[0].id, "{mode}");
+        assert!(results.hits[0].matched_queries.contains(&1), "{mode}");
+    }
+}

@@ -1,0 +1,354 @@
+//! The agent: a model that sees one tool at first, `tool_search`, and the rest when it needs them.
+//!
+//! A question becomes a [`Run`](run::Run), a state machine without I/O; the [driver] carries out what it asks for and
+//! sends its [events](event::Event). What the agent needs of the index is the small trait
+//! [`ToolSearch`].
+
+pub mod catalog;
+pub mod driver;
+pub mod event;
+pub mod find;
+pub mod memory;
+pub mod names;
+pub mod profile;
+pub mod prompt;
+pub mod recommend;
+pub mod reference;
+pub mod reply;
+pub mod run;
+pub mod search;
+pub mod think;
+pub mod toolbox;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use toolscout_index::Tool;
+
+pub use driver::RunStream;
+pub use event::Event;
+pub use find::Style;
+pub use run::{Protocol, RunConfig};
+pub use search::ToolSearch;
+pub use toolbox::{Eviction, ToolboxConfig};
+
+use crate::agent::toolbox::TokenCounter;
+use crate::llm::ChatModel;
+use crate::session::{ConversationId, SessionError, Sessions};
+use crate::tools::{Registry, Toolset, UserTool};
+
+/// Longest question, in bytes.
+pub const MAX_QUESTION_BYTES: usize = 256 << 10;
+
+/// An agent's settings beside its parts.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// The limits and manners of a run.
+    pub run: RunConfig,
+    /// How much the toolbox holds and for how long.
+    pub toolbox: ToolboxConfig,
+    /// Tools of the catalog that are always visible, by id or name.
+    pub pins: Vec<String>,
+    /// Catalogs with fewer tools than this are shown whole and not searched.
+    pub search_from_tools: usize,
+    /// Calls that run at once at most.
+    pub parallel_calls: usize,
+    /// Longest time of one call.
+    pub call_timeout: Duration,
+    /// Longest time of one turn.
+    pub time_to_live: Duration,
+    /// Longest wait for recommended questions; `None` asks for none.
+    pub recommend_within: Option<Duration>,
+    /// The tokenizer of the tool budget.
+    pub count_tokens: TokenCounter,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        AgentConfig {
+            run: RunConfig::default(),
+            toolbox: ToolboxConfig::default(),
+            pins: Vec::new(),
+            search_from_tools: 30,
+            parallel_calls: 4,
+            call_timeout: Duration::from_secs(60),
+            time_to_live: Duration::from_secs(600),
+            recommend_within: Some(Duration::from_secs(15)),
+            count_tokens: toolbox::o200k,
+        }
+    }
+}
+
+/// Answers questions with tools. Cheap to clone; all clones share conversations and running turns.
+#[derive(Clone)]
+pub struct Agent {
+    shared: Arc<Shared>,
+}
+
+/// What all turns of an agent share.
+struct Shared {
+    model: Arc<dyn ChatModel>,
+    search: Arc<dyn ToolSearch>,
+    toolsets: Vec<Arc<dyn Toolset>>,
+    /// The user's own tools: always visible.
+    own_tools: Vec<Arc<Tool>>,
+    sessions: Arc<Sessions>,
+    config: AgentConfig,
+    /// One run per conversation, and what stops it.
+    running: Mutex<BTreeMap<ConversationId, CancellationToken>>,
+    /// Tokens of the whole catalog at a generation; counted once, since it takes a second for ten thousand tools.
+    catalog_tokens: Mutex<Option<(u64, usize)>>,
+}
+
+/// A question to an agent.
+#[derive(Clone, Debug)]
+pub struct Question {
+    text: String,
+    conversation: Option<ConversationId>,
+    detached: bool,
+}
+
+impl Question {
+    /// A question that begins a conversation.
+    pub fn new(text: impl Into<String>) -> Self {
+        Question { text: text.into(), conversation: None, detached: false }
+    }
+
+    /// The same question in this conversation.
+    pub fn in_conversation(mut self, id: ConversationId) -> Self {
+        self.conversation = Some(id);
+        self
+    }
+
+    /// The same question, answered to the end even when nobody listens any more.
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
+        self
+    }
+}
+
+/// Why a question is not even begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The conversation is busy with another one.
+    #[error("conversation {0} is still answering; wait for its end or stop it")]
+    Busy(ConversationId),
+    /// There is nothing to answer.
+    #[error("the question is empty; say what is wanted")]
+    Empty,
+    /// It is too long.
+    #[error("the question has {bytes} bytes, {MAX_QUESTION_BYTES} are allowed; put long material into a tool's reach")]
+    TooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+}
+
+impl Agent {
+    /// Begins to describe an agent.
+    ///
+    /// ```no_run
+    /// # fn example(model: toolscout::llm::OpenAi, catalog: toolscout_index::Catalog) -> Result<(), toolscout::agent::BuildError> {
+    /// let agent = toolscout::agent::Agent::builder().llm(model).catalog(catalog).max_rounds(5).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn builder() -> AgentBuilder {
+        AgentBuilder::default()
+    }
+
+    /// Starts to answer a question; the events come through the stream. Needs a Tokio runtime.
+    ///
+    /// Dropping the stream stops the run unless the question is detached.
+    ///
+    /// # Errors
+    /// [`StartError::Busy`] while the conversation answers another question.
+    pub fn start(&self, question: Question) -> Result<RunStream, StartError> {
+        if question.text.trim().is_empty() {
+            return Err(StartError::Empty);
+        }
+        if question.text.len() > MAX_QUESTION_BYTES {
+            return Err(StartError::TooLong { bytes: question.text.len() });
+        }
+        let conversation = question.conversation.unwrap_or_else(ConversationId::fresh);
+        let slot = self.occupy(&conversation)?;
+        Ok(driver::start(slot, question.text, question.detached))
+    }
+
+    /// Stops what a conversation is answering; false when it is answering nothing.
+    pub fn stop(&self, conversation: &ConversationId) -> bool {
+        let running = self.shared.running();
+        let token = running.get(conversation);
+        token.inspect(|token| token.cancel()).is_some()
+    }
+
+    /// The kept conversations.
+    pub fn sessions(&self) -> &Arc<Sessions> {
+        &self.shared.sessions
+    }
+
+    /// The model's name.
+    pub fn model_name(&self) -> &str {
+        self.shared.model.name()
+    }
+
+    fn occupy(&self, conversation: &ConversationId) -> Result<Slot, StartError> {
+        match self.shared.running().entry(conversation.clone()) {
+            Entry::Occupied(_) => Err(StartError::Busy(conversation.clone())),
+            Entry::Vacant(vacant) => {
+                let token = vacant.insert(CancellationToken::new()).clone();
+                Ok(Slot { shared: self.shared.clone(), conversation: conversation.clone(), token })
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<ConversationId, CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tokens of every tool of the catalog.
+    fn catalog_tokens(&self) -> usize {
+        let mut known = self.catalog_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = self.search.generation();
+        if let Some((counted_at, tokens)) = *known
+            && counted_at == generation
+        {
+            return tokens;
+        }
+        let count = self.config.count_tokens;
+        let tokens = self.search.tools().iter().map(|tool| toolbox::spec_tokens(&names::spec(tool), count)).sum();
+        *known = Some((generation, tokens));
+        tokens
+    }
+}
+
+/// A conversation's right to answer one question; given back on drop.
+struct Slot {
+    shared: Arc<Shared>,
+    conversation: ConversationId,
+    token: CancellationToken,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.shared.running().remove(&self.conversation);
+    }
+}
+
+/// Describes an agent.
+#[derive(Default)]
+pub struct AgentBuilder {
+    model: Option<Arc<dyn ChatModel>>,
+    search: Option<Arc<dyn ToolSearch>>,
+    toolsets: Vec<Arc<dyn Toolset>>,
+    registry: Registry,
+    sessions: Option<Arc<Sessions>>,
+    config: AgentConfig,
+}
+
+/// What an agent lacks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A model.
+    #[error("an agent needs a model; give one with `llm`")]
+    NoModel,
+    /// Something to search.
+    #[error("an agent needs a catalog; give one with `catalog`")]
+    NoCatalog,
+    /// A place for conversations.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+impl AgentBuilder {
+    /// With this model.
+    pub fn llm(self, model: impl ChatModel + 'static) -> Self {
+        self.shared_llm(Arc::new(model))
+    }
+
+    /// With this model, shared with others.
+    pub fn shared_llm(mut self, model: Arc<dyn ChatModel>) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// Finding tools in this catalog.
+    pub fn catalog(self, catalog: impl ToolSearch + 'static) -> Self {
+        self.shared_catalog(Arc::new(catalog))
+    }
+
+    /// Finding tools in this catalog, shared with others.
+    pub fn shared_catalog(mut self, catalog: Arc<dyn ToolSearch>) -> Self {
+        self.search = Some(catalog);
+        self
+    }
+
+    /// With one tool of the user's own. It is always visible and need not be in the catalog.
+    pub fn tool(mut self, tool: impl UserTool + 'static) -> Self {
+        self.registry = self.registry.with(tool);
+        self
+    }
+
+    /// Calling tools of the catalog through this set; sets are asked in the order given.
+    pub fn tools(mut self, toolset: impl Toolset + 'static) -> Self {
+        self.toolsets.push(Arc::new(toolset));
+        self
+    }
+
+    /// Keeping conversations here instead of in memory.
+    pub fn sessions(mut self, sessions: Arc<Sessions>) -> Self {
+        self.sessions = Some(sessions);
+        self
+    }
+
+    /// With these settings; later setters change single ones.
+    pub fn config(mut self, config: AgentConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// With at most this many answers of the model per question.
+    pub fn max_rounds(mut self, rounds: u32) -> Self {
+        self.config.run.max_rounds = rounds.max(1);
+        self
+    }
+
+    /// With at most this many tokens of tools.
+    pub fn tool_budget_tokens(mut self, tokens: usize) -> Self {
+        self.config.toolbox.budget_tokens = tokens;
+        self
+    }
+
+    /// The agent.
+    ///
+    /// # Errors
+    /// [`BuildError`] naming what is missing.
+    pub fn build(self) -> Result<Agent, BuildError> {
+        let own_tools = self.registry.definitions().cloned().map(Arc::new).collect();
+        let mut toolsets: Vec<Arc<dyn Toolset>> = vec![Arc::new(self.registry)];
+        toolsets.extend(self.toolsets);
+        let sessions = match self.sessions {
+            Some(sessions) => sessions,
+            None => Arc::new(Sessions::in_memory()?),
+        };
+        let shared = Shared {
+            model: self.model.ok_or(BuildError::NoModel)?,
+            search: self.search.ok_or(BuildError::NoCatalog)?,
+            toolsets,
+            own_tools,
+            sessions,
+            config: self.config,
+            running: Mutex::default(),
+            catalog_tokens: Mutex::default(),
+        };
+        Ok(Agent { shared: Arc::new(shared) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

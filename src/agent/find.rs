@@ -1,0 +1,308 @@
+//! The `tool_search` tool: what a model may ask, and what it is answered. Pure; the index is asked by the driver.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolscout_index::query::MAX_TEXTS;
+use toolscout_index::{Filter, Tool, ToolId};
+
+use crate::agent::names::{self, CALL_TOOL, TOOL_SEARCH};
+use crate::agent::search::{Found, FoundTool, SearchRequest};
+use crate::agent::toolbox::Injection;
+use crate::llm::{ToolSpec, excerpt};
+use crate::tools::Arguments;
+
+/// Prefix of a query that names tools instead of describing them.
+const SELECT: &str = "select:";
+/// Characters of a description in an answer; the whole one is in the tool itself.
+const SUMMARY_CHARS: usize = 160;
+/// Nearest names in an answer without a match.
+const MAX_NEAREST: usize = 5;
+
+/// Limits of what a model may ask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FindConfig {
+    /// Hits when the model does not say.
+    pub default_limit: usize,
+    /// Most hits the model may ask for.
+    pub max_limit: usize,
+    /// Which tools may be found at all.
+    pub filter: Filter,
+}
+
+impl Default for FindConfig {
+    fn default() -> Self {
+        FindConfig { default_limit: 5, max_limit: 20, filter: Filter::default() }
+    }
+}
+
+/// How found tools come into the model's hands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    /// They join the list of tools.
+    #[default]
+    Inject,
+    /// The list stays `tool_search` and `call_tool`; schemas come in the answers.
+    Dispatch,
+}
+
+/// The `tool_search` tool as a model is shown it.
+pub fn search_spec() -> ToolSpec {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "What the tool should do, in a few words; or `select:name_a,name_b` to load tools by exact name.",
+            },
+            "queries": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "Several needs at once, one query each.",
+            },
+            "limit": { "type": "integer", "description": "Most tools to load, 5 if left out." },
+            "server": { "type": "string", "description": "Only tools of this server." },
+        },
+    });
+    let description = "Finds tools by what they do and loads them so that you can call them. \
+        Use it whenever no visible tool fits; never guess tool names.";
+    spec_of(TOOL_SEARCH, description, parameters)
+}
+
+/// The `call_tool` tool as a model is shown it.
+pub fn dispatch_spec() -> ToolSpec {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "description": "The tool's name as `tool_search` gave it." },
+            "arguments": { "type": "object", "description": "Its arguments, by the schema that `tool_search` gave." },
+        },
+        "required": ["name"],
+    });
+    spec_of(CALL_TOOL, "Calls a tool that `tool_search` has found.", parameters)
+}
+
+/// Reads the arguments of a `tool_search` call.
+///
+/// # Errors
+/// Words that teach the model how to ask.
+pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest, String> {
+    let mut texts = strings(arguments.get("query"));
+    texts.extend(strings(arguments.get("queries")));
+    let mut request = SearchRequest { limit: limit(arguments, config)?, ..SearchRequest::default() };
+    request.filter = filter(arguments, config)?;
+    for text in texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()) {
+        match text.strip_prefix(SELECT) {
+            Some(names) => request.select.extend(names.split(',').map(|name| name.trim().to_owned())),
+            None => request.queries.push(text.to_owned()),
+        }
+    }
+    request.select.retain(|name| !name.is_empty());
+    drop_repeats(&mut request.select);
+    drop_repeats(&mut request.queries);
+    if request.queries.is_empty() && request.select.is_empty() {
+        return Err("the search is empty; give `query` with a few words about what the tool should do, \
+            `queries` for several needs, or `select:name` for a tool you know"
+            .into());
+    }
+    if request.queries.len().max(request.select.len()) > MAX_TEXTS {
+        return Err(format!("too many queries or names; {MAX_TEXTS} are allowed in one search"));
+    }
+    Ok(request)
+}
+
+/// The tools that several searches of one turn found, each once, in order.
+pub fn merged(founds: &[Found]) -> Vec<Arc<Tool>> {
+    let mut seen = BTreeSet::new();
+    let hits = founds.iter().flat_map(|found| &found.hits);
+    hits.filter(|hit| seen.insert(hit.tool.id.clone())).map(|hit| hit.tool.clone()).collect()
+}
+
+/// What the model is told of one search.
+pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
+    let mut seen = BTreeSet::new();
+    let hits: Vec<&FoundTool> = found.hits.iter().filter(|hit| seen.insert(&hit.tool.id)).collect();
+    let among =
+        |ids: &[ToolId]| -> Vec<&FoundTool> { hits.iter().copied().filter(|hit| ids.contains(&hit.tool.id)).collect() };
+    let mut answer = Arguments::new();
+    let mut put = |key: &str, values: Vec<Value>| {
+        if !values.is_empty() {
+            answer.insert(key.into(), values.into());
+        }
+    };
+    let known = |hit: &&FoundTool| match style {
+        Style::Inject => names::shown(&hit.tool.id).into(),
+        // The schemas of earlier turns are out of the model's sight.
+        Style::Dispatch => described(hit, style),
+    };
+    put("loaded", among(&injection.added).iter().map(|hit| described(hit, style)).collect());
+    put("already_visible", among(&injection.already).iter().map(known).collect());
+    let refused = |hit: &FoundTool| injection.refused.iter().find(|(id, _)| *id == hit.tool.id);
+    put("no_room_for", hits.iter().filter_map(|hit| refused(hit)).map(no_room).collect());
+    put("unloaded", injection.evicted.iter().map(|id| names::shown(id).into()).collect());
+    if !injection.evicted.is_empty() {
+        answer.insert("note".into(), "Unloaded tools come back with a search for `select:NAME`.".into());
+    }
+    if let Some(no_match) = &found.no_match {
+        let nearest: Vec<String> = no_match.nearest.iter().take(MAX_NEAREST).map(names::shown).collect();
+        answer.insert("no_match".into(), json!({ "reason": no_match.reason, "nearest_names": nearest }));
+    }
+    if answer.is_empty() {
+        answer.insert("no_match".into(), json!({ "reason": "nothing was found; try other words" }));
+    }
+    Value::Object(answer)
+}
+
+fn spec_of(name: &str, description: &str, parameters: Value) -> ToolSpec {
+    let parameters = if let Value::Object(fields) = parameters { fields } else { Arguments::new() };
+    ToolSpec { name: name.into(), description: description.into(), parameters }
+}
+
+fn described(hit: &FoundTool, style: Style) -> Value {
+    let name = names::shown(&hit.tool.id);
+    let description = &hit.tool.description;
+    match style {
+        Style::Inject => json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) }),
+        Style::Dispatch => {
+            json!({ "name": name, "description": description, "parameters": hit.tool.input_schema })
+        }
+    }
+}
+
+fn no_room((id, tokens): &(ToolId, usize)) -> Value {
+    json!({ "name": names::shown(id), "tokens": tokens, "reason": "the budget for tools is used up by tools in use" })
+}
+
+/// A string, an array of strings, or nothing.
+fn strings(value: Option<&Value>) -> Vec<String> {
+    match value {
+        Some(Value::String(text)) => vec![text.clone()],
+        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn limit(arguments: &Arguments, config: &FindConfig) -> Result<usize, String> {
+    let wanted = match arguments.get("limit") {
+        None | Some(Value::Null) => return Ok(config.default_limit),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        Some(other) => other.as_u64(),
+    };
+    match wanted.and_then(|limit| usize::try_from(limit).ok()) {
+        Some(limit) if limit > 0 => Ok(limit.min(config.max_limit)),
+        _ => {
+            Err(format!("`limit` is {}, it must be a whole number from 1 to {}", arguments["limit"], config.max_limit))
+        }
+    }
+}
+
+fn filter(arguments: &Arguments, config: &FindConfig) -> Result<Filter, String> {
+    let mut filter = config.filter.clone();
+    let Some(server) = arguments.get("server").and_then(Value::as_str).filter(|server| !server.is_empty()) else {
+        return Ok(filter);
+    };
+    if !filter.servers.is_empty() && !filter.servers.contains(server) {
+        let allowed: Vec<&str> = filter.servers.iter().map(String::as_str).collect();
+        return Err(format!("server {server:?} is not available here; available are {}", allowed.join(", ")));
+    }
+    filter.servers = BTreeSet::from([server.to_owned()]);
+    Ok(filter)
+}
+
+fn drop_repeats(texts: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    texts.retain(|text| seen.insert(text.clone()));
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_index::NoMatch;
+
+    use super::*;
+    use crate::agent::search::doubles::tool;
+
+    fn read(arguments: Value) -> Result<SearchRequest, String> {
+        parse(arguments.as_object().unwrap(), &FindConfig::default())
+    }
+
+    fn found(ids: &[&str]) -> Found {
+        let hits = ids.iter().map(|id| FoundTool { tool: tool(id, "does it"), score: 1.0 }).collect();
+        Found { hits, no_match: None }
+    }
+
+    fn ids(texts: &[&str]) -> Vec<ToolId> {
+        texts.iter().map(|text| ToolId::parse(text).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_way_to_ask_is_understood() {
+        let request =
+            read(json!({ "query": "send mail", "queries": ["send mail", " weather "], "limit": "3" })).unwrap();
+        assert_eq!((request.queries, request.limit), (vec!["send mail".into(), "weather".into()], 3));
+        let request = read(json!({ "query": "select: a/b , c,,a/b", "limit": 900 })).unwrap();
+        assert_eq!((request.select, request.limit), (vec!["a/b".into(), "c".into()], 20));
+        let request = read(json!({ "query": "x", "server": "mail" })).unwrap();
+        assert_eq!((request.filter.servers, request.limit), (BTreeSet::from(["mail".to_owned()]), 5));
+    }
+
+    #[test]
+    fn a_search_that_asks_nothing_is_taught() {
+        for arguments in [json!({}), json!({ "query": "  " }), json!({ "queries": [] }), json!({ "query": "select:," })]
+        {
+            assert!(read(arguments).unwrap_err().contains("the search is empty; give `query`"));
+        }
+        assert!(read(json!({ "query": "x", "limit": 0 })).unwrap_err().contains("`limit` is 0"));
+        let many: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+        assert!(read(json!({ "queries": many })).unwrap_err().contains("too many"));
+    }
+
+    #[test]
+    fn a_server_outside_the_profile_is_refused() {
+        let filter = Filter { servers: BTreeSet::from(["web".to_owned()]), ..Filter::default() };
+        let config = FindConfig { filter, ..FindConfig::default() };
+        let arguments = json!({ "query": "x", "server": "shell" });
+        let message = parse(arguments.as_object().unwrap(), &config).unwrap_err();
+        assert!(message.contains("\"shell\" is not available here; available are web"), "{message}");
+    }
+
+    #[test]
+    fn searches_of_one_turn_are_merged_without_repeats() {
+        let merged = merged(&[found(&["a", "b"]), found(&["b", "c"])]);
+        assert_eq!(merged.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn the_answer_says_what_became_of_each_hit() {
+        let injection = Injection {
+            added: ids(&["m/new", "m/other"]),
+            already: ids(&["m/old"]),
+            refused: vec![(ToolId::parse("m/big").unwrap(), 900)],
+            evicted: ids(&["w/gone"]),
+        };
+        let answer = answer(&found(&["m/new", "m/old", "m/big"]), &injection, Style::Inject);
+        assert_eq!(answer["loaded"], json!([{ "name": "m__new", "description": "does it" }]));
+        assert_eq!(answer["already_visible"], json!(["m__old"]));
+        assert_eq!(answer["no_room_for"][0]["tokens"], 900);
+        assert_eq!(answer["unloaded"], json!(["w__gone"]));
+        assert!(answer["note"].as_str().unwrap().contains("select:NAME"));
+    }
+
+    #[test]
+    fn dispatch_answers_carry_the_schema() {
+        let injection = Injection { added: ids(&["a"]), ..Injection::default() };
+        assert!(answer(&found(&["a"]), &injection, Style::Dispatch)["loaded"][0]["parameters"].is_object());
+    }
+
+    #[test]
+    fn no_match_gives_reason_and_nearest_names() {
+        let no_match = NoMatch { reason: "nothing like it".into(), nearest: ids(&["s/x", "s/y"]) };
+        let found = Found { hits: Vec::new(), no_match: Some(no_match) };
+        assert_eq!(
+            answer(&found, &Injection::default(), Style::Inject)["no_match"],
+            json!({ "reason": "nothing like it", "nearest_names": ["s__x", "s__y"] })
+        );
+        assert!(answer(&Found::default(), &Injection::default(), Style::Inject)["no_match"]["reason"].is_string());
+    }
+}

@@ -1,0 +1,129 @@
+//! How the agent reaches the index: one trait, implemented for the engine's catalog in `agent/catalog`.
+
+use std::sync::Arc;
+
+use toolscout_index::{Filter, NoMatch, Tool, ToolId};
+
+/// What the agent asks of an index. Called off the async threads, so it may take its time.
+pub trait ToolSearch: Send + Sync {
+    /// Answers one search. A failure is a no-match with its reason: the model can go on from there.
+    fn search(&self, request: &SearchRequest) -> Found;
+
+    /// The tool of this id.
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>>;
+
+    /// Every tool, by id.
+    fn tools(&self) -> Vec<Arc<Tool>>;
+
+    /// Number of tools.
+    fn count(&self) -> usize;
+
+    /// Changes whenever the tools do.
+    fn generation(&self) -> u64;
+}
+
+/// One search.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchRequest {
+    /// What is needed, in words; each gets its own ranking and the hits are merged.
+    pub queries: Vec<String>,
+    /// Tools asked for by name: ids, bare names, or names as shown to models.
+    pub select: Vec<String>,
+    /// Most hits for the queries; selected tools come on top.
+    pub limit: usize,
+    /// Which tools may be found.
+    pub filter: Filter,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Best first, selected ones before.
+    pub hits: Vec<FoundTool>,
+    /// Why something that was asked for is not among the hits.
+    pub no_match: Option<NoMatch>,
+}
+
+/// A hit.
+#[derive(Clone, Debug)]
+pub struct FoundTool {
+    /// The tool.
+    pub tool: Arc<Tool>,
+    /// Its score, comparable within one answer only.
+    pub score: f32,
+}
+
+#[cfg(test)]
+pub(crate) mod doubles {
+    use super::*;
+    use crate::agent::names;
+
+    /// Tools in memory, found by the number of words they share with the query.
+    pub(crate) struct Shelf(pub(crate) Vec<Arc<Tool>>);
+
+    impl Shelf {
+        /// A shelf of tools given as `id: description`.
+        pub(crate) fn of(tools: &[(&str, &str)]) -> Self {
+            Shelf(tools.iter().map(|(id, description)| tool(id, description)).collect())
+        }
+    }
+
+    /// A tool without parameters.
+    pub(crate) fn tool(id: &str, description: &str) -> Arc<Tool> {
+        let id = ToolId::parse(id).unwrap();
+        Arc::new(Tool::new(id.server(), id.name()).unwrap().with_description(description))
+    }
+
+    fn overlap(tool: &Tool, query: &str) -> usize {
+        let text = format!("{} {}", tool.id, tool.description).to_lowercase();
+        query.to_lowercase().split_whitespace().filter(|word| text.contains(word)).count()
+    }
+
+    impl ToolSearch for Shelf {
+        fn search(&self, request: &SearchRequest) -> Found {
+            let allowed = || self.0.iter().filter(|tool| request.filter.accepts(tool));
+            let mut hits: Vec<FoundTool> = Vec::new();
+            let mut missing = Vec::new();
+            for name in &request.select {
+                match allowed().find(|tool| names::denotes(name, &tool.id)) {
+                    Some(tool) => hits.push(FoundTool { tool: tool.clone(), score: 2.0 }),
+                    None => missing.push(name.clone()),
+                }
+            }
+            for query in &request.queries {
+                let mut ranked: Vec<_> = allowed().map(|tool| (overlap(tool, query), tool)).collect();
+                ranked.retain(|(shared, _)| *shared > 0);
+                ranked.sort_by_key(|(shared, tool)| (std::cmp::Reverse(*shared), tool.id.clone()));
+                hits.extend(
+                    ranked
+                        .into_iter()
+                        .take(request.limit)
+                        .map(|(shared, tool)| FoundTool { tool: tool.clone(), score: shared as f32 }),
+                );
+            }
+            let nearest: Vec<ToolId> = self.0.iter().take(2).map(|tool| tool.id.clone()).collect();
+            let reason = match (missing.is_empty(), hits.is_empty()) {
+                (false, _) => Some(format!("no tool is called {}", missing.join(", "))),
+                (true, true) => Some("no tool shares a word with the request".to_owned()),
+                (true, false) => None,
+            };
+            Found { hits, no_match: reason.map(|reason| NoMatch { reason, nearest }) }
+        }
+
+        fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+            self.0.iter().find(|tool| tool.id == *id).cloned()
+        }
+
+        fn tools(&self) -> Vec<Arc<Tool>> {
+            self.0.clone()
+        }
+
+        fn count(&self) -> usize {
+            self.0.len()
+        }
+
+        fn generation(&self) -> u64 {
+            1
+        }
+    }
+}

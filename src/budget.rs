@@ -1,0 +1,321 @@
+//! Tools under a token budget: whole for the best, shorter below, never over.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tiktoken_rs::o200k_base_singleton;
+use toolscout_index::formats::{self, Emit};
+use toolscout_index::{Tool, ToolId};
+
+/// The smallest budget: every format's empty answer fits into it.
+pub const MIN_TOKENS: usize = 64;
+/// The largest budget; no model's context is larger by much.
+pub const MAX_TOKENS: usize = 1_000_000;
+
+/// Text is counted in pieces of at most this many bytes, since the tokenizer's pattern may give up on longer ones.
+const PIECE_BYTES: usize = 16 << 10;
+/// The longest token of o200k has 128 bytes: text longer than this many bytes a token cannot fit and is not counted.
+const MAX_TOKEN_BYTES: usize = 128;
+/// A shortened description ends after its first sentence, and here at the latest.
+const TERSE_DESCRIPTION_CHARS: usize = 160;
+/// Keywords of a schema that explain and do not constrain.
+const EXPLAINING_KEYWORDS: [&str; 6] = ["description", "title", "examples", "example", "default", "$comment"];
+
+/// Tools written out within a budget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// The tools in the format asked for, best first.
+    pub value: Value,
+    /// Tokens of `value` as compact JSON, by the o200k encoding; at most the budget.
+    pub tokens: usize,
+    /// Tools written whole; they are the first ones.
+    pub whole: usize,
+    /// Tools written with a shorter description and schema; they follow the whole ones.
+    pub shortened: usize,
+    /// Tools for which no room was left.
+    pub omitted: Vec<ToolId>,
+}
+
+/// Writes tools, best first, into at most `max_tokens` tokens: whole while there is room, then shortened, then left out.
+///
+/// Half of the budget at most is kept for the lower ones, so that as many as possible are there in some form. Once a tool had to be shortened, no later one is longer. Budgets below [`MIN_TOKENS`] count as that many.
+pub fn fit(tools: &[Arc<Tool>], emit: Emit, max_tokens: usize) -> Fitted {
+    let budget = max_tokens.max(MIN_TOKENS);
+    let mut plan = Plan::choose(tools, emit, budget);
+    loop {
+        let value = plan.emit(emit);
+        let tokens = count(&value.to_string());
+        if tokens <= budget || plan.shown.is_empty() {
+            return plan.finish(value, tokens);
+        }
+        // Rare: names grow when they collide within the set, and token counts do not add up exactly.
+        plan.drop_last();
+    }
+}
+
+/// The number of tokens of a text by the o200k encoding; slightly more for texts of many kilobytes, which are counted
+/// piece by piece.
+pub fn count(text: &str) -> usize {
+    let tokenizer = o200k_base_singleton();
+    pieces(text).map(|piece| tokenizer.encode_ordinary(piece).len()).sum()
+}
+
+/// How much of a tool is written, most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Detail {
+    /// As registered.
+    Whole,
+    /// The first sentence, and a schema without explanations.
+    Terse,
+    /// The first sentence, and the names and types of the arguments alone.
+    Outline,
+}
+
+impl Detail {
+    fn shorter(self, emit: Emit) -> Option<Detail> {
+        match (self, emit) {
+            (_, Emit::Names | Emit::Signature | Emit::AnthropicReference) => None,
+            (Detail::Whole, _) => Some(Detail::Terse),
+            (Detail::Terse, _) => Some(Detail::Outline),
+            (Detail::Outline, _) => None,
+        }
+    }
+
+    fn of(self, tool: &Tool) -> Cow<'_, Tool> {
+        match self {
+            Detail::Whole => Cow::Borrowed(tool),
+            Detail::Terse => Cow::Owned(shortened(tool, without_explanations(&tool.input_schema))),
+            Detail::Outline => Cow::Owned(shortened(tool, outline(&tool.input_schema))),
+        }
+    }
+}
+
+struct Plan<'a> {
+    shown: Vec<(Cow<'a, Tool>, Detail)>,
+    omitted: Vec<ToolId>,
+}
+
+impl<'a> Plan<'a> {
+    fn choose(tools: &'a [Arc<Tool>], emit: Emit, budget: usize) -> Self {
+        let frame = count(&formats::emit(&[], emit).to_string());
+        let shortest: Vec<usize> = tools.iter().map(|tool| shortest(tool, emit, frame, budget)).collect();
+        let mut later: usize = shortest.iter().sum();
+        let mut plan = Plan { shown: Vec::new(), omitted: Vec::new() };
+        let mut left = budget.saturating_sub(frame);
+        let mut detail = Detail::Whole;
+        for (tool, shortest) in tools.iter().zip(shortest) {
+            later -= shortest;
+            // The tools below keep the room for their shortest forms, as far as they need no more than half of all.
+            let room = left.saturating_sub(later.min(budget / 2)).max(shortest.min(left));
+            match fitting(tool, emit, detail, frame, room) {
+                Some((form, chosen, cost)) => {
+                    left -= cost;
+                    detail = chosen;
+                    plan.shown.push((form, chosen));
+                }
+                None => plan.omitted.push(tool.id.clone()),
+            }
+        }
+        plan
+    }
+
+    fn emit(&self, emit: Emit) -> Value {
+        let tools: Vec<&Tool> = self.shown.iter().map(|(tool, _)| tool.as_ref()).collect();
+        formats::emit(&tools, emit)
+    }
+
+    fn drop_last(&mut self) {
+        if let Some((tool, _)) = self.shown.pop() {
+            self.omitted.insert(0, tool.id.clone());
+        }
+    }
+
+    fn finish(self, value: Value, tokens: usize) -> Fitted {
+        let whole = self.shown.iter().filter(|(_, detail)| *detail == Detail::Whole).count();
+        Fitted { value, tokens, whole, shortened: self.shown.len() - whole, omitted: self.omitted }
+    }
+}
+
+/// The longest form from `detail` down that costs at most `left` tokens.
+fn fitting(
+    tool: &Tool,
+    emit: Emit,
+    mut detail: Detail,
+    frame: usize,
+    left: usize,
+) -> Option<(Cow<'_, Tool>, Detail, usize)> {
+    loop {
+        let form = detail.of(tool);
+        if let Some(cost) = cost(&form, emit, frame, left) {
+            return Some((form, detail, cost));
+        }
+        detail = detail.shorter(emit)?;
+    }
+}
+
+/// The tokens of a tool's shortest form; none for one that cannot fit at all.
+fn shortest(tool: &Tool, emit: Emit, frame: usize, budget: usize) -> usize {
+    let mut detail = Detail::Whole;
+    while let Some(shorter) = detail.shorter(emit) {
+        detail = shorter;
+    }
+    cost(&detail.of(tool), emit, frame, budget).unwrap_or_default()
+}
+
+/// The tokens that this tool adds, `None` when they are more than `left`.
+fn cost(tool: &Tool, emit: Emit, frame: usize, left: usize) -> Option<usize> {
+    let text = formats::emit(&[tool], emit).to_string();
+    if text.len() / MAX_TOKEN_BYTES > left + frame {
+        return None;
+    }
+    let separator = 1;
+    let cost = (count(&text) + separator).saturating_sub(frame);
+    (cost <= left).then_some(cost)
+}
+
+fn shortened(tool: &Tool, input_schema: Map<String, Value>) -> Tool {
+    Tool {
+        description: first_sentence(&tool.description).to_owned(),
+        input_schema,
+        output_schema: None,
+        metadata: Map::new(),
+        ..tool.clone()
+    }
+}
+
+fn first_sentence(text: &str) -> &str {
+    let text = text.trim();
+    let limit = text.char_indices().nth(TERSE_DESCRIPTION_CHARS).map_or(text.len(), |(at, _)| at);
+    let line = text[..limit].lines().next().unwrap_or_default();
+    match line.find(". ") {
+        Some(end) => &line[..=end],
+        None => line,
+    }
+}
+
+/// A schema that accepts the same values and explains nothing.
+fn without_explanations(schema: &Map<String, Value>) -> Map<String, Value> {
+    schema
+        .iter()
+        .filter(|(keyword, _)| !EXPLAINING_KEYWORDS.contains(&keyword.as_str()))
+        .map(|(keyword, value)| (keyword.clone(), strip_keyword(keyword, value)))
+        .collect()
+}
+
+/// What a keyword holds, stripped. Keys under `properties` and the like are names and not keywords; what `enum`,
+/// `const` and `required` hold are values.
+fn strip_keyword(keyword: &str, value: &Value) -> Value {
+    match (keyword, value) {
+        ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(named)) => {
+            named.iter().map(|(name, schema)| (name.clone(), strip(schema))).collect()
+        }
+        ("enum" | "const" | "required" | "dependentRequired", _) => value.clone(),
+        _ => strip(value),
+    }
+}
+
+fn strip(schema: &Value) -> Value {
+    match schema {
+        Value::Object(schema) => Value::Object(without_explanations(schema)),
+        Value::Array(schemas) => schemas.iter().map(strip).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The arguments' names and types, one level deep.
+fn outline(schema: &Map<String, Value>) -> Map<String, Value> {
+    let typed = |property: &Value| -> Value {
+        ["type", "enum"].into_iter().filter_map(|keyword| Some((keyword, property.get(keyword)?.clone()))).collect()
+    };
+    let mut outline = Map::new();
+    outline.insert("type".into(), "object".into());
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        let properties = properties.iter().map(|(name, property)| (name.clone(), typed(property))).collect();
+        outline.insert("properties".into(), Value::Object(properties));
+    }
+    if let Some(required) = schema.get("required") {
+        outline.insert("required".into(), required.clone());
+    }
+    outline
+}
+
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let end = text.floor_char_boundary(PIECE_BYTES);
+        let (piece, rest) = text.split_at(end);
+        text = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const TOOL_FORMATS: [Emit; 4] = [Emit::Openai, Emit::OpenaiResponses, Emit::Anthropic, Emit::Mcp];
+
+    fn tool(name: &str, words: usize) -> Arc<Tool> {
+        let mut tool = Tool::new("forge", name)
+            .unwrap()
+            .with_description(format!("Does {name} in one step. {}", "It says much about itself. ".repeat(words)));
+        tool.input_schema = json!({
+            "type": "object",
+            "properties": {
+                "description": { "type": "string", "description": "A long explanation. ".repeat(words) },
+                "state": { "type": "string", "enum": ["open", "closed"], "default": "open" },
+            },
+            "required": ["description"],
+        })
+        .as_object()
+        .unwrap()
+        .clone();
+        Arc::new(tool)
+    }
+
+    fn tools() -> Vec<Arc<Tool>> {
+        (0..12).map(|n| tool(&format!("tool_{n}"), 5 + 7 * n)).collect()
+    }
+
+    #[test]
+    fn no_budget_is_ever_exceeded_and_enough_shows_all() {
+        for emit in TOOL_FORMATS.into_iter().chain([Emit::Names, Emit::Signature, Emit::AnthropicReference]) {
+            let mut shown = 0;
+            for budget in [64, 100, 200, 400, 800, 1600, 3200, 100_000] {
+                let fitted = fit(&tools(), emit, budget);
+                assert!(fitted.tokens <= budget, "{emit:?} {budget}: {}", fitted.tokens);
+                assert_eq!(fitted.tokens, count(&fitted.value.to_string()));
+                shown = fitted.whole + fitted.shortened;
+                assert_eq!(shown + fitted.omitted.len(), 12);
+            }
+            assert_eq!(shown, 12, "{emit:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_are_whole_and_the_rest_shorter() {
+        let fitted = fit(&tools(), Emit::Mcp, 1500);
+        assert!(fitted.whole >= 1 && fitted.shortened >= 1, "{fitted:?}");
+        let written = fitted.value.to_string();
+        assert!(written.contains("A long explanation."));
+        assert!(written.contains("Does tool_11 in one step."));
+    }
+
+    #[test]
+    fn a_shortened_schema_keeps_arguments_called_like_keywords_and_their_values() {
+        let terse = Detail::Terse.of(&tool("x", 3)).into_owned();
+        assert_eq!(terse.description, "Does x in one step.");
+        let state = &terse.input_schema["properties"]["state"];
+        assert_eq!(state, &json!({ "type": "string", "enum": ["open", "closed"] }));
+        assert_eq!(terse.input_schema["properties"]["description"], json!({ "type": "string" }));
+    }
+
+    #[test]
+    fn long_runs_without_spaces_are_counted() {
+        let long = "ä".repeat(100_000);
+        assert!(count(&long) > 10_000);
+        assert_eq!(pieces(&long).map(str::len).sum::<usize>(), long.len());
+    }
+}

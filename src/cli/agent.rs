@@ -1,0 +1,401 @@
+//! `toolscout agent`: answers questions with the catalog's tools, in the terminal.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::context::{Context, Legs};
+use super::output::{clean, colour_wanted};
+use super::{Outcome, Usage};
+use crate::agent::profile::Profile;
+use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream, Style};
+use crate::http::AgentSource;
+use crate::llm::openai::OpenAiConfig;
+use crate::llm::script::Script;
+use crate::llm::{ChatModel, OpenAi, ScriptedModel, excerpt};
+use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
+use crate::tools::{ScriptedTools, Status};
+
+/// Where local models listen unless told otherwise: Ollama's address.
+const DEFAULT_LLM: &str = "http://127.0.0.1:11434/v1";
+/// The conversations, in the data directory.
+const SESSIONS_FILE: &str = "agent.db";
+/// Characters of a call's arguments and results on the terminal.
+const SHOWN_CHARS: usize = 160;
+
+/// Answers a question, or holds a conversation when none is given. The answer goes to stdout, everything else to
+/// stderr.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The question; left out, questions are read from stdin line by line
+    #[arg(value_name = "QUESTION")]
+    words: Vec<String>,
+    #[command(flatten)]
+    agent: AgentArgs,
+    /// The conversation to go on with; a new one by default
+    #[arg(long, value_name = "ID")]
+    conversation: Option<String>,
+}
+
+/// The flags that describe an agent, the same for the terminal and the server.
+#[derive(clap::Args, Clone, Debug)]
+pub struct AgentArgs {
+    /// The model: the base URL of an OpenAI-compatible API, or `script:FILE`
+    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM", default_value = DEFAULT_LLM)]
+    llm: String,
+    /// The model's name at that API
+    #[arg(long, value_name = "NAME", env = "TOOLSCOUT_MODEL", default_value = "default")]
+    model: String,
+    /// The API's key
+    #[arg(long, value_name = "KEY", env = "TOOLSCOUT_LLM_KEY", hide_env_values = true)]
+    llm_key: Option<String>,
+    /// How the model calls tools: native (function calling) or manual (a JSON answer)
+    #[arg(long, value_parser = protocol)]
+    mode: Option<Protocol>,
+    /// How found tools come into its hands: inject (they join its list) or dispatch (the list stays)
+    #[arg(long, value_parser = style)]
+    style: Option<Style>,
+    /// A preset: web-search, files, plan-and-execute, or a TOML file
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
+    /// Answers of the model per question [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    max_rounds: Option<u32>,
+    /// Tokens of all visible tools [default: 8000]
+    #[arg(long, value_name = "TOKENS")]
+    tool_budget: Option<usize>,
+    /// A tool that is always visible (repeatable)
+    #[arg(long, value_name = "ID")]
+    pin: Vec<String>,
+    /// Ask for no recommended questions
+    #[arg(long)]
+    no_recommend: bool,
+}
+
+impl Args {
+    /// Asks and prints, question by question.
+    pub fn run(self, context: &Context) -> Result<Outcome> {
+        let agent = self.agent.build(context)?;
+        let conversation = match self.conversation {
+            Some(id) => ConversationId::new(id)?,
+            None => ConversationId::fresh(),
+        };
+        let question = (!self.words.is_empty()).then(|| self.words.join(" "));
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+        let outcome = runtime.block_on(async {
+            let mut terminal = Terminal::new(agent, conversation, context.printer.is_json());
+            match question {
+                Some(question) => terminal.answer(question).await,
+                None => terminal.converse().await,
+            }
+        });
+        // A thread that waits for a line on stdin would keep the runtime from ending.
+        runtime.shutdown_background();
+        outcome
+    }
+}
+
+impl AgentArgs {
+    /// The agent over the catalog in question, keeping its conversations in the data directory.
+    pub fn build(&self, context: &Context) -> Result<Agent> {
+        let catalog = context.open(Legs::All)?;
+        self.source(context)?(Arc::new(catalog))
+    }
+
+    /// What makes the agent once there is a catalog. Everything that can be wrong with the flags is told now.
+    pub fn source(&self, context: &Context) -> Result<AgentSource> {
+        let config = self.config()?;
+        let (model, tools) = self.model()?;
+        let data = context.settings.data.clone();
+        Ok(Box::new(move |catalog| {
+            std::fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
+            let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
+            let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
+            Ok(builder.config(config.clone()).tools(tools.clone()).build()?)
+        }))
+    }
+
+    fn config(&self) -> Result<AgentConfig> {
+        let mut config = AgentConfig::default();
+        if let Some(profile) = &self.profile {
+            config = Profile::load(profile)?.applied_to(config);
+        }
+        config.run.protocol = self.mode.unwrap_or(config.run.protocol);
+        config.run.style = self.style.unwrap_or(config.run.style);
+        config.run.max_rounds = self.max_rounds.unwrap_or(config.run.max_rounds);
+        config.toolbox.budget_tokens = self.tool_budget.unwrap_or(config.toolbox.budget_tokens);
+        config.pins.extend(self.pin.iter().cloned());
+        config.recommend_within = config.recommend_within.filter(|_| !self.no_recommend);
+        Ok(config)
+    }
+
+    /// The model, and the tools that come with a scripted one.
+    fn model(&self) -> Result<(Arc<dyn ChatModel>, ScriptedTools)> {
+        if let Some(script) = self.llm.strip_prefix("script:") {
+            let Script { turns, tools } = Script::load(Path::new(script))?;
+            return Ok((Arc::new(ScriptedModel::new(script, turns)), ScriptedTools::new(tools)));
+        }
+        let mut config = OpenAiConfig::new(&self.llm, &self.model);
+        config.api_key = self.llm_key.clone();
+        Ok((Arc::new(OpenAi::new(config)?), ScriptedTools::default()))
+    }
+}
+
+/// Where a data directory keeps its conversations.
+pub fn sessions_file(data: &Path) -> PathBuf {
+    data.join(SESSIONS_FILE)
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    match text {
+        "native" => Ok(Protocol::Native),
+        "manual" => Ok(Protocol::Manual),
+        _ => Err("use native or manual".into()),
+    }
+}
+
+fn style(text: &str) -> Result<Style, String> {
+    match text {
+        "inject" => Ok(Style::Inject),
+        "dispatch" => Ok(Style::Dispatch),
+        _ => Err("use inject or dispatch".into()),
+    }
+}
+
+/// Asks the agent and shows what happens.
+struct Terminal {
+    agent: Agent,
+    conversation: ConversationId,
+    json: bool,
+    view: View,
+}
+
+impl Terminal {
+    fn new(agent: Agent, conversation: ConversationId, json: bool) -> Self {
+        Terminal { agent, conversation, json, view: View::new(colour_wanted()) }
+    }
+
+    /// Answers one question. Ctrl-C stops the run, a second one the program.
+    async fn answer(&mut self, question: String) -> Result<Outcome> {
+        let question = Question::new(question).in_conversation(self.conversation.clone());
+        let mut stream = self.agent.start(question).map_err(|error| Usage(error.to_string()))?;
+        let mut status = TurnStatus::Failed;
+        let mut interrupted = false;
+        loop {
+            let next = tokio::select! {
+                next = stream.next() => next,
+                _ = tokio::signal::ctrl_c() => {
+                    self.interrupt(&mut interrupted, &stream);
+                    continue;
+                }
+            };
+            let Some((id, event)) = next else { break };
+            if let Event::Done { status: ended, .. } = &event {
+                status = *ended;
+            }
+            self.show(id, &event)?;
+        }
+        Ok(if status == TurnStatus::Answered { Outcome::Done } else { Outcome::Amiss })
+    }
+
+    /// Answers the lines of stdin, one after the other. Ctrl-C between two questions ends the conversation.
+    async fn converse(&mut self) -> Result<Outcome> {
+        let mut lines = lines_of_stdin();
+        let prompts = io::stdin().is_terminal();
+        let mut outcome = Outcome::Done;
+        loop {
+            if prompts {
+                write!(io::stderr(), "> ")?;
+            }
+            let line = tokio::select! {
+                line = lines.recv() => line,
+                _ = tokio::signal::ctrl_c() => None,
+            };
+            let Some(line) = line else { return Ok(outcome) };
+            if line.trim().is_empty() {
+                continue;
+            }
+            outcome = self.answer(line).await?;
+        }
+    }
+
+    fn interrupt(&self, interrupted: &mut bool, stream: &RunStream) {
+        if std::mem::replace(interrupted, true) {
+            std::process::exit(130);
+        }
+        self.agent.stop(stream.conversation());
+    }
+
+    fn show(&mut self, id: u64, event: &Event) -> Result<()> {
+        let mut stdout = io::stdout();
+        if self.json {
+            let mut line = serde_json::to_value(event)?;
+            line["id"] = json!(id);
+            return Ok(writeln!(stdout, "{line}")?);
+        }
+        for (place, text) in self.view.show(event) {
+            match place {
+                Place::Stdout => {
+                    write!(stdout, "{text}")?;
+                    stdout.flush()?;
+                }
+                Place::Stderr => write!(io::stderr(), "{text}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines of stdin, read in a thread of its own: reading a terminal cannot be cancelled.
+fn lines_of_stdin() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        let lines = io::stdin().lock().lines().map_while(Result::ok);
+        for line in lines {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Where a text goes: the answer to stdout, the rest to stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Stdout,
+    Stderr,
+}
+
+/// Turns events into text; remembers whether a line is unfinished.
+struct View {
+    dims: bool,
+    /// Where words stand on an unfinished line: those of an answer, or of thinking.
+    open: Option<Place>,
+}
+
+impl View {
+    fn new(dims: bool) -> Self {
+        View { dims, open: None }
+    }
+
+    /// What to write, in order.
+    fn show(&mut self, event: &Event) -> Vec<(Place, String)> {
+        match event {
+            Event::Text { content } => self.words(Place::Stdout, content),
+            Event::Thinking { content } => self.words(Place::Stderr, content),
+            other => {
+                let mut shown = self.close(None);
+                shown.extend(told(other).into_iter().map(|line| (Place::Stderr, format!("{line}\n"))));
+                shown
+            }
+        }
+    }
+
+    fn words(&mut self, place: Place, content: &str) -> Vec<(Place, String)> {
+        let mut shown = self.close(Some(place));
+        let content = content.replace(|c: char| c.is_control() && c != '\n' && c != '\t', " ");
+        let dimmed = self.dims && place == Place::Stderr;
+        shown.push((place, if dimmed { format!("\x1b[2m{content}\x1b[0m") } else { content }));
+        shown
+    }
+
+    /// Ends an unfinished line unless the next words go on with it.
+    fn close(&mut self, next: Option<Place>) -> Vec<(Place, String)> {
+        let unfinished = std::mem::replace(&mut self.open, next);
+        unfinished.filter(|place| Some(*place) != next).map(|place| (place, "\n".to_owned())).into_iter().collect()
+    }
+}
+
+/// The lines that tell an event.
+fn told(event: &Event) -> Vec<String> {
+    let list =
+        |ids: &[toolscout_index::ToolId]| clean(&ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(", "));
+    match event {
+        Event::Text { .. } | Event::Thinking { .. } => Vec::new(),
+        Event::ToolSearch { queries, select, hits, no_match, .. } => {
+            let asked: Vec<&str> = queries.iter().chain(select).map(String::as_str).collect();
+            let found = no_match.as_ref().filter(|_| hits.is_empty()).cloned().unwrap_or_else(|| list(hits));
+            vec![format!("[search] {} -> {}", clean(&asked.join(" | ")), clean(&found))]
+        }
+        Event::ToolsInjected { tools, tokens } => vec![format!("[loaded] {} ({tokens} tokens)", list(tools))],
+        Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", list(tools))],
+        Event::ToolCall { name, arguments, .. } => {
+            vec![format!("[call] {} {}", clean(name), clean(&excerpt(&arguments.to_string(), SHOWN_CHARS)))]
+        }
+        Event::ToolResult { name, status, content, took_ms, .. } => {
+            let how = if *status == Status::Ok { "result" } else { "failed" };
+            vec![format!("[{how}] {} ({took_ms} ms) {}", clean(name), clean(&excerpt(content, SHOWN_CHARS)))]
+        }
+        Event::Reference { content, .. } => {
+            let line = |(at, reference): (usize, &crate::session::Reference)| {
+                format!("[{}] {} {}", at + 1, clean(&reference.title), clean(&reference.url))
+            };
+            content.iter().enumerate().map(line).collect()
+        }
+        Event::Recommend { content, .. } => {
+            content.iter().map(|question| format!("[next] {}", clean(question))).collect()
+        }
+        Event::Error { content } => vec![format!("error: {}", clean(content))],
+        Event::Done { conversation, status, figures, .. } => vec![summary(conversation, *status, figures)],
+    }
+}
+
+fn summary(conversation: &str, status: TurnStatus, figures: &Figures) -> String {
+    let about = if figures.tokens_estimated { "about " } else { "" };
+    format!(
+        "[{}] {} rounds, {} searches, {} ms (first words after {} ms), {about}{} tokens in and {} out, {} saved; --conversation {}",
+        status.name(),
+        figures.rounds,
+        figures.searches,
+        figures.total_ms,
+        figures.first_token_ms.map_or("-".to_owned(), |ms| ms.to_string()),
+        figures.tokens_in,
+        figures.tokens_out,
+        figures.tokens_saved,
+        clean(conversation),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_index::ToolId;
+
+    use super::*;
+
+    #[test]
+    fn answers_go_to_stdout_and_the_rest_to_stderr() {
+        let events = [
+            Event::Thinking { content: "hm".into() },
+            Event::ToolsInjected { tools: vec![ToolId::parse("mail/send").unwrap()], tokens: 40 },
+            Event::Text { content: "so ".into() },
+            Event::Text { content: "it\x1b[31m is".into() },
+            Event::Error { content: "broken\noff".into() },
+        ];
+        let mut view = View::new(true);
+        let shown: Vec<(Place, String)> = events.iter().flat_map(|event| view.show(event)).collect();
+        let shown: Vec<(Place, &str)> = shown.iter().map(|(place, text)| (*place, text.as_str())).collect();
+        assert_eq!(
+            shown,
+            [
+                (Place::Stderr, "\x1b[2mhm\x1b[0m"),
+                (Place::Stderr, "\n"),
+                (Place::Stderr, "[loaded] mail/send (40 tokens)\n"),
+                (Place::Stdout, "so "),
+                (Place::Stdout, "it [31m is"),
+                (Place::Stdout, "\n"),
+                (Place::Stderr, "error: broken off\n"),
+            ]
+        );
+    }
+
+    #[test]
+    fn without_a_terminal_there_are_no_escapes() {
+        let shown = View::new(false).show(&Event::Thinking { content: "hm".into() });
+        assert_eq!(shown, [(Place::Stderr, "hm".to_owned())]);
+    }
+}

@@ -1,0 +1,269 @@
+//! The agent over HTTP: questions answered as a stream of server-sent events, and the kept conversations.
+
+mod ag_ui;
+mod sse;
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Router, body::Bytes};
+use serde::{Deserialize, Serialize};
+
+use super::App;
+use super::access::Grant;
+use super::error::{ApiError, ApiResult};
+use super::extract::{Json, Path, QueryString, RawBody, parse_json};
+use crate::agent::{Agent, Question, StartError};
+use crate::session::{ConversationId, SessionError, Sessions, Summary, Turn};
+use sse::Dialect;
+
+/// The header that names the conversation of an answer.
+const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
+/// Conversations in one page of a list.
+const PAGE: usize = 50;
+/// Most conversations in one page of a list.
+const MAX_PAGE: usize = 500;
+
+/// The agent's routes.
+pub fn routes() -> Router<App> {
+    Router::new()
+        .route("/v1/agent/chat", post(chat))
+        .route("/v1/agent/stop", post(stop))
+        .route("/v1/agent/conversations", get(list))
+        .route("/v1/agent/conversations/{id}", get(read).delete(delete))
+        .route("/agent/chat/stream", get(chat_by_query))
+}
+
+/// A question.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChatRequest {
+    query: String,
+    /// The conversation to go on with; a new one when left out.
+    #[serde(default)]
+    conversation: Option<String>,
+    /// Answer to the end even when the client leaves.
+    #[serde(default)]
+    detached: bool,
+}
+
+/// The protocol of the stream.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChatParams {
+    #[serde(default)]
+    protocol: Dialect,
+}
+
+/// A question in a query string, as browsers' `EventSource` needs it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamParams {
+    query: String,
+    #[serde(rename = "conversationId", default)]
+    conversation: Option<String>,
+    #[serde(default)]
+    protocol: Dialect,
+}
+
+/// A conversation to stop.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StopRequest {
+    conversation: String,
+}
+
+/// Whether there was something to stop.
+#[derive(Debug, Serialize)]
+struct Stopped {
+    stopped: bool,
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListParams {
+    #[serde(default)]
+    limit: Option<usize>,
+    #[serde(default)]
+    offset: usize,
+}
+
+/// The kept conversations, the last used first.
+#[derive(Debug, Serialize)]
+struct Conversations {
+    conversations: Vec<Summary>,
+}
+
+/// A kept conversation.
+#[derive(Debug, Serialize)]
+struct Conversation {
+    id: String,
+    turns: Vec<Turn>,
+}
+
+/// An agent that the sender may ask: its key has to be for the agent's catalog.
+struct Asking(Agent);
+
+impl FromRequestParts<App> for Asking {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let grant = Grant::from_request_parts(parts, app).await?;
+        grant.reads(&app.default_catalog)?;
+        configured(app).map(Asking)
+    }
+}
+
+/// An agent whose conversations the sender may see: everybody's, so this takes an admin key.
+struct Keeping(Agent);
+
+impl FromRequestParts<App> for Keeping {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let grant = Grant::from_request_parts(parts, app).await?;
+        grant.operates()?;
+        configured(app).map(Keeping)
+    }
+}
+
+fn configured(app: &App) -> ApiResult<Agent> {
+    let message = "the agent is not ready; the server is starting or was started without one";
+    let missing = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "agent_not_ready", message);
+    app.agent.get().cloned().ok_or_else(missing)
+}
+
+async fn chat(
+    Asking(agent): Asking,
+    State(app): State<App>,
+    QueryString(params): QueryString<ChatParams>,
+    RawBody(body): RawBody,
+) -> ApiResult<Response> {
+    let (request, run) = match params.protocol {
+        Dialect::Own => (parse_json::<ChatRequest>(&body)?, None),
+        Dialect::AgUi => from_ag_ui(&body)?,
+    };
+    let mut question = Question::new(request.query);
+    if request.detached {
+        question = question.detached();
+    }
+    answer(&app, &agent, question, request.conversation, params.protocol, run)
+}
+
+async fn chat_by_query(
+    Asking(agent): Asking,
+    State(app): State<App>,
+    QueryString(params): QueryString<StreamParams>,
+) -> ApiResult<Response> {
+    answer(&app, &agent, Question::new(params.query), params.conversation, params.protocol, None)
+}
+
+async fn stop(Asking(agent): Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
+    let stopped = agent.stop(&ConversationId::new(request.conversation)?);
+    Ok(Json(Stopped { stopped }))
+}
+
+async fn list(Keeping(agent): Keeping, QueryString(params): QueryString<ListParams>) -> ApiResult<Json<Conversations>> {
+    let limit = params.limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        let message = format!("limit is {limit}, it must be from 1 to {MAX_PAGE}");
+        return Err(ApiError::unprocessable("invalid_limit", message));
+    }
+    let conversations = kept(&agent, move |sessions| sessions.list(limit, params.offset)).await?;
+    Ok(Json(Conversations { conversations }))
+}
+
+async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<Json<Conversation>> {
+    let conversation = ConversationId::new(id.clone())?;
+    let turns = kept(&agent, move |sessions| sessions.turns(&conversation)).await?;
+    if turns.is_empty() {
+        return Err(unknown(&id));
+    }
+    Ok(Json(Conversation { id, turns }))
+}
+
+async fn delete(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<StatusCode> {
+    let conversation = ConversationId::new(id.clone())?;
+    agent.stop(&conversation);
+    match kept(&agent, move |sessions| sessions.delete(&conversation)).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(unknown(&id)),
+    }
+}
+
+fn answer(
+    app: &App,
+    agent: &Agent,
+    question: Question,
+    conversation: Option<String>,
+    dialect: Dialect,
+    run: Option<String>,
+) -> ApiResult<Response> {
+    let question = match conversation.filter(|id| !id.is_empty()) {
+        Some(id) => question.in_conversation(ConversationId::new(id)?),
+        None => question,
+    };
+    let stream = agent.start(question)?;
+    let id = HeaderValue::from_str(stream.conversation().as_str()).ok();
+    let stop = {
+        let (agent, conversation) = (agent.clone(), stream.conversation().clone());
+        move || {
+            agent.stop(&conversation);
+        }
+    };
+    let mut response = sse::respond(stream, dialect, run, app.shutdown.clone(), stop).into_response();
+    if let Some(id) = id {
+        response.headers_mut().insert(CONVERSATION_ID, id);
+    }
+    Ok(response)
+}
+
+/// Reads AG-UI's `RunAgentInput`: the thread is the conversation, the last user message the question.
+fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
+    let input: ag_ui::RunInput = parse_json(body)?;
+    let query = input.question().ok_or_else(|| {
+        ApiError::unprocessable("no_question", "messages has no message of the role user with text in it; add one")
+    })?;
+    Ok((ChatRequest { query, conversation: Some(input.thread_id), detached: false }, Some(input.run_id)))
+}
+
+/// Works on the kept conversations off the async threads.
+async fn kept<T: Send + 'static>(
+    agent: &Agent,
+    work: impl FnOnce(&Sessions) -> Result<T, SessionError> + Send + 'static,
+) -> ApiResult<T> {
+    let sessions = agent.sessions().clone();
+    let outcome = tokio::task::spawn_blocking(move || work(&sessions)).await;
+    Ok(outcome.map_err(ApiError::internal)??)
+}
+
+fn unknown(id: &str) -> ApiError {
+    ApiError::not_found("unknown_conversation", format!("no conversation {id:?}"))
+}
+
+impl From<StartError> for ApiError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Busy(_) => ApiError::busy(StatusCode::CONFLICT, "conversation_busy", error.to_string()),
+            StartError::Empty => ApiError::unprocessable("empty_question", error.to_string()),
+            StartError::TooLong { .. } => {
+                ApiError::invalid(StatusCode::PAYLOAD_TOO_LARGE, "question_too_long", error.to_string())
+            }
+        }
+    }
+}
+
+impl From<SessionError> for ApiError {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::InvalidId { .. } => ApiError::unprocessable("invalid_conversation_id", error.to_string()),
+            _ => ApiError::internal(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use toolscout_index::Tool;
+
+use crate::agent::{Agent, AgentConfig};
+use crate::http::{AgentSource, Exposure, Limits, Settings, serve};
+use crate::llm::ScriptedModel;
+use crate::llm::script::Script;
+use crate::shutdown::Shutdown;
+use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
+
+/// Hangs until the end of its run, and says when it is called and dropped.
+#[derive(Clone, Default)]
+struct Hangs {
+    called: Arc<Notify>,
+    dropped: Arc<Notify>,
+}
+
+struct OnDrop(Arc<Notify>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+#[async_trait]
+impl Callable for Hangs {
+    async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
+        let _on_drop = OnDrop(self.dropped.clone());
+        self.called.notify_one();
+        std::future::pending().await
+    }
+}
+
+impl UserTool for Hangs {
+    fn definition(&self) -> Tool {
+        Tool::new("", "hangs").unwrap()
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    hangs: Hangs,
+    client: Client,
+    shutdown: Shutdown,
+    _data: tempfile::TempDir,
+}
+
+impl Server {
+    async fn with(script: Option<&str>) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let hangs = Hangs::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = Settings {
+            data: data.path().to_owned(),
+            default_catalog: "default".into(),
+            embedders: Vec::new(),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            exposure: Exposure::Loopback,
+            agent: script.map(|script| source(script, hangs.clone())),
+            limits: Limits::default(),
+        };
+        let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
+        tokio::spawn(serve(listener, settings, shutdown.clone()));
+        let server =
+            Server { address, hangs, client: Client::builder().no_proxy().build().unwrap(), shutdown, _data: data };
+        while server.client.get(server.url("/readyz")).send().await.is_ok_and(|ready| !ready.status().is_success()) {
+            tokio::task::yield_now().await;
+        }
+        server
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Response {
+        self.client.post(self.url(path)).json(&body).send().await.unwrap()
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.client.get(self.url(path)).send().await.unwrap().json().await.unwrap()
+    }
+}
+
+fn source(script: &str, hangs: Hangs) -> AgentSource {
+    let turns = Script::parse("script", script).unwrap().turns;
+    let model = Arc::new(ScriptedModel::new("script", turns));
+    let config = AgentConfig { recommend_within: None, count_tokens: str::len, ..AgentConfig::default() };
+    Box::new(move |catalog| {
+        let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).tool(hangs.clone());
+        Ok(builder.config(config.clone()).build()?)
+    })
+}
+
+/// The events of a whole stream as they came: id and data.
+async fn events(response: Response) -> Vec<(u64, Value)> {
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let text = timeout(Duration::from_secs(60), response.text()).await.unwrap().unwrap();
+    let field = |event: &str, name: &str| -> String {
+        event.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
+    };
+    let blocks = text.split("\n\n").filter(|block| block.contains("data:"));
+    blocks
+        .map(|block| (field(block, "id:").parse().unwrap(), serde_json::from_str(&field(block, "data:")).unwrap()))
+        .collect()
+}
+
+fn types(events: &[(u64, Value)]) -> Vec<&str> {
+    let mut types: Vec<&str> = events.iter().map(|(_, event)| event["type"].as_str().unwrap()).collect();
+    types.dedup();
+    types
+}
+
+async fn error_code(response: Response) -> (u16, String) {
+    let status = response.status().as_u16();
+    let body: Value = response.json().await.unwrap();
+    (status, body["error"]["code"].as_str().unwrap().to_owned())
+}
+
+const HANGING: &str = r#"{"reply":{"text":"wait ","calls":[{"name":"hangs","arguments":{}}]}}
+{"reply":{"text":"next"}}"#;
+
+#[tokio::test]
+async fn a_question_is_answered_as_numbered_events_and_kept() {
+    let server = Server::with(Some(r#"{"reply":{"thinking":"hm ","text":"good day"}}"#)).await;
+    let response = server.post("/v1/agent/chat", json!({ "query": "hello", "conversation": "c 1/ü" })).await;
+    let events = events(response).await;
+    assert_eq!(types(&events), ["thinking", "text", "done"]);
+    assert!(events.iter().enumerate().all(|(at, (id, _))| *id == at as u64 + 1));
+    assert_eq!(events.last().unwrap().1["status"], "answered");
+
+    let listed = server.get("/v1/agent/conversations").await;
+    assert_eq!(listed["conversations"][0]["title"], "hello");
+    let path = "/v1/agent/conversations/c%201%2F%C3%BC";
+    assert_eq!(server.get(path).await["turns"][0]["answer"], "good day");
+    let deleted = server.client.delete(server.url(path)).send().await.unwrap();
+    assert_eq!(deleted.status(), 204);
+    let again = server.client.delete(server.url(path)).send().await.unwrap();
+    assert_eq!(error_code(again).await, (404, "unknown_conversation".into()));
+}
+
+#[tokio::test]
+async fn the_predecessors_route_takes_the_question_in_the_query_string() {
+    let server = Server::with(Some(r#"{"reply":{"text":"hi"}}"#)).await;
+    let response =
+        server.client.get(server.url("/agent/chat/stream?query=hello%20there&conversationId=c1")).send().await.unwrap();
+    assert_eq!(response.headers()["x-conversation-id"], "c1");
+    assert_eq!(types(&events(response).await), ["text", "done"]);
+    assert_eq!(server.get("/v1/agent/conversations/c1").await["turns"][0]["question"], "hello there");
+}
+
+#[tokio::test]
+async fn ag_ui_clients_send_their_input_and_get_their_events() {
+    let server = Server::with(Some("{\"reply\":{\"text\":\"hi\"}}\n{\"fail\":\"down\"}")).await;
+    let input = json!({
+        "threadId": "t1", "runId": "r1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
+        "messages": [{ "id": "m1", "role": "user", "content": "hello" }],
+    });
+    let answered = events(server.post("/v1/agent/chat?protocol=ag-ui", input.clone()).await).await;
+    assert_eq!(
+        types(&answered),
+        ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "RUN_FINISHED"]
+    );
+    assert_eq!((&answered[0].1["threadId"], &answered[0].1["runId"]), (&json!("t1"), &json!("r1")));
+    let failed = events(server.post("/v1/agent/chat?protocol=ag-ui", input).await).await;
+    assert_eq!(types(&failed), ["RUN_STARTED", "RUN_ERROR"]);
+}
+
+#[tokio::test]
+async fn a_busy_conversation_is_refused_until_it_is_stopped() {
+    let server = Server::with(Some(HANGING)).await;
+    let question = || server.post("/v1/agent/chat", json!({ "query": "go", "conversation": "c" }));
+    let running = question().await;
+    server.hangs.called.notified().await;
+    assert_eq!(error_code(question().await).await, (409, "conversation_busy".into()));
+    let stopped: Value = server.post("/v1/agent/stop", json!({ "conversation": "c" })).await.json().await.unwrap();
+    assert_eq!(stopped, json!({ "stopped": true }));
+    let events_of_stopped = events(running).await;
+    assert_eq!(types(&events_of_stopped), ["text", "tool_call", "tool_result", "done"]);
+    assert_eq!(events_of_stopped.last().unwrap().1["status"], "stopped");
+    assert_eq!(types(&events(question().await).await), ["text", "done"]);
+    let stopped: Value = server.post("/v1/agent/stop", json!({ "conversation": "c" })).await.json().await.unwrap();
+    assert_eq!(stopped, json!({ "stopped": false }));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_stops_its_run() {
+    let server = Server::with(Some(HANGING)).await;
+    let response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
+    server.hangs.called.notified().await;
+    drop(response);
+    timeout(Duration::from_secs(60), server.hangs.dropped.notified()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_ends_sends_the_terminal_event() {
+    let server = Server::with(Some(HANGING)).await;
+    let response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
+    server.hangs.called.notified().await;
+    server.shutdown.trigger();
+    let events = events(response).await;
+    assert_eq!(events.last().unwrap().1["status"], "stopped");
+}
+
+#[tokio::test]
+async fn bad_requests_get_the_one_shape_of_errors() {
+    let server = Server::with(Some("")).await;
+    let long = "x".repeat(300);
+    for (path, body, expected) in [
+        ("/v1/agent/chat", json!({ "query": " " }), (422, "empty_question")),
+        ("/v1/agent/chat", json!({ "query": "x".repeat(300 << 10) }), (413, "question_too_long")),
+        ("/v1/agent/chat", json!({ "query": "q", "conversation": long }), (422, "invalid_conversation_id")),
+        (
+            "/v1/agent/chat?protocol=ag-ui",
+            json!({ "threadId": "t", "runId": "r", "messages": [] }),
+            (422, "no_question"),
+        ),
+    ] {
+        let (status, code) = error_code(server.post(path, body).await).await;
+        assert_eq!((status, code.as_str()), expected, "{path}");
+    }
+    let unknown = server.post("/v1/agent/chat", json!({ "query": "q", "querry": 1 })).await;
+    assert_eq!(unknown.status(), 422);
+    assert!(unknown.text().await.unwrap().contains("querry"));
+}
+
+#[tokio::test]
+async fn a_server_without_an_agent_says_so() {
+    let server = Server::with(None).await;
+    let response = server.post("/v1/agent/chat", json!({ "query": "q" })).await;
+    assert_eq!(error_code(response).await, (503, "agent_not_ready".into()));
+}

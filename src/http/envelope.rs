@@ -1,0 +1,122 @@
+//! Around every request: its id, its time limit, its line in the log, its metrics, and the one shape of errors.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use uuid::Uuid;
+
+use super::App;
+use super::error::ApiError;
+
+/// The header that carries a request's id, both ways.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Longest accepted id; a longer one is replaced.
+const MAX_ID_BYTES: usize = 128;
+
+/// Names one request in answers and in the log: the client's own id where it sent one, else a new one.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub String);
+
+impl RequestId {
+    fn of(headers: &HeaderMap) -> Self {
+        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        let usable = given.filter(|id| (1..=MAX_ID_BYTES).contains(&id.len()));
+        RequestId(usable.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for RequestId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        parts.extensions.get().cloned().ok_or_else(|| ApiError::internal("a request came without its envelope"))
+    }
+}
+
+/// The outermost layer.
+pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = RequestId::of(request.headers());
+    let method = method_name(request.method());
+    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    request.extensions_mut().insert(id.clone());
+
+    app.metrics.in_flight.inc();
+    let response = answer(&app, request, next).await;
+    app.metrics.in_flight.dec();
+
+    let response = with_error_body(response, &id);
+    let elapsed = started.elapsed();
+    app.metrics.request(method, &route, response.status().as_u16(), elapsed.as_secs_f64());
+    let elapsed_ms = elapsed.as_secs_f64() * 1000.0;
+    tracing::info!(request_id = id.0, method, route, status = response.status().as_u16(), elapsed_ms, "request");
+    with_id(response, &id)
+}
+
+/// The answer of the inner layers, or the error for one that panicked or took too long.
+async fn answer(app: &App, request: Request, next: Next) -> Response {
+    let work = AssertUnwindSafe(next.run(request)).catch_unwind();
+    match tokio::time::timeout(app.limits.request_timeout, work).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(panic)) => ApiError::internal(format!("a handler panicked: {}", panic_message(&*panic))).into_response(),
+        Err(_) => {
+            app.metrics.rejected("timeout");
+            let message = format!("no answer within {} s", app.limits.request_timeout.as_secs());
+            ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "timeout", message).into_response()
+        }
+    }
+}
+
+/// Gives every error its body, those of the framework included, and logs what only the log may know.
+fn with_error_body(response: Response, id: &RequestId) -> Response {
+    let status = response.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return response;
+    }
+    let (mut parts, _) = response.into_parts();
+    let error = parts.extensions.remove::<ApiError>().unwrap_or_else(|| ApiError::of_status(status));
+    if let Some(detail) = &error.detail {
+        tracing::error!(request_id = id.0, code = error.code, detail, "request failed");
+    }
+    // A struct of strings always serialises.
+    let body = serde_json::to_vec(&error.body(&id.0)).unwrap_or_default();
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    if status == StatusCode::UNAUTHORIZED {
+        parts.headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    Response::from_parts(parts, Body::from(body))
+}
+
+fn with_id(mut response: Response, id: &RequestId) -> Response {
+    if let Ok(value) = HeaderValue::from_str(&id.0) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+/// The methods there are, so that a client cannot make up metric labels.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+}

@@ -1,0 +1,215 @@
+//! Feedback: which tool was used for which search, kept for later use.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+use toolscout_index::ToolId;
+use utoipa::ToSchema;
+
+use super::App;
+use super::access::Reading;
+use super::error::{ApiError, ApiResult};
+use super::extract::Json;
+use super::tools::unknown_tool;
+
+/// The database of feedback, beside the catalogs in the data directory.
+pub const FILE_NAME: &str = "feedback.sqlite";
+
+/// Records kept for a catalog; the oldest make room. About 200 bytes each.
+const MAX_RECORDS: usize = 100_000;
+const MAX_QUERY_BYTES: usize = 8 << 10;
+const MAX_ID_BYTES: usize = 128;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a found tool did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was called.
+    #[default]
+    Used,
+    /// It was the right one.
+    Helpful,
+    /// It was found and was not the right one.
+    NotHelpful,
+}
+
+/// Which tool was used for which search.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FeedbackRequest {
+    /// `request_id` of the search.
+    #[schema(min_length = 1, max_length = 128)]
+    request_id: String,
+    /// The tool's id.
+    #[schema(example = "github/create_issue")]
+    tool: String,
+    /// How it did.
+    #[serde(default)]
+    outcome: Outcome,
+    /// What was asked, for those who want it kept; searches themselves are not.
+    #[schema(max_length = 8192)]
+    query: Option<String>,
+}
+
+/// Feedback that was kept.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FeedbackAnswer {
+    /// Always true; a record that is not kept is an error.
+    recorded: bool,
+}
+
+/// Records which tool was used for a search.
+#[utoipa::path(
+    post, path = "/v1/catalogs/{catalog}/feedback", tag = "feedback",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    request_body = FeedbackRequest,
+    responses((status = 201, body = FeedbackAnswer))
+)]
+pub async fn record(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+    Json(request): Json<FeedbackRequest>,
+) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
+    request.validate()?;
+    let known = ToolId::parse(&request.tool).ok().and_then(|id| catalog.searcher().tool(&id));
+    if known.is_none() {
+        return Err(unknown_tool(&request.tool, &catalog.name));
+    }
+    app.feedback.keep(catalog.name.clone(), request).await?;
+    app.metrics.feedback.inc();
+    Ok((StatusCode::CREATED, Json(FeedbackAnswer { recorded: true })))
+}
+
+impl FeedbackRequest {
+    fn validate(&self) -> ApiResult<()> {
+        let too_long = |field: &str, most: usize| {
+            Err(ApiError::unprocessable("invalid_value", format!("{field} is empty or longer than {most} bytes")))
+        };
+        match self {
+            _ if !(1..=MAX_ID_BYTES).contains(&self.request_id.len()) => too_long("request_id", MAX_ID_BYTES),
+            _ if self.query.as_ref().is_some_and(|query| query.len() > MAX_QUERY_BYTES) => {
+                too_long("query", MAX_QUERY_BYTES)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The feedback of one data directory.
+#[derive(Clone)]
+pub struct FeedbackStore {
+    connection: Arc<Mutex<Connection>>,
+    max_records: usize,
+}
+
+impl FeedbackStore {
+    /// Opens the feedback of a data directory; the file is made when it is not there.
+    ///
+    /// # Errors
+    /// What SQLite says, with the file.
+    pub fn open(data_dir: &Path) -> anyhow::Result<Self> {
+        let path: PathBuf = data_dir.join(FILE_NAME);
+        let connection = connect(&path).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        Ok(FeedbackStore { connection: Arc::new(Mutex::new(connection)), max_records: MAX_RECORDS })
+    }
+
+    async fn keep(&self, catalog: String, feedback: FeedbackRequest) -> ApiResult<()> {
+        let store = self.clone();
+        let kept = tokio::task::spawn_blocking(move || store.insert(&catalog, &feedback, SystemTime::now()));
+        kept.await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+    }
+
+    /// Deletes what was kept for a catalog.
+    ///
+    /// # Errors
+    /// 500 when the database fails.
+    pub async fn forget(&self, catalog: &str) -> ApiResult<()> {
+        let (store, catalog) = (self.clone(), catalog.to_owned());
+        let forgotten = tokio::task::spawn_blocking(move || {
+            store.with(|connection| connection.execute("DELETE FROM feedback WHERE catalog = ?1", [catalog]))
+        });
+        forgotten.await.map_err(ApiError::internal)?.map(drop).map_err(ApiError::internal)
+    }
+
+    fn insert(&self, catalog: &str, feedback: &FeedbackRequest, now: SystemTime) -> rusqlite::Result<()> {
+        let at_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
+        let outcome =
+            serde_json::to_value(feedback.outcome).ok().and_then(|outcome| Some(outcome.as_str()?.to_owned()));
+        self.with(|connection| {
+            let change = connection.transaction()?;
+            change.prepare_cached(
+                "INSERT INTO feedback (catalog, at_ms, request_id, tool, outcome, query) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![catalog, at_ms, feedback.request_id, feedback.tool, outcome, feedback.query])?;
+            change.prepare_cached(
+                "DELETE FROM feedback WHERE catalog = ?1 AND id <= (
+                     SELECT id FROM feedback WHERE catalog = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+            )?
+            .execute(params![catalog, self.max_records as i64])?;
+            change.commit()
+        })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        work(&mut self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.execute_batch(
+        "CREATE TABLE IF NOT EXISTS feedback (
+             id INTEGER PRIMARY KEY,
+             catalog TEXT NOT NULL,
+             at_ms INTEGER NOT NULL,
+             request_id TEXT NOT NULL,
+             tool TEXT NOT NULL,
+             outcome TEXT NOT NULL,
+             query TEXT
+         ) STRICT;
+         CREATE INDEX IF NOT EXISTS feedback_by_catalog ON feedback (catalog, id)",
+    )?;
+    Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feedback(request_id: &str) -> FeedbackRequest {
+        FeedbackRequest {
+            request_id: request_id.into(),
+            tool: "s/t".into(),
+            outcome: Outcome::NotHelpful,
+            query: Some("q".into()),
+        }
+    }
+
+    fn rows(store: &FeedbackStore) -> Vec<String> {
+        let read = |connection: &mut Connection| {
+            let mut rows = connection.prepare("SELECT catalog || request_id || outcome FROM feedback ORDER BY id")?;
+            rows.query_map([], |row| row.get(0))?.collect()
+        };
+        store.with(read).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_oldest_make_room_and_other_catalogs_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FeedbackStore { max_records: 2, ..FeedbackStore::open(dir.path()).unwrap() };
+        for (catalog, id) in [("b", "0"), ("a", "1"), ("a", "2"), ("a", "3")] {
+            store.insert(catalog, &feedback(id), SystemTime::now()).unwrap();
+        }
+        assert_eq!(rows(&store), ["b0not_helpful", "a2not_helpful", "a3not_helpful"]);
+        store.forget("a").await.unwrap();
+        assert_eq!(rows(&store), ["b0not_helpful"]);
+    }
+}

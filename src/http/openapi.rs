@@ -1,0 +1,91 @@
+//! The description of the API, made from the handlers' own annotations.
+
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
+use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{Modify, OpenApi};
+
+use super::{catalogs, error, feedback, search, servers, service, tasks, tools};
+
+/// The OpenAPI description of every route.
+pub fn description() -> Description {
+    Api::openapi()
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "toolscout", description = "Tool search for agents."),
+    paths(
+        search::search,
+        search::search_by_query,
+        search::search_default,
+        tools::list,
+        tools::upsert,
+        tools::remove_matching,
+        tools::show,
+        tools::put,
+        tools::remove,
+        servers::sync,
+        catalogs::list,
+        catalogs::create,
+        catalogs::show,
+        catalogs::ensure,
+        catalogs::delete,
+        catalogs::settings,
+        catalogs::set_settings,
+        catalogs::stats,
+        feedback::record,
+        tasks::show,
+        tasks::cancel,
+        service::livez,
+        service::readyz,
+        service::healthz,
+        service::version,
+        service::metrics,
+        service::openapi,
+        service::docs,
+    ),
+    components(schemas(error::ErrorBody)),
+    modifiers(&Errors, &Keys)
+)]
+struct Api;
+
+/// Every operation may answer with the one shape of errors.
+struct Errors;
+
+impl Modify for Errors {
+    fn modify(&self, api: &mut Description) {
+        let body = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Error"))));
+        let response = ResponseBuilder::new().description("What went wrong").content("application/json", body).build();
+        for item in api.paths.paths.values_mut() {
+            add_default(item, &response);
+        }
+    }
+}
+
+fn add_default(item: &mut PathItem, response: &Response) {
+    let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete];
+    for operation in operations.into_iter().flatten() {
+        operation.responses.responses.insert("default".into(), RefOr::T(response.clone()));
+    }
+}
+
+/// Keys go in either of two headers, or are not needed.
+struct Keys;
+
+impl Modify for Keys {
+    fn modify(&self, api: &mut Description) {
+        let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+        let header = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key")));
+        let components = api.components.get_or_insert_default();
+        components.add_security_scheme("bearer", bearer);
+        components.add_security_scheme("api_key", header);
+        let none: [&str; 0] = [];
+        api.security = Some(vec![
+            SecurityRequirement::default(),
+            SecurityRequirement::new("bearer", none),
+            SecurityRequirement::new("api_key", none),
+        ]);
+    }
+}

@@ -1,0 +1,253 @@
+//! The catalogs being served: opened when first asked for, each with its write line and settings.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::http::StatusCode;
+use toolscout_index::{Catalog, DataDir, Embedder, Error, Options, Searcher};
+
+use super::Limits;
+use super::error::{ApiError, ApiResult, unknown_catalog};
+use super::settings::CatalogSettings;
+use super::writes::WriteLine;
+use crate::embed_cache::{BatchingEmbedder, CachedEmbedder};
+use crate::telemetry::Metrics;
+
+/// A catalog being served.
+pub struct OpenCatalog {
+    /// Its name.
+    pub name: String,
+    /// The way to change it.
+    pub writes: WriteLine,
+    catalog: Catalog,
+    settings: RwLock<CatalogSettings>,
+    folder: PathBuf,
+}
+
+impl OpenCatalog {
+    /// The newest snapshot.
+    pub fn searcher(&self) -> Arc<Searcher> {
+        self.catalog.searcher()
+    }
+
+    /// Sizes on disk and in memory. Reads the disk.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn stats(&self) -> toolscout_index::Result<toolscout_index::Stats> {
+        self.catalog.stats()
+    }
+
+    /// What its searches default to.
+    pub fn settings(&self) -> CatalogSettings {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps new settings, on disk first.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn set_settings(&self, settings: CatalogSettings) -> toolscout_index::Result<()> {
+        settings.save(&self.folder)?;
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        Ok(())
+    }
+}
+
+/// Every catalog of the data directory.
+pub struct Registry {
+    opener: Arc<Opener>,
+    open: RwLock<BTreeMap<String, Arc<OpenCatalog>>>,
+    /// Held while the set of catalogs changes.
+    changing: tokio::sync::Mutex<()>,
+    max_catalogs: usize,
+}
+
+impl Registry {
+    /// The catalogs of `data`, none of them open yet.
+    pub fn new(data: DataDir, embedders: &[Arc<dyn Embedder>], limits: &Limits, metrics: Arc<Metrics>) -> Self {
+        // Waiting for others would take longer than what is instant.
+        let batching = |embedder: &Arc<dyn Embedder>| match embedder.is_instant() {
+            true => Arc::clone(embedder),
+            false => Arc::new(BatchingEmbedder::new(Arc::clone(embedder))),
+        };
+        let embedders = embedders.iter().map(batching).collect();
+        let opener =
+            Opener { data, embedders, metrics, write_places: limits.write_line, cached: limits.cached_queries };
+        Registry {
+            opener: Arc::new(opener),
+            open: RwLock::default(),
+            changing: tokio::sync::Mutex::new(()),
+            max_catalogs: limits.max_catalogs,
+        }
+    }
+
+    /// The catalog of this name, opened if need be.
+    ///
+    /// # Errors
+    /// 404 when there is none, 500 when it cannot be opened.
+    pub async fn get(&self, name: &str) -> ApiResult<Arc<OpenCatalog>> {
+        if let Some(open) = self.find(name) {
+            return Ok(open);
+        }
+        let _changing = self.changing.lock().await;
+        if let Some(open) = self.find(name) {
+            return Ok(open);
+        }
+        let opener = Arc::clone(&self.opener);
+        let wanted = name.to_owned();
+        match blocking(move || opener.open(&wanted)).await? {
+            Ok(open) => Ok(self.keep(open)),
+            // A name that cannot be a catalog's is not one either.
+            Err(Error::InvalidCatalogName { .. }) => Err(unknown_catalog(name)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The catalog of this name, made if need be, and whether it was.
+    ///
+    /// # Errors
+    /// 422 for a name that cannot be one, 429 when there are as many catalogs as the server keeps.
+    pub async fn create(&self, name: &str) -> ApiResult<(Arc<OpenCatalog>, Created)> {
+        let _changing = self.changing.lock().await;
+        if let Some(open) = self.find(name) {
+            return Ok((open, Created::Before));
+        }
+        let (opener, wanted, bound) = (Arc::clone(&self.opener), name.to_owned(), self.max_catalogs);
+        let (open, created) = blocking(move || opener.create(&wanted, bound)).await??;
+        Ok((self.keep(open), created))
+    }
+
+    /// Deletes a catalog and all it holds, after the changes that are in its line.
+    ///
+    /// # Errors
+    /// 404 when there is none, 503 while another process writes to it.
+    pub async fn delete(&self, name: &str) -> ApiResult<()> {
+        let _changing = self.changing.lock().await;
+        let open = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let (opener, wanted) = (Arc::clone(&self.opener), name.to_owned());
+        let deleted = blocking(move || {
+            if let Some(open) = open {
+                open.writes.close();
+            }
+            opener.data.delete(&wanted)
+        });
+        match deleted.await? {
+            Err(Error::InvalidCatalogName { .. }) => Err(unknown_catalog(name)),
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// The names of all catalogs, sorted.
+    ///
+    /// # Errors
+    /// 500 when the data directory cannot be read.
+    pub async fn names(&self) -> ApiResult<Vec<String>> {
+        let opener = Arc::clone(&self.opener);
+        Ok(blocking(move || opener.data.catalogs()).await??)
+    }
+
+    /// Opens every catalog, so that no first search waits. One that cannot be opened is logged and answers with its
+    /// error; the others serve.
+    pub async fn open_all(&self) -> ApiResult<()> {
+        for name in self.names().await? {
+            if let Err(error) = self.get(&name).await {
+                tracing::error!(
+                    catalog = name,
+                    detail = error.detail,
+                    error = error.message,
+                    "catalog cannot be opened"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The catalogs that are open.
+    pub fn all_open(&self) -> Vec<Arc<OpenCatalog>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Finishes the changes in every line and ends the writer threads.
+    ///
+    /// # Errors
+    /// 500 when a thread cannot be waited for.
+    pub async fn close(&self) -> ApiResult<()> {
+        let open = self.all_open();
+        blocking(move || open.iter().for_each(|catalog| catalog.writes.close())).await
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<OpenCatalog>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn keep(&self, open: OpenCatalog) -> Arc<OpenCatalog> {
+        let open = Arc::new(open);
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(open.name.clone(), Arc::clone(&open));
+        open
+    }
+}
+
+/// Whether a catalog was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// Made by this request.
+    Now,
+    /// It was there.
+    Before,
+}
+
+/// What opening a catalog takes. Its methods block.
+struct Opener {
+    data: DataDir,
+    embedders: Vec<Arc<dyn Embedder>>,
+    metrics: Arc<Metrics>,
+    write_places: usize,
+    cached: usize,
+}
+
+impl Opener {
+    fn open(&self, name: &str) -> toolscout_index::Result<OpenCatalog> {
+        let catalog = self.data.open(name, self.options())?;
+        self.serve(name, catalog)
+    }
+
+    fn create(&self, name: &str, max_catalogs: usize) -> ApiResult<(OpenCatalog, Created)> {
+        let names = self.data.catalogs()?;
+        if names.iter().any(|there| there == name) {
+            return Ok((self.open(name)?, Created::Before));
+        }
+        if names.len() >= max_catalogs {
+            let message = format!("there are {max_catalogs} catalogs, the most this server keeps; delete one first");
+            return Err(ApiError::invalid(StatusCode::TOO_MANY_REQUESTS, "too_many_catalogs", message));
+        }
+        let catalog = self.data.open_or_create(name, self.options())?;
+        Ok((self.serve(name, catalog)?, Created::Now))
+    }
+
+    fn serve(&self, name: &str, catalog: Catalog) -> toolscout_index::Result<OpenCatalog> {
+        let folder = catalog.path().to_owned();
+        let settings = RwLock::new(CatalogSettings::load(&folder)?);
+        let depth = self.metrics.write_queue.clone();
+        let writes = WriteLine::start(name, catalog.clone(), self.write_places, depth)
+            .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
+        Ok(OpenCatalog { name: name.to_owned(), writes, catalog, settings, folder })
+    }
+
+    /// A cache for each catalog: what one tenant asks must not make another one's answer faster.
+    fn options(&self) -> Options {
+        let cached = |embedder: &Arc<dyn Embedder>| -> Arc<dyn Embedder> {
+            if embedder.is_instant() {
+                return Arc::clone(embedder);
+            }
+            Arc::new(CachedEmbedder::new(Arc::clone(embedder), self.cached, self.metrics.cache.clone()))
+        };
+        Options { embedders: self.embedders.iter().map(cached).collect() }
+    }
+}
+
+/// Runs what blocks on the disk off the async threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
+    tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)
+}

@@ -1,0 +1,430 @@
+//! Search: `POST` and `GET` on a catalog, and the short form for the default one.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolscout_index::formats::{self, Emit};
+use toolscout_index::{Filter, Hit, Query, Results, Searcher, Tool};
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::access::Reading;
+use super::envelope::RequestId;
+use super::error::{ApiError, ApiResult};
+use super::extract::{self, Json, QueryString};
+use super::settings::CatalogSettings;
+use super::wire::{SearchMode, ToolFormat};
+use crate::budget::{self, Fitted};
+
+/// A search.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchRequest {
+    /// What the tool should do, in a few words; or its name.
+    #[schema(example = "send an email")]
+    pub query: Option<String>,
+    /// Several requests at once; their hits are merged. Up to 16, `query` included.
+    #[schema(max_items = 15)]
+    pub queries: Vec<String>,
+    /// Most hits.
+    #[schema(minimum = 1, maximum = 50)]
+    pub k: Option<usize>,
+    /// Retrieval legs.
+    pub mode: Option<SearchMode>,
+    /// Which tools may be hits.
+    #[serde(deserialize_with = "extract::object")]
+    pub filter: SearchFilter,
+    /// Hits below this score are left out.
+    pub min_score: Option<f32>,
+    /// Says for each hit how it came to its place.
+    pub explain: bool,
+    /// Gives the found tools in this form as `tools`.
+    pub format: Option<ToolFormat>,
+    /// Most tokens (o200k) of `tools`: whole schemas for the first, shorter ones below. Needs `format`.
+    #[schema(minimum = 64, maximum = 1000000)]
+    pub max_tokens: Option<usize>,
+    /// With `openai_responses`, the `call_id` of the `tool_search_call` that is answered.
+    pub call_id: Option<String>,
+}
+
+/// Which tools may be hits. Empty fields do not restrict; several fields all have to hold.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchFilter {
+    /// Only tools of these servers.
+    pub servers: Vec<String>,
+    /// Only tools with at least one of these tags.
+    pub tags: Vec<String>,
+    /// Only these ids.
+    pub ids: Vec<String>,
+    /// Only tools whose read-only hint is this; absent counts as `false`.
+    pub read_only: Option<bool>,
+    /// Only tools whose destructive hint is this; absent counts as `true` unless the tool is read-only.
+    pub destructive: Option<bool>,
+}
+
+impl From<SearchFilter> for Filter {
+    fn from(filter: SearchFilter) -> Self {
+        Filter {
+            servers: filter.servers.into_iter().collect(),
+            tags: filter.tags.into_iter().collect(),
+            ids: filter.ids.into_iter().collect(),
+            read_only: filter.read_only,
+            destructive: filter.destructive,
+        }
+    }
+}
+
+/// A search in a query string.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct SearchParams {
+    /// What the tool should do, in a few words; or its name.
+    #[param(required = true)]
+    q: String,
+    /// Most hits.
+    #[param(minimum = 1, maximum = 50)]
+    k: Option<usize>,
+    /// Retrieval legs.
+    #[param(inline)]
+    mode: Option<SearchMode>,
+    /// Only tools of this server.
+    server: Option<String>,
+    /// Only tools with this tag.
+    tag: Option<String>,
+    /// Only tools whose read-only hint is this.
+    read_only: Option<bool>,
+    /// Hits below this score are left out.
+    min_score: Option<f32>,
+    /// Says for each hit how it came to its place.
+    explain: Option<bool>,
+    /// Gives the found tools in this form as `tools`.
+    #[param(inline)]
+    format: Option<ToolFormat>,
+    /// Most tokens of `tools`. Needs `format`.
+    #[param(minimum = 64, maximum = 1000000)]
+    max_tokens: Option<usize>,
+}
+
+impl From<SearchParams> for SearchRequest {
+    fn from(params: SearchParams) -> Self {
+        let filter = SearchFilter {
+            servers: params.server.into_iter().collect(),
+            tags: params.tag.into_iter().collect(),
+            read_only: params.read_only,
+            ..SearchFilter::default()
+        };
+        SearchRequest {
+            query: Some(params.q),
+            k: params.k,
+            mode: params.mode,
+            filter,
+            min_score: params.min_score,
+            explain: params.explain.unwrap_or_default(),
+            format: params.format,
+            max_tokens: params.max_tokens,
+            ..SearchRequest::default()
+        }
+    }
+}
+
+/// An answer to a search.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SearchAnswer {
+    /// Best first.
+    pub hits: Vec<SearchHit>,
+    /// The found tools in the form asked for, in the order of `hits`: an array, for `mcp` and `openai_responses` an
+    /// object around it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value)]
+    pub tools: Option<Value>,
+    /// How `tools` was made to fit `max_tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetReport>,
+    /// Milliseconds by stage.
+    pub took_ms: TookMs,
+    /// The legs that answered.
+    pub mode: SearchMode,
+    /// Set when a leg that was asked for could not take part.
+    pub degraded: Option<DegradedReport>,
+    /// Set when nothing fits; `hits` is then empty.
+    pub no_match: Option<NoMatchReport>,
+    /// The commit of the catalog that answered.
+    pub generation: u64,
+    /// The request's id, to be given with feedback.
+    pub request_id: String,
+}
+
+/// One found tool.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SearchHit {
+    /// `server/name`, or the name alone.
+    pub id: String,
+    /// Its name within the server.
+    pub name: String,
+    /// Where it comes from; empty for a tool without a server.
+    pub server: String,
+    /// What it does.
+    pub description: String,
+    /// Comparable within one answer only; 1 is the best a plain match reaches, exact names lie above.
+    pub score: f32,
+    /// Which of the queries found it, by position.
+    pub matched_queries: Vec<usize>,
+    /// How it came to this place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub explain: Option<toolscout_index::Explain>,
+}
+
+/// How the tools were made to fit a budget.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct BudgetReport {
+    /// Tokens of the tools as compact JSON, by the o200k encoding.
+    pub tokens: usize,
+    /// Tools given whole; they are the first ones.
+    pub whole: usize,
+    /// Tools given with a shorter description and schema.
+    pub shortened: usize,
+    /// Ids of the tools for which no room was left.
+    pub omitted: Vec<String>,
+}
+
+/// Milliseconds by stage.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TookMs {
+    /// Query embedding.
+    pub embed: f64,
+    /// The lexical leg.
+    pub lexical: f64,
+    /// The dense legs without embedding.
+    pub dense: f64,
+    /// Fusion, ordering and explanation.
+    pub fuse: f64,
+    /// The whole search, without waiting for its turn.
+    pub total: f64,
+}
+
+/// Why an answer is less than what was asked for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DegradedReport {
+    /// What is missing.
+    pub reason: String,
+    /// Tools that cannot be found densely yet.
+    pub pending_embeddings: usize,
+}
+
+/// Why no tool was found good enough.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct NoMatchReport {
+    /// What was missing.
+    pub reason: String,
+    /// The ids nearest to the request; a help, not an answer.
+    pub nearest: Vec<String>,
+}
+
+/// Searches a catalog.
+#[utoipa::path(
+    post, path = "/v1/catalogs/{catalog}/search", tag = "search",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    request_body = SearchRequest,
+    responses((status = 200, body = SearchAnswer))
+)]
+pub async fn search(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+    RequestId(request_id): RequestId,
+    Json(request): Json<SearchRequest>,
+) -> ApiResult<Json<SearchAnswer>> {
+    let ask = Ask::new(request, &catalog.settings())?;
+    let searcher = catalog.searcher();
+    let answer = app.pool.run(move || ask.answer(&searcher, request_id)).await;
+    let (answer, results) = answer.inspect_err(|_| app.metrics.rejected("search_queue"))??;
+    app.metrics.search(&results);
+    Ok(Json(answer))
+}
+
+/// Searches a catalog, for links and shells.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/search", tag = "search",
+    params(("catalog" = String, Path, description = "The catalog's name"), SearchParams),
+    responses((status = 200, body = SearchAnswer))
+)]
+pub async fn search_by_query(
+    catalog: Reading,
+    state: State<App>,
+    id: RequestId,
+    QueryString(params): QueryString<SearchParams>,
+) -> ApiResult<Json<SearchAnswer>> {
+    search(catalog, state, id, Json(params.into())).await
+}
+
+/// Searches the default catalog.
+#[utoipa::path(
+    post, path = "/v1/search", tag = "search",
+    request_body = SearchRequest,
+    responses((status = 200, body = SearchAnswer))
+)]
+pub async fn search_default(
+    catalog: Reading,
+    state: State<App>,
+    id: RequestId,
+    request: Json<SearchRequest>,
+) -> ApiResult<Json<SearchAnswer>> {
+    search(catalog, state, id, request).await
+}
+
+/// A search that was read and checked.
+struct Ask {
+    query: Query,
+    output: Option<Output>,
+}
+
+/// In which form the found tools are given.
+struct Output {
+    format: ToolFormat,
+    max_tokens: Option<usize>,
+    call_id: Option<String>,
+}
+
+impl Ask {
+    fn new(request: SearchRequest, defaults: &CatalogSettings) -> ApiResult<Self> {
+        let output = Output::new(&request)?;
+        let texts = request.query.into_iter().chain(request.queries);
+        let mut query = Query::any_of(texts).filter(request.filter.into());
+        if let Some(k) = request.k.or(defaults.k) {
+            query = query.k(k);
+        }
+        if let Some(mode) = request.mode.or(defaults.mode) {
+            query = query.mode(mode.into());
+        }
+        if let Some(weight) = defaults.dense_weight {
+            query = query.dense_weight(weight);
+        }
+        if let Some(min_score) = request.min_score.or(defaults.min_score) {
+            query = query.min_score(min_score);
+        }
+        if request.explain {
+            query = query.explain();
+        }
+        query.validate()?;
+        Ok(Ask { query, output })
+    }
+
+    fn answer(self, searcher: &Searcher, request_id: String) -> ApiResult<(SearchAnswer, Results)> {
+        let results = searcher.search(&self.query)?;
+        let (tools, budget) = self.output.map(|output| output.write(&results.hits)).unwrap_or_default();
+        let answer = SearchAnswer {
+            hits: results.hits.iter().map(SearchHit::from).collect(),
+            tools,
+            budget,
+            took_ms: TookMs::from(&results.timings),
+            mode: results.mode.into(),
+            degraded: results.degraded.as_ref().map(DegradedReport::from),
+            no_match: results.no_match.as_ref().map(NoMatchReport::from),
+            generation: results.generation,
+            request_id,
+        };
+        Ok((answer, results))
+    }
+}
+
+impl Output {
+    fn new(request: &SearchRequest) -> ApiResult<Option<Self>> {
+        let (call_id, max_tokens) = (request.call_id.clone(), request.max_tokens);
+        let allowed = budget::MIN_TOKENS..=budget::MAX_TOKENS;
+        match (request.format, max_tokens) {
+            (None, Some(_)) => {
+                Err(ApiError::unprocessable("missing_format", "max_tokens limits `tools`; give a format too"))
+            }
+            (_, Some(tokens)) if !allowed.contains(&tokens) => {
+                let (least, most) = (allowed.start(), allowed.end());
+                let message = format!("max_tokens is {tokens}, it must be from {least} to {most}");
+                Err(ApiError::unprocessable("invalid_value", message))
+            }
+            (format, _) => Ok(format.map(|format| Output { format, max_tokens, call_id })),
+        }
+    }
+
+    fn write(self, hits: &[Hit]) -> (Option<Value>, Option<BudgetReport>) {
+        let tools: Vec<Arc<Tool>> = hits.iter().map(|hit| Arc::clone(&hit.tool)).collect();
+        let emit = Emit::from(self.format);
+        let (value, budget) = match self.max_tokens {
+            Some(max_tokens) => {
+                let fitted = budget::fit(&tools, emit, max_tokens);
+                let report = BudgetReport::from(&fitted);
+                (fitted.value, Some(report))
+            }
+            None => (formats::emit(&tools.iter().map(Arc::as_ref).collect::<Vec<_>>(), emit), None),
+        };
+        (Some(self.wrap(value)), budget)
+    }
+
+    /// What the OpenAI Responses API takes as the answer to a client-side tool search.
+    fn wrap(self, tools: Value) -> Value {
+        match self.format {
+            ToolFormat::OpenaiResponses => json!({
+                "type": "tool_search_output",
+                "execution": "client",
+                "call_id": self.call_id,
+                "status": "completed",
+                "tools": tools,
+            }),
+            _ => tools,
+        }
+    }
+}
+
+impl From<&Hit> for SearchHit {
+    fn from(hit: &Hit) -> Self {
+        SearchHit {
+            id: hit.id.to_string(),
+            name: hit.id.name().to_owned(),
+            server: hit.id.server().to_owned(),
+            description: hit.tool.description.clone(),
+            score: hit.score,
+            matched_queries: hit.matched_queries.clone(),
+            explain: hit.explain.clone(),
+        }
+    }
+}
+
+impl From<&Fitted> for BudgetReport {
+    fn from(fitted: &Fitted) -> Self {
+        BudgetReport {
+            tokens: fitted.tokens,
+            whole: fitted.whole,
+            shortened: fitted.shortened,
+            omitted: fitted.omitted.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl From<&toolscout_index::Timings> for TookMs {
+    fn from(timings: &toolscout_index::Timings) -> Self {
+        TookMs {
+            embed: timings.embed_ms,
+            lexical: timings.lexical_ms,
+            dense: timings.dense_ms,
+            fuse: timings.fuse_ms,
+            total: timings.total_ms,
+        }
+    }
+}
+
+impl From<&toolscout_index::Degraded> for DegradedReport {
+    fn from(degraded: &toolscout_index::Degraded) -> Self {
+        DegradedReport { reason: degraded.reason.clone(), pending_embeddings: degraded.pending_embeddings }
+    }
+}
+
+impl From<&toolscout_index::NoMatch> for NoMatchReport {
+    fn from(no_match: &toolscout_index::NoMatch) -> Self {
+        NoMatchReport {
+            reason: no_match.reason.clone(),
+            nearest: no_match.nearest.iter().map(ToString::to_string).collect(),
+        }
+    }
+}

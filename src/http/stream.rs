@@ -1,0 +1,189 @@
+//! Bulk upsert as a stream: NDJSON in, a result for each line out, each sent once its tool is committed.
+//!
+//! Reading never waits for the client to read: results are short, and there is a bound on the lines of one request. A
+//! client that sends everything before it reads anything is served too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use serde::Serialize;
+use tokio::sync::mpsc;
+use toolscout_index::Tool;
+use toolscout_index::formats::{self, ReadOptions};
+
+use super::App;
+use super::error::ApiError;
+use super::extract;
+use super::registry::OpenCatalog;
+use super::tools::failed_item;
+use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, status_of};
+use super::writes::Change;
+
+/// Longest line. A tool's description may have 16 MiB; one that long has to come by another route.
+const MAX_LINE_BYTES: usize = 4 << 20;
+/// Lines of one request. Their results, about 100 bytes each, may all have to wait for the client.
+const MAX_LINES: usize = 100_000;
+/// Tools in one commit.
+const MAX_STEP: usize = 500;
+/// What has come is committed after a pause of this length, for clients that wait for a result before they go on.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The last line of an answer.
+#[derive(Debug, Serialize)]
+struct Summary {
+    /// False when the stream ended early; `error` says why.
+    done: bool,
+    result: ChangeCounts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ItemError>,
+}
+
+/// Upserts the tools of a body as they come, and answers with a stream of results.
+pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: Body) -> Response {
+    let (results, lines) = mpsc::channel(MAX_LINES + 1);
+    let load = Load { app, catalog, options, results, counts: ChangeCounts::default(), line: 0, step: Vec::new() };
+    tokio::spawn(load.run(body));
+    let lines = futures_util::stream::unfold(lines, |mut lines| async {
+        let line: Vec<u8> = lines.recv().await?;
+        Some((Ok::<_, std::convert::Infallible>(line), lines))
+    });
+    let mut response = Body::from_stream(lines).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    response
+}
+
+/// A load in progress. It ends with its body, with the client, or with the server, after the step it is at.
+struct Load {
+    app: App,
+    catalog: Arc<OpenCatalog>,
+    options: ReadOptions,
+    results: mpsc::Sender<Vec<u8>>,
+    counts: ChangeCounts,
+    /// Lines read.
+    line: usize,
+    /// Tools to commit next, with their lines.
+    step: Vec<(usize, Tool)>,
+}
+
+impl Load {
+    async fn run(mut self, body: Body) {
+        let outcome = self.read(body).await;
+        let outcome = match self.commit().await {
+            Ok(()) => outcome,
+            failed => failed,
+        };
+        let error = outcome.err().map(|error| ItemError::from(&error));
+        let summary = Summary { done: error.is_none(), result: self.counts, error };
+        self.send(&summary);
+    }
+
+    async fn read(&mut self, body: Body) -> Result<(), ApiError> {
+        let mut chunks = body.into_data_stream();
+        let mut rest: Vec<u8> = Vec::new();
+        loop {
+            let shutdown = self.app.shutdown.clone();
+            let chunk = tokio::select! {
+                () = shutdown.triggered() => return Err(ApiError::shutting_down()),
+                () = self.results.closed() => return Err(ApiError::shutting_down()),
+                () = tokio::time::sleep(PAUSE), if !self.step.is_empty() => {
+                    self.commit().await?;
+                    continue;
+                }
+                chunk = chunks.next() => chunk,
+            };
+            match chunk {
+                Some(Ok(bytes)) => self.take(&mut rest, &bytes).await?,
+                Some(Err(error)) => return Err(extract::broken_body(&error)),
+                None => return self.take_line(&rest).await,
+            }
+        }
+    }
+
+    /// Takes the lines that are complete; what is left of the last one stays in `rest`.
+    async fn take(&mut self, rest: &mut Vec<u8>, bytes: &Bytes) -> Result<(), ApiError> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            rest.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.take_line(rest).await?;
+                rest.clear();
+            } else if rest.len() > MAX_LINE_BYTES {
+                return Err(self.too_long());
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_line(&mut self, line: &[u8]) -> Result<(), ApiError> {
+        if line.len() > MAX_LINE_BYTES {
+            return Err(self.too_long());
+        }
+        self.line += 1;
+        if self.line > MAX_LINES {
+            let message = format!("a request may have {MAX_LINES} lines; send the rest in another one");
+            return Err(ApiError::unprocessable("too_many_lines", message));
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        self.parse(line);
+        if self.step.len() >= MAX_STEP { self.commit().await } else { Ok(()) }
+    }
+
+    /// One line is small enough to be parsed where it comes.
+    fn parse(&mut self, line: &[u8]) {
+        let parsed = match formats::parse(line, &self.options) {
+            Ok(parsed) => parsed,
+            Err(error) => return self.fail(None, ItemError::from(&ApiError::from(error))),
+        };
+        for skipped in &parsed.skipped {
+            let item = failed_item(skipped);
+            if let Some(error) = item.error {
+                self.fail(item.id, error);
+            }
+        }
+        let line = self.line;
+        self.step.extend(parsed.tools.into_iter().map(|tool| (line, tool)));
+    }
+
+    fn fail(&mut self, id: Option<String>, error: ItemError) {
+        self.counts.failed += 1;
+        self.send(&ItemResult { item: self.line, id, status: ItemStatus::Failed, error: Some(error) });
+    }
+
+    /// Commits what has come, and tells of it.
+    async fn commit(&mut self) -> Result<(), ApiError> {
+        // The last of two lines with one id wins, as it would in two steps.
+        let step = std::mem::take(&mut self.step);
+        let mut last = std::collections::BTreeMap::new();
+        let ids: Vec<_> = step.iter().map(|(line, tool)| (*line, tool.id.clone())).collect();
+        last.extend(step.into_iter().map(|(_, tool)| (tool.id.clone(), tool)));
+        if last.is_empty() {
+            return Ok(());
+        }
+        let written = self.catalog.writes.write(Change::Upsert(last.into_values().collect())).await?;
+        self.counts.add(&written.changes);
+        for (item, id) in ids {
+            let status = status_of(&id, &written.changes);
+            self.send(&ItemResult { item, id: Some(id.to_string()), status, error: None });
+        }
+        Ok(())
+    }
+
+    fn send(&self, line: &impl Serialize) {
+        // Structs of strings and numbers always serialise.
+        let mut line = serde_json::to_vec(line).unwrap_or_default();
+        line.push(b'\n');
+        // A line of many tools may give more results than there is room for; the summary still counts them. The
+        // client may also have gone.
+        let _ = self.results.try_send(line);
+    }
+
+    fn too_long(&self) -> ApiError {
+        let message = format!("line {} is longer than {MAX_LINE_BYTES} bytes; send this tool with PUT", self.line + 1);
+        ApiError::unprocessable("line_too_long", message)
+    }
+}

@@ -1,0 +1,434 @@
+//! API keys: who may search or change which catalogs. Only hashes are kept.
+//!
+//! A key reads `tsk_<id>_<secret>`. The id is public and finds the row; the secret has 256 random bits, so that one
+//! SHA-256 is enough to keep (nothing can be guessed from it), and the hashes are compared in constant time.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use uuid::Uuid;
+
+/// The database of keys, beside the catalogs in the data directory.
+pub const FILE_NAME: &str = "keys.sqlite";
+
+const PREFIX: &str = "tsk_";
+const SECRET_BYTES: usize = 32;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a key may do. `admin` includes `search`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Searching, listing and feedback.
+    Search,
+    /// Everything, writing and deleting included.
+    Admin,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scope::Search => "search",
+            Scope::Admin => "admin",
+        })
+    }
+}
+
+/// The catalogs a key is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Catalogs {
+    /// Every catalog, those to come included.
+    All,
+    /// These only.
+    Only(BTreeSet<String>),
+}
+
+impl Catalogs {
+    /// True when the catalog of this name is among them.
+    pub fn contains(&self, name: &str) -> bool {
+        match self {
+            Catalogs::All => true,
+            Catalogs::Only(names) => names.contains(name),
+        }
+    }
+}
+
+impl FromStr for Catalogs {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        if text == "*" {
+            return Ok(Catalogs::All);
+        }
+        let names: BTreeSet<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        if names.contains("") || names.contains("*") {
+            return Err(KeyError::InvalidCatalogs { text: text.to_owned() });
+        }
+        Ok(Catalogs::Only(names))
+    }
+}
+
+impl fmt::Display for Catalogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Catalogs::All => f.write_str("*"),
+            Catalogs::Only(names) => f.write_str(&names.iter().map(String::as_str).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+/// A key as it is listed: everything but the secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Key {
+    /// Its public part.
+    pub id: String,
+    /// What it may do.
+    pub scope: Scope,
+    /// Where.
+    pub catalogs: Catalogs,
+    /// Seconds since 1970.
+    pub created_at: u64,
+    /// Seconds since 1970; `None` for a key that does not expire.
+    pub expires_at: Option<u64>,
+    /// Seconds since 1970; set once it is revoked.
+    pub revoked_at: Option<u64>,
+}
+
+impl Key {
+    /// `valid`, `expired` or `revoked`.
+    pub fn state(&self, now: SystemTime) -> &'static str {
+        match self.refusal(seconds(now)) {
+            None | Some(Refusal::Unknown) => "valid",
+            Some(Refusal::Expired) => "expired",
+            Some(Refusal::Revoked) => "revoked",
+        }
+    }
+
+    fn refusal(&self, now: u64) -> Option<Refusal> {
+        match self {
+            Key { revoked_at: Some(_), .. } => Some(Refusal::Revoked),
+            Key { expires_at: Some(expires_at), .. } if *expires_at <= now => Some(Refusal::Expired),
+            _ => None,
+        }
+    }
+}
+
+/// A key just made: the only time its secret is seen.
+#[derive(Debug)]
+pub struct CreatedKey {
+    /// What is kept.
+    pub key: Key,
+    /// `tsk_<id>_<secret>`, to be given to the client.
+    pub token: String,
+}
+
+/// Why a token is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No such key: malformed, never made, or with another secret.
+    Unknown,
+    /// Its time is over.
+    Expired,
+    /// It was taken back.
+    Revoked,
+}
+
+/// Everything that can go wrong with keys.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// A list of catalogs that cannot be read.
+    #[error("{text:?} is not a list of catalogs; write names with commas between them, or `*` alone for all")]
+    InvalidCatalogs {
+        /// The list given.
+        text: String,
+    },
+    /// No key has this id.
+    #[error("no key {id:?}; `toolscout keys list` shows them")]
+    UnknownKey {
+        /// The id given.
+        id: String,
+    },
+    /// The operating system gave no random bytes.
+    #[error("the operating system gave no random bytes: {reason}")]
+    Entropy {
+        /// What it answered.
+        reason: String,
+    },
+    /// The file cannot be created or protected.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system answered.
+        source: std::io::Error,
+    },
+    /// The database of keys cannot be used.
+    #[error("the key database {}: {source}", path.display())]
+    Database {
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite answered.
+        source: rusqlite::Error,
+    },
+}
+
+/// The keys of one data directory. Changes by another process are seen at once.
+pub struct KeyStore {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+impl KeyStore {
+    /// Opens the keys of a data directory; directory and file are made when they are not there, the file readable by
+    /// its owner only.
+    ///
+    /// # Errors
+    /// [`KeyError::Io`], [`KeyError::Database`].
+    pub fn open(data_dir: &Path) -> Result<Self, KeyError> {
+        std::fs::create_dir_all(data_dir).map_err(|source| KeyError::Io { path: data_dir.to_owned(), source })?;
+        let path = data_dir.join(FILE_NAME);
+        create_private(&path).map_err(|source| KeyError::Io { path: path.clone(), source })?;
+        let connection = connect(&path).map_err(|source| KeyError::Database { path: path.clone(), source })?;
+        Ok(KeyStore { path, connection: Mutex::new(connection) })
+    }
+
+    /// Makes a key.
+    ///
+    /// # Errors
+    /// [`KeyError::Entropy`], [`KeyError::Database`].
+    pub fn create(
+        &self,
+        scope: Scope,
+        catalogs: Catalogs,
+        lifetime: Option<Duration>,
+        now: SystemTime,
+    ) -> Result<CreatedKey, KeyError> {
+        let secret = random_secret()?;
+        let created_at = seconds(now);
+        let key = Key {
+            id: Uuid::new_v4().simple().to_string()[..12].to_owned(),
+            scope,
+            catalogs,
+            created_at,
+            expires_at: lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
+            revoked_at: None,
+        };
+        self.insert(&key, &hash(&secret)).map_err(|source| self.failed(source))?;
+        let token = format!("{PREFIX}{}_{secret}", key.id);
+        Ok(CreatedKey { key, token })
+    }
+
+    /// Every key ever made, oldest first.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`].
+    pub fn list(&self) -> Result<Vec<Key>, KeyError> {
+        let read = || {
+            let connection = self.lock();
+            let mut statement = connection.prepare_cached(
+                "SELECT id, scope, catalogs, created_at, expires_at, revoked_at FROM keys ORDER BY created_at, id",
+            )?;
+            statement.query_map([], key_of)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|source| self.failed(source))
+    }
+
+    /// Takes a key back, at once and for good.
+    ///
+    /// # Errors
+    /// [`KeyError::UnknownKey`], [`KeyError::Database`].
+    pub fn revoke(&self, id: &str, now: SystemTime) -> Result<(), KeyError> {
+        let update = "UPDATE keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1";
+        let found = self.lock().execute(update, params![id, seconds(now)]);
+        match found.map_err(|source| self.failed(source))? {
+            0 => Err(KeyError::UnknownKey { id: id.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// True once a key was ever made. Revoking the last one does not open the door again.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`].
+    pub fn is_in_use(&self) -> Result<bool, KeyError> {
+        let read = || {
+            self.lock().prepare_cached("SELECT EXISTS (SELECT 1 FROM keys)")?.query_row([], |row| row.get::<_, bool>(0))
+        };
+        read().map_err(|source| self.failed(source))
+    }
+
+    /// The key that a token proves to hold, or why it is refused.
+    ///
+    /// # Errors
+    /// [`KeyError::Database`].
+    pub fn verify(&self, token: &str, now: SystemTime) -> Result<Result<Key, Refusal>, KeyError> {
+        let Some((id, secret)) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')) else {
+            return Ok(Err(Refusal::Unknown));
+        };
+        let Some((key, kept)) = self.find(id).map_err(|source| self.failed(source))? else {
+            return Ok(Err(Refusal::Unknown));
+        };
+        Ok(check(key, &kept, secret, seconds(now)))
+    }
+
+    fn find(&self, id: &str) -> rusqlite::Result<Option<(Key, Vec<u8>)>> {
+        self.lock()
+            .prepare_cached(
+                "SELECT id, scope, catalogs, created_at, expires_at, revoked_at, hash FROM keys WHERE id = ?1",
+            )?
+            .query_row([id], |row| Ok((key_of(row)?, row.get(6)?)))
+            .optional()
+    }
+
+    fn insert(&self, key: &Key, hash: &[u8]) -> rusqlite::Result<usize> {
+        self.lock().execute(
+            "INSERT INTO keys (id, hash, scope, catalogs, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![key.id, hash, key.scope.to_string(), key.catalogs.to_string(), key.created_at, key.expires_at],
+        )
+    }
+
+    /// A panic of another thread cannot leave a half-made change: every change is one statement.
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> KeyError {
+        KeyError::Database { path: self.path.clone(), source }
+    }
+}
+
+fn check(key: Key, kept: &[u8], secret: &str, now: u64) -> Result<Key, Refusal> {
+    if !bool::from(kept.ct_eq(&hash(secret))) {
+        return Err(Refusal::Unknown);
+    }
+    match key.refusal(now) {
+        Some(refusal) => Err(refusal),
+        None => Ok(key),
+    }
+}
+
+fn create_private(path: &Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.execute_batch(
+        "CREATE TABLE IF NOT EXISTS keys (
+             id TEXT PRIMARY KEY,
+             hash BLOB NOT NULL,
+             scope TEXT NOT NULL,
+             catalogs TEXT NOT NULL,
+             created_at INTEGER NOT NULL,
+             expires_at INTEGER,
+             revoked_at INTEGER
+         ) STRICT",
+    )?;
+    Ok(connection)
+}
+
+fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
+    let scope = match row.get_ref("scope")?.as_str()? {
+        "admin" => Scope::Admin,
+        _ => Scope::Search,
+    };
+    let catalogs: String = row.get("catalogs")?;
+    Ok(Key {
+        id: row.get("id")?,
+        scope,
+        // What cannot be read gives access to nothing.
+        catalogs: catalogs.parse().unwrap_or(Catalogs::Only(BTreeSet::new())),
+        created_at: row.get("created_at")?,
+        expires_at: row.get("expires_at")?,
+        revoked_at: row.get("revoked_at")?,
+    })
+}
+
+fn random_secret() -> Result<String, KeyError> {
+    let mut bytes = [0; SECRET_BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| KeyError::Entropy { reason: error.to_string() })?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+fn hash(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, KeyStore) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = KeyStore::open(dir.path()).unwrap();
+        (dir, store)
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_key_is_verified_until_it_expires() {
+        let (_dir, store) = store();
+        assert!(!store.is_in_use().unwrap());
+        let catalogs: Catalogs = "a, b".parse().unwrap();
+        let made = store.create(Scope::Search, catalogs, Some(Duration::from_secs(10)), at(100)).unwrap();
+        assert_eq!(store.verify(&made.token, at(109)).unwrap(), Ok(made.key.clone()));
+        assert_eq!(store.verify(&made.token, at(110)).unwrap(), Err(Refusal::Expired));
+        assert!(made.key.catalogs.contains("b") && !made.key.catalogs.contains("c"));
+    }
+
+    #[test]
+    fn a_revoked_key_is_refused_and_keys_stay_in_use() {
+        let (dir, store) = store();
+        let made = store.create(Scope::Admin, Catalogs::All, None, at(1)).unwrap();
+        KeyStore::open(dir.path()).unwrap().revoke(&made.key.id, at(2)).unwrap();
+        assert_eq!(store.verify(&made.token, at(3)).unwrap(), Err(Refusal::Revoked));
+        assert!(store.is_in_use().unwrap());
+        assert!(matches!(store.revoke("nobody", at(4)), Err(KeyError::UnknownKey { .. })));
+    }
+
+    #[test]
+    fn another_secret_is_unknown_and_no_secret_is_on_disk() {
+        let (dir, store) = store();
+        let made = store.create(Scope::Admin, Catalogs::All, None, at(1)).unwrap();
+        let secret = made.token.splitn(3, '_').nth(2).unwrap();
+        for token in ["", "tsk_", "tsk_x_y", &made.token[..made.token.len() - 1], &format!("tsk_{}_", made.key.id)] {
+            assert_eq!(store.verify(token, at(2)).unwrap(), Err(Refusal::Unknown), "{token:?}");
+        }
+        for file in std::fs::read_dir(dir.path()).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            assert!(!bytes.windows(20).any(|window| window == &secret.as_bytes()[..20]));
+        }
+    }
+
+    #[test]
+    fn a_list_of_catalogs_names_what_is_wrong() {
+        for bad in ["", "a,,b", "a,*"] {
+            assert!(bad.parse::<Catalogs>().unwrap_err().to_string().contains(&format!("{bad:?}")));
+        }
+        assert_eq!("*".parse::<Catalogs>().unwrap(), Catalogs::All);
+    }
+}

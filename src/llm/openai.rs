@@ -1,0 +1,457 @@
+//! Any OpenAI-compatible chat endpoint: OpenAI, Ollama, llama.cpp, vLLM.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream;
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::{Client, Response, Url};
+use serde_json::{Map, Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder, deltas_of};
+use crate::llm::{ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall, excerpt};
+
+/// Longest wait that a server's `Retry-After` is granted.
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
+/// Bytes of an error body that are read.
+const MAX_ERROR_BODY_BYTES: usize = 4 << 10;
+
+/// Where a model is and how long it is waited for.
+#[derive(Clone)]
+pub struct OpenAiConfig {
+    /// Base URL, with the `/v1` where the server has one.
+    pub base_url: String,
+    /// The model's name at that server.
+    pub model: String,
+    /// Sent as a bearer token.
+    pub api_key: Option<String>,
+    /// Further fields of the request body (`temperature`, `max_tokens`, ...).
+    pub parameters: Map<String, Value>,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Longest wait for the first token; small machines need minutes for a long prompt.
+    pub first_token_timeout: Duration,
+    /// Longest silence between two tokens.
+    pub idle_timeout: Duration,
+    /// How often a request is sent at most, when it is refused with 429 or 5xx or no connection is made.
+    pub max_attempts: u32,
+    /// The first wait between attempts; it doubles each time.
+    pub backoff: Duration,
+}
+
+impl OpenAiConfig {
+    /// The defaults for a model at this base URL.
+    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        OpenAiConfig {
+            base_url: base_url.into(),
+            model: model.into(),
+            api_key: None,
+            parameters: Map::new(),
+            connect_timeout: Duration::from_secs(5),
+            first_token_timeout: Duration::from_secs(120),
+            idle_timeout: Duration::from_secs(60),
+            max_attempts: 3,
+            backoff: Duration::from_millis(500),
+        }
+    }
+}
+
+impl fmt::Debug for OpenAiConfig {
+    /// Leaves the key out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenAiConfig({} at {})", self.model, self.base_url)
+    }
+}
+
+/// A client for one model. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct OpenAi {
+    client: Client,
+    url: Url,
+    config: OpenAiConfig,
+}
+
+impl OpenAi {
+    /// Prepares a client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`LlmError::Unreachable`] for a base URL that is none.
+    pub fn new(config: OpenAiConfig) -> Result<Self, LlmError> {
+        let unreachable =
+            |reason: String| LlmError::Unreachable { url: config.base_url.clone(), reason: excerpt(&reason, 200) };
+        let text = format!("{}/chat/completions", config.base_url.trim_end_matches('/'));
+        let url = Url::parse(&text).map_err(|error| unreachable(error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(unreachable(format!("{:?} is neither http nor https", url.scheme())));
+        }
+        let mut builder = Client::builder().connect_timeout(config.connect_timeout);
+        if is_loopback(&url) {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| unreachable(error.to_string()))?;
+        Ok(OpenAi { client, url, config })
+    }
+
+    /// Sends the request until it is accepted, attempts are used up, or retrying makes no sense.
+    async fn accepted(&self, body: &Value) -> Result<Response, LlmError> {
+        let mut attempt = 1;
+        loop {
+            let outcome = self.send(body, attempt).await;
+            let Err(refusal) = outcome else { return outcome.map_err(|refusal| refusal.error) };
+            if !refusal.may_retry || attempt >= self.config.max_attempts {
+                return Err(refusal.error);
+            }
+            let backoff = self.config.backoff * 2u32.saturating_pow(attempt - 1);
+            sleep(refusal.retry_after.unwrap_or(backoff).min(MAX_RETRY_WAIT)).await;
+            attempt += 1;
+        }
+    }
+
+    async fn send(&self, body: &Value, attempt: u32) -> Result<Response, Refusal> {
+        let mut request = self.client.post(self.url.clone()).json(body);
+        if let Some(key) = &self.config.api_key {
+            request = request.bearer_auth(key);
+        }
+        let limit = self.config.first_token_timeout;
+        let response = match timeout(limit, request.send()).await {
+            Err(_) => return Err(Refusal::last(silent("before the first token", limit))),
+            Ok(Err(error)) => return Err(self.unreachable(&error)),
+            Ok(Ok(response)) => response,
+        };
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refused(response, attempt).await)
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Refusal {
+        let reason = root_cause(error);
+        let error = LlmError::Unreachable { url: self.url.to_string(), reason };
+        Refusal { error, may_retry: true, retry_after: None }
+    }
+
+    async fn refused(&self, mut response: Response, attempts: u32) -> Refusal {
+        let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+        let body = timeout(self.config.idle_timeout, read_up_to(&mut response, MAX_ERROR_BODY_BYTES)).await;
+        let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
+        Refusal {
+            error: LlmError::Status {
+                url: self.url.to_string(),
+                status: status.as_u16(),
+                attempts,
+                body: excerpt(&body, 500),
+            },
+            may_retry: status.as_u16() == 429 || status.is_server_error(),
+            retry_after,
+        }
+    }
+}
+
+#[async_trait]
+impl ChatModel for OpenAi {
+    fn name(&self) -> &str {
+        &self.config.model
+    }
+
+    async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
+        let body = request_body(&request, &self.config);
+        let mut response = self.accepted(&body).await?;
+        if is_json(&response) {
+            let whole = read_up_to(&mut response, MAX_EVENT_BYTES).await;
+            let deltas = deltas_of(&String::from_utf8_lossy(&whole))?;
+            return Ok(Box::pin(stream::iter(deltas.into_iter().map(Ok))));
+        }
+        Ok(Box::pin(stream::unfold(Some(Reading::new(response, &self.config)), |reading| async {
+            let mut reading = reading?;
+            match reading.next().await {
+                Ok(None) => None,
+                Ok(Some(delta)) => Some((Ok(delta), Some(reading))),
+                Err(error) => Some((Err(error), None)),
+            }
+        })))
+    }
+}
+
+/// A refusal and whether the request may be sent again.
+struct Refusal {
+    error: LlmError,
+    may_retry: bool,
+    retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    fn last(error: LlmError) -> Self {
+        Refusal { error, may_retry: false, retry_after: None }
+    }
+}
+
+/// A response being read.
+struct Reading {
+    response: Response,
+    decoder: ReplyDecoder,
+    ready: VecDeque<Delta>,
+    ended: bool,
+    limit: Duration,
+    idle_timeout: Duration,
+}
+
+impl Reading {
+    fn new(response: Response, config: &OpenAiConfig) -> Self {
+        Reading {
+            response,
+            decoder: ReplyDecoder::default(),
+            ready: VecDeque::new(),
+            ended: false,
+            limit: config.first_token_timeout,
+            idle_timeout: config.idle_timeout,
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<Delta>, LlmError> {
+        while self.ready.is_empty() && !self.ended {
+            self.read().await?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    async fn read(&mut self) -> Result<(), LlmError> {
+        let chunk = timeout(self.limit, self.response.chunk()).await;
+        let chunk = chunk.map_err(|_| silent("in mid-answer", self.limit))?;
+        let deltas = match chunk.map_err(|error| LlmError::CutOff { reason: root_cause(&error) })? {
+            Some(bytes) => self.decoder.push(&bytes)?,
+            None => {
+                self.ended = true;
+                self.decoder.finish()?
+            }
+        };
+        if !deltas.is_empty() {
+            self.limit = self.idle_timeout;
+        }
+        self.ready.extend(deltas);
+        Ok(())
+    }
+}
+
+fn silent(stage: &'static str, limit: Duration) -> LlmError {
+    LlmError::Timeout { stage, waited_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
+}
+
+async fn read_up_to(response: &mut Response, max_bytes: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        body.extend_from_slice(&chunk[..chunk.len().min(max_bytes - body.len())]);
+        if body.len() == max_bytes {
+            break;
+        }
+    }
+    body
+}
+
+fn is_json(response: &Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|value| value.starts_with("application/json"))
+}
+
+/// A local model is asked directly, whatever proxy the environment names.
+fn is_loopback(url: &Url) -> bool {
+    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
+}
+
+/// The innermost reason; the outer ones repeat the URL.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+fn request_body(request: &ChatRequest, config: &OpenAiConfig) -> Value {
+    let mut body = config.parameters.clone();
+    body.insert("model".into(), config.model.clone().into());
+    body.insert("messages".into(), request.messages.iter().map(wire_message).collect());
+    if !request.tools.is_empty() {
+        body.insert("tools".into(), request.tools.iter().map(|tool| tool.to_json()).collect());
+    }
+    body.insert("stream".into(), true.into());
+    body.insert("stream_options".into(), json!({ "include_usage": true }));
+    Value::Object(body)
+}
+
+fn wire_message(message: &Message) -> Value {
+    match message {
+        Message::System { content } => json!({ "role": "system", "content": content }),
+        Message::User { content } => json!({ "role": "user", "content": content }),
+        Message::Assistant { content, tool_calls } if tool_calls.is_empty() => {
+            json!({ "role": "assistant", "content": content })
+        }
+        Message::Assistant { content, tool_calls } => json!({
+            "role": "assistant",
+            "content": content,
+            "tool_calls": tool_calls.iter().map(wire_call).collect::<Vec<_>>(),
+        }),
+        Message::Tool { tool_call_id, content } => {
+            json!({ "role": "tool", "tool_call_id": tool_call_id, "content": content })
+        }
+    }
+}
+
+fn wire_call(call: &ToolCall) -> Value {
+    json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": call.arguments } })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::{StreamExt, TryStreamExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::llm::ToolSpec;
+
+    const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
+        data: {\"choices\":[{\"delta\":{\"content\":\"hel\"}}]}\n\n\
+        data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+    /// Up to the middle of the second event.
+    fn half() -> &'static str {
+        &HELLO[..HELLO.find("\"lo\"").unwrap()]
+    }
+
+    /// A server that gives each connection the next answer (the last one again and again), and counts them. An answer
+    /// that ends in `HOLD` keeps its connection open.
+    async fn server(answers: &[&str]) -> (OpenAiConfig, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1/", listener.local_addr().unwrap());
+        let answers: Vec<String> = answers.iter().map(|text| (*text).to_owned()).collect();
+        let served = Arc::new(AtomicUsize::new(0));
+        let count = served.clone();
+        tokio::spawn(async move {
+            let mut held = Vec::new();
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let answer = &answers[count.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)];
+                let mut request = [0; 16384];
+                let _ = socket.read(&mut request).await.unwrap();
+                socket.write_all(answer.trim_end_matches("HOLD").as_bytes()).await.unwrap();
+                if answer.ends_with("HOLD") {
+                    held.push(socket);
+                }
+            }
+        });
+        let mut config = OpenAiConfig::new(url, "m");
+        config.backoff = Duration::from_millis(1);
+        (config, served)
+    }
+
+    async fn ask(config: OpenAiConfig) -> Result<Vec<Delta>, LlmError> {
+        OpenAi::new(config)?.stream(ChatRequest::default()).await?.try_collect().await
+    }
+
+    fn text_of(deltas: &[Delta]) -> String {
+        deltas.iter().map(|delta| if let Delta::Text(text) = delta { text.as_str() } else { "" }).collect()
+    }
+
+    #[tokio::test]
+    async fn a_stream_comes_as_deltas() {
+        let (config, _) = server(&[HELLO]).await;
+        assert_eq!(text_of(&ask(config).await.unwrap()), "hello");
+    }
+
+    #[tokio::test]
+    async fn busy_servers_are_asked_again_and_wrong_requests_are_not() {
+        let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy";
+        let broken = "HTTP/1.1 503 Unavailable\r\ncontent-length: 0\r\n\r\n";
+        let (config, served) = server(&[busy, broken, HELLO]).await;
+        assert_eq!(text_of(&ask(config).await.unwrap()), "hello");
+        assert_eq!(served.load(Ordering::SeqCst), 3);
+
+        let (config, served) = server(&["HTTP/1.1 400 Bad Request\r\ncontent-length: 8\r\n\r\nno model"]).await;
+        let message = ask(config).await.unwrap_err().to_string();
+        assert!(message.contains("answered 400 after 1 attempt(s): no model"), "{message}");
+        assert_eq!(served.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn attempts_are_bounded() {
+        let (config, served) = server(&["HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n"]).await;
+        assert!(matches!(ask(config).await.unwrap_err(), LlmError::Status { status: 500, attempts: 3, .. }));
+        assert_eq!(served.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_breaks_off_is_not_asked_for_again() {
+        let (config, served) = server(&[half()]).await;
+        let model = OpenAi::new(config).unwrap();
+        let mut stream = model.stream(ChatRequest::default()).await.unwrap();
+        assert_eq!(stream.next().await.unwrap().unwrap(), Delta::Text("hel".into()));
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert!(matches!(error, LlmError::CutOff { .. }), "{error}");
+        assert!(stream.next().await.is_none());
+        assert_eq!(served.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn silence_is_bounded_before_and_after_the_first_token() {
+        let (mut config, _) = server(&["HOLD"]).await;
+        config.first_token_timeout = Duration::from_millis(20);
+        assert!(matches!(ask(config).await.unwrap_err(), LlmError::Timeout { stage: "before the first token", .. }));
+
+        let (mut config, _) = server(&[&format!("{}HOLD", half())]).await;
+        config.idle_timeout = Duration::from_millis(20);
+        assert!(matches!(ask(config).await.unwrap_err(), LlmError::Timeout { stage: "in mid-answer", .. }));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_stream_is_understood() {
+        let body = r#"{"choices":[{"message":{"content":"whole"},"finish_reason":"stop"}]}"#;
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let (config, _) = server(&[&answer]).await;
+        assert_eq!(text_of(&ask(config).await.unwrap()), "whole");
+    }
+
+    #[tokio::test]
+    async fn nobody_there_and_no_url_are_told_apart_from_the_rest() {
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut config = OpenAiConfig::new(format!("http://{}", free.local_addr().unwrap()), "m");
+        config.backoff = Duration::from_millis(1);
+        drop(free);
+        assert!(ask(config).await.unwrap_err().to_string().contains("is it running"));
+        for url in ["not a url", "file:///etc"] {
+            assert!(matches!(OpenAi::new(OpenAiConfig::new(url, "m")).unwrap_err(), LlmError::Unreachable { .. }));
+        }
+    }
+
+    #[test]
+    fn a_request_is_written_as_the_api_wants_it() {
+        let call = ToolCall { id: "c1".into(), name: "f".into(), arguments: "{}".into() };
+        let request = ChatRequest {
+            messages: vec![
+                Message::user("q"),
+                Message::Assistant { content: String::new(), tool_calls: vec![call] },
+                Message::Tool { tool_call_id: "c1".into(), content: "r".into() },
+            ],
+            tools: vec![ToolSpec { name: "f".into(), description: "d".into(), parameters: Map::new() }],
+            ..ChatRequest::default()
+        };
+        let mut config = OpenAiConfig::new("http://x", "m");
+        config.parameters.insert("temperature".into(), 0.into());
+        let body = request_body(&request, &config);
+        assert_eq!(body["messages"][1]["tool_calls"][0]["function"]["name"], "f");
+        assert_eq!(body["messages"][2]["tool_call_id"], "c1");
+        assert_eq!(body["tools"][0]["function"]["description"], "d");
+        assert_eq!((&body["temperature"], &body["stream"]), (&json!(0), &json!(true)));
+        assert!(request_body(&ChatRequest::default(), &config).get("tools").is_none());
+    }
+}

@@ -1,0 +1,560 @@
+//! Conversations: their turns with what they cost, kept in SQLite.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::llm::{Message, excerpt};
+
+/// Longest conversation id, in bytes.
+pub const MAX_ID_BYTES: usize = 256;
+/// Characters of the first question that name a conversation in lists.
+const TITLE_CHARS: usize = 80;
+/// How long a write waits for another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The layout of the database; a higher one was written by a newer version.
+const SCHEMA_VERSION: i64 = 1;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS conversations (
+        id TEXT PRIMARY KEY, title TEXT NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,
+        toolbox TEXT
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS conversations_by_update ON conversations (updated_ms DESC, id);
+    CREATE TABLE IF NOT EXISTS turns (
+        conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL, question TEXT NOT NULL, answer TEXT NOT NULL DEFAULT '',
+        status TEXT NOT NULL, error TEXT, figures TEXT, created_ms INTEGER NOT NULL,
+        PRIMARY KEY (conversation, number)
+    ) STRICT, WITHOUT ROWID;
+    PRAGMA user_version = 1;";
+
+/// Names a conversation. Any characters are fine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ConversationId(String);
+
+impl ConversationId {
+    /// Takes a name as it is.
+    ///
+    /// # Errors
+    /// [`SessionError::InvalidId`] for an empty name or one over [`MAX_ID_BYTES`].
+    pub fn new(text: impl Into<String>) -> Result<Self, SessionError> {
+        let text = text.into();
+        match text.len() {
+            1..=MAX_ID_BYTES => Ok(ConversationId(text)),
+            bytes => Err(SessionError::InvalidId { bytes }),
+        }
+    }
+
+    /// A new name, later ones sorting after earlier ones.
+    pub fn fresh() -> Self {
+        ConversationId(Uuid::now_v7().to_string())
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConversationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How a turn ended, or that it has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnStatus {
+    /// Under way.
+    Running,
+    /// With an answer.
+    Answered,
+    /// By the user; what was said is kept.
+    Stopped,
+    /// By its time to live; what was said is kept.
+    Expired,
+    /// With an error.
+    Failed,
+    /// By the end of the process.
+    Interrupted,
+}
+
+impl TurnStatus {
+    /// The status as it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            TurnStatus::Running => "running",
+            TurnStatus::Answered => "answered",
+            TurnStatus::Stopped => "stopped",
+            TurnStatus::Expired => "expired",
+            TurnStatus::Failed => "failed",
+            TurnStatus::Interrupted => "interrupted",
+        }
+    }
+
+    fn named(name: &str) -> Self {
+        let all =
+            [TurnStatus::Running, TurnStatus::Answered, TurnStatus::Stopped, TurnStatus::Expired, TurnStatus::Failed];
+        all.into_iter().find(|status| status.name() == name).unwrap_or(TurnStatus::Interrupted)
+    }
+}
+
+/// Something a tool quoted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reference {
+    /// Where it is.
+    pub url: String,
+    /// Its title; empty where there was none.
+    pub title: String,
+    /// The beginning of what it says.
+    pub content: String,
+}
+
+/// A turn in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Milliseconds to the first words, thinking included.
+    pub first_token_ms: Option<u64>,
+    /// Milliseconds in all.
+    pub total_ms: u64,
+    /// Answers of the model.
+    pub rounds: u32,
+    /// Searches answered.
+    pub searches: u32,
+    /// Ids of the tools called, each once, in order.
+    pub tools_used: Vec<String>,
+    /// Tools injected.
+    pub tools_injected: usize,
+    /// Tools evicted.
+    pub tools_evicted: usize,
+    /// Prompt tokens of all rounds.
+    pub tokens_in: u64,
+    /// Answer tokens of all rounds.
+    pub tokens_out: u64,
+    /// True when the provider sent no usage for a round and tokens were counted here.
+    pub tokens_estimated: bool,
+    /// Tool tokens that showing the whole catalog in every round would have cost more. Negative when it would have
+    /// cost less.
+    pub tokens_saved: i64,
+    /// What the tools quoted.
+    pub references: Vec<Reference>,
+    /// Questions recommended.
+    pub recommended: Vec<String>,
+}
+
+/// How a turn ended and what is kept of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnEnd {
+    /// How it ended.
+    pub status: TurnStatus,
+    /// The answer, or what was said of it.
+    pub answer: String,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What it cost.
+    pub figures: Figures,
+    /// The agent's toolbox after it, opaque here.
+    pub toolbox: Value,
+}
+
+/// A turn as kept.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Turn {
+    /// Its number within the conversation, from 1.
+    pub number: i64,
+    /// What was asked.
+    pub question: String,
+    /// What was answered; empty while it runs and when it failed before the first words.
+    pub answer: String,
+    /// How it ended.
+    pub status: TurnStatus,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What it cost.
+    pub figures: Figures,
+    /// When it began, in Unix milliseconds.
+    pub created_ms: i64,
+}
+
+/// A conversation in a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Its id.
+    pub id: String,
+    /// The beginning of its first question.
+    pub title: String,
+    /// Number of turns.
+    pub turns: i64,
+    /// When it began, in Unix milliseconds.
+    pub created_ms: i64,
+    /// When it was last added to, in Unix milliseconds.
+    pub updated_ms: i64,
+}
+
+/// What can go wrong with kept conversations.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// An id that is none.
+    #[error("a conversation id has 1 to {MAX_ID_BYTES} bytes, this one has {bytes}; choose another")]
+    InvalidId {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A database of a newer version.
+    #[error("the conversations in {} are of layout {found}, this version knows {SCHEMA_VERSION}; use the newer toolscout", path.display())]
+    Newer {
+        /// The database file.
+        path: PathBuf,
+        /// Its layout.
+        found: i64,
+    },
+    /// The database said no.
+    #[error("the conversations in {} cannot be used: {source}; check the file and the space on its disk", path.display())]
+    Database {
+        /// The database file.
+        path: PathBuf,
+        /// What it said.
+        source: rusqlite::Error,
+    },
+}
+
+/// All conversations of one database. Methods block for the time of a disk write at most.
+#[derive(Debug)]
+pub struct Sessions {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+impl Sessions {
+    /// Opens a database file, created when it is not there.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`], [`SessionError::Newer`].
+    pub fn open(path: &Path) -> Result<Self, SessionError> {
+        Sessions::prepare(path, Connection::open(path))
+    }
+
+    /// Conversations that end with the process.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn in_memory() -> Result<Self, SessionError> {
+        Sessions::prepare(Path::new("memory"), Connection::open_in_memory())
+    }
+
+    /// Begins a turn by saving its question, and returns its number. A turn before it that never ended, since its
+    /// process did, is marked as interrupted.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn begin_turn(&self, conversation: &ConversationId, question: &str) -> Result<i64, SessionError> {
+        let now = now_ms();
+        self.transaction(|connection| {
+            connection.execute(
+                "INSERT INTO conversations (id, title, created_ms, updated_ms) VALUES (?1, ?2, ?3, ?3)
+                 ON CONFLICT (id) DO UPDATE SET updated_ms = ?3",
+                params![conversation.as_str(), excerpt(question.trim(), TITLE_CHARS), now],
+            )?;
+            connection.execute(
+                "UPDATE turns SET status = 'interrupted' WHERE conversation = ?1 AND status = 'running'",
+                [conversation.as_str()],
+            )?;
+            connection.query_row(
+                "INSERT INTO turns (conversation, number, question, status, created_ms)
+                 SELECT ?1, coalesce(max(number), 0) + 1, ?2, 'running', ?3 FROM turns WHERE conversation = ?1
+                 RETURNING number",
+                params![conversation.as_str(), question, now],
+                |row| row.get(0),
+            )
+        })
+    }
+
+    /// Ends a turn.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn end_turn(&self, conversation: &ConversationId, number: i64, end: &TurnEnd) -> Result<(), SessionError> {
+        let figures = serde_json::to_string(&end.figures).unwrap_or_default();
+        self.transaction(|connection| {
+            connection.execute(
+                "UPDATE turns SET status = ?3, answer = ?4, error = ?5, figures = ?6
+                 WHERE conversation = ?1 AND number = ?2",
+                params![conversation.as_str(), number, end.status.name(), end.answer, end.error, figures],
+            )?;
+            connection.execute(
+                "UPDATE conversations SET toolbox = ?2, updated_ms = ?3 WHERE id = ?1",
+                params![conversation.as_str(), end.toolbox.to_string(), now_ms()],
+            )
+        })
+        .map(drop)
+    }
+
+    /// Adds recommended questions to an ended turn.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn recommend(
+        &self,
+        conversation: &ConversationId,
+        number: i64,
+        questions: &[String],
+    ) -> Result<(), SessionError> {
+        let questions = Value::from(questions.to_vec()).to_string();
+        self.transaction(|connection| {
+            connection.execute(
+                "UPDATE turns SET figures = json_set(figures, '$.recommended', json(?3))
+                 WHERE conversation = ?1 AND number = ?2",
+                params![conversation.as_str(), number, questions],
+            )
+        })
+        .map(drop)
+    }
+
+    /// The last messages before this turn, oldest first: questions, and answers or what became of them.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn history(
+        &self,
+        conversation: &ConversationId,
+        before: i64,
+        max: usize,
+    ) -> Result<Vec<Message>, SessionError> {
+        let turns = max.div_ceil(2);
+        let mut rows: Vec<(String, String, String)> = self.query(
+            "SELECT question, answer, status FROM turns WHERE conversation = ?1 AND number < ?2
+             ORDER BY number DESC LIMIT ?3",
+            params![conversation.as_str(), before, turns as i64],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+        rows.reverse();
+        let messages = rows.into_iter().flat_map(|(question, answer, status)| {
+            [Message::user(question), Message::assistant(said(answer, TurnStatus::named(&status)))]
+        });
+        let messages: Vec<Message> = messages.collect();
+        let excess = messages.len().saturating_sub(max);
+        Ok(messages.into_iter().skip(excess).collect())
+    }
+
+    /// The agent's toolbox after the last turn that ended.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn toolbox(&self, conversation: &ConversationId) -> Result<Option<Value>, SessionError> {
+        let text: Option<Option<String>> = self.with(|connection| {
+            let sql = "SELECT toolbox FROM conversations WHERE id = ?1";
+            connection.query_row(sql, [conversation.as_str()], |row| row.get(0)).optional()
+        })?;
+        Ok(text.flatten().and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// The conversations, the last used first: at most `limit`, `offset` of them left out.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn list(&self, limit: usize, offset: usize) -> Result<Vec<Summary>, SessionError> {
+        self.query(
+            "SELECT id, title, created_ms, updated_ms, (SELECT count(*) FROM turns WHERE conversation = id)
+             FROM conversations ORDER BY updated_ms DESC, id LIMIT ?1 OFFSET ?2",
+            params![limit as i64, offset as i64],
+            |row| {
+                Ok(Summary {
+                    id: row.get(0)?,
+                    title: row.get(1)?,
+                    created_ms: row.get(2)?,
+                    updated_ms: row.get(3)?,
+                    turns: row.get(4)?,
+                })
+            },
+        )
+    }
+
+    /// The turns of a conversation, oldest first; empty when there is none of this id.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn turns(&self, conversation: &ConversationId) -> Result<Vec<Turn>, SessionError> {
+        self.query(
+            "SELECT number, question, answer, status, error, figures, created_ms FROM turns
+             WHERE conversation = ?1 ORDER BY number",
+            [conversation.as_str()],
+            read_turn,
+        )
+    }
+
+    /// Deletes a conversation; false when there is none of this id.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn delete(&self, conversation: &ConversationId) -> Result<bool, SessionError> {
+        self.with(|connection| connection.execute("DELETE FROM conversations WHERE id = ?1", [conversation.as_str()]))
+            .map(|deleted| deleted > 0)
+    }
+
+    fn prepare(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Self, SessionError> {
+        let failed = |source| SessionError::Database { path: path.to_owned(), source };
+        let connection = connection.map_err(failed)?;
+        let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+        if found > SCHEMA_VERSION {
+            return Err(SessionError::Newer { path: path.to_owned(), found });
+        }
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+        connection.execute_batch(SCHEMA).map_err(failed)?;
+        Ok(Sessions { path: path.to_owned(), connection: Mutex::new(connection) })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, SessionError> {
+        let mut connection: MutexGuard<'_, Connection> = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut connection).map_err(|source| SessionError::Database { path: self.path.clone(), source })
+    }
+
+    fn transaction<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, SessionError> {
+        self.with(|connection| {
+            let transaction = connection.transaction()?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })
+    }
+
+    fn query<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, SessionError> {
+        self.with(|connection| connection.prepare_cached(sql)?.query_map(parameters, read)?.collect())
+    }
+}
+
+/// What the model is told that it said.
+fn said(answer: String, status: TurnStatus) -> String {
+    match status {
+        TurnStatus::Answered => answer,
+        other => format!("{answer}\n[this turn was not finished: {}]", other.name()).trim_start().to_owned(),
+    }
+}
+
+fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
+    let figures: Option<String> = row.get(5)?;
+    Ok(Turn {
+        number: row.get(0)?,
+        question: row.get(1)?,
+        answer: row.get(2)?,
+        status: TurnStatus::named(&row.get::<_, String>(3)?),
+        error: row.get(4)?,
+        figures: figures.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+        created_ms: row.get(6)?,
+    })
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> ConversationId {
+        ConversationId::new(text).unwrap()
+    }
+
+    fn answered(answer: &str) -> TurnEnd {
+        TurnEnd {
+            status: TurnStatus::Answered,
+            answer: answer.into(),
+            error: None,
+            figures: Figures { rounds: 2, ..Figures::default() },
+            toolbox: serde_json::json!({ "held": [] }),
+        }
+    }
+
+    #[test]
+    fn a_turn_is_saved_with_its_question_first_and_survives_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.db");
+        let conversation = id("c1");
+        let sessions = Sessions::open(&path).unwrap();
+        assert_eq!(sessions.begin_turn(&conversation, "first?").unwrap(), 1);
+        assert_eq!(sessions.turns(&conversation).unwrap()[0].status, TurnStatus::Running);
+        sessions.end_turn(&conversation, 1, &answered("yes")).unwrap();
+        sessions.recommend(&conversation, 1, &["next?".into()]).unwrap();
+        sessions.begin_turn(&conversation, "second?").unwrap();
+        drop(sessions);
+
+        let sessions = Sessions::open(&path).unwrap();
+        assert_eq!(sessions.begin_turn(&conversation, "third?").unwrap(), 3);
+        let turns = sessions.turns(&conversation).unwrap();
+        assert_eq!((turns[0].answer.as_str(), turns[0].figures.rounds), ("yes", 2));
+        assert_eq!(turns[0].figures.recommended, ["next?"]);
+        assert_eq!(turns[1].status, TurnStatus::Interrupted);
+        assert_eq!(sessions.toolbox(&conversation).unwrap(), Some(serde_json::json!({ "held": [] })));
+        let history = sessions.history(&conversation, 3, 30).unwrap();
+        let contents: Vec<&str> = history.iter().map(Message::content).collect();
+        assert_eq!(contents, ["first?", "yes", "second?", "[this turn was not finished: interrupted]"]);
+    }
+
+    #[test]
+    fn history_is_the_last_messages_only() {
+        let sessions = Sessions::in_memory().unwrap();
+        for number in 1..=5 {
+            sessions.begin_turn(&id("c"), &format!("q{number}")).unwrap();
+            sessions.end_turn(&id("c"), number, &answered(&format!("a{number}"))).unwrap();
+        }
+        let contents = |max| -> Vec<String> {
+            sessions.history(&id("c"), 6, max).unwrap().iter().map(|message| message.content().to_owned()).collect()
+        };
+        assert_eq!(contents(3), ["a4", "q5", "a5"]);
+        assert_eq!(contents(30).len(), 10);
+        assert!(contents(0).is_empty());
+    }
+
+    #[test]
+    fn any_characters_name_a_conversation() {
+        let sessions = Sessions::in_memory().unwrap();
+        for name in ["'; DROP TABLE turns; --", "会话 1", "../../etc", "a\0b", "%"] {
+            sessions.begin_turn(&id(name), "q").unwrap();
+            assert_eq!(sessions.turns(&id(name)).unwrap().len(), 1, "{name:?}");
+        }
+        assert_eq!(sessions.list(10, 0).unwrap().len(), 5);
+        assert!(ConversationId::new("").is_err());
+        let message = ConversationId::new("x".repeat(257)).unwrap_err().to_string();
+        assert!(message.contains("this one has 257"), "{message}");
+    }
+
+    #[test]
+    fn deleting_takes_the_turns_along() {
+        let sessions = Sessions::in_memory().unwrap();
+        sessions.begin_turn(&id("c"), "a long question").unwrap();
+        assert_eq!(sessions.list(1, 0).unwrap()[0].title, "a long question");
+        assert!(sessions.delete(&id("c")).unwrap());
+        assert!(!sessions.delete(&id("c")).unwrap());
+        assert!(sessions.turns(&id("c")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_newer_database_and_one_that_is_none_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let newer = directory.path().join("newer.db");
+        Connection::open(&newer).unwrap().pragma_update(None, "user_version", 9).unwrap();
+        assert!(Sessions::open(&newer).unwrap_err().to_string().contains("layout 9, this version knows 1"));
+        let none = directory.path().join("none.db");
+        std::fs::write(&none, "this is no database, whatever its name says").unwrap();
+        assert!(Sessions::open(&none).unwrap_err().to_string().contains("none.db"));
+    }
+}

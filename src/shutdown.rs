@@ -1,0 +1,105 @@
+//! The end of the program: one signal that everything long-lived listens to.
+
+use tokio_util::sync::CancellationToken;
+
+/// Tells every clone that the program should end. Triggering is final.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    token: CancellationToken,
+}
+
+impl Shutdown {
+    /// A shutdown that only [`Shutdown::trigger`] starts.
+    pub fn new() -> Self {
+        Shutdown::default()
+    }
+
+    /// Starts on SIGTERM or SIGINT. A second signal ends the process at once, for whoever does not want to wait.
+    ///
+    /// # Errors
+    /// When the system refuses the signal handlers.
+    pub fn on_signals() -> std::io::Result<Self> {
+        let shutdown = Shutdown::new();
+        let mut signals = Signals::listen()?;
+        let trigger = shutdown.clone();
+        tokio::spawn(async move {
+            signals.next().await;
+            tracing::info!("shutting down; a second signal ends at once");
+            trigger.trigger();
+            signals.next().await;
+            std::process::exit(EXIT_INTERRUPTED);
+        });
+        Ok(shutdown)
+    }
+
+    /// Starts the end.
+    pub fn trigger(&self) {
+        self.token.cancel();
+    }
+
+    /// True once the end has started.
+    pub fn is_triggered(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// Waits for the end to start.
+    pub async fn triggered(&self) {
+        self.token.cancelled().await;
+    }
+}
+
+/// What shells report for a program ended by SIGINT.
+const EXIT_INTERRUPTED: i32 = 130;
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Signals)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_clone_hears_the_trigger() {
+        let shutdown = Shutdown::new();
+        let listener = shutdown.clone();
+        let waiting = tokio::spawn(async move { listener.triggered().await });
+        assert!(!shutdown.is_triggered());
+        shutdown.trigger();
+        waiting.await.unwrap();
+        assert!(shutdown.is_triggered());
+    }
+}

@@ -1,0 +1,222 @@
+//! What the service tells of itself: structured logs and Prometheus metrics.
+
+use std::io::IsTerminal as _;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use toolscout_index::Results;
+use tracing_subscriber::EnvFilter;
+
+use crate::embed_cache::CacheCounters;
+
+/// How log lines are written, always to stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts logging. `filter` is a level or a list of `target=level`, as `tracing` reads it.
+///
+/// # Errors
+/// A filter that cannot be read, or logging that was started before.
+pub fn start_logs(format: LogFormat, filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match format {
+        LogFormat::Text => logs.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
+}
+
+/// Upper ends of the latency buckets in seconds: from a cached lexical search to a request at its limit.
+const SECONDS: [f64; 15] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// The service's metrics. Every label has few values, and none tells of a catalog.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<RouteLabels, Histogram>,
+    stage_seconds: Family<StageLabels, Histogram>,
+    no_match: Family<ModeLabels, Counter>,
+    degraded: Family<ModeLabels, Counter>,
+    rejected: Family<ReasonLabels, Counter>,
+    /// Query-embedding cache.
+    pub cache: CacheCounters,
+    /// Open connections.
+    pub connections: Gauge,
+    /// Requests being answered.
+    pub in_flight: Gauge,
+    /// Searches waiting for a thread.
+    pub search_queue: Gauge,
+    /// Writes waiting for their catalog's writer, over all catalogs.
+    pub write_queue: Gauge,
+    /// Open catalogs.
+    pub catalogs: Gauge,
+    /// Tools in open catalogs.
+    pub tools: Gauge,
+    /// Tools that cannot be found densely yet.
+    pub pending_embeddings: Gauge,
+    /// Feedback records kept since the start.
+    pub feedback: Counter<u64, AtomicU64>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    route: String,
+    status: u32,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RouteLabels {
+    method: &'static str,
+    route: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct StageLabels {
+    mode: &'static str,
+    stage: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ModeLabels {
+    mode: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+impl Metrics {
+    /// Metrics that are all zero.
+    pub fn new() -> Self {
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("toolscout"),
+            requests: Family::default(),
+            request_seconds: Family::new_with_constructor(seconds),
+            stage_seconds: Family::new_with_constructor(seconds),
+            no_match: Family::default(),
+            degraded: Family::default(),
+            rejected: Family::default(),
+            cache: CacheCounters::default(),
+            connections: Gauge::default(),
+            in_flight: Gauge::default(),
+            search_queue: Gauge::default(),
+            write_queue: Gauge::default(),
+            catalogs: Gauge::default(),
+            tools: Gauge::default(),
+            pending_embeddings: Gauge::default(),
+            feedback: Counter::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    /// Counts an answered request. `route` is the pattern and not the path.
+    pub fn request(&self, method: &'static str, route: &str, status: u16, elapsed_s: f64) {
+        let labels = RequestLabels { method, route: route.to_owned(), status: status.into() };
+        self.requests.get_or_create(&labels).inc();
+        self.request_seconds.get_or_create(&RouteLabels { method, route: route.to_owned() }).observe(elapsed_s);
+    }
+
+    /// Counts a search and where its time went.
+    pub fn search(&self, results: &Results) {
+        let mode = results.mode.name();
+        let timings = &results.timings;
+        let stages = [
+            ("embed", timings.embed_ms),
+            ("lexical", timings.lexical_ms),
+            ("dense", timings.dense_ms),
+            ("fuse", timings.fuse_ms),
+            ("total", timings.total_ms),
+        ];
+        for (stage, elapsed_ms) in stages {
+            self.stage_seconds.get_or_create(&StageLabels { mode, stage }).observe(elapsed_ms / 1000.0);
+        }
+        if results.no_match.is_some() {
+            self.no_match.get_or_create(&ModeLabels { mode }).inc();
+        }
+        if results.degraded.is_some() {
+            self.degraded.get_or_create(&ModeLabels { mode }).inc();
+        }
+    }
+
+    /// Counts work that was turned away because a bound was reached.
+    pub fn rejected(&self, reason: &'static str) {
+        self.rejected.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Everything in the OpenMetrics text format, which Prometheus reads.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("http_requests", "Requests answered", self.requests.clone());
+        registry.register("http_request_seconds", "Time to answer a request", self.request_seconds.clone());
+        registry.register("search_stage_seconds", "Time of each stage of a search", self.stage_seconds.clone());
+        registry.register("search_no_match", "Searches that found nothing good enough", self.no_match.clone());
+        registry.register("search_degraded", "Searches without a leg that was asked for", self.degraded.clone());
+        registry.register("rejected", "Work turned away because a bound was reached", self.rejected.clone());
+        registry.register("embed_cache_hits", "Query texts with a kept vector", self.cache.hits.clone());
+        registry.register("embed_cache_misses", "Query texts that were embedded", self.cache.misses.clone());
+        registry.register("connections", "Open connections", self.connections.clone());
+        registry.register("http_requests_in_flight", "Requests being answered", self.in_flight.clone());
+        registry.register("search_queue_depth", "Searches waiting for a thread", self.search_queue.clone());
+        registry.register("write_queue_depth", "Writes waiting for a writer", self.write_queue.clone());
+        registry.register("catalogs", "Open catalogs", self.catalogs.clone());
+        registry.register("index_tools", "Tools in open catalogs", self.tools.clone());
+        registry.register("pending_embeddings", "Tools without vectors yet", self.pending_embeddings.clone());
+        registry.register("feedback", "Feedback records kept", self.feedback.clone());
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics::new()
+    }
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_written() {
+        let metrics = Metrics::new();
+        metrics.request("GET", "/livez", 200, 0.002);
+        metrics.rejected("search_queue");
+        metrics.search_queue.set(3);
+        let text = metrics.encode();
+        for line in [
+            r#"toolscout_http_requests_total{method="GET",route="/livez",status="200"} 1"#,
+            r#"toolscout_http_request_seconds_bucket{le="0.0025",method="GET",route="/livez"} 1"#,
+            r#"toolscout_rejected_total{reason="search_queue"} 1"#,
+            "toolscout_search_queue_depth 3",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

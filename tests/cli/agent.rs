@@ -1,0 +1,207 @@
+//! `toolscout agent` with scripted models over the bundled catalog.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use super::run::{Ended, World};
+
+const QUESTION: &str = "Will it rain in Bergen tomorrow? If so, mail Anna to take an umbrella.";
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A world whose catalog holds the bundled tools.
+fn world() -> World {
+    let world = World::new();
+    world.ok(&["add", root().join("fixtures/tools").to_str().unwrap()]);
+    world
+}
+
+fn scripted(path: &Path) -> String {
+    format!("script:{}", path.display())
+}
+
+fn demo(world: &World, more: &[&str]) -> Ended {
+    let script = scripted(&root().join("fixtures/agent/demo.jsonl"));
+    let mut args = vec!["agent", "--llm", &script, "--tool-budget", "1100", "--max-rounds", "6", QUESTION];
+    args.extend(more);
+    world.run(&args)
+}
+
+fn in_order(text: &str, parts: &[&str]) {
+    let mut from = 0;
+    for part in parts {
+        let at = text[from..].find(part).unwrap_or_else(|| panic!("{part:?} should come next in\n{text}"));
+        from += at + part.len();
+    }
+}
+
+#[test]
+fn the_demo_searches_twice_evicts_calls_in_parallel_meets_a_failure_and_answers() {
+    let ended = demo(&world(), &[]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.ends_with("Sign in again and I will send it.\n"), "{}", ended.stdout);
+    in_order(
+        &ended.stderr,
+        &[
+            "I need the forecast first",
+            "[search] weather forecast for a city -> weather/",
+            "[loaded] weather/",
+            "[call] weather__getForecast",
+            "[call] weather__getHourlyForecast",
+            "[result] weather__getForecast",
+            "[result] weather__getHourlyForecast",
+            "[search] send an email -> gmail/send_email",
+            "[unloaded] weather/",
+            "[loaded] gmail/send_email",
+            "[failed] gmail__send_email",
+            "[1] Bergen, two days https://weather.example.com/bergen",
+            "[next] Is it dry in the morning?",
+            "[answered] 5 rounds, 2 searches",
+        ],
+    );
+    assert!(!ended.stderr.contains('\x1b'), "no escapes without a terminal");
+}
+
+#[test]
+fn events_come_as_json_lines_numbered_and_end_in_done() {
+    let ended = demo(&world(), &["--json"]);
+    let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().enumerate().all(|(at, event)| event["id"] == at as u64 + 1));
+    let done = events.last().unwrap();
+    assert_eq!((&done["type"], &done["status"]), (&"done".into(), &"answered".into()));
+    assert!(done["figures"]["tokens_saved"].as_i64().unwrap() > 100_000);
+}
+
+#[test]
+fn a_conversation_goes_on_in_the_next_process() {
+    let world = world();
+    let first = world.file(
+        "first.jsonl",
+        r#"{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"select:gmail/send_email"}}]}}
+{"reply":{"text":"ready"}}"#,
+    );
+    let second = world
+        .file("second.jsonl", r#"{"expect_tools":["tool_search","gmail__send_email"],"reply":{"text":"still there"}}"#);
+    for (script, answer) in [(first, "ready\n"), (second, "still there\n")] {
+        let script = scripted(&script);
+        let ended = world.run(&["agent", "--llm", &script, "--no-recommend", "--conversation", "c 1/ü", "go on"]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, answer), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn questions_come_from_stdin_and_dispatch_keeps_two_tools() {
+    let world = world();
+    let script = world.file(
+        "s.jsonl",
+        r#"{"expect_tools":["tool_search","call_tool"],"reply":{"calls":[{"name":"tool_search","arguments":{"query":"select:weather/getForecast"}}]}}
+{"expect_tools":["tool_search","call_tool"],"reply":{"calls":[{"name":"call_tool","arguments":{"name":"weather__getForecast","arguments":{"place":"Oslo"}}}]}}
+{"reply":{"text":"sunny"}}
+{"reply":{"text":"bye"}}
+{"tool":"weather/getForecast","result":"sun"}"#,
+    );
+    let script = scripted(&script);
+    let ended =
+        world.run_with(&["agent", "--llm", &script, "--style", "dispatch", "--no-recommend"], b"weather?\n\nthanks\n");
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "sunny\nbye\n"), "{}", ended.stderr);
+}
+
+#[test]
+fn failures_name_what_is_wrong_and_exit_with_one() {
+    let world = world();
+    let broken = scripted(&world.file("broken.jsonl", "{\"reply\":{\"text\":\"x\"}}\n{oops"));
+    let empty = scripted(&world.file("empty.jsonl", ""));
+    for (args, expected) in [
+        (vec!["agent", "--llm", &broken, "hi"], "broken.jsonl:2: "),
+        (vec!["agent", "--llm", &empty, "hi"], "no reply left for request 1"),
+        (vec!["agent", "--llm", "http://127.0.0.1:9/v1", "hi"], "is it running, and is the base URL right?"),
+        (vec!["agent", "--llm", &empty, "--profile", "nope", "hi"], "ready ones are web-search"),
+    ] {
+        let ended = world.run(&args);
+        assert_eq!(ended.code, 1, "{args:?}");
+        assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+    }
+}
+
+/// A server as a child process, ended when dropped.
+struct Serving {
+    child: Child,
+    address: String,
+}
+
+impl Serving {
+    fn start(world: &World, script: &str) -> Self {
+        let mut command = world.command();
+        command.args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--llm",
+            script,
+            "--tool-budget",
+            "1100",
+            "--max-rounds",
+            "6",
+        ]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+        Serving { child, address }
+    }
+
+    fn stream(&self, path: &str) -> Vec<Value> {
+        let client = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
+        while !client.get(format!("{}/readyz", self.address)).send().unwrap().status().is_success() {
+            std::thread::yield_now();
+        }
+        let text = client.get(format!("{}{path}", self.address)).send().unwrap().text().unwrap();
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_demo_is_the_same_over_sse() {
+    let world = world();
+    let script = scripted(&root().join("fixtures/agent/demo.jsonl"));
+    let serving = Serving::start(&world, &script);
+    let events = serving.stream("/agent/chat/stream?query=will%20it%20rain%3F&conversationId=c1");
+    let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    types.dedup();
+    assert_eq!(
+        types,
+        [
+            "thinking",
+            "tool_search",
+            "tools_injected",
+            "text",
+            "tool_call",
+            "tool_result",
+            "thinking",
+            "tool_search",
+            "tools_evicted",
+            "tools_injected",
+            "tool_call",
+            "tool_result",
+            "text",
+            "reference",
+            "recommend",
+            "done",
+        ]
+    );
+    let failed = events.iter().rfind(|event| event["type"] == "tool_result").unwrap();
+    assert_eq!((&failed["status"], &failed["error_code"]), (&"error".into(), &"failed".into()));
+}

@@ -1,0 +1,19 @@
+//! The HTTP API over a real socket on loopback. One module for each resource, as in `src/http`.
+//!
+//! No test needs a model: dense search is seen through the deterministic embedder.
+
+mod http {
+    pub mod server;
+
+    pub mod access;
+    pub mod bounds;
+    pub mod catalogs;
+    pub mod durability;
+    pub mod errors;
+    pub mod feedback;
+    pub mod search;
+    pub mod service;
+    pub mod stream;
+    pub mod tasks;
+    pub mod tools;
+}
