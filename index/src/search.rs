@@ -2,23 +2,25 @@
 
 mod explain;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::clauses;
 use crate::dense::{Graph, Vectors};
+use crate::duplicates::Duplicates;
 use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
 use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
 use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
 use crate::names::Names;
-use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
+use crate::query::{Effort, Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
 use crate::settings::Settings;
 use crate::store::StoredTool;
 use crate::text;
 use crate::tool::{Tool, ToolId};
+use crate::variant::{Load, Pace, Parts, Standby, Variant};
 
 /// From this share of CJK on, a request gets nothing from a model that knows Latin script only: with its say the
 /// Chinese set falls from 90.0 to 84.1 nDCG@10.
@@ -36,7 +38,10 @@ pub struct Searcher {
     pub(crate) rows: Vec<Arc<Row>>,
     pub(crate) lexical: Arc<LexicalSearcher>,
     pub(crate) names: Arc<Names>,
+    pub(crate) duplicates: Arc<Duplicates>,
     pub(crate) legs: Vec<DenseLeg>,
+    /// How fast searches have been, here and in the snapshots before.
+    pub(crate) pace: Arc<Pace>,
 }
 
 /// A tool of a snapshot, parsed on first use.
@@ -105,6 +110,8 @@ struct Search<'a> {
     query: &'a Query,
     /// What is possible of what was asked.
     mode: Mode,
+    /// What takes part.
+    parts: Parts,
     /// True by position for tools that may be hits; `None` when all may.
     allowed: Option<Vec<bool>>,
 }
@@ -118,15 +125,22 @@ impl Searcher {
         query.validate()?;
         let clock = Instant::now();
         let mut timings = Timings::default();
-        let requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, query.clauses)).collect();
+        let asked = if query.mode == Mode::Lexical { Variant::Lexical.of(query.parts, Standby::Absent) } else { query.parts };
+        let asked = Parts { clauses: query.parts.clauses, ..asked };
+        let mut requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, asked.clauses)).collect();
+        let variant = self.variant(query, asked, &requests);
+        let parts = variant.of(asked, self.standby(asked));
+        if !parts.clauses {
+            requests.iter_mut().for_each(|request| request.texts.truncate(1));
+        }
         let mut degraded = self.degraded(query.mode);
-        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, query.mode, &mut degraded));
+        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, parts, &mut degraded));
         let mode = match query.mode {
             _ if vectors.iter().all(Option::is_none) => Mode::Lexical,
             Mode::Auto => Mode::Hybrid,
             asked => asked,
         };
-        let search = Search { searcher: self, query, mode, allowed: self.allowed(&query.filter) };
+        let search = Search { searcher: self, query, mode, parts, allowed: self.allowed(&query.filter) };
         let evidence: Vec<Evidence> = requests
             .iter()
             .enumerate()
@@ -134,9 +148,12 @@ impl Searcher {
             .collect();
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
+        let load = self.load(parts, &requests);
+        self.pace.learn(&load, timings.embed_ms, timings.lexical_ms + timings.fuse_ms, timings.dense_ms);
         let signals = strongest(&evidence);
         let embedders = heard(&evidence);
-        Ok(Results { hits, mode, embedders, degraded, no_match, signals, timings, generation: self.generation })
+        let generation = self.generation;
+        Ok(Results { hits, mode, variant, embedders, degraded, no_match, signals, timings, generation })
     }
 
     /// The tool of this id.
@@ -217,15 +234,45 @@ impl Searcher {
         Some(Degraded { reason, pending_embeddings })
     }
 
-    fn embed(&self, requests: &[Request], mode: Mode, degraded: &mut Option<Degraded>) -> QueryVectors {
-        // Most of a slow embedder's time goes to clauses. Where an instant one is there to tell them apart, asking both
-        // is worth .1 points of nDCG@10.
-        let instant = self.legs.iter().any(|leg| leg.embedder.is_instant() && leg.is_ready(mode));
+    /// How much of what is asked is done: what the query says, or what its budget is expected to suffice for.
+    fn variant(&self, query: &Query, asked: Parts, requests: &[Request]) -> Variant {
+        let standby = self.standby(asked);
+        match query.effort {
+            Effort::All => Variant::Full,
+            Effort::Variant(variant) => variant,
+            Effort::BudgetMs(budget_ms) => {
+                let possible = Variant::ALL.into_iter().filter(|&v| query.mode != Mode::Dense || v != Variant::Lexical);
+                let offered = possible.map(|variant| (variant, self.load(variant.of(asked, standby), requests)));
+                self.pace.choose(budget_ms, offered)
+            }
+        }
+    }
+
+    fn standby(&self, parts: Parts) -> Standby {
+        let instant = |leg: &DenseLeg| leg.embedder.is_instant() && leg.takes_part(parts);
+        if self.legs.iter().any(instant) { Standby::Present } else { Standby::Absent }
+    }
+
+    /// What a search with these parts has to do.
+    fn load(&self, parts: Parts, requests: &[Request]) -> Load {
+        let texts = |most: usize| requests.iter().map(|request| request.first(most).len()).sum::<usize>();
+        let most = if parts.clauses { usize::MAX } else { 1 };
+        let mut load = Load { scored: self.len() * texts(most), ..Load::default() };
+        for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
+            let texts = texts(most.min(leg.most_texts(self.standby(parts))));
+            load.compared_bytes += leg.vectors.bytes() * texts;
+            load.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
+        }
+        load
+    }
+
+    fn embed(&self, requests: &[Request], parts: Parts, degraded: &mut Option<Degraded>) -> QueryVectors {
+        let standby = self.standby(parts);
         let by_leg = self.legs.iter().map(|leg| {
-            if !leg.is_ready(mode) {
+            if !leg.takes_part(parts) {
                 return None;
             }
-            let most = if instant && !leg.embedder.is_instant() { 1 } else { usize::MAX };
+            let most = leg.most_texts(standby);
             let asked: Vec<&[String]> = requests.iter().map(|request| request.first(most)).collect();
             let texts: Vec<&str> = asked.iter().copied().flatten().map(String::as_str).collect();
             match leg.embedder.embed_queries(&texts) {
@@ -259,8 +306,9 @@ impl Search<'_> {
         let dense: Vec<Voice> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
-            let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.serves(request));
-            heard.map(|(leg, vectors)| leg.voice(vectors, &self.allowed)).collect()
+            let gate = self.parts.script_gate && self.mode != Mode::Dense;
+            let heard = voices.filter(|(leg, _)| !gate || leg.serves(request));
+            heard.map(|(leg, vectors)| leg.voice(vectors, self.parts, &self.allowed)).collect()
         });
         lap(&mut timings.fuse_ms, || {
             let dense_weight = self.dense_weight(&dense);
@@ -318,6 +366,8 @@ impl Search<'_> {
         let mut found: Vec<(usize, (f32, Vec<usize>))> =
             best.into_iter().filter(|(_, (score, _))| *score >= self.query.min_score).collect();
         found.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| ranked((*a_score, a), (*b_score, b)));
+        let mut folded = HashSet::new();
+        found.retain(|(tool, _)| self.duplicates(*tool).first().is_none_or(|first| folded.insert(*first)));
         found.truncate(self.query.k);
         let hits: Vec<Hit> = found
             .into_iter()
@@ -340,7 +390,9 @@ impl Search<'_> {
         let mut matched_queries = found_by;
         matched_queries.sort_unstable();
         let explain = self.query.explain.then(|| explain::explain(self, tool, &requests[best], &evidence[best]));
-        Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, explain })
+        let others = self.duplicates(tool).iter().map(|&other| other as usize).filter(|&other| other != tool);
+        let also_on = others.filter(|&other| self.is_allowed(other)).map(|other| self.searcher.rows[other].id()).collect();
+        Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, also_on, explain })
     }
 
     /// The best tools of one request, in no order.
@@ -357,11 +409,33 @@ impl Search<'_> {
                 scored.push((tool as usize, evidence.name_bonus(tool as usize)));
             }
         }
+        if self.query.fold {
+            self.fold(&mut scored);
+        }
         if scored.len() > self.query.k {
             scored.select_nth_unstable_by(self.query.k, |a, b| ranked((a.1, a.0), (b.1, b.0)));
             scored.truncate(self.query.k);
         }
         scored
+    }
+
+    /// Keeps of near-duplicates the best.
+    fn fold(&self, scored: &mut Vec<(usize, f32)>) {
+        let mut best: HashMap<u32, (usize, f32)> = HashMap::new();
+        scored.retain(|&(tool, score)| {
+            let Some(&first) = self.duplicates(tool).first() else { return true };
+            let known = best.entry(first).or_insert((tool, score));
+            if ranked((score, tool), (known.1, known.0)).is_lt() {
+                *known = (tool, score);
+            }
+            false
+        });
+        scored.extend(best.into_values());
+    }
+
+    /// A tool and its near-duplicates where they are to be folded and it has any.
+    fn duplicates(&self, tool: usize) -> &[u32] {
+        if self.query.fold { self.searcher.duplicates.of(tool as u32) } else { &[] }
     }
 
     fn signals(&self, limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
@@ -431,14 +505,22 @@ impl DenseLeg {
         self.embedder.scripts() == Scripts::Any || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
     }
 
-    fn voice(&self, queries: &[Vec<f32>], allowed: &Option<Vec<bool>>) -> Voice {
-        let scores = LegScores::new(self.scores(queries), farthest, allowed);
+    fn voice(&self, queries: &[Vec<f32>], parts: Parts, allowed: &Option<Vec<bool>>) -> Voice {
+        let raw = if parts.views { self.scores(queries) } else { self.vectors.first_view_scores(queries) };
+        let scores = LegScores::new(raw, farthest, allowed);
         Voice { id: self.embedder.id().to_owned(), share: self.embedder.share(), scores }
     }
 
-    /// True when it can be asked about a request.
-    fn is_ready(&self, mode: Mode) -> bool {
-        mode != Mode::Lexical && !self.vectors.is_empty()
+    /// True when it is wanted and has something to say.
+    fn takes_part(&self, parts: Parts) -> bool {
+        let wanted = if self.embedder.is_instant() { parts.instant_embedders } else { parts.slow_embedders };
+        wanted && !self.vectors.is_empty()
+    }
+
+    /// How many texts of a request it is asked about. Most of a slow embedder's time would go to clauses; where an instant
+    /// one tells them apart, asking both is worth .1 points of nDCG@10.
+    fn most_texts(&self, instant: Standby) -> usize {
+        if instant == Standby::Present && !self.embedder.is_instant() { 1 } else { usize::MAX }
     }
 
     fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {

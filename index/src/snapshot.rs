@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::dense::{Graph, Kept, TextHash, Vectors};
 use crate::document::{self, View, Weights};
+use crate::duplicates::{Duplicates, Fingerprint};
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{Entry, LexicalIndex, LexicalSearcher};
@@ -15,6 +16,8 @@ use crate::names::Names;
 use crate::search::{DenseLeg, Row, Searcher};
 use crate::settings::Settings;
 use crate::store::{Store, text_hash};
+use crate::tool::ToolId;
+use crate::variant::Pace;
 
 /// The folder of a model's graph within a catalog's.
 pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
@@ -39,7 +42,9 @@ pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Arc<Row>>,
     names: Arc<Names>,
+    duplicates: Arc<Duplicates>,
     legs: Vec<DenseLeg>,
+    pace: Arc<Pace>,
 }
 
 impl DenseLeg {
@@ -75,6 +80,7 @@ impl Loaded {
         let settings = settings(store)?;
         let rows = rows(store, previous)?;
         let names = names(&rows, previous);
+        let duplicates = duplicates(&rows, previous);
         let places = previous.map_or_else(Vec::new, |previous| places(&rows, &previous.rows));
         let legs = embedders
             .iter()
@@ -85,7 +91,8 @@ impl Loaded {
                 leg(store, dir, embedder, &rows, &settings, previous)
             })
             .collect::<Result<_>>()?;
-        Ok(Loaded { generation, settings, rows, names, legs })
+        let pace = previous.map(|previous| Arc::clone(&previous.pace)).unwrap_or_default();
+        Ok(Loaded { generation, settings, rows, names, duplicates, legs, pace })
     }
 
     /// Tool position by store key, which is how the lexical index names tools.
@@ -122,7 +129,9 @@ impl Loaded {
             rows: self.rows,
             lexical: Arc::new(lexical),
             names: self.names,
+            duplicates: self.duplicates,
             legs: self.legs,
+            pace: self.pace,
         }
     }
 }
@@ -197,6 +206,18 @@ fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
     match previous {
         Some(previous) if ids().eq(previous.rows.iter().map(|row| &row.stored.id)) => Arc::clone(&previous.names),
         _ => Arc::new(Names::new(ids())),
+    }
+}
+
+/// The near-duplicates among these rows; those of the previous snapshot where none came, went or changed in what tells
+/// them.
+fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Duplicates> {
+    fn told(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
+        rows.iter().map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
+    }
+    match previous {
+        Some(previous) if told(rows).eq(told(&previous.rows)) => Arc::clone(&previous.duplicates),
+        _ => Arc::new(Duplicates::new(told(rows))),
     }
 }
 
