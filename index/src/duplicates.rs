@@ -77,7 +77,8 @@ impl Duplicates {
         for (tool, (id, fingerprint)) in tools.enumerate() {
             let Some(fingerprint) = fingerprint else { continue };
             let groups = by_name.entry(&fingerprint.name).or_default();
-            let fits = |group: &&mut Group<'_>| group.first.resembles(fingerprint) && !group.servers.contains(&id.server());
+            let fits =
+                |group: &&mut Group<'_>| group.first.resembles(fingerprint) && !group.servers.contains(&id.server());
             if let Some(group) = groups.iter_mut().take(MAX_COMPARED).find(fits) {
                 group.tools.push(tool as u32);
                 group.servers.push(id.server());
@@ -88,7 +89,8 @@ impl Duplicates {
         let mut groups: Vec<Vec<u32>> = by_name.into_values().flatten().map(|group| group.tools).collect();
         groups.retain(|tools| tools.len() > 1);
         groups.sort_unstable();
-        let members = |(group, tools): (usize, &Vec<u32>)| tools.iter().map(|&tool| (tool, group as u32)).collect::<Vec<_>>();
+        let members =
+            |(group, tools): (usize, &Vec<u32>)| tools.iter().map(|&tool| (tool, group as u32)).collect::<Vec<_>>();
         let group_of = groups.iter().enumerate().flat_map(members).collect();
         Duplicates { group_of, groups }
     }
@@ -142,8 +144,7 @@ mod tests {
 
     use super::*;
 
-    const DESCRIPTION: &str =
-        "Creates a new issue in a repository of the organisation with a title, a body, labels and people to assign it to.";
+    const DESCRIPTION: &str = "Creates a new issue in a repository of the organisation with a title, a body, labels and people to assign it to.";
 
     fn tool(server: &str, name: &str, description: &str, parameters: &[&str]) -> Tool {
         let properties: serde_json::Map<_, _> = parameters.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
@@ -154,7 +155,8 @@ mod tests {
 
     fn groups(tools: &[Tool]) -> Vec<Vec<u32>> {
         let fingerprints: Vec<Option<Fingerprint>> = tools.iter().map(Fingerprint::of).collect();
-        let duplicates = Duplicates::new(tools.iter().map(|tool| &tool.id).zip(fingerprints.iter().map(Option::as_ref)));
+        let duplicates =
+            Duplicates::new(tools.iter().map(|tool| &tool.id).zip(fingerprints.iter().map(Option::as_ref)));
         for (number, group) in duplicates.groups.iter().enumerate() {
             assert!(group.iter().all(|&tool| duplicates.of(tool) == duplicates.groups[number]));
         }

@@ -125,8 +125,10 @@ impl Searcher {
         query.validate()?;
         let clock = Instant::now();
         let mut timings = Timings::default();
-        let asked = if query.mode == Mode::Lexical { Variant::Lexical.of(query.parts, Standby::Absent) } else { query.parts };
-        let asked = Parts { clauses: query.parts.clauses, ..asked };
+        let asked = match query.mode {
+            Mode::Lexical => Parts { instant_embedders: false, slow_embedders: false, ..query.parts },
+            _ => query.parts,
+        };
         let mut requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, asked.clauses)).collect();
         let variant = self.variant(query, asked, &requests);
         let parts = variant.of(asked, self.standby(asked));
@@ -391,7 +393,8 @@ impl Search<'_> {
         matched_queries.sort_unstable();
         let explain = self.query.explain.then(|| explain::explain(self, tool, &requests[best], &evidence[best]));
         let others = self.duplicates(tool).iter().map(|&other| other as usize).filter(|&other| other != tool);
-        let also_on = others.filter(|&other| self.is_allowed(other)).map(|other| self.searcher.rows[other].id()).collect();
+        let also_on =
+            others.filter(|&other| self.is_allowed(other)).map(|other| self.searcher.rows[other].id()).collect();
         Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, also_on, explain })
     }
 

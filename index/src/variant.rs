@@ -197,9 +197,13 @@ mod tests {
     fn the_dearest_variant_that_fits_is_chosen_and_the_cheapest_when_none_does() {
         let pace = Pace::default();
         let chosen = |budget_ms| pace.choose(budget_ms, offered().into_iter());
-        for (budget_ms, variant) in
-            [(1e3, Variant::Full), (5.0, Variant::Instant), (2.0, Variant::Whole), (0.5, Variant::Lexical), (0.0, Variant::Lexical)]
-        {
+        for (budget_ms, variant) in [
+            (1e3, Variant::Full),
+            (5.0, Variant::Instant),
+            (2.0, Variant::Whole),
+            (0.5, Variant::Lexical),
+            (0.0, Variant::Lexical),
+        ] {
             assert_eq!(chosen(budget_ms), variant, "{budget_ms} ms");
         }
     }
