@@ -125,10 +125,7 @@ impl Searcher {
         query.validate()?;
         let clock = Instant::now();
         let mut timings = Timings::default();
-        let asked = match query.mode {
-            Mode::Lexical => Parts { instant_embedders: false, slow_embedders: false, ..query.parts },
-            _ => query.parts,
-        };
+        let asked = asked_parts(query);
         let mut requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, asked.clauses)).collect();
         let variant = self.variant(query, asked, &requests);
         let parts = variant.of(asked, self.standby(asked));
@@ -226,7 +223,8 @@ impl Searcher {
         let reason = if mode == Mode::Lexical || self.is_empty() {
             return None;
         } else if self.legs.is_empty() {
-            "nothing embeds, so only words are matched; give the catalog an embedder".to_owned()
+            "no embedding model is loaded, so only words are matched; `embedder = \"auto\"` takes the built-in table"
+                .to_owned()
         } else if pending_embeddings > 0 {
             let found = if self.legs.iter().any(|leg| leg.pending == 0) { "less precisely" } else { "by words only" };
             format!("{pending_embeddings} tools are not embedded yet and are found {found}; `toolscout embed` goes on")
@@ -257,25 +255,33 @@ impl Searcher {
 
     /// What a search with these parts has to do.
     fn load(&self, parts: Parts, requests: &[Request]) -> Load {
-        let texts = |most: usize| requests.iter().map(|request| request.first(most).len()).sum::<usize>();
-        let most = if parts.clauses { usize::MAX } else { 1 };
-        let mut load = Load { scored: self.len() * texts(most), ..Load::default() };
+        let scored: usize = requests.iter().map(|request| request.of(parts).len()).sum();
+        let mut load = Load { scored: self.len() * scored, ..Load::default() };
         for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
-            let texts = texts(most.min(leg.most_texts(self.standby(parts))));
+            let texts: usize = requests.iter().map(|request| self.texts_for(leg, request, parts).len()).sum();
             load.compared_bytes += leg.vectors.bytes() * texts;
             load.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
         }
         load
     }
 
+    /// What of a request a leg is asked about. Most of a slow embedder's time would go to clauses; where an instant one
+    /// tells them apart, asking both is worth .1 points of nDCG@10.
+    fn texts_for<'a>(&self, leg: &DenseLeg, request: &'a Request, parts: Parts) -> &'a [String] {
+        let stands_by =
+            |other: &DenseLeg| other.embedder.is_instant() && other.takes_part(parts) && other.is_heard(request, parts);
+        if !leg.embedder.is_instant() && self.legs.iter().any(stands_by) {
+            return &request.texts[..1];
+        }
+        request.of(parts)
+    }
+
     fn embed(&self, requests: &[Request], parts: Parts, degraded: &mut Option<Degraded>) -> QueryVectors {
-        let standby = self.standby(parts);
         let by_leg = self.legs.iter().map(|leg| {
             if !leg.takes_part(parts) {
                 return None;
             }
-            let most = leg.most_texts(standby);
-            let asked: Vec<&[String]> = requests.iter().map(|request| request.first(most)).collect();
+            let asked: Vec<&[String]> = requests.iter().map(|request| self.texts_for(leg, request, parts)).collect();
             let texts: Vec<&str> = asked.iter().copied().flatten().map(String::as_str).collect();
             match leg.embedder.embed_queries(&texts) {
                 Ok(vectors) => {
@@ -308,8 +314,7 @@ impl Search<'_> {
         let dense: Vec<Voice> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
-            let gate = self.parts.script_gate && self.mode != Mode::Dense;
-            let heard = voices.filter(|(leg, _)| !gate || leg.serves(request));
+            let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.is_heard(request, self.parts));
             heard.map(|(leg, vectors)| leg.voice(vectors, self.parts, &self.allowed)).collect()
         });
         lap(&mut timings.fuse_ms, || {
@@ -492,9 +497,9 @@ impl Request {
         Request { texts, cjk_share: text::cjk_share(text) }
     }
 
-    /// At most this many of its texts.
-    fn first(&self, most: usize) -> &[String] {
-        &self.texts[..self.texts.len().min(most)]
+    /// Its texts, as far as they take part.
+    fn of(&self, parts: Parts) -> &[String] {
+        if parts.clauses { &self.texts } else { &self.texts[..1] }
     }
 
     /// The needs it was split into; none when it was taken whole.
@@ -504,8 +509,11 @@ impl Request {
 }
 
 impl DenseLeg {
-    fn serves(&self, request: &Request) -> bool {
-        self.embedder.scripts() == Scripts::Any || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
+    /// True for a request in a script it knows; for every request without the gate.
+    fn is_heard(&self, request: &Request, parts: Parts) -> bool {
+        !parts.script_gate
+            || self.embedder.scripts() == Scripts::Any
+            || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
     }
 
     fn voice(&self, queries: &[Vec<f32>], parts: Parts, allowed: &Option<Vec<bool>>) -> Voice {
@@ -518,12 +526,6 @@ impl DenseLeg {
     fn takes_part(&self, parts: Parts) -> bool {
         let wanted = if self.embedder.is_instant() { parts.instant_embedders } else { parts.slow_embedders };
         wanted && !self.vectors.is_empty()
-    }
-
-    /// How many texts of a request it is asked about. Most of a slow embedder's time would go to clauses; where an instant
-    /// one tells them apart, asking both is worth .1 points of nDCG@10.
-    fn most_texts(&self, instant: Standby) -> usize {
-        if instant == Standby::Present && !self.embedder.is_instant() { 1 } else { usize::MAX }
     }
 
     fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
@@ -576,6 +578,14 @@ impl Row {
 
     fn id(&self) -> ToolId {
         self.stored.id.clone()
+    }
+}
+
+/// The parts that a query's mode leaves of those it asks for.
+fn asked_parts(query: &Query) -> Parts {
+    match query.mode {
+        Mode::Lexical => Parts { instant_embedders: false, slow_embedders: false, ..query.parts },
+        _ => query.parts,
     }
 }
 
