@@ -17,6 +17,7 @@ pub mod reference;
 pub mod reply;
 pub mod run;
 pub mod search;
+pub mod skills;
 pub mod think;
 pub mod toolbox;
 

@@ -24,6 +24,7 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
 
 mod access;
+#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
 mod agent;
 mod catalogs;
 mod connection;

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolscout_index::{Tool, ToolId};
+use utoipa::ToSchema;
 
 pub use registry::Registry;
 pub use scripted::ScriptedTools;
@@ -60,8 +61,9 @@ impl ToolFailure {
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = CallStatus)]
 pub enum Status {
     /// With data.
     Ok,
@@ -70,8 +72,9 @@ pub enum Status {
 }
 
 /// Why a call has no data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = CallErrorCode)]
 #[non_exhaustive]
 pub enum ErrorCode {
     /// No visible tool has this name.

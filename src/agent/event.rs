@@ -3,12 +3,14 @@
 use serde::Serialize;
 use serde_json::Value;
 use toolscout_index::ToolId;
+use utoipa::ToSchema;
 
 use crate::session::{Figures, Reference, TurnStatus};
 use crate::tools::{ErrorCode, Status};
 
 /// One event of a run. A run ends with exactly one [`Event::Done`], after an [`Event::Error`] when it failed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = AgentEvent)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// Words for the user.
@@ -31,6 +33,7 @@ pub enum Event {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         select: Vec<String>,
         /// What was found, best first.
+        #[schema(value_type = Vec<String>)]
         hits: Vec<ToolId>,
         /// Why something was not found.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +42,7 @@ pub enum Event {
     /// Tools that the model can call from now on.
     ToolsInjected {
         /// In the order of their injection.
+        #[schema(value_type = Vec<String>)]
         tools: Vec<ToolId>,
         /// Tokens they add.
         tokens: usize,
@@ -46,6 +50,7 @@ pub enum Event {
     /// Tools that the model cannot call any more.
     ToolsEvicted {
         /// In the order of their eviction.
+        #[schema(value_type = Vec<String>)]
         tools: Vec<ToolId>,
         /// Why.
         reason: EvictionReason,
@@ -130,7 +135,7 @@ impl Event {
 }
 
 /// Why tools were evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictionReason {
     /// Others needed their room.

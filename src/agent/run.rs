@@ -20,7 +20,7 @@ use crate::agent::prompt;
 use crate::agent::reply::{RawCall, Reply};
 use crate::agent::search::{Found, SearchRequest};
 use crate::agent::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
-use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, excerpt};
+use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage, excerpt};
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
@@ -29,6 +29,8 @@ use crate::tools::{Arguments, ErrorCode, ToolResult};
 const PREVIEW_CHARS: usize = 2_000;
 /// Names offered for one that no visible tool has.
 const MAX_NEAREST: usize = 5;
+/// Unloaded tools that a model is told of when a turn begins.
+const MAX_MISSED: usize = 10;
 
 /// How a model is asked to call tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -170,9 +172,14 @@ enum What {
 type Refusal = (ErrorCode, String);
 
 impl Run {
-    /// Begins a run; the toolbox's turn begins with it.
-    pub fn new(config: RunConfig, count: TokenCounter, mut toolbox: Toolbox, context: Context) -> Self {
+    /// Begins a run; the toolbox's turn begins with it. The model is told what it called in earlier turns and does not
+    /// see any more.
+    pub fn new(config: RunConfig, count: TokenCounter, mut toolbox: Toolbox, mut context: Context) -> Self {
         toolbox.begin_turn();
+        let missed = toolbox.missed(MAX_MISSED);
+        if config.find.is_some() && !missed.is_empty() {
+            context = context.with_notice(find::missed_notice(&missed));
+        }
         Run {
             config,
             count,
@@ -312,22 +319,30 @@ impl Run {
 
     fn request(&self) -> ChatRequest {
         let specs = self.visible_specs();
-        let mut messages = self.context.messages();
+        let messages = self.messages(&specs);
+        let tools = match self.config.protocol {
+            Protocol::Native => specs.into_iter().map(Cow::into_owned).collect(),
+            Protocol::Manual => Vec::new(),
+        };
+        ChatRequest { purpose: Purpose::Round, messages, tools }
+    }
+
+    /// The messages of a round in which these tools are visible.
+    fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
+        let RunConfig { role, environment, .. } = &self.config;
+        let system = match self.config.protocol {
+            Protocol::Native => prompt::native_system(role, environment),
+            Protocol::Manual => {
+                let specs: Vec<&ToolSpec> = specs.iter().map(AsRef::as_ref).collect();
+                prompt::manual_system(role, &specs, environment)
+            }
+        };
+        let mut messages = vec![Message::system(system)];
+        messages.extend(self.context.messages());
         if self.is_last_round() {
             messages.push(Message::user(prompt::LAST_ROUND));
         }
-        let RunConfig { role, environment, .. } = &self.config;
-        let (system, tools) = match self.config.protocol {
-            Protocol::Native => {
-                (prompt::native_system(role, environment), specs.iter().map(|spec| (**spec).clone()).collect())
-            }
-            Protocol::Manual => {
-                let specs: Vec<&ToolSpec> = specs.iter().map(AsRef::as_ref).collect();
-                (prompt::manual_system(role, &specs, environment), Vec::new())
-            }
-        };
-        messages.insert(0, Message::system(system));
-        ChatRequest { purpose: Purpose::Round, messages, tools }
+        messages
     }
 
     /// The tools of this round, in their stable order; none in the last one.
@@ -350,21 +365,43 @@ impl Run {
     }
 
     fn account(&mut self, reply: &Reply) {
-        let specs = self.visible_specs();
-        let tool_tokens: usize = specs.iter().map(|spec| spec_tokens(spec, self.count)).sum();
+        let tool_tokens = self.tool_tokens();
         self.shown_tokens += tool_tokens;
         self.figures.rounds += 1;
-        let (input, output) = match reply.usage {
-            Some(usage) => (usage.input, usage.output),
-            None => {
-                self.figures.tokens_estimated = true;
-                let messages = self.context.messages();
-                let input: usize = messages.iter().map(|message| (self.count)(message.content())).sum();
-                ((input + tool_tokens) as u64, (self.count)(&reply.text) as u64)
-            }
-        };
+        let Usage { input, output } = reply.usage.unwrap_or_else(|| {
+            self.figures.tokens_estimated = true;
+            self.estimate(reply, tool_tokens)
+        });
         self.figures.tokens_in += input;
         self.figures.tokens_out += output;
+    }
+
+    /// Tokens of the tools of this round. Those of held tools are known; ten thousand of them are not counted anew.
+    fn tool_tokens(&self) -> usize {
+        if self.is_last_round() {
+            return 0;
+        }
+        let of = |spec: ToolSpec| spec_tokens(&spec, self.count);
+        match (self.config.find.is_some(), self.config.style) {
+            (false, _) => self.toolbox.tokens(),
+            (true, Style::Inject) => of(find::search_spec()) + self.toolbox.tokens(),
+            (true, Style::Dispatch) => {
+                of(find::search_spec()) + of(find::dispatch_spec()) + self.toolbox.pinned_tokens()
+            }
+        }
+    }
+
+    /// What the round cost, counted here: every message, its calls, and the tools.
+    fn estimate(&self, reply: &Reply, tool_tokens: usize) -> Usage {
+        let count = |text: &str| (self.count)(text) as u64;
+        // Without function calling the tools are part of the system message and counted there.
+        let (specs, apart) = match self.config.protocol {
+            Protocol::Native => (Vec::new(), tool_tokens as u64),
+            Protocol::Manual => (self.visible_specs(), 0),
+        };
+        let input = apart + self.messages(&specs).iter().flat_map(Message::texts).map(count).sum::<u64>();
+        let calls = reply.calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
+        Usage { input, output: count(&reply.text) + calls.map(count).sum::<u64>() }
     }
 
     /// The text, the calls, and the words to show, by the protocol.

@@ -12,6 +12,7 @@ use super::context::{Context, Legs};
 use super::output::{clean, colour_wanted};
 use super::{Outcome, Usage};
 use crate::agent::profile::Profile;
+use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream, Style};
 use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
@@ -59,7 +60,7 @@ pub struct AgentArgs {
     /// How found tools come into its hands: inject (they join its list) or dispatch (the list stays)
     #[arg(long, value_parser = style)]
     style: Option<Style>,
-    /// A preset: web-search, files, plan-and-execute, or a TOML file
+    /// A preset: web-search, files, plan-and-execute, skills, or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
     /// Answers of the model per question [default: 5]
@@ -71,6 +72,9 @@ pub struct AgentArgs {
     /// A tool that is always visible (repeatable)
     #[arg(long, value_name = "ID")]
     pin: Vec<String>,
+    /// A folder of skills: Markdown files with front matter (name, description), found and called like tools
+    #[arg(long, value_name = "FOLDER", env = "TOOLSCOUT_SKILLS")]
+    skills: Option<PathBuf>,
     /// Ask for no recommended questions
     #[arg(long)]
     no_recommend: bool,
@@ -102,35 +106,43 @@ impl Args {
 impl AgentArgs {
     /// The agent over the catalog in question, keeping its conversations in the data directory.
     pub fn build(&self, context: &Context) -> Result<Agent> {
-        let catalog = context.open(Legs::All)?;
-        self.source(context)?(Arc::new(catalog))
+        // First: it may add skills to the catalog.
+        let source = self.source(context)?;
+        source(Arc::new(context.open(Legs::All)?))
     }
 
     /// What makes the agent once there is a catalog. Everything that can be wrong with the flags is told now.
     pub fn source(&self, context: &Context) -> Result<AgentSource> {
-        let config = self.config()?;
+        let profile = self.profile.as_deref().map(Profile::load).transpose()?.unwrap_or_default();
+        let skills = self.skills(&profile, context)?;
+        let config = self.config(profile);
         let (model, tools) = self.model()?;
         let data = context.settings.data.clone();
         Ok(Box::new(move |catalog| {
             std::fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
             let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
             let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
-            Ok(builder.config(config.clone()).tools(tools.clone()).build()?)
+            Ok(builder.config(config.clone()).tools(tools.clone()).tools(skills.clone()).build()?)
         }))
     }
 
-    fn config(&self) -> Result<AgentConfig> {
-        let mut config = AgentConfig::default();
-        if let Some(profile) = &self.profile {
-            config = Profile::load(profile)?.applied_to(config);
-        }
+    /// The skills of the folder that the flags name, else the profile, put into the catalog.
+    fn skills(&self, profile: &Profile, context: &Context) -> Result<Skills> {
+        let Some(folder) = self.skills.as_ref().or(profile.skills.as_ref()) else { return Ok(Skills::default()) };
+        let skills = Skills::load(folder)?;
+        skills.publish(&context.open_or_create(Legs::All)?).context("put the skills into the catalog")?;
+        Ok(skills)
+    }
+
+    fn config(&self, profile: Profile) -> AgentConfig {
+        let mut config = profile.applied_to(AgentConfig::default());
         config.run.protocol = self.mode.unwrap_or(config.run.protocol);
         config.run.style = self.style.unwrap_or(config.run.style);
         config.run.max_rounds = self.max_rounds.unwrap_or(config.run.max_rounds);
         config.toolbox.budget_tokens = self.tool_budget.unwrap_or(config.toolbox.budget_tokens);
         config.pins.extend(self.pin.iter().cloned());
         config.recommend_within = config.recommend_within.filter(|_| !self.no_recommend);
-        Ok(config)
+        config
     }
 
     /// The model, and the tools that come with a scripted one.

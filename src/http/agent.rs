@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, body::Bytes};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::access::Grant;
@@ -37,12 +38,15 @@ pub fn routes() -> Router<App> {
 }
 
 /// A question.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ChatRequest {
+pub struct ChatRequest {
+    /// What is asked.
+    #[schema(min_length = 1, max_length = 262_144, example = "Will it rain in Bergen tomorrow?")]
     query: String,
     /// The conversation to go on with; a new one when left out.
     #[serde(default)]
+    #[schema(max_length = 256)]
     conversation: Option<String>,
     /// Answer to the end even when the client leaves.
     #[serde(default)]
@@ -50,62 +54,79 @@ struct ChatRequest {
 }
 
 /// The protocol of the stream.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct ChatParams {
+#[into_params(parameter_in = Query)]
+pub struct ChatParams {
+    /// Whose events are sent.
     #[serde(default)]
+    #[param(inline)]
     protocol: Dialect,
 }
 
 /// A question in a query string, as browsers' `EventSource` needs it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct StreamParams {
+#[into_params(parameter_in = Query)]
+pub struct StreamParams {
+    /// What is asked.
+    #[param(min_length = 1)]
     query: String,
+    /// The conversation to go on with; a new one when left out.
     #[serde(rename = "conversationId", default)]
+    #[param(max_length = 256)]
     conversation: Option<String>,
+    /// Whose events are sent.
     #[serde(default)]
+    #[param(inline)]
     protocol: Dialect,
 }
 
 /// A conversation to stop.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct StopRequest {
+pub struct StopRequest {
+    /// Its id.
+    #[schema(min_length = 1, max_length = 256)]
     conversation: String,
 }
 
 /// Whether there was something to stop.
-#[derive(Debug, Serialize)]
-struct Stopped {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Stopped {
     stopped: bool,
 }
 
 /// A page of a list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct ListParams {
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Conversations in the page, by default 50.
     #[serde(default)]
+    #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
+    /// Conversations left out before it.
     #[serde(default)]
     offset: usize,
 }
 
 /// The kept conversations, the last used first.
-#[derive(Debug, Serialize)]
-struct Conversations {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Conversations {
     conversations: Vec<Summary>,
 }
 
 /// A kept conversation.
-#[derive(Debug, Serialize)]
-struct Conversation {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Conversation {
     id: String,
+    /// Its turns, oldest first.
     turns: Vec<Turn>,
 }
 
 /// An agent that the sender may ask: its key has to be for the agent's catalog.
-struct Asking(Agent);
+pub struct Asking(Agent);
 
 impl FromRequestParts<App> for Asking {
     type Rejection = ApiError;
@@ -118,7 +139,7 @@ impl FromRequestParts<App> for Asking {
 }
 
 /// An agent whose conversations the sender may see: everybody's, so this takes an admin key.
-struct Keeping(Agent);
+pub struct Keeping(Agent);
 
 impl FromRequestParts<App> for Keeping {
     type Rejection = ApiError;
@@ -136,7 +157,19 @@ fn configured(app: &App) -> ApiResult<Agent> {
     app.agent.get().cloned().ok_or_else(missing)
 }
 
-async fn chat(
+/// Answers a question as server-sent events.
+///
+/// Each event's `data` is an `AgentEvent`, its `id` the event's number; the last one is of the type `done`. A client that
+/// leaves stops its run unless it is detached. With `?protocol=ag-ui` the body is AG-UI's `RunAgentInput` and the events
+/// are AG-UI's.
+#[utoipa::path(
+    post, path = "/v1/agent/chat", tag = "agent",
+    params(ChatParams),
+    request_body = ChatRequest,
+    responses((status = 200, body = String, content_type = "text/event-stream", description = "The run's events",
+        headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
+)]
+pub async fn chat(
     Asking(agent): Asking,
     State(app): State<App>,
     QueryString(params): QueryString<ChatParams>,
@@ -153,7 +186,14 @@ async fn chat(
     answer(&app, &agent, question, request.conversation, params.protocol, run)
 }
 
-async fn chat_by_query(
+/// Answers a question from a query string as server-sent events, for browsers' `EventSource`.
+#[utoipa::path(
+    get, path = "/agent/chat/stream", tag = "agent",
+    params(StreamParams),
+    responses((status = 200, body = String, content_type = "text/event-stream", description = "The run's events",
+        headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
+)]
+pub async fn chat_by_query(
     Asking(agent): Asking,
     State(app): State<App>,
     QueryString(params): QueryString<StreamParams>,
@@ -161,12 +201,27 @@ async fn chat_by_query(
     answer(&app, &agent, Question::new(params.query), params.conversation, params.protocol, None)
 }
 
-async fn stop(Asking(agent): Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
+/// Stops what a conversation is answering; what was said is kept.
+#[utoipa::path(
+    post, path = "/v1/agent/stop", tag = "agent",
+    request_body = StopRequest,
+    responses((status = 200, body = Stopped))
+)]
+pub async fn stop(Asking(agent): Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
     let stopped = agent.stop(&ConversationId::new(request.conversation)?);
     Ok(Json(Stopped { stopped }))
 }
 
-async fn list(Keeping(agent): Keeping, QueryString(params): QueryString<ListParams>) -> ApiResult<Json<Conversations>> {
+/// Lists the kept conversations, the last used first.
+#[utoipa::path(
+    get, path = "/v1/agent/conversations", tag = "agent",
+    params(ListParams),
+    responses((status = 200, body = Conversations))
+)]
+pub async fn list(
+    Keeping(agent): Keeping,
+    QueryString(params): QueryString<ListParams>,
+) -> ApiResult<Json<Conversations>> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
         let message = format!("limit is {limit}, it must be from 1 to {MAX_PAGE}");
@@ -176,7 +231,13 @@ async fn list(Keeping(agent): Keeping, QueryString(params): QueryString<ListPara
     Ok(Json(Conversations { conversations }))
 }
 
-async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<Json<Conversation>> {
+/// Shows a conversation with all its turns.
+#[utoipa::path(
+    get, path = "/v1/agent/conversations/{id}", tag = "agent",
+    params(("id" = String, Path, description = "The conversation's id")),
+    responses((status = 200, body = Conversation))
+)]
+pub async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<Json<Conversation>> {
     let conversation = ConversationId::new(id.clone())?;
     let turns = kept(&agent, move |sessions| sessions.turns(&conversation)).await?;
     if turns.is_empty() {
@@ -185,7 +246,13 @@ async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<Json
     Ok(Json(Conversation { id, turns }))
 }
 
-async fn delete(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<StatusCode> {
+/// Deletes a conversation, stopping it first.
+#[utoipa::path(
+    delete, path = "/v1/agent/conversations/{id}", tag = "agent",
+    params(("id" = String, Path, description = "The conversation's id")),
+    responses((status = 204, description = "It is gone"))
+)]
+pub async fn delete(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<StatusCode> {
     let conversation = ConversationId::new(id.clone())?;
     agent.stop(&conversation);
     match kept(&agent, move |sessions| sessions.delete(&conversation)).await? {

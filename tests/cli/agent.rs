@@ -128,6 +128,54 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
     }
 }
 
+#[test]
+fn skills_are_found_and_read_like_tools() {
+    let world = world();
+    world.file(
+        "know-how/report.md",
+        "---\nname: weekly-report\ndescription: How the weekly report is written\n---\nFirst the figures.\n",
+    );
+    let script = world.file(
+        "s.jsonl",
+        r#"{"expect_tools":["tool_search"],"reply":{"calls":[{"name":"tool_search","arguments":{"query":"write the weekly report","limit":1}}]}}
+{"expect_tools":["tool_search","skills__weekly-report"],"reply":{"calls":[{"name":"skills__weekly-report"}]}}
+{"reply":{"text":"as the skill says"}}"#,
+    );
+    let script = scripted(&script);
+    let folder = world.path("know-how");
+    let folder = folder.to_str().unwrap();
+    let ask =
+        ["agent", "--llm", &script, "--no-recommend", "--profile", "skills", "--skills", folder, "report, please"];
+    let ended = world.run(&ask);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "as the skill says\n"), "{}", ended.stderr);
+    in_order(&ended.stderr, &["-> skills/weekly-report", "[result] skills__weekly-report", "First the figures."]);
+
+    world.file("know-how/broken.md", "---\nname: x\ndescription: [y]\n---\n");
+    let ended = world.run(&ask);
+    assert_eq!(ended.code, 1);
+    assert!(ended.stderr.contains("broken.md:3: "), "{}", ended.stderr);
+}
+
+/// One question to a real model; runs only where `TOOLSCOUT_TEST_LLM_URL` names an OpenAI-compatible API, as
+/// `scripts/real-model` does. Whatever the model says, the turn ends properly and its tokens come from the server.
+#[test]
+fn a_real_model_is_asked_over_a_real_socket() {
+    let Ok(url) = std::env::var("TOOLSCOUT_TEST_LLM_URL") else {
+        return eprintln!("skipped: TOOLSCOUT_TEST_LLM_URL is not set");
+    };
+    let world = world();
+    for mode in ["manual", "native"] {
+        let ended =
+            world.run(&["agent", "--llm", &url, "--mode", mode, "--json", "--tool-budget", "1500", "Convert 5 miles"]);
+        let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let done = events.last().unwrap_or_else(|| panic!("no events: {}", ended.stderr));
+        assert_eq!(done["type"], "done", "{mode}");
+        assert!(done["figures"]["rounds"].as_u64().unwrap() >= 1, "{mode}: {events:?}");
+        assert!(done["figures"]["tokens_in"].as_u64().unwrap() > 100, "{mode}: {done}");
+        assert_eq!(done["figures"]["tokens_estimated"], false, "{mode}: {done}");
+    }
+}
+
 /// A server as a child process, ended when dropped.
 struct Serving {
     child: Child,

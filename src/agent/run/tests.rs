@@ -307,6 +307,33 @@ fn the_model_is_told_what_was_unloaded_and_how_it_comes_back() {
 }
 
 #[test]
+fn the_next_turn_begins_with_what_was_called_and_unloaded() {
+    let mut first = run_with(RunConfig { max_rounds: 20, max_searches: 20, ..RunConfig::default() });
+    step(&mut first, select("mail/send"));
+    step(&mut first, calls(&[("mail__send", json!({}))]));
+    let mut toolbox = first.toolbox().clone();
+    toolbox.begin_turn();
+    let shelf = shelf();
+    let others =
+        ["weather/forecast", "weather/history", "files/read"].map(|id| shelf.tool(&ToolId::parse(id).unwrap()));
+    toolbox.inject(&others.map(Option::unwrap));
+    let next = Run::new(RunConfig::default(), ten, toolbox.clone(), Context::new(Vec::new(), "and now?", 30));
+    let question = request(&next).messages.pop().unwrap();
+    assert!(question.content().starts_with("and now?\n\n[Tools you called before were unloaded: \"mail__send\"."));
+    let config = RunConfig { find: None, ..RunConfig::default() };
+    let without_search = Run::new(config, ten, toolbox, Context::new(Vec::new(), "and now?", 30));
+    assert_eq!(request(&without_search).messages.pop().unwrap().content(), "and now?");
+}
+
+#[test]
+fn without_usage_a_manual_round_counts_its_tools_once() {
+    let mut run = run_with(RunConfig { protocol: Protocol::Manual, ..RunConfig::default() });
+    run.model_answered(says(r#"{"final_answer":"yes"}"#));
+    // System message and question; the tools are part of the former.
+    assert_eq!((run.figures().tokens_in, run.figures().tokens_out), (20, 10));
+}
+
+#[test]
 fn a_tool_with_an_open_call_is_not_evicted_by_a_search_beside_it() {
     let mut run = run_with(RunConfig { max_rounds: 20, max_searches: 20, ..RunConfig::default() });
     for name in ["mail/send", "files/read", "weather/history"] {
@@ -426,8 +453,9 @@ fn figures_add_up() {
     let figures = run.figures();
     assert_eq!((figures.rounds, figures.searches, figures.tools_injected), (3, 1, 1));
     assert_eq!(figures.tools_used, ["mail/send"]);
-    // The second round came without usage: three messages and two tools of ten tokens, and an answer.
-    assert_eq!((figures.tokens_in, figures.tokens_out, figures.tokens_estimated), (250, 24, true));
+    // The second round came without usage: four messages, a call of two texts and two tools, and an answer with two
+    // calls, each text of ten tokens.
+    assert_eq!((figures.tokens_in, figures.tokens_out, figures.tokens_estimated), (280, 64, true));
     assert_eq!(run.shown_tokens(), 10 + 20 + 20);
 }
 

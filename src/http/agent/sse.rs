@@ -8,6 +8,7 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use futures_util::{Stream, stream};
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::ag_ui::AgUi;
 use crate::agent::{Event, RunStream};
@@ -17,7 +18,7 @@ use crate::shutdown::Shutdown;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Whose events are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 pub enum Dialect {
     /// The project's own.
     #[default]
