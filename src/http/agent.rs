@@ -16,6 +16,7 @@ use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString, RawBody, parse_json};
 use crate::agent::{Agent, Question, StartError};
+use crate::gate::Answer;
 use crate::session::{ConversationId, SessionError, Sessions, Summary, Turn};
 use sse::Dialect;
 
@@ -31,6 +32,7 @@ pub fn routes() -> Router<App> {
     Router::new()
         .route("/v1/agent/chat", post(chat))
         .route("/v1/agent/stop", post(stop))
+        .route("/v1/agent/approve", post(approve))
         .route("/v1/agent/conversations", get(list))
         .route("/v1/agent/conversations/{id}", get(read).delete(delete))
         .route("/agent/chat/stream", get(chat_by_query))
@@ -47,6 +49,28 @@ struct ChatRequest {
     /// Answer to the end even when the client leaves.
     #[serde(default)]
     detached: bool,
+    /// The user on whose behalf tools are called. Whoever holds the key vouches for it.
+    #[serde(default)]
+    identity: Option<String>,
+}
+
+/// The answer to an `approval_required` event.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApproveRequest {
+    /// The event's `id`.
+    id: String,
+    /// Yes or no.
+    approve: bool,
+    /// Why not, for the model.
+    #[serde(default)]
+    reason: String,
+}
+
+/// That the answer was taken.
+#[derive(Debug, Serialize)]
+struct Approved {
+    approved: bool,
 }
 
 /// The protocol of the stream.
@@ -66,6 +90,8 @@ struct StreamParams {
     conversation: Option<String>,
     #[serde(default)]
     protocol: Dialect,
+    #[serde(default)]
+    identity: Option<String>,
 }
 
 /// A conversation to stop.
@@ -105,7 +131,11 @@ struct Conversation {
 }
 
 /// An agent that the sender may ask: its key has to be for the agent's catalog.
-struct Asking(Agent);
+struct Asking {
+    agent: Agent,
+    /// Who asks, for the audit log.
+    sender: String,
+}
 
 impl FromRequestParts<App> for Asking {
     type Rejection = ApiError;
@@ -113,7 +143,7 @@ impl FromRequestParts<App> for Asking {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        configured(app).map(Asking)
+        Ok(Asking { agent: configured(app)?, sender: grant.sender() })
     }
 }
 
@@ -130,6 +160,16 @@ impl FromRequestParts<App> for Keeping {
     }
 }
 
+impl Asking {
+    fn question(&self, text: String, identity: Option<String>) -> Question {
+        let question = Question::new(text).asked_by(self.sender.clone());
+        match identity {
+            Some(identity) => question.on_behalf_of(identity),
+            None => question,
+        }
+    }
+}
+
 fn configured(app: &App) -> ApiResult<Agent> {
     let message = "the agent is not ready; the server is starting or was started without one";
     let missing = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "agent_not_ready", message);
@@ -137,7 +177,7 @@ fn configured(app: &App) -> ApiResult<Agent> {
 }
 
 async fn chat(
-    Asking(agent): Asking,
+    asking: Asking,
     State(app): State<App>,
     QueryString(params): QueryString<ChatParams>,
     RawBody(body): RawBody,
@@ -146,22 +186,36 @@ async fn chat(
         Dialect::Own => (parse_json::<ChatRequest>(&body)?, None),
         Dialect::AgUi => from_ag_ui(&body)?,
     };
-    let mut question = Question::new(request.query);
+    let mut question = asking.question(request.query, request.identity);
     if request.detached {
         question = question.detached();
     }
-    answer(&app, &agent, question, request.conversation, params.protocol, run)
+    answer(&app, &asking.agent, question, request.conversation, params.protocol, run)
 }
 
 async fn chat_by_query(
-    Asking(agent): Asking,
+    asking: Asking,
     State(app): State<App>,
     QueryString(params): QueryString<StreamParams>,
 ) -> ApiResult<Response> {
-    answer(&app, &agent, Question::new(params.query), params.conversation, params.protocol, None)
+    let question = asking.question(params.query, params.identity);
+    answer(&app, &asking.agent, question, params.conversation, params.protocol, None)
 }
 
-async fn stop(Asking(agent): Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
+async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> ApiResult<Json<Approved>> {
+    let by = asking.sender;
+    let answer = match request.approve {
+        true => Answer::Approved { by },
+        false => Answer::Refused { by, reason: request.reason },
+    };
+    if asking.agent.answer_approval(&request.id, answer) {
+        return Ok(Json(Approved { approved: request.approve }));
+    }
+    let message = "no call waits under this id: it was answered, its time was up, or its run has ended";
+    Err(ApiError::not_found("unknown_approval", message))
+}
+
+async fn stop(Asking { agent, .. }: Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
     let stopped = agent.stop(&ConversationId::new(request.conversation)?);
     Ok(Json(Stopped { stopped }))
 }
@@ -227,7 +281,9 @@ fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     let query = input.question().ok_or_else(|| {
         ApiError::unprocessable("no_question", "messages has no message of the role user with text in it; add one")
     })?;
-    Ok((ChatRequest { query, conversation: Some(input.thread_id), detached: false }, Some(input.run_id)))
+    let identity = input.identity();
+    let request = ChatRequest { query, conversation: Some(input.thread_id), detached: false, identity };
+    Ok((request, Some(input.run_id)))
 }
 
 /// Works on the kept conversations off the async threads.
