@@ -17,6 +17,7 @@ pub mod telemetry;
 pub mod llm;
 pub mod session;
 pub mod tools;
+pub mod gate;
 
 pub mod agent;
 
