@@ -20,6 +20,8 @@ pub mod tools;
 
 pub mod agent;
 
+pub mod mcp;
+
 pub mod http;
 
 pub mod eval;

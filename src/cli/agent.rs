@@ -158,7 +158,8 @@ fn protocol(text: &str) -> Result<Protocol, String> {
     }
 }
 
-fn style(text: &str) -> Result<Style, String> {
+/// Reads a style.
+pub fn style(text: &str) -> Result<Style, String> {
     match text {
         "inject" => Ok(Style::Inject),
         "dispatch" => Ok(Style::Dispatch),
