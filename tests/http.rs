@@ -3,6 +3,7 @@
 //! No test needs a model: dense search is seen through the deterministic embedder.
 
 mod http {
+    pub mod program;
     pub mod server;
 
     pub mod access;
@@ -16,4 +17,5 @@ mod http {
     pub mod stream;
     pub mod tasks;
     pub mod tools;
+    pub mod traces;
 }

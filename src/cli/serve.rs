@@ -9,6 +9,7 @@ use super::agent::AgentArgs;
 use super::context::Context;
 use crate::http::{self, Exposure, Limits, Settings};
 use crate::shutdown::Shutdown;
+use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
 
 /// Serves tool search over HTTP until SIGTERM or SIGINT, which let open requests and accepted changes finish.
@@ -37,12 +38,17 @@ pub struct Args {
     /// What is logged: a level, or `target=level` with commas between
     #[arg(long, default_value = "info,ort=error", env = "TOOLSCOUT_LOG", value_name = "FILTER")]
     log: String,
+    /// An OpenTelemetry collector for spans of requests and searches, over OTLP as HTTP, as `http://127.0.0.1:4318`
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    otlp_endpoint: Option<String>,
 }
 
 impl Args {
     /// Prints the address once it listens, and serves.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        telemetry::start_logs(self.log_format, &self.log)?;
+        // Dropped last, after the runtime: it sends the spans of the last requests.
+        let traces = self.otlp_endpoint.as_deref().map(Traces::to).transpose()?;
+        telemetry::start(self.log_format, &self.log, traces.as_ref())?;
         let address = self.listen;
         let settings = self.settings(context)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -10,10 +10,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::App;
 use super::error::ApiError;
+use crate::telemetry::traces;
 
 /// The header that carries a request's id, both ways.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -47,13 +49,15 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let id = RequestId::of(request.headers());
     let method = method_name(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let span = traces::request_span(method, &route, &id.0, request.headers());
     request.extensions_mut().insert(id.clone());
 
     app.metrics.in_flight.inc();
-    let response = answer(&app, request, next).await;
+    let response = answer(&app, request, next).instrument(span.clone()).await;
     app.metrics.in_flight.dec();
 
     let response = with_error_body(response, &id);
+    traces::record_status(&span, response.status().as_u16());
     let elapsed = started.elapsed();
     app.metrics.request(method, &route, response.status().as_u16(), elapsed.as_secs_f64());
     let elapsed_ms = elapsed.as_secs_f64() * 1000.0;
