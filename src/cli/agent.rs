@@ -3,13 +3,16 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use tokio::sync::mpsc;
+use toolscout_index::Catalog;
 
 use super::context::{Context, Legs};
 use super::output::{clean, colour_wanted};
+use super::upstream::McpArgs;
 use super::{Outcome, Usage};
 use crate::agent::profile::Profile;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream, Style};
@@ -17,6 +20,7 @@ use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel, excerpt};
+use crate::mcp::{CatalogShelf, Pool};
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
 use crate::tools::{ScriptedTools, Status};
 
@@ -24,6 +28,8 @@ use crate::tools::{ScriptedTools, Status};
 const DEFAULT_LLM: &str = "http://127.0.0.1:11434/v1";
 /// The conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
+/// How long the first question waits for MCP servers; those that take longer are there for later ones.
+const MCP_PATIENCE: Duration = Duration::from_secs(20);
 /// Characters of a call's arguments and results on the terminal.
 const SHOWN_CHARS: usize = 160;
 
@@ -74,12 +80,16 @@ pub struct AgentArgs {
     /// Ask for no recommended questions
     #[arg(long)]
     no_recommend: bool,
+    #[command(flatten)]
+    mcp: McpArgs,
 }
 
 impl Args {
     /// Asks and prints, question by question.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let agent = self.agent.build(context)?;
+        let catalog = self.agent.open(context)?;
+        let pool = self.agent.pool()?;
+        let agent = self.agent.source(context, pool.clone())?(Arc::new(catalog.clone()))?;
         let conversation = match self.conversation {
             Some(id) => ConversationId::new(id)?,
             None => ConversationId::fresh(),
@@ -87,11 +97,15 @@ impl Args {
         let question = (!self.words.is_empty()).then(|| self.words.join(" "));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
         let outcome = runtime.block_on(async {
+            pool.start(Arc::new(CatalogShelf::new(catalog)));
+            pool.settled(MCP_PATIENCE).await;
             let mut terminal = Terminal::new(agent, conversation, context.printer.is_json());
-            match question {
+            let outcome = match question {
                 Some(question) => terminal.answer(question).await,
                 None => terminal.converse().await,
-            }
+            };
+            pool.close().await;
+            outcome
         });
         // A thread that waits for a line on stdin would keep the runtime from ending.
         runtime.shutdown_background();
@@ -100,14 +114,19 @@ impl Args {
 }
 
 impl AgentArgs {
-    /// The agent over the catalog in question, keeping its conversations in the data directory.
-    pub fn build(&self, context: &Context) -> Result<Agent> {
-        let catalog = context.open(Legs::All)?;
-        self.source(context)?(Arc::new(catalog))
+    /// The catalog in question; made when there are MCP servers to fill it.
+    pub fn open(&self, context: &Context) -> Result<Catalog> {
+        if self.mcp.is_empty() { context.open(Legs::All) } else { context.open_or_create(Legs::All) }
     }
 
-    /// What makes the agent once there is a catalog. Everything that can be wrong with the flags is told now.
-    pub fn source(&self, context: &Context) -> Result<AgentSource> {
+    /// The MCP servers, none of them connected yet.
+    pub fn pool(&self) -> Result<Pool> {
+        Ok(Pool::new(self.mcp.config()?))
+    }
+
+    /// What makes the agent once there is a catalog, calling the tools of these servers and keeping its conversations
+    /// in the data directory. Everything that can be wrong with the flags is told now.
+    pub fn source(&self, context: &Context, pool: Pool) -> Result<AgentSource> {
         let config = self.config()?;
         let (model, tools) = self.model()?;
         let data = context.settings.data.clone();
@@ -115,7 +134,7 @@ impl AgentArgs {
             std::fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
             let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
             let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
-            Ok(builder.config(config.clone()).tools(tools.clone()).build()?)
+            Ok(builder.config(config.clone()).tools(tools.clone()).tools(pool.clone()).build()?)
         }))
     }
 

@@ -38,6 +38,9 @@ use crate::tools::Arguments;
 /// Characters of what a server says that go into our own messages.
 const QUOTED_CHARS: usize = 300;
 
+/// What is said of a server that ended before it answered, however that was noticed.
+const ENDED_EARLY: &str = "it ended before the handshake";
+
 /// Why there is no connection.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{reason}")]
@@ -400,12 +403,19 @@ impl From<ClientInitializeError> for ConnectError {
         let is_sessionless = matches!(error, ClientInitializeError::JsonRpcError(_));
         let reason = match &error {
             ClientInitializeError::JsonRpcError(error) => format!("it refuses the handshake: {}", error.message),
-            ClientInitializeError::ConnectionClosed(_) => "it ended before the handshake".to_owned(),
+            ClientInitializeError::ConnectionClosed(_) => ENDED_EARLY.to_owned(),
+            ClientInitializeError::TransportError { error, .. } if is_broken_pipe(error.error.as_ref()) => {
+                ENDED_EARLY.into()
+            }
             ClientInitializeError::TransportError { error, .. } => causes(error.error.as_ref()),
             error => error.to_string(),
         };
         ConnectError { reason: excerpt(&reason, QUOTED_CHARS), is_sessionless }
     }
+}
+
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// An error with its causes, which for HTTP say what is really wrong.

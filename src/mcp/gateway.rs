@@ -15,7 +15,7 @@ use std::time::Duration;
 use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ListToolsResult, MetaObject,
-    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ResultType, ServerCapabilities,
     ServerConfig, SubscriptionFilter, Tool as McpTool,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
@@ -336,8 +336,10 @@ fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
     serde_json::from_value(value).ok()
 }
 
-/// A result with the tool it came from, since names alone may be those of several servers.
+/// A result with the tool it came from, since names alone may be those of several servers. That it is complete is said
+/// too, as the newest protocol wants it; the SDK takes it out again for older ones.
 fn stamped(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
+    result.result_type = Some(ResultType::COMPLETE);
     if let Value::Object(fields) = meta_of(id) {
         result.meta.get_or_insert_with(MetaObject::new).0.extend(fields);
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::mcp::watchdog::Watchdog;
@@ -68,6 +69,8 @@ pub struct Process {
     group: Option<u32>,
     watchdog: Arc<Watchdog>,
     last_words: LastWords,
+    /// Reads its standard error to the end.
+    draining: Option<JoinHandle<()>>,
 }
 
 /// The end of what a server says on its standard error.
@@ -95,10 +98,9 @@ impl Process {
         let missing = || io::Error::other("a standard stream is missing");
         let (stdout, stdin) = (child.stdout.take().ok_or_else(missing)?, child.stdin.take().ok_or_else(missing)?);
         let last_words = LastWords::default();
-        if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(drain(stderr, Arc::clone(program.server), last_words.clone()));
-        }
-        Ok((Process { child, group, watchdog: Arc::clone(watchdog), last_words }, stdout, stdin))
+        let stderr = child.stderr.take();
+        let draining = stderr.map(|stderr| tokio::spawn(drain(stderr, Arc::clone(program.server), last_words.clone())));
+        Ok((Process { child, group, watchdog: Arc::clone(watchdog), last_words, draining }, stdout, stdin))
     }
 
     /// What it says on its standard error.
@@ -117,6 +119,9 @@ impl Process {
         }
         self.kill_group();
         let _ = self.child.kill().await;
+        if let Some(draining) = self.draining.take() {
+            let _ = timeout(farewell, draining).await;
+        }
     }
 
     fn kill_group(&mut self) {
