@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolscout::agent::Style;
 use toolscout::agent::toolbox::{Eviction, ToolboxConfig};
+use toolscout::budget;
 use toolscout::mcp::{Gateway, GatewayConfig};
 
 use super::world::{PATIENCE, Upstream, double, object};
@@ -61,13 +62,34 @@ fn words(result: &CallToolResult) -> String {
     result.content[0].as_text().expect("text").text.clone()
 }
 
+/// Tokens of what a client's model is shown.
+#[derive(Debug)]
+pub struct Cost {
+    /// The list of tools.
+    pub tools: usize,
+    /// The answer to a search for five tools.
+    pub search: usize,
+}
+
+impl Cost {
+    pub async fn of(upstream: &Upstream) -> Self {
+        let client = client(&gateway(upstream, GatewayConfig::default())).await;
+        let tools = client.list_all_tools().await.expect("a list");
+        let shown = |tool: &rmcp::model::Tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
+        let shown: Value = tools.iter().map(shown).collect();
+        let answer = call(&client, "tool_search", json!({ "query": "current time in a timezone", "limit": 5 })).await;
+        Cost { tools: budget::count(&shown.to_string()), search: budget::count(&words(&answer)) }
+    }
+}
+
 #[tokio::test]
 async fn a_client_sees_two_tools_finds_others_and_calls_them() {
     let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
     let client = client(&gateway(&upstream, GatewayConfig::default())).await;
     assert_eq!(names(&client).await, ["tool_search", "call_tool"]);
 
-    let found: Value = serde_json::from_str(&words(&call(&client, "tool_search", json!({ "query": "says it again" })).await)).unwrap();
+    let found: Value =
+        serde_json::from_str(&words(&call(&client, "tool_search", json!({ "query": "says it again" })).await)).unwrap();
     let servers: Vec<&Value> = found["tools"].as_array().unwrap().iter().map(|tool| &tool["server"]).collect();
     assert!(servers.contains(&&json!("a")) && servers.contains(&&json!("b")), "{found}");
 

@@ -84,7 +84,9 @@ async fn sync_takes_in_server_by_server_and_a_dead_one_is_told() {
     assert_eq!(first.code, 1, "{}", first.stderr);
     assert!(first.stdout.contains("+ a/echo\n") && first.stdout.contains("+ b/good\n"), "{}", first.stdout);
     assert!(first.stdout.contains("default: 10 added, 0 changed, 0 removed, 0 unchanged · 3 servers asked"));
-    for expected in ["server dead: it ended before the handshake; it said last: a key is missing", "left out tool \"no_object\""] {
+    for expected in
+        ["server dead: it ended before the handshake; it said last: a key is missing", "left out tool \"no_object\""]
+    {
         assert!(first.stderr.contains(expected), "{expected:?} is not in {}", first.stderr);
     }
     let again = world.run(&["sync", "--mcp", &servers, "--server", "a", "--json"]).await;
