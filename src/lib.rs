@@ -21,6 +21,8 @@ pub mod gate;
 
 pub mod agent;
 
+pub mod mcp;
+
 pub mod http;
 
 pub mod eval;

@@ -12,6 +12,7 @@ mod http {
     pub mod durability;
     pub mod errors;
     pub mod feedback;
+    pub mod mcp;
     pub mod search;
     pub mod service;
     pub mod stream;

@@ -5,13 +5,16 @@ mod approve;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use tokio::sync::mpsc;
+use toolscout_index::Catalog;
 
 use super::context::{Context, Legs};
 use super::output::{clean, colour_wanted};
+use super::upstream::McpArgs;
 use super::{Outcome, Usage};
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
@@ -22,6 +25,7 @@ use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel, excerpt};
+use crate::mcp::{CatalogShelf, Pool};
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
 use crate::tools::{ScriptedTools, Status};
 use approve::{Questions, changed};
@@ -30,6 +34,8 @@ use approve::{Questions, changed};
 const DEFAULT_LLM: &str = "http://127.0.0.1:11434/v1";
 /// The conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
+/// How long the first question waits for MCP servers; those that take longer are there for later ones.
+const MCP_PATIENCE: Duration = Duration::from_secs(20);
 /// Characters of a call's arguments and results on the terminal.
 const SHOWN_CHARS: usize = 160;
 
@@ -98,12 +104,18 @@ pub struct AgentArgs {
     /// Call nothing, and say what would be called
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    mcp: McpArgs,
 }
 
 impl Args {
     /// Asks and prints, question by question.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let agent = self.agent.build(context)?;
+        let pool = self.agent.pool()?;
+        let source = self.agent.source(context, pool.clone())?;
+        // After the source, which may have made the catalog for its skills.
+        let catalog = self.agent.open(context)?;
+        let agent = source(Arc::new(catalog.clone()))?;
         let conversation = match self.conversation {
             Some(id) => ConversationId::new(id)?,
             None => ConversationId::fresh(),
@@ -111,12 +123,16 @@ impl Args {
         let question = (!self.words.is_empty()).then(|| self.words.join(" "));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
         let outcome = runtime.block_on(async {
+            pool.start(Arc::new(CatalogShelf::new(catalog)));
+            pool.settled(MCP_PATIENCE).await;
             let mut terminal = Terminal::new(agent, conversation, context.printer.is_json());
             terminal.identity = self.identity;
-            match question {
+            let outcome = match question {
                 Some(question) => terminal.answer(question).await,
                 None => terminal.converse().await,
-            }
+            };
+            pool.close().await;
+            outcome
         });
         // A thread that waits for a line on stdin would keep the runtime from ending.
         runtime.shutdown_background();
@@ -125,15 +141,19 @@ impl Args {
 }
 
 impl AgentArgs {
-    /// The agent over the catalog in question, keeping its conversations in the data directory.
-    pub fn build(&self, context: &Context) -> Result<Agent> {
-        // First: it may add skills to the catalog.
-        let source = self.source(context)?;
-        source(Arc::new(context.open(Legs::All)?))
+    /// The catalog in question; made when there are MCP servers to fill it.
+    pub fn open(&self, context: &Context) -> Result<Catalog> {
+        if self.mcp.is_empty() { context.open(Legs::All) } else { context.open_or_create(Legs::All) }
     }
 
-    /// What makes the agent once there is a catalog. Everything that can be wrong with the flags is told now.
-    pub fn source(&self, context: &Context) -> Result<AgentSource> {
+    /// The MCP servers, none of them connected yet.
+    pub fn pool(&self) -> Result<Pool> {
+        Ok(Pool::new(self.mcp.config()?))
+    }
+
+    /// What makes the agent once there is a catalog, calling the tools of these servers and keeping its conversations
+    /// in the data directory. Everything that can be wrong with the flags is told now.
+    pub fn source(&self, context: &Context, pool: Pool) -> Result<AgentSource> {
         let profile = self.profile.as_deref().map(Profile::load).transpose()?.unwrap_or_default();
         let skills = self.skills(&profile, context)?;
         let config = self.config(profile);
@@ -144,8 +164,8 @@ impl AgentArgs {
             let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
             let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
             let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
-            let builder = builder.audit(audit);
-            Ok(builder.config(config.clone()).tools(tools.clone()).tools(skills.clone()).build()?)
+            let builder = builder.audit(audit).config(config.clone());
+            Ok(builder.tools(tools.clone()).tools(skills.clone()).tools(pool.clone()).build()?)
         }))
     }
 
@@ -210,7 +230,8 @@ fn protocol(text: &str) -> Result<Protocol, String> {
     }
 }
 
-fn style(text: &str) -> Result<Style, String> {
+/// Reads a style.
+pub fn style(text: &str) -> Result<Style, String> {
     match text {
         "inject" => Ok(Style::Inject),
         "dispatch" => Ok(Style::Dispatch),

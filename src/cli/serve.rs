@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use anyhow::Result;
 
 use super::Outcome;
-use super::agent::AgentArgs;
+use super::agent::{AgentArgs, style};
 use super::context::Context;
+use super::mcp::gateway_config;
+use crate::agent::Style;
 use crate::http::{self, Exposure, Limits, Settings};
 use crate::shutdown::Shutdown;
 use crate::telemetry::traces::Traces;
@@ -32,11 +34,15 @@ pub struct Args {
     search_line: Option<usize>,
     #[command(flatten)]
     agent: AgentArgs,
+    /// How found tools come into the hands of clients of the /mcp route: dispatch (through call_tool) or inject (they
+    /// join the client's list) [default: dispatch]
+    #[arg(long, value_parser = style, value_name = "STYLE")]
+    mcp_style: Option<Style>,
     /// How log lines are written
     #[arg(long, value_enum, default_value_t, env = "TOOLSCOUT_LOG_FORMAT", value_name = "FORMAT")]
     log_format: LogFormat,
     /// What is logged: a level, or `target=level` with commas between
-    #[arg(long, default_value = "info,ort=error", env = "TOOLSCOUT_LOG", value_name = "FILTER")]
+    #[arg(long, default_value = "info,ort=error,rmcp=warn", env = "TOOLSCOUT_LOG", value_name = "FILTER")]
     log: String,
     /// An OpenTelemetry collector for spans of requests and searches, over OTLP as HTTP, as `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
@@ -59,8 +65,11 @@ impl Args {
     fn settings(self, context: &Context) -> Result<Settings> {
         let mut limits = Limits::default();
         limits.search_line = self.search_line.unwrap_or(limits.search_line);
+        let upstream = self.agent.pool()?;
         Ok(Settings {
-            agent: Some(self.agent.source(context)?),
+            agent: Some(self.agent.source(context, upstream.clone())?),
+            upstream,
+            gateway: gateway_config(self.mcp_style, None),
             data: context.settings.data.clone(),
             default_catalog: context.settings.catalog.clone(),
             embedders: context.embedders().to_vec(),

@@ -1,7 +1,7 @@
 //! Around every request: its id, its time limit, its line in the log, its metrics, and the one shape of errors.
 
 use std::panic::AssertUnwindSafe;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::App;
 use super::error::ApiError;
+use super::mcp;
 use crate::telemetry::traces;
 
 /// The header that carries a request's id, both ways.
@@ -53,7 +54,9 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     request.extensions_mut().insert(id.clone());
 
     app.metrics.in_flight.inc();
-    let response = answer(&app, request, next).instrument(span.clone()).await;
+    // A call of a tool has limits of its own, and without a session its answer begins with its end.
+    let limit = if route == mcp::PATH { mcp::TIMEOUT } else { app.limits.request_timeout };
+    let response = answer(&app, limit, request, next).instrument(span.clone()).await;
     app.metrics.in_flight.dec();
 
     let response = with_error_body(response, &id);
@@ -66,14 +69,14 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
 }
 
 /// The answer of the inner layers, or the error for one that panicked or took too long.
-async fn answer(app: &App, request: Request, next: Next) -> Response {
+async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Response {
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
-    match tokio::time::timeout(app.limits.request_timeout, work).await {
+    match tokio::time::timeout(limit, work).await {
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => ApiError::internal(format!("a handler panicked: {}", panic_message(&*panic))).into_response(),
         Err(_) => {
             app.metrics.rejected("timeout");
-            let message = format!("no answer within {} s", app.limits.request_timeout.as_secs());
+            let message = format!("no answer within {} s", limit.as_secs());
             ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "timeout", message).into_response()
         }
     }
@@ -82,7 +85,8 @@ async fn answer(app: &App, request: Request, next: Next) -> Response {
 /// Gives every error its body, those of the framework included, and logs what only the log may know.
 fn with_error_body(response: Response, id: &RequestId) -> Response {
     let status = response.status();
-    if !status.is_client_error() && !status.is_server_error() {
+    let is_error = status.is_client_error() || status.is_server_error();
+    if !is_error || response.extensions().get::<mcp::Verbatim>().is_some() {
         return response;
     }
     let (mut parts, _) = response.into_parts();

@@ -69,6 +69,8 @@ impl Server {
             allowed_origins: Vec::new(),
             exposure: Exposure::Loopback,
             agent: script.map(|script| source(script, hangs.clone())),
+            upstream: Default::default(),
+            gateway: Default::default(),
             limits: Limits::default(),
         };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
