@@ -14,6 +14,7 @@ use crate::agent::{Agent, AgentConfig, Event, Question, ToolSearch, ToolboxConfi
 use crate::eval::dataset::EvalSet;
 use crate::eval::error::{EvalError, Result};
 use crate::eval::random::Random;
+use crate::gate::Policies;
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
 use crate::tools::Status;
 
@@ -121,6 +122,8 @@ impl Cast {
         let mut config =
             AgentConfig { recommend_within: None, count_tokens: counting::tokens, ..AgentConfig::default() };
         config.run.environment = ENVIRONMENT.into();
+        // The tools played here do nothing, and nobody is there to ask.
+        config.policies = Policies::permissive();
         match self.policy {
             Policy::Search { eviction, budget_tokens } => {
                 config.search_from_tools = 0;
