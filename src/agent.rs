@@ -37,6 +37,7 @@ pub use search::ToolSearch;
 pub use toolbox::{Eviction, ToolboxConfig};
 
 use crate::agent::toolbox::TokenCounter;
+use crate::gate::{Answer, Approvals, AuditLog, Caller, Gate, Policies};
 use crate::llm::ChatModel;
 use crate::session::{ConversationId, SessionError, Sessions};
 use crate::tools::{Registry, Toolset, UserTool};
@@ -51,6 +52,8 @@ pub struct AgentConfig {
     pub run: RunConfig,
     /// How much the toolbox holds and for how long.
     pub toolbox: ToolboxConfig,
+    /// What the gate goes by. By default tools that only read are called, and a person is asked about all others.
+    pub policies: Policies,
     /// Tools of the catalog that are always visible, by id or name.
     pub pins: Vec<String>,
     /// Catalogs with fewer tools than this are shown whole and not searched.
@@ -72,6 +75,7 @@ impl Default for AgentConfig {
         AgentConfig {
             run: RunConfig::default(),
             toolbox: ToolboxConfig::default(),
+            policies: Policies::default(),
             pins: Vec::new(),
             search_from_tools: 30,
             parallel_calls: 4,
@@ -94,6 +98,10 @@ struct Shared {
     model: Arc<dyn ChatModel>,
     search: Arc<dyn ToolSearch>,
     toolsets: Vec<Arc<dyn Toolset>>,
+    /// What every call goes through.
+    gate: Arc<Gate>,
+    /// Questions to people that are open.
+    approvals: Approvals,
     /// The user's own tools: always visible.
     own_tools: Vec<Arc<Tool>>,
     sessions: Arc<Sessions>,
@@ -110,12 +118,14 @@ pub struct Question {
     text: String,
     conversation: Option<ConversationId>,
     detached: bool,
+    who: String,
+    identity: Option<String>,
 }
 
 impl Question {
     /// A question that begins a conversation.
     pub fn new(text: impl Into<String>) -> Self {
-        Question { text: text.into(), conversation: None, detached: false }
+        Question { text: text.into(), conversation: None, detached: false, who: "library".into(), identity: None }
     }
 
     /// The same question in this conversation.
@@ -124,10 +134,26 @@ impl Question {
         self
     }
 
+    /// The same question, asked by this person or key; for the audit log.
+    pub fn asked_by(mut self, who: impl Into<String>) -> Self {
+        self.who = who.into();
+        self
+    }
+
+    /// The same question on behalf of this user, the only one whom arguments that the policies bind may name.
+    pub fn on_behalf_of(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
     /// The same question, answered to the end even when nobody listens any more.
     pub fn detached(mut self) -> Self {
         self.detached = true;
         self
+    }
+
+    fn caller(&self, conversation: &ConversationId) -> Caller {
+        Caller { who: self.who.clone(), identity: self.identity.clone(), conversation: conversation.to_string() }
     }
 }
 
@@ -166,16 +192,16 @@ impl Agent {
     ///
     /// # Errors
     /// [`StartError::Busy`] while the conversation answers another question.
-    pub fn start(&self, question: Question) -> Result<RunStream, StartError> {
+    pub fn start(&self, mut question: Question) -> Result<RunStream, StartError> {
         if question.text.trim().is_empty() {
             return Err(StartError::Empty);
         }
         if question.text.len() > MAX_QUESTION_BYTES {
             return Err(StartError::TooLong { bytes: question.text.len() });
         }
-        let conversation = question.conversation.unwrap_or_else(ConversationId::fresh);
+        let conversation = question.conversation.take().unwrap_or_else(ConversationId::fresh);
         let slot = self.occupy(&conversation)?;
-        Ok(driver::start(slot, question.text, question.detached))
+        Ok(driver::start(slot, question))
     }
 
     /// Stops what a conversation is answering; false when it is answering nothing.
@@ -183,6 +209,11 @@ impl Agent {
         let running = self.shared.running();
         let token = running.get(conversation);
         token.inspect(|token| token.cancel()).is_some()
+    }
+
+    /// Answers an [`Event::ApprovalRequired`]; false when no such question is open (any more).
+    pub fn answer_approval(&self, id: &str, answer: Answer) -> bool {
+        self.shared.approvals.answer(id, answer)
     }
 
     /// The kept conversations.
@@ -248,6 +279,7 @@ pub struct AgentBuilder {
     toolsets: Vec<Arc<dyn Toolset>>,
     registry: Registry,
     sessions: Option<Arc<Sessions>>,
+    audit: Option<Arc<AuditLog>>,
     config: AgentConfig,
 }
 
@@ -307,6 +339,18 @@ impl AgentBuilder {
         self
     }
 
+    /// Writing every call into this log. Without one nothing is written.
+    pub fn audit(mut self, audit: Arc<AuditLog>) -> Self {
+        self.audit = Some(audit);
+        self
+    }
+
+    /// Going by these policies.
+    pub fn policies(mut self, policies: Policies) -> Self {
+        self.config.policies = policies;
+        self
+    }
+
     /// With these settings; later setters change single ones.
     pub fn config(mut self, config: AgentConfig) -> Self {
         self.config = config;
@@ -337,7 +381,14 @@ impl AgentBuilder {
             Some(sessions) => sessions,
             None => Arc::new(Sessions::in_memory()?),
         };
+        let gate = Gate::new(self.config.policies.clone());
+        let gate = match self.audit {
+            Some(audit) => gate.with_audit(audit),
+            None => gate,
+        };
         let shared = Shared {
+            gate: Arc::new(gate),
+            approvals: Approvals::default(),
             model: self.model.ok_or(BuildError::NoModel)?,
             search: self.search.ok_or(BuildError::NoCatalog)?,
             toolsets,

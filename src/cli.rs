@@ -9,6 +9,7 @@ mod context;
 mod input;
 mod interrupt;
 mod output;
+mod upstream;
 
 mod add;
 mod agent;
@@ -20,6 +21,7 @@ mod eval;
 mod export;
 mod keys;
 mod list;
+mod mcp;
 mod models;
 mod remove;
 mod search;
@@ -100,7 +102,7 @@ impl Globals {
 enum Verb {
     /// Add tools, or replace those that are there
     Add(add::Args),
-    /// Make a server's tools exactly those of a file
+    /// Make a server's tools exactly those of a file, or take in those of MCP servers
     Sync(sync::Args),
     /// Embed what is not embedded yet
     Embed(embed::Args),
@@ -122,6 +124,8 @@ enum Verb {
     Catalogs(catalogs::Args),
     /// Serve the HTTP API
     Serve(serve::Args),
+    /// Serve an MCP client over standard input and output
+    Mcp(mcp::Args),
     /// Make, list and revoke keys of the HTTP API
     Keys(keys::Args),
     /// List or fetch what embedding needs
@@ -160,6 +164,7 @@ impl Cli {
             Verb::Stats(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),
             Verb::Serve(args) => args.run(&context()?),
+            Verb::Mcp(args) => args.run(&context()?),
             Verb::Keys(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),

@@ -2,6 +2,8 @@
 //! implementation.
 
 pub mod arguments;
+pub mod execute;
+pub mod json;
 pub mod registry;
 pub mod scripted;
 pub mod typed;
@@ -14,6 +16,7 @@ use serde_json::{Map, Value};
 use toolscout_index::{Tool, ToolId};
 use utoipa::ToSchema;
 
+pub use execute::execute;
 pub use registry::Registry;
 pub use scripted::ScriptedTools;
 pub use typed::typed;
@@ -91,8 +94,14 @@ pub enum ErrorCode {
     Panicked,
     /// The run was stopped first.
     Cancelled,
-    /// Too many searches in a row, or too many calls in one answer.
+    /// Too many searches in a row, too many calls in one answer, or more calls than a run may make.
     Limit,
+    /// A policy or a person said no, or nobody said yes in time.
+    Denied,
+    /// What has to hold before the call does not.
+    Precondition,
+    /// A step of the plan that it depends on has failed.
+    Skipped,
 }
 
 /// The one result of one call.

@@ -5,11 +5,13 @@
 //! is below .001 nDCG@10. All tools are scanned while they are few; [`Graph`] takes over where it is measured to win.
 
 mod graph;
+mod kept;
 mod scan;
 
 use std::ops::Range;
 
 pub use graph::Graph;
+pub use kept::Kept;
 
 use crate::error::{Error, Result};
 
@@ -120,7 +122,17 @@ impl Vectors {
 
     /// The cosine of each query with each tool's nearest view, for all tools in one pass over memory.
     pub fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        scan::scores(self, &self.encode(queries))
+        scan::scores(self, &self.encode(queries), usize::MAX)
+    }
+
+    /// As [`Vectors::scores`], by each tool's first view alone.
+    pub fn first_view_scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        scan::scores(self, &self.encode(queries), 1)
+    }
+
+    /// Bytes that a scan reads.
+    pub fn bytes(&self) -> usize {
+        self.codes.len()
     }
 
     /// As [`Vectors::scores`], where only the tools that the graph finds near are scored; all others get the lowest
@@ -161,6 +173,8 @@ mod tests {
         assert!(close(scores[0][0], 1.0) && close(scores[1][0], 1.0));
         assert_eq!(scores[0][1], UNKNOWN);
         assert!(close(scores[0][2], 0.8) && close(scores[1][2], 0.6));
+        let first = vectors.first_view_scores(&[vec![0.0, 1.0]]);
+        assert!(close(first[0][0], 0.0) && close(first[0][2], 0.8));
     }
 
     #[test]

@@ -3,11 +3,13 @@
 pub mod error;
 pub mod tool;
 pub mod formats;
+pub mod variant;
 pub mod query;
 pub mod hit;
 pub mod text;
 pub mod document;
 pub mod names;
+pub mod duplicates;
 pub mod lexical;
 pub mod embed;
 pub mod dense;
@@ -27,3 +29,4 @@ pub use query::{Filter, Fusion, Mode, Query};
 pub use search::Searcher;
 pub use settings::Settings;
 pub use tool::{Annotations, Tool, ToolId};
+pub use variant::{Parts, Variant};

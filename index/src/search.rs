@@ -2,23 +2,25 @@
 
 mod explain;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::clauses;
 use crate::dense::{Graph, Vectors};
+use crate::duplicates::Duplicates;
 use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
 use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
 use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
 use crate::names::Names;
-use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
+use crate::query::{Effort, Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
 use crate::settings::Settings;
 use crate::store::StoredTool;
 use crate::text;
 use crate::tool::{Tool, ToolId};
+use crate::variant::{Load, Pace, Parts, Standby, Variant};
 
 /// From this share of CJK on, a request gets nothing from a model that knows Latin script only: with its say the
 /// Chinese set falls from 90.0 to 84.1 nDCG@10.
@@ -36,7 +38,10 @@ pub struct Searcher {
     pub(crate) rows: Vec<Arc<Row>>,
     pub(crate) lexical: Arc<LexicalSearcher>,
     pub(crate) names: Arc<Names>,
+    pub(crate) duplicates: Arc<Duplicates>,
     pub(crate) legs: Vec<DenseLeg>,
+    /// How fast searches have been, here and in the snapshots before.
+    pub(crate) pace: Arc<Pace>,
 }
 
 /// A tool of a snapshot, parsed on first use.
@@ -52,6 +57,8 @@ pub(crate) struct DenseLeg {
     pub(crate) graph: Option<Graph>,
     /// Tools without all of their vectors.
     pub(crate) pending: usize,
+    /// Vectors of an instant embedder that were computed and are not in its file.
+    pub(crate) unkept: usize,
 }
 
 /// One text of a query and the texts it is searched by: itself, then its clauses if it has several.
@@ -66,7 +73,7 @@ struct LegScores {
     raw: Vec<f32>,
     /// Scaled, clauses joined in.
     joined: Vec<f32>,
-    /// The scaled scores of each text.
+    /// The scaled scores of each text; only the first where the leg was not asked about clauses.
     by_text: Vec<Vec<f32>>,
 }
 
@@ -75,8 +82,8 @@ struct Evidence {
     /// By text.
     terms: Vec<QueryTerms>,
     lexical: LegScores,
-    /// The legs that were heard, by embedder id.
-    dense: Vec<(String, LegScores)>,
+    /// The legs that were heard.
+    dense: Vec<Voice>,
     named: HashMap<u32, NameMatch>,
     /// One score per tool, without the name tier.
     fused: Vec<f32>,
@@ -84,7 +91,17 @@ struct Evidence {
     signals: Signals,
 }
 
-/// The vectors of every text: by leg (`None` for one that takes no part), by request, by text.
+/// What one dense leg says of one request.
+struct Voice {
+    /// The embedder's id.
+    id: String,
+    /// Its part of the dense score, as a proportion to the others'.
+    share: f32,
+    scores: LegScores,
+}
+
+/// The vectors of every text: by leg (`None` for one that takes no part), by request, by text (the request as a whole
+/// first, then those clauses the leg is asked about).
 type QueryVectors = Vec<Option<Vec<Vec<Vec<f32>>>>>;
 
 /// A search under way.
@@ -93,6 +110,8 @@ struct Search<'a> {
     query: &'a Query,
     /// What is possible of what was asked.
     mode: Mode,
+    /// What takes part.
+    parts: Parts,
     /// True by position for tools that may be hits; `None` when all may.
     allowed: Option<Vec<bool>>,
 }
@@ -106,15 +125,21 @@ impl Searcher {
         query.validate()?;
         let clock = Instant::now();
         let mut timings = Timings::default();
-        let requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, query.clauses)).collect();
+        let asked = asked_parts(query);
+        let mut requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, asked.clauses)).collect();
+        let variant = self.variant(query, asked, &requests);
+        let parts = variant.of(asked, self.standby(asked));
+        if !parts.clauses {
+            requests.iter_mut().for_each(|request| request.texts.truncate(1));
+        }
         let mut degraded = self.degraded(query.mode);
-        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, query.mode, &mut degraded));
+        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, parts, &mut degraded));
         let mode = match query.mode {
             _ if vectors.iter().all(Option::is_none) => Mode::Lexical,
             Mode::Auto => Mode::Hybrid,
             asked => asked,
         };
-        let search = Search { searcher: self, query, mode, allowed: self.allowed(&query.filter) };
+        let search = Search { searcher: self, query, mode, parts, allowed: self.allowed(&query.filter) };
         let evidence: Vec<Evidence> = requests
             .iter()
             .enumerate()
@@ -122,8 +147,12 @@ impl Searcher {
             .collect();
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
+        let load = self.load(parts, &requests);
+        self.pace.learn(&load, timings.embed_ms, timings.lexical_ms + timings.fuse_ms, timings.dense_ms);
         let signals = strongest(&evidence);
-        Ok(Results { hits, mode, degraded, no_match, signals, timings, generation: self.generation })
+        let embedders = heard(&evidence);
+        let generation = self.generation;
+        Ok(Results { hits, mode, variant, embedders, degraded, no_match, signals, timings, generation })
     }
 
     /// The tool of this id.
@@ -173,6 +202,12 @@ impl Searcher {
         self.legs.iter().map(|leg| leg.pending).max().unwrap_or(0)
     }
 
+    /// Ids of embedders whose vectors the store does not keep, with their number.
+    pub(crate) fn instant_vector_counts(&self) -> impl Iterator<Item = (String, usize)> {
+        let instant = self.legs.iter().filter(|leg| leg.embedder.is_instant());
+        instant.map(|leg| (leg.embedder.id().to_owned(), leg.vectors.len()))
+    }
+
     /// True by position for tools that may be hits; `None` when all may.
     fn allowed(&self, filter: &Filter) -> Option<Vec<bool>> {
         let reads_content = filter.reads_content();
@@ -188,27 +223,70 @@ impl Searcher {
         let reason = if mode == Mode::Lexical || self.is_empty() {
             return None;
         } else if self.legs.is_empty() {
-            "no embedding model is loaded, so only words are matched; `toolscout models pull` fetches one".to_owned()
+            "no embedding model is loaded, so only words are matched; `embedder = \"auto\"` takes the built-in table"
+                .to_owned()
         } else if pending_embeddings > 0 {
-            format!(
-                "{pending_embeddings} tools are not embedded yet and are found by words only; `toolscout embed` goes on"
-            )
+            let found = if self.legs.iter().any(|leg| leg.pending == 0) { "less precisely" } else { "by words only" };
+            format!("{pending_embeddings} tools are not embedded yet and are found {found}; `toolscout embed` goes on")
         } else {
             return None;
         };
         Some(Degraded { reason, pending_embeddings })
     }
 
-    fn embed(&self, requests: &[Request], mode: Mode, degraded: &mut Option<Degraded>) -> QueryVectors {
-        let texts: Vec<&str> = requests.iter().flat_map(|request| &request.texts).map(String::as_str).collect();
+    /// How much of what is asked is done: what the query says, or what its budget is expected to suffice for.
+    fn variant(&self, query: &Query, asked: Parts, requests: &[Request]) -> Variant {
+        let standby = self.standby(asked);
+        match query.effort {
+            Effort::All => Variant::Full,
+            Effort::Variant(variant) => variant,
+            Effort::BudgetMs(budget_ms) => {
+                let possible = Variant::ALL.into_iter().filter(|&v| query.mode != Mode::Dense || v != Variant::Lexical);
+                let offered = possible.map(|variant| (variant, self.load(variant.of(asked, standby), requests)));
+                self.pace.choose(budget_ms, offered)
+            }
+        }
+    }
+
+    fn standby(&self, parts: Parts) -> Standby {
+        let instant = |leg: &DenseLeg| leg.embedder.is_instant() && leg.takes_part(parts);
+        if self.legs.iter().any(instant) { Standby::Present } else { Standby::Absent }
+    }
+
+    /// What a search with these parts has to do.
+    fn load(&self, parts: Parts, requests: &[Request]) -> Load {
+        let scored: usize = requests.iter().map(|request| request.of(parts).len()).sum();
+        let mut load = Load { scored: self.len() * scored, ..Load::default() };
+        for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
+            let texts: usize = requests.iter().map(|request| self.texts_for(leg, request, parts).len()).sum();
+            load.compared_bytes += leg.vectors.bytes() * texts;
+            load.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
+        }
+        load
+    }
+
+    /// What of a request a leg is asked about. Most of a slow embedder's time would go to clauses; where an instant one
+    /// tells them apart, asking both is worth .1 points of nDCG@10.
+    fn texts_for<'a>(&self, leg: &DenseLeg, request: &'a Request, parts: Parts) -> &'a [String] {
+        let stands_by =
+            |other: &DenseLeg| other.embedder.is_instant() && other.takes_part(parts) && other.is_heard(request, parts);
+        if !leg.embedder.is_instant() && self.legs.iter().any(stands_by) {
+            return &request.texts[..1];
+        }
+        request.of(parts)
+    }
+
+    fn embed(&self, requests: &[Request], parts: Parts, degraded: &mut Option<Degraded>) -> QueryVectors {
         let by_leg = self.legs.iter().map(|leg| {
-            if mode == Mode::Lexical || leg.vectors.is_empty() {
+            if !leg.takes_part(parts) {
                 return None;
             }
+            let asked: Vec<&[String]> = requests.iter().map(|request| self.texts_for(leg, request, parts)).collect();
+            let texts: Vec<&str> = asked.iter().copied().flatten().map(String::as_str).collect();
             match leg.embedder.embed_queries(&texts) {
                 Ok(vectors) => {
                     let mut vectors = vectors.into_iter();
-                    Some(requests.iter().map(|request| vectors.by_ref().take(request.texts.len()).collect()).collect())
+                    Some(asked.iter().map(|texts| vectors.by_ref().take(texts.len()).collect()).collect())
                 }
                 Err(error) => {
                     let pending_embeddings = self.pending_embeddings();
@@ -233,14 +311,11 @@ impl Search<'_> {
             let raw = scored.into_iter().map(|scored| scored.by_tool).collect();
             (terms, limit, LegScores::new(raw, |_| 0.0, &self.allowed))
         });
-        let dense: Vec<(String, LegScores)> = lap(&mut timings.dense_ms, || {
+        let dense: Vec<Voice> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
-            let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.serves(request));
-            let scored = heard.map(|(leg, vectors)| {
-                (leg.embedder.id().to_owned(), LegScores::new(leg.scores(vectors), farthest, &self.allowed))
-            });
-            scored.collect()
+            let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.is_heard(request, self.parts));
+            heard.map(|(leg, vectors)| leg.voice(vectors, self.parts, &self.allowed)).collect()
         });
         lap(&mut timings.fuse_ms, || {
             let dense_weight = self.dense_weight(&dense);
@@ -252,25 +327,29 @@ impl Search<'_> {
         })
     }
 
-    fn dense_weight(&self, dense: &[(String, LegScores)]) -> f32 {
-        match self.mode {
-            _ if dense.is_empty() => 0.0,
-            Mode::Dense => 1.0,
-            _ => self.query.dense_weight.unwrap_or(self.searcher.settings.dense_weight),
+    fn dense_weight(&self, dense: &[Voice]) -> f32 {
+        let settings = &self.searcher.settings;
+        match (self.mode, dense.len()) {
+            (_, 0) => 0.0,
+            (Mode::Dense, _) => 1.0,
+            (_, 1) => self.query.dense_weight.unwrap_or(settings.dense_weight),
+            _ => self.query.dense_weight.unwrap_or(settings.joint_dense_weight),
         }
     }
 
     /// One score per tool, 0 to 1. A tool without a vector is judged by its words alone.
-    fn fuse(&self, lexical: &LegScores, dense: &[(String, LegScores)], dense_weight: f32) -> Vec<f32> {
+    fn fuse(&self, lexical: &LegScores, dense: &[Voice], dense_weight: f32) -> Vec<f32> {
+        let shares: f32 = dense.iter().map(|voice| voice.share).sum();
         if self.query.fusion == Fusion::Rrf && !dense.is_empty() {
             let mut lists = vec![(lexical.joined.as_slice(), 1.0 - dense_weight)];
-            lists.extend(dense.iter().map(|(_, leg)| (leg.joined.as_slice(), dense_weight / dense.len() as f32)));
+            let voices = dense.iter();
+            lists.extend(voices.map(|voice| (voice.scores.joined.as_slice(), dense_weight * voice.share / shares)));
             return fuse::reciprocal_rank(&lists, 0.0, lexical.joined.len());
         }
         let mut fused: Vec<f32> = lexical.joined.iter().map(|score| score * (1.0 - dense_weight)).collect();
-        for (_, leg) in dense {
-            let weight = dense_weight / dense.len() as f32;
-            for ((fused, &score), &by_words) in fused.iter_mut().zip(&leg.joined).zip(&lexical.joined) {
+        for voice in dense {
+            let weight = dense_weight * voice.share / shares;
+            for ((fused, &score), &by_words) in fused.iter_mut().zip(&voice.scores.joined).zip(&lexical.joined) {
                 *fused += weight * if score.is_finite() { score } else { by_words };
             }
         }
@@ -294,6 +373,8 @@ impl Search<'_> {
         let mut found: Vec<(usize, (f32, Vec<usize>))> =
             best.into_iter().filter(|(_, (score, _))| *score >= self.query.min_score).collect();
         found.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| ranked((*a_score, a), (*b_score, b)));
+        let mut folded = HashSet::new();
+        found.retain(|(tool, _)| self.duplicates(*tool).first().is_none_or(|first| folded.insert(*first)));
         found.truncate(self.query.k);
         let hits: Vec<Hit> = found
             .into_iter()
@@ -316,7 +397,10 @@ impl Search<'_> {
         let mut matched_queries = found_by;
         matched_queries.sort_unstable();
         let explain = self.query.explain.then(|| explain::explain(self, tool, &requests[best], &evidence[best]));
-        Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, explain })
+        let others = self.duplicates(tool).iter().map(|&other| other as usize).filter(|&other| other != tool);
+        let also_on =
+            others.filter(|&other| self.is_allowed(other)).map(|other| self.searcher.rows[other].id()).collect();
+        Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, also_on, explain })
     }
 
     /// The best tools of one request, in no order.
@@ -333,6 +417,9 @@ impl Search<'_> {
                 scored.push((tool as usize, evidence.name_bonus(tool as usize)));
             }
         }
+        if self.query.fold {
+            self.fold(&mut scored);
+        }
         if scored.len() > self.query.k {
             scored.select_nth_unstable_by(self.query.k, |a, b| ranked((a.1, a.0), (b.1, b.0)));
             scored.truncate(self.query.k);
@@ -340,13 +427,32 @@ impl Search<'_> {
         scored
     }
 
-    fn signals(&self, limit: f32, lexical: &LegScores, dense: &[(String, LegScores)]) -> Signals {
+    /// Keeps of near-duplicates the best.
+    fn fold(&self, scored: &mut Vec<(usize, f32)>) {
+        let mut best: HashMap<u32, (usize, f32)> = HashMap::new();
+        scored.retain(|&(tool, score)| {
+            let Some(&first) = self.duplicates(tool).first() else { return true };
+            let known = best.entry(first).or_insert((tool, score));
+            if ranked((score, tool), (known.1, known.0)).is_lt() {
+                *known = (tool, score);
+            }
+            false
+        });
+        scored.extend(best.into_values());
+    }
+
+    /// A tool and its near-duplicates where they are to be folded and it has any.
+    fn duplicates(&self, tool: usize) -> &[u32] {
+        if self.query.fold { self.searcher.duplicates.of(tool as u32) } else { &[] }
+    }
+
+    fn signals(&self, limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
         let best = |scores: &[f32]| {
             let allowed = scores.iter().enumerate().filter(|&(tool, _)| self.is_allowed(tool));
             allowed.map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
         };
         let coverage = if limit > 0.0 { best(&lexical.raw).max(0.0) / limit } else { 0.0 };
-        let cosine = dense.iter().map(|(_, leg)| best(&leg.raw)).reduce(f32::max);
+        let cosine = dense.iter().map(|voice| best(&voice.scores.raw)).reduce(f32::max);
         Signals { coverage, cosine }
     }
 
@@ -391,6 +497,11 @@ impl Request {
         Request { texts, cjk_share: text::cjk_share(text) }
     }
 
+    /// Its texts, as far as they take part.
+    fn of(&self, parts: Parts) -> &[String] {
+        if parts.clauses { &self.texts } else { &self.texts[..1] }
+    }
+
     /// The needs it was split into; none when it was taken whole.
     fn clauses(&self) -> &[String] {
         &self.texts[1..]
@@ -398,8 +509,23 @@ impl Request {
 }
 
 impl DenseLeg {
-    fn serves(&self, request: &Request) -> bool {
-        self.embedder.scripts() == Scripts::Any || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
+    /// True for a request in a script it knows; for every request without the gate.
+    fn is_heard(&self, request: &Request, parts: Parts) -> bool {
+        !parts.script_gate
+            || self.embedder.scripts() == Scripts::Any
+            || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
+    }
+
+    fn voice(&self, queries: &[Vec<f32>], parts: Parts, allowed: &Option<Vec<bool>>) -> Voice {
+        let raw = if parts.views { self.scores(queries) } else { self.vectors.first_view_scores(queries) };
+        let scores = LegScores::new(raw, farthest, allowed);
+        Voice { id: self.embedder.id().to_owned(), share: self.embedder.share(), scores }
+    }
+
+    /// True when it is wanted and has something to say.
+    fn takes_part(&self, parts: Parts) -> bool {
+        let wanted = if self.embedder.is_instant() { parts.instant_embedders } else { parts.slow_embedders };
+        wanted && !self.vectors.is_empty()
     }
 
     fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
@@ -455,6 +581,14 @@ impl Row {
     }
 }
 
+/// The parts that a query's mode leaves of those it asks for.
+fn asked_parts(query: &Query) -> Parts {
+    match query.mode {
+        Mode::Lexical => Parts { instant_embedders: false, slow_embedders: false, ..query.parts },
+        _ => query.parts,
+    }
+}
+
 /// The worst score of any tool that has one; where all are equal, as for the only tool there is, nothing is near or far
 /// by comparison and what is above 0 counts.
 fn farthest(scores: &[f32]) -> f32 {
@@ -470,6 +604,15 @@ fn strongest(evidence: &[Evidence]) -> Signals {
         cosine: [a.cosine, b.cosine].into_iter().flatten().reduce(f32::max),
     };
     evidence.iter().map(|evidence| evidence.signals).reduce(stronger).unwrap_or_default()
+}
+
+/// The ids of the embedders that any request was judged by.
+fn heard(evidence: &[Evidence]) -> Vec<String> {
+    let mut heard: Vec<String> =
+        evidence.iter().flat_map(|evidence| &evidence.dense).map(|voice| voice.id.clone()).collect();
+    heard.sort_unstable();
+    heard.dedup();
+    heard
 }
 
 /// Runs a stage and adds its time.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::dense::{Graph, TextHash, Vectors};
-use crate::document::{self, Weights};
+use crate::dense::{Graph, Kept, TextHash, Vectors};
+use crate::document::{self, View, Weights};
+use crate::duplicates::{Duplicates, Fingerprint};
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{Entry, LexicalIndex, LexicalSearcher};
@@ -15,11 +16,25 @@ use crate::names::Names;
 use crate::search::{DenseLeg, Row, Searcher};
 use crate::settings::Settings;
 use crate::store::{Store, text_hash};
+use crate::tool::ToolId;
+use crate::variant::Pace;
 
 /// The folder of a model's graph within a catalog's.
 pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
     catalog.join(format!("graph-{model}"))
 }
+
+/// The file of an instant embedder's vectors within a catalog's folder, the same for all versions of the embedder.
+fn kept_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
+    let name = embedder.id().split('/').next().unwrap_or_default();
+    catalog.join(format!("{name}.vectors"))
+}
+
+/// Rows read and analyzed at once: in parallel, and only these are in memory twice.
+const CHUNK: usize = 4096;
+/// The file of an instant embedder's vectors is written anew when it lacks more than this many and more than a twentieth
+/// of all: computing them takes some 10 µs each at every opening, writing the file 20 ms for 50,000.
+const MIN_UNKEPT: usize = 1024;
 
 /// A state of the store in memory, all but the lexical index.
 pub(crate) struct Loaded {
@@ -27,7 +42,15 @@ pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Arc<Row>>,
     names: Arc<Names>,
+    duplicates: Arc<Duplicates>,
     legs: Vec<DenseLeg>,
+    pace: Arc<Pace>,
+}
+
+impl DenseLeg {
+    fn has_unkept_vectors(&self) -> bool {
+        self.unkept > MIN_UNKEPT.max(self.vectors.len() / 20)
+    }
 }
 
 impl Loaded {
@@ -57,6 +80,7 @@ impl Loaded {
         let settings = settings(store)?;
         let rows = rows(store, previous)?;
         let names = names(&rows, previous);
+        let duplicates = duplicates(&rows, previous);
         let places = previous.map_or_else(Vec::new, |previous| places(&rows, &previous.rows));
         let legs = embedders
             .iter()
@@ -67,7 +91,8 @@ impl Loaded {
                 leg(store, dir, embedder, &rows, &settings, previous)
             })
             .collect::<Result<_>>()?;
-        Ok(Loaded { generation, settings, rows, names, legs })
+        let pace = previous.map(|previous| Arc::clone(&previous.pace)).unwrap_or_default();
+        Ok(Loaded { generation, settings, rows, names, duplicates, legs, pace })
     }
 
     /// Tool position by store key, which is how the lexical index names tools.
@@ -81,6 +106,21 @@ impl Loaded {
         self.legs.iter().filter(large).filter(|leg| leg.graph.is_none())
     }
 
+    /// True when an instant embedder's file lacks so many vectors that it is better written anew.
+    pub(crate) fn has_unkept_vectors(&self) -> bool {
+        self.legs.iter().any(DenseLeg::has_unkept_vectors)
+    }
+
+    /// Writes the files of instant embedders' vectors that lack too many. Only for whoever holds the writer's lock.
+    pub(crate) fn keep_vectors(&mut self, dir: &Path) {
+        for leg in self.legs.iter_mut().filter(|leg| leg.has_unkept_vectors()) {
+            // Derived data: where the disk is full or must not be written, the next opening computes it again.
+            if leg.vectors.save(&kept_path(dir, leg.embedder.as_ref()), leg.embedder.id()).is_ok() {
+                leg.unkept = 0;
+            }
+        }
+    }
+
     /// The snapshot, with this lexical index.
     pub(crate) fn into_searcher(self, lexical: LexicalSearcher) -> Searcher {
         Searcher {
@@ -89,7 +129,9 @@ impl Loaded {
             rows: self.rows,
             lexical: Arc::new(lexical),
             names: self.names,
+            duplicates: self.duplicates,
             legs: self.legs,
+            pace: self.pace,
         }
     }
 }
@@ -109,8 +151,7 @@ pub(crate) fn settings(store: &Store) -> Result<Settings> {
 /// [`Error::Derived`].
 pub(crate) fn fill(index: &LexicalIndex, rows: &[Arc<Row>], settings: &Settings) -> Result<()> {
     let mut writer = index.writer()?;
-    // A chunk at a time: analysis runs in parallel, writing in order, and only a chunk is in memory twice.
-    for chunk in rows.chunks(4096) {
+    for chunk in rows.chunks(CHUNK) {
         for entry in entries(chunk, &settings.lexical.weights) {
             writer.add(&entry)?;
         }
@@ -129,11 +170,16 @@ pub(crate) fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
 
 /// The texts of these rows that have no vector of this model, with their hashes, shortest first: batches of equal
 /// length waste no padding.
-pub(crate) fn pending_texts(rows: &[Arc<Row>], embedded: &HashSet<TextHash>) -> Vec<(TextHash, String)> {
+pub(crate) fn pending_texts(
+    rows: &[Arc<Row>],
+    views: &[View],
+    embedded: &HashSet<TextHash>,
+) -> Vec<(TextHash, String)> {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
-    for row in rows.iter().filter(|row| row.stored.texts.iter().any(|hash| !embedded.contains(hash))) {
+    for row in rows.iter().filter(|row| row.stored.texts_of(views).any(|hash| !embedded.contains(hash))) {
         let Some(tool) = row.tool() else { continue };
-        let texts = document::views(&tool).into_iter().map(|text| (text_hash(&text), text));
+        let texts = document::views(&tool);
+        let texts = views.iter().map(|&view| (text_hash(&texts[view as usize]), texts[view as usize].clone()));
         pending.extend(texts.filter(|(hash, _)| !embedded.contains(hash)));
     }
     let mut pending: Vec<(TextHash, String)> = pending.into_iter().collect();
@@ -163,6 +209,18 @@ fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
     }
 }
 
+/// The near-duplicates among these rows; those of the previous snapshot where none came, went or changed in what tells
+/// them.
+fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Duplicates> {
+    fn told(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
+        rows.iter().map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
+    }
+    match previous {
+        Some(previous) if told(rows).eq(told(&previous.rows)) => Arc::clone(&previous.duplicates),
+        _ => Arc::new(Duplicates::new(told(rows))),
+    }
+}
+
 /// Where each row stood in a previous snapshot, if it is the same row still. Both are in the order of ids.
 fn places(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
     let mut before = previous.iter().enumerate().peekable();
@@ -185,24 +243,110 @@ fn leg(
     settings: &Settings,
     previous: Option<PreviousLeg<'_>>,
 ) -> Result<DenseLeg> {
+    if embedder.is_instant() {
+        return instant_leg(dir, embedder, rows, previous);
+    }
     let model = store.model(embedder.id(), embedder.dimensions())?;
     let vectors = match previous {
         Some(previous) => changed_vectors(store, embedder.as_ref(), model, rows, previous)?,
         None => all_vectors(store, embedder.as_ref(), model, rows)?,
     };
-    let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < row.stored.texts.len());
-    let pending = pending.count();
+    let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
+    let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < wanted(row)).count();
     let graph = model
         .filter(|_| vectors.len() >= settings.graph_min_vectors)
         .and_then(|model| Graph::load(&graph_dir(dir, model), &vectors).ok());
-    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph, pending })
+    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph, pending, unkept: 0 })
+}
+
+/// The leg of an embedder that is quicker than reading its vectors from the database: they come from the previous
+/// snapshot, else from a file beside the index, and what neither has is computed. It never lags behind.
+fn instant_leg(
+    dir: &Path,
+    embedder: &Arc<dyn Embedder>,
+    rows: &[Arc<Row>],
+    previous: Option<PreviousLeg<'_>>,
+) -> Result<DenseLeg> {
+    let known = Known::new(dir, embedder.as_ref(), previous);
+    let mut vectors = match previous {
+        Some((leg, _)) => Vectors::with_capacity_of(&leg.vectors),
+        None => Vectors::new(embedder.dimensions()),
+    };
+    let mut unkept = previous.map_or(0, |(leg, _)| leg.unkept);
+    for (number, chunk) in rows.chunks(CHUNK).enumerate() {
+        let placed = || (number * CHUNK..).zip(chunk);
+        let missing: Vec<&Arc<Row>> =
+            placed().filter(|(place, row)| !known.has(*place, row)).map(|(_, row)| row).collect();
+        let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
+        for (place, row) in placed() {
+            if known.has(place, row) {
+                known.push_onto(&mut vectors, place, row);
+                continue;
+            }
+            for (text, vector) in computed.next().unwrap_or_default() {
+                vectors.push(embedder.id(), text, &vector)?;
+                unkept += 1;
+            }
+            vectors.end_tool();
+        }
+    }
+    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph: None, pending: 0, unkept })
+}
+
+/// The vectors of an instant embedder that need not be computed.
+struct Known<'a> {
+    views: &'a [View],
+    previous: Option<PreviousLeg<'a>>,
+    kept: Kept,
+}
+
+impl<'a> Known<'a> {
+    /// Those of the previous snapshot, which has all that the file has, or of the file.
+    fn new(dir: &Path, embedder: &'a dyn Embedder, previous: Option<PreviousLeg<'a>>) -> Self {
+        let dimensions = embedder.dimensions();
+        let kept = match previous {
+            Some(_) => None,
+            None => Kept::load(&kept_path(dir, embedder), embedder.id(), dimensions).ok(),
+        };
+        Known { views: embedder.views(), previous, kept: kept.unwrap_or_else(|| Kept::empty(dimensions)) }
+    }
+
+    fn has(&self, place: usize, row: &Row) -> bool {
+        match self.previous {
+            Some((_, places)) => places[place].is_some(),
+            None => !self.kept.is_empty() && row.stored.texts_of(self.views).all(|text| self.kept.contains(text)),
+        }
+    }
+
+    /// Adds the tool of a row that it has.
+    fn push_onto(&self, vectors: &mut Vectors, place: usize, row: &Row) {
+        if let Some((leg, Some(place))) = self.previous.map(|(leg, places)| (leg, places[place])) {
+            return vectors.push_tool(&leg.vectors, place);
+        }
+        row.stored.texts_of(self.views).for_each(|text| vectors.push_kept(&self.kept, text));
+        vectors.end_tool();
+    }
+}
+
+/// The vectors of these rows' texts, row by row.
+fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Vec<(TextHash, Vec<f32>)>>> {
+    let of_row = |row: &&Arc<Row>| {
+        let Ok(tool) = row.stored.parse() else { return Ok(Vec::new()) };
+        let texts = document::views(&tool);
+        let wanted = embedder.views().iter().filter_map(|&view| Some((*row.stored.texts.get(view as usize)?, view)));
+        let (hashes, wanted): (Vec<TextHash>, Vec<&str>) =
+            wanted.map(|(hash, view)| (hash, texts[view as usize].as_str())).unzip();
+        Ok(hashes.into_iter().zip(embedder.embed_tools(&wanted)?).collect())
+    };
+    rows.par_iter().map(of_row).collect()
 }
 
 fn all_vectors(store: &Store, embedder: &dyn Embedder, model: Option<u64>, rows: &[Arc<Row>]) -> Result<Vectors> {
     let all = model.map_or_else(|| Ok(HashMap::new()), |model| store.vectors(model))?;
     let mut vectors = Vectors::new(embedder.dimensions());
     for row in rows {
-        for (hash, vector) in row.stored.texts.iter().filter_map(|hash| Some((hash, all.get(hash)?))) {
+        let texts = row.stored.texts_of(embedder.views());
+        for (hash, vector) in texts.filter_map(|hash| Some((hash, all.get(hash)?))) {
             vectors.push(embedder.id(), *hash, vector)?;
         }
         vectors.end_tool();
@@ -219,11 +363,11 @@ fn changed_vectors(
 ) -> Result<Vectors> {
     let mut vectors = Vectors::with_capacity_of(&previous.vectors);
     for (row, place) in rows.iter().zip(places) {
-        let texts = &row.stored.texts;
-        match place.filter(|&place| previous.vectors.rows_of(place).len() == texts.len()) {
+        let texts = || row.stored.texts_of(embedder.views());
+        match place.filter(|&place| previous.vectors.rows_of(place).len() == texts().count()) {
             Some(place) => vectors.push_tool(&previous.vectors, place),
             None => {
-                for hash in texts {
+                for hash in texts() {
                     if let Some(vector) = model.map_or(Ok(None), |model| store.vector(model, hash))? {
                         vectors.push(embedder.id(), *hash, &vector)?;
                     }

@@ -11,9 +11,13 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::dense::TextHash;
-use crate::document::{self, TEMPLATE_VERSION};
+use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
+use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result};
 use crate::tool::{Tool, ToolId};
+
+/// Goes into the hash of every text; changes when vectors must not be found again under their texts.
+const TEXT_HASH_VERSION: u32 = 1;
 
 /// The layout of the database; a newer one is refused.
 const SCHEMA_VERSION: u32 = 1;
@@ -24,6 +28,8 @@ const DAMAGED: &str = "it is damaged";
 /// How long a connection waits for another's short lock before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
+// `vectors` has row ids: in a table without, rows over about 1,000 bytes spill to a page each, which takes five times the
+// disk and the time to read.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS tools (
@@ -45,7 +51,7 @@ const SCHEMA: &str = "
         text BLOB NOT NULL,
         vector BLOB NOT NULL,
         PRIMARY KEY (model, text)
-    ) WITHOUT ROWID;
+    );
     INSERT OR IGNORE INTO meta VALUES ('generation', '0');
 ";
 
@@ -56,8 +62,10 @@ pub struct StoredTool {
     pub key: u64,
     /// Its id.
     pub id: ToolId,
-    /// The texts of its views.
+    /// The texts of its views, in the order of [`View`].
     pub texts: Vec<TextHash>,
+    /// What tells its near-duplicates; none for a tool that says too little, or of a catalog that an earlier version wrote.
+    pub fingerprint: Option<Fingerprint>,
     /// The tool as JSON.
     pub json: String,
 }
@@ -260,7 +268,7 @@ impl Store {
         if let Some((key, _)) = &known {
             self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
         }
-        let texts: Vec<u8> = document::views(tool).iter().flat_map(|text| text_hash(text)).collect();
+        let texts = digest(tool);
         let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(sql, params![tool.id.as_str(), tool.id.server(), hash.as_bytes(), texts, json])?;
         let key = self.connection.last_insert_rowid() as u64;
@@ -361,8 +369,7 @@ impl Store {
         self.begin_write()?;
         for stored in self.tools()? {
             let tool = stored.parse()?;
-            let texts: Vec<u8> = document::views(&tool).iter().flat_map(|text| text_hash(text)).collect();
-            self.execute("UPDATE tools SET texts = ?2 WHERE key = ?1", params![stored.key, texts])?;
+            self.execute("UPDATE tools SET texts = ?2 WHERE key = ?1", params![stored.key, digest(&tool)])?;
         }
         self.set_meta("template_version", &version)?;
         self.commit()?;
@@ -415,7 +422,9 @@ impl Store {
         }
         let name = if server.is_empty() { id.as_str() } else { id.get(server.len() + 1..).unwrap_or_default() };
         let id = ToolId::new(&server, name).map_err(|e| self.error(e))?;
-        Ok(StoredTool { key, id, texts: texts.as_chunks().0.to_vec(), json })
+        let (texts, fingerprint) = texts.split_at(texts.len().min(VIEWS * size_of::<TextHash>()));
+        let fingerprint = Fingerprint::from_bytes(fingerprint);
+        Ok(StoredTool { key, id, texts: texts.as_chunks().0.to_vec(), fingerprint, json })
     }
 
     fn sql(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
@@ -433,6 +442,11 @@ impl Store {
 }
 
 impl StoredTool {
+    /// The texts of these views. A catalog that an earlier version wrote may lack some until it is written to.
+    pub fn texts_of<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = &'a TextHash> {
+        views.iter().filter_map(|&view| self.texts.get(view as usize))
+    }
+
     /// The tool itself.
     ///
     /// # Errors
@@ -443,10 +457,17 @@ impl StoredTool {
     }
 }
 
-/// Names a text under the current template.
+/// What the column `texts` holds of a tool: the hashes of its views, then its fingerprint.
+fn digest(tool: &Tool) -> Vec<u8> {
+    let views = document::views(tool);
+    let fingerprint = Fingerprint::of(tool).map(Fingerprint::to_bytes).unwrap_or_default();
+    views.iter().flat_map(|text| text_hash(text)).chain(fingerprint).collect()
+}
+
+/// Names a text.
 pub fn text_hash(text: &str) -> TextHash {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&TEMPLATE_VERSION.to_le_bytes());
+    hasher.update(&TEXT_HASH_VERSION.to_le_bytes());
     hasher.update(text.as_bytes());
     let mut hash = [0; 16];
     hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

@@ -5,6 +5,7 @@ use serde_json::Value;
 use toolscout_index::ToolId;
 use utoipa::ToSchema;
 
+use crate::gate::{Answer, ApprovalRequest, Change, Class, Decision};
 use crate::session::{Figures, Reference, TurnStatus};
 use crate::tools::{ErrorCode, Status};
 
@@ -63,6 +64,36 @@ pub enum Event {
         name: String,
         /// The arguments, or their text where they are no JSON.
         arguments: Value,
+    },
+    /// A call waits for a person. Unanswered, it counts as refused when its time is up.
+    ApprovalRequired {
+        /// Names the question in its answer.
+        id: String,
+        /// Milliseconds to answer in.
+        expires_in_ms: u64,
+        /// The call.
+        #[serde(flatten)]
+        request: Box<ApprovalRequest>,
+    },
+    /// How a call went through the gate, where that is more than a plain yes.
+    Gate {
+        /// The call's id.
+        id: String,
+        /// The tool's id.
+        #[schema(value_type = String)]
+        tool: ToolId,
+        /// What it can do.
+        class: Class,
+        /// What became of the call.
+        decision: Decision,
+        /// The rule that says so.
+        rule: String,
+        /// What was changed in the arguments.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        changes: Vec<Change>,
+        /// What the person said who was asked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: Option<Answer>,
     },
     /// The one result of a call.
     ToolResult {
@@ -125,6 +156,8 @@ impl Event {
             Event::ToolsInjected { .. } => "tools_injected",
             Event::ToolsEvicted { .. } => "tools_evicted",
             Event::ToolCall { .. } => "tool_call",
+            Event::ApprovalRequired { .. } => "approval_required",
+            Event::Gate { .. } => "gate",
             Event::ToolResult { .. } => "tool_result",
             Event::Reference { .. } => "reference",
             Event::Recommend { .. } => "recommend",

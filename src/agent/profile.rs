@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toolscout_index::Filter;
 
 use crate::agent::{AgentConfig, Eviction, Protocol, Style};
+use crate::gate::Policies;
 
 /// The ready profiles: name and text.
 const READY: [(&str, &str); 4] = [
@@ -35,6 +36,8 @@ pub struct Profile {
     pub filter: Filter,
     /// Bounds.
     pub limits: Limits,
+    /// What the gate goes by.
+    pub gate: Option<Policies>,
 }
 
 /// The bounds of a profile.
@@ -121,7 +124,8 @@ impl Profile {
 
     /// Settings with what the profile says.
     pub fn applied_to(self, mut config: AgentConfig) -> AgentConfig {
-        let Profile { role, mode, style, pins, filter, limits, .. } = self;
+        let Profile { role, mode, style, pins, filter, limits, gate, .. } = self;
+        set(&mut config.policies, gate);
         set(&mut config.run.role, role);
         set(&mut config.run.protocol, mode);
         set(&mut config.run.style, style);

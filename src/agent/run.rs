@@ -20,6 +20,7 @@ use crate::agent::prompt;
 use crate::agent::reply::{RawCall, Reply};
 use crate::agent::search::{Found, SearchRequest};
 use crate::agent::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
+use crate::gate::Call;
 use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage, excerpt};
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
@@ -104,19 +105,8 @@ pub enum Step {
 pub struct Work {
     /// Searches, in call order.
     pub searches: Vec<SearchRequest>,
-    /// Checked calls, in call order.
+    /// Calls of visible tools, in call order, for the gate to judge.
     pub calls: Vec<Call>,
-}
-
-/// A call that may be carried out: the tool is visible and its arguments fit the schema.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The call's id.
-    pub id: String,
-    /// The tool.
-    pub tool: Arc<Tool>,
-    /// The arguments.
-    pub arguments: Arguments,
 }
 
 /// How a run ended by itself.
@@ -499,7 +489,6 @@ impl Run {
 
     fn call(&self, name: &str, arguments: Arguments) -> Result<What, Refusal> {
         let tool = self.toolbox.find(name).ok_or_else(|| (ErrorCode::UnknownTool, self.unknown(name)))?.clone();
-        arguments::check(&tool, &arguments).map_err(invalid)?;
         Ok(What::Call(tool, arguments))
     }
 

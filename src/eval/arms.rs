@@ -1,6 +1,6 @@
-//! The ways of searching that are compared: a mode, and for the hybrid a fusion.
+//! The ways of searching that are compared: a mode, for the hybrid a fusion, and the parts that take part.
 
-use toolscout_index::{Fusion, Mode};
+use toolscout_index::{Fusion, Mode, Parts};
 
 use super::error::{EvalError, Result};
 
@@ -15,6 +15,8 @@ pub struct Arm {
     pub fusion: Fusion,
     /// The dense legs' share instead of the catalog's setting.
     pub dense_weight: Option<f32>,
+    /// What takes part.
+    pub parts: Parts,
 }
 
 impl Arm {
@@ -48,7 +50,7 @@ impl Arm {
 }
 
 fn arms_of(mode: Mode, fusions: &[Fusion], dense_weight: Option<f32>) -> Vec<Arm> {
-    let plain = |fusion, name: &str| Arm { name: name.into(), mode, fusion, dense_weight };
+    let plain = |fusion, name: &str| Arm { name: name.into(), mode, fusion, dense_weight, parts: Parts::ALL };
     if mode != Mode::Hybrid {
         return vec![plain(Fusion::Convex, mode.name())];
     }

@@ -32,7 +32,7 @@ pub trait Ask: Sync {
 
 impl Ask for Searcher {
     fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results> {
-        let mut query = Query::new(text).k(depth).mode(arm.mode).fusion(arm.fusion);
+        let mut query = Query::new(text).k(depth).mode(arm.mode).fusion(arm.fusion).parts(arm.parts);
         if let Some(weight) = arm.dense_weight {
             query = query.dense_weight(weight);
         }
@@ -134,11 +134,14 @@ pub(crate) mod testing {
                 id: tool.id.clone(),
                 score,
                 matched_queries: vec![0],
+                also_on: Vec::new(),
                 explain: None,
             };
             Ok(Results {
                 hits: scored.into_iter().map(hit).collect(),
                 mode: arm.mode,
+                variant: Default::default(),
+                embedders: Vec::new(),
                 degraded: None,
                 no_match: None,
                 signals: Default::default(),

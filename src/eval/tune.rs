@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolscout_index::{Mode, Results, Searcher, Settings};
+use toolscout_index::{Fusion, Mode, Parts, Results, Searcher, Settings};
 
 use super::arms::Arm;
 use super::bootstrap::{Interval, paired};
@@ -254,8 +254,13 @@ fn climb(train: &EvalSet, engine: &dyn Adjustable, knobs: &[Knob], tried: &(dyn 
 }
 
 fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<f64>> {
-    let hybrid =
-        Arm { name: "hybrid".into(), mode: Mode::Hybrid, fusion: toolscout_index::Fusion::Convex, dense_weight: None };
+    let hybrid = Arm {
+        name: "hybrid".into(),
+        mode: Mode::Hybrid,
+        fusion: Fusion::Convex,
+        dense_weight: None,
+        parts: Parts::ALL,
+    };
     let depth = TARGET.depth.min(set.tools.len());
     let run = ArmRun::of(set, &*engine.at(values)?, &hybrid, depth, &|| ())?;
     Ok(Scores::strict(set, &run, &[TARGET]).column(TARGET).to_vec())

@@ -17,6 +17,7 @@ use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString, RawBody, parse_json};
 use crate::agent::{Agent, Question, StartError};
+use crate::gate::Answer;
 use crate::session::{ConversationId, SessionError, Sessions, Summary, Turn};
 use sse::Dialect;
 
@@ -32,6 +33,7 @@ pub fn routes() -> Router<App> {
     Router::new()
         .route("/v1/agent/chat", post(chat))
         .route("/v1/agent/stop", post(stop))
+        .route("/v1/agent/approve", post(approve))
         .route("/v1/agent/conversations", get(list))
         .route("/v1/agent/conversations/{id}", get(read).delete(delete))
         .route("/agent/chat/stream", get(chat_by_query))
@@ -51,6 +53,28 @@ pub struct ChatRequest {
     /// Answer to the end even when the client leaves.
     #[serde(default)]
     detached: bool,
+    /// The user on whose behalf tools are called. Whoever holds the key vouches for it.
+    #[serde(default)]
+    identity: Option<String>,
+}
+
+/// The answer to an `approval_required` event.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveRequest {
+    /// The event's `id`.
+    id: String,
+    /// Yes or no.
+    approve: bool,
+    /// Why not, for the model.
+    #[serde(default)]
+    reason: String,
+}
+
+/// That the answer was taken.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Approved {
+    approved: bool,
 }
 
 /// The protocol of the stream.
@@ -80,6 +104,9 @@ pub struct StreamParams {
     #[serde(default)]
     #[param(inline)]
     protocol: Dialect,
+    /// The user on whose behalf tools are called.
+    #[serde(default)]
+    identity: Option<String>,
 }
 
 /// A conversation to stop.
@@ -126,7 +153,11 @@ pub struct Conversation {
 }
 
 /// An agent that the sender may ask: its key has to be for the agent's catalog.
-pub struct Asking(Agent);
+pub struct Asking {
+    agent: Agent,
+    /// Who asks, for the audit log.
+    sender: String,
+}
 
 impl FromRequestParts<App> for Asking {
     type Rejection = ApiError;
@@ -134,7 +165,7 @@ impl FromRequestParts<App> for Asking {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        configured(app).map(Asking)
+        Ok(Asking { agent: configured(app)?, sender: grant.sender() })
     }
 }
 
@@ -148,6 +179,16 @@ impl FromRequestParts<App> for Keeping {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.operates()?;
         configured(app).map(Keeping)
+    }
+}
+
+impl Asking {
+    fn question(&self, text: String, identity: Option<String>) -> Question {
+        let question = Question::new(text).asked_by(self.sender.clone());
+        match identity {
+            Some(identity) => question.on_behalf_of(identity),
+            None => question,
+        }
     }
 }
 
@@ -170,7 +211,7 @@ fn configured(app: &App) -> ApiResult<Agent> {
         headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
 )]
 pub async fn chat(
-    Asking(agent): Asking,
+    asking: Asking,
     State(app): State<App>,
     QueryString(params): QueryString<ChatParams>,
     RawBody(body): RawBody,
@@ -179,11 +220,11 @@ pub async fn chat(
         Dialect::Own => (parse_json::<ChatRequest>(&body)?, None),
         Dialect::AgUi => from_ag_ui(&body)?,
     };
-    let mut question = Question::new(request.query);
+    let mut question = asking.question(request.query, request.identity);
     if request.detached {
         question = question.detached();
     }
-    answer(&app, &agent, question, request.conversation, params.protocol, run)
+    answer(&app, &asking.agent, question, request.conversation, params.protocol, run)
 }
 
 /// Answers a question from a query string as server-sent events, for browsers' `EventSource`.
@@ -194,11 +235,31 @@ pub async fn chat(
         headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
 )]
 pub async fn chat_by_query(
-    Asking(agent): Asking,
+    asking: Asking,
     State(app): State<App>,
     QueryString(params): QueryString<StreamParams>,
 ) -> ApiResult<Response> {
-    answer(&app, &agent, Question::new(params.query), params.conversation, params.protocol, None)
+    let question = asking.question(params.query, params.identity);
+    answer(&app, &asking.agent, question, params.conversation, params.protocol, None)
+}
+
+/// Answers a call that waits for approval.
+#[utoipa::path(
+    post, path = "/v1/agent/approve", tag = "agent",
+    request_body = ApproveRequest,
+    responses((status = 200, body = Approved))
+)]
+pub async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> ApiResult<Json<Approved>> {
+    let by = asking.sender;
+    let answer = match request.approve {
+        true => Answer::Approved { by },
+        false => Answer::Refused { by, reason: request.reason },
+    };
+    if asking.agent.answer_approval(&request.id, answer) {
+        return Ok(Json(Approved { approved: request.approve }));
+    }
+    let message = "no call waits under this id: it was answered, its time was up, or its run has ended";
+    Err(ApiError::not_found("unknown_approval", message))
 }
 
 /// Stops what a conversation is answering; what was said is kept.
@@ -207,7 +268,7 @@ pub async fn chat_by_query(
     request_body = StopRequest,
     responses((status = 200, body = Stopped))
 )]
-pub async fn stop(Asking(agent): Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
+pub async fn stop(Asking { agent, .. }: Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
     let stopped = agent.stop(&ConversationId::new(request.conversation)?);
     Ok(Json(Stopped { stopped }))
 }
@@ -294,7 +355,9 @@ fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     let query = input.question().ok_or_else(|| {
         ApiError::unprocessable("no_question", "messages has no message of the role user with text in it; add one")
     })?;
-    Ok((ChatRequest { query, conversation: Some(input.thread_id), detached: false }, Some(input.run_id)))
+    let identity = input.identity();
+    let request = ChatRequest { query, conversation: Some(input.thread_id), detached: false, identity };
+    Ok((request, Some(input.run_id)))
 }
 
 /// Works on the kept conversations off the async threads.

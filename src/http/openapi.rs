@@ -42,6 +42,7 @@ pub fn description() -> Description {
         agent::chat,
         agent::chat_by_query,
         agent::stop,
+        agent::approve,
         agent::list,
         agent::read,
         agent::delete,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Filter, Hit, Query, Results, Searcher, Tool};
+use tracing::Instrument as _;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -15,8 +16,9 @@ use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, QueryString};
 use super::settings::CatalogSettings;
-use super::wire::{SearchMode, ToolFormat};
+use super::wire::{SearchMode, SearchVariant, ToolFormat};
 use crate::budget::{self, Fitted};
+use crate::telemetry::traces;
 
 /// A search.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -38,6 +40,11 @@ pub struct SearchRequest {
     pub filter: SearchFilter,
     /// Hits below this score are left out.
     pub min_score: Option<f32>,
+    /// Does what can be done in about this many milliseconds; `variant` says how much that was.
+    #[schema(exclusive_minimum = 0.0)]
+    pub budget_ms: Option<f64>,
+    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the others.
+    pub fold_duplicates: bool,
     /// Says for each hit how it came to its place.
     pub explain: bool,
     /// Gives the found tools in this form as `tools`.
@@ -99,6 +106,11 @@ pub struct SearchParams {
     read_only: Option<bool>,
     /// Hits below this score are left out.
     min_score: Option<f32>,
+    /// Does what can be done in about this many milliseconds; `variant` says how much that was.
+    #[param(exclusive_minimum = 0.0)]
+    budget_ms: Option<f64>,
+    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the others.
+    fold_duplicates: Option<bool>,
     /// Says for each hit how it came to its place.
     explain: Option<bool>,
     /// Gives the found tools in this form as `tools`.
@@ -123,6 +135,8 @@ impl From<SearchParams> for SearchRequest {
             mode: params.mode,
             filter,
             min_score: params.min_score,
+            budget_ms: params.budget_ms,
+            fold_duplicates: params.fold_duplicates.unwrap_or_default(),
             explain: params.explain.unwrap_or_default(),
             format: params.format,
             max_tokens: params.max_tokens,
@@ -148,6 +162,10 @@ pub struct SearchAnswer {
     pub took_ms: TookMs,
     /// The legs that answered.
     pub mode: SearchMode,
+    /// How much of the pipeline was run.
+    pub variant: SearchVariant,
+    /// The embedders that were heard beside words, by id.
+    pub embedders: Vec<String>,
     /// Set when a leg that was asked for could not take part.
     pub degraded: Option<DegradedReport>,
     /// Set when nothing fits; `hits` is then empty.
@@ -173,6 +191,9 @@ pub struct SearchHit {
     pub score: f32,
     /// Which of the queries found it, by position.
     pub matched_queries: Vec<usize>,
+    /// Ids of its near-duplicates on other servers, where they were to be folded into one hit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_on: Vec<String>,
     /// How it came to this place.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
@@ -240,9 +261,11 @@ pub async fn search(
 ) -> ApiResult<Json<SearchAnswer>> {
     let ask = Ask::new(request, &catalog.settings())?;
     let searcher = catalog.searcher();
-    let answer = app.pool.run(move || ask.answer(&searcher, request_id)).await;
+    let span = traces::search_span();
+    let answer = app.pool.run(move || ask.answer(&searcher, request_id)).instrument(span.clone()).await;
     let (answer, results) = answer.inspect_err(|_| app.metrics.rejected("search_queue"))??;
     app.metrics.search(&results);
+    traces::record_search(&span, &results);
     Ok(Json(answer))
 }
 
@@ -306,6 +329,12 @@ impl Ask {
         if let Some(min_score) = request.min_score.or(defaults.min_score) {
             query = query.min_score(min_score);
         }
+        if let Some(budget_ms) = request.budget_ms {
+            query = query.budget_ms(budget_ms);
+        }
+        if request.fold_duplicates {
+            query = query.fold_duplicates();
+        }
         if request.explain {
             query = query.explain();
         }
@@ -322,6 +351,8 @@ impl Ask {
             budget,
             took_ms: TookMs::from(&results.timings),
             mode: results.mode.into(),
+            variant: results.variant.into(),
+            embedders: results.embedders.clone(),
             degraded: results.degraded.as_ref().map(DegradedReport::from),
             no_match: results.no_match.as_ref().map(NoMatchReport::from),
             generation: results.generation,
@@ -386,6 +417,7 @@ impl From<&Hit> for SearchHit {
             description: hit.tool.description.clone(),
             score: hit.score,
             matched_queries: hit.matched_queries.clone(),
+            also_on: hit.also_on.iter().map(ToString::to_string).collect(),
             explain: hit.explain.clone(),
         }
     }

@@ -27,7 +27,8 @@ fn scripted(path: &Path) -> String {
 
 fn demo(world: &World, more: &[&str]) -> Ended {
     let script = scripted(&root().join("fixtures/agent/demo.jsonl"));
-    let mut args = vec!["agent", "--llm", &script, "--tool-budget", "1100", "--max-rounds", "6", QUESTION];
+    let mut args = vec!["agent", "--llm", &script, "--tool-budget", "1100", "--max-rounds", "6"];
+    args.extend(["--allow", "gmail/send_email", QUESTION]);
     args.extend(more);
     world.run(&args)
 }
@@ -217,6 +218,8 @@ impl Serving {
             "1100",
             "--max-rounds",
             "6",
+            "--allow",
+            "gmail/send_email",
         ]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
@@ -259,12 +262,15 @@ fn the_demo_is_the_same_over_sse() {
             "tools_injected",
             "text",
             "tool_call",
+            // The schemas' defaults are filled in.
+            "gate",
             "tool_result",
             "thinking",
             "tool_search",
             "tools_evicted",
             "tools_injected",
             "tool_call",
+            "gate",
             "tool_result",
             "text",
             "reference",

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use toolscout_index::Tool;
 
 use crate::agent::{Agent, AgentConfig};
+use crate::gate::Policies;
 use crate::http::{AgentSource, Exposure, Limits, Settings, serve};
 use crate::llm::ScriptedModel;
 use crate::llm::script::Script;
@@ -72,6 +73,8 @@ impl Server {
             allowed_origins: Vec::new(),
             exposure: Exposure::Loopback,
             agent: script.map(|script| source(script, hangs.clone())),
+            upstream: Default::default(),
+            gateway: Default::default(),
             limits,
         };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
@@ -100,7 +103,8 @@ impl Server {
 fn source(script: &str, hangs: Hangs) -> AgentSource {
     let turns = Script::parse("script", script).unwrap().turns;
     let model = Arc::new(ScriptedModel::new("script", turns));
-    let config = AgentConfig { recommend_within: None, count_tokens: str::len, ..AgentConfig::default() };
+    let policies = Policies::permissive();
+    let config = AgentConfig { recommend_within: None, count_tokens: str::len, policies, ..AgentConfig::default() };
     Box::new(move |catalog| {
         let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).tool(hangs.clone());
         Ok(builder.config(config.clone()).build()?)
