@@ -194,7 +194,7 @@ fn a_real_model_is_asked_over_a_real_socket() {
         let done = events.last().unwrap_or_else(|| panic!("no events: {}", ended.stderr));
         assert_eq!(done["type"], "done", "{mode}");
         assert!(done["figures"]["rounds"].as_u64().unwrap() >= 1, "{mode}: {events:?}");
-        assert!(done["figures"]["tokens_in"].as_u64().unwrap() > 100, "{mode}: {done}");
+        assert!(done["figures"]["tokens_in"].as_u64().unwrap() > 10, "{mode}: {done}");
         assert_eq!(done["figures"]["tokens_estimated"], false, "{mode}: {done}");
     }
 }
