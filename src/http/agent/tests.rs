@@ -58,6 +58,10 @@ struct Server {
 
 impl Server {
     async fn with(script: Option<&str>) -> Self {
+        Server::limited(script, Limits::default()).await
+    }
+
+    async fn limited(script: Option<&str>, limits: Limits) -> Self {
         let data = tempfile::tempdir().unwrap();
         let hangs = Hangs::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -71,7 +75,7 @@ impl Server {
             agent: script.map(|script| source(script, hangs.clone())),
             upstream: Default::default(),
             gateway: Default::default(),
-            limits: Limits::default(),
+            limits,
         };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
         tokio::spawn(serve(listener, settings, shutdown.clone()));
@@ -206,6 +210,19 @@ async fn a_client_that_leaves_stops_its_run() {
     server.hangs.called.notified().await;
     drop(response);
     timeout(Duration::from_secs(60), server.hangs.dropped.notified()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_with_nothing_to_say_shows_that_it_lives() {
+    let limits = Limits { heartbeat: Duration::from_millis(5), ..Limits::default() };
+    let server = Server::limited(Some(HANGING), limits).await;
+    let mut response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
+    server.hangs.called.notified().await;
+    let mut text = String::new();
+    while !text.contains("\n:\n") {
+        let chunk = timeout(Duration::from_secs(60), response.chunk()).await.unwrap().unwrap();
+        text.push_str(std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap());
+    }
 }
 
 #[tokio::test]
