@@ -3,25 +3,29 @@
 mod approve;
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::context::{Context, Legs};
 use super::output::{clean, colour_wanted};
 use super::{Outcome, Usage};
+use crate::agent::plan::PlannedStep;
 use crate::agent::profile::Profile;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream, Style};
 use crate::gate::audit;
-use crate::gate::{Answer, AuditLog, Change, Decision, Pattern, Rule};
+use crate::gate::{Answer, AuditLog, Change, Class, Decision, Pattern, Rule};
 use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel, excerpt};
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
+use crate::tools::builtin::BuiltinConfig;
+use crate::tools::operation::{Operations, ServiceConfig};
 use crate::tools::{ScriptedTools, Status};
 use approve::{Questions, changed};
 
@@ -61,7 +65,8 @@ pub struct AgentArgs {
     /// The API's key
     #[arg(long, value_name = "KEY", env = "TOOLSCOUT_LLM_KEY", hide_env_values = true)]
     llm_key: Option<String>,
-    /// How the model calls tools: native (function calling) or manual (a JSON answer)
+    /// How the model calls tools: native (function calling), manual (a JSON answer) or plan (all of them at once,
+    /// checked and shown before they are made)
     #[arg(long, value_parser = protocol)]
     mode: Option<Protocol>,
     /// How found tools come into its hands: inject (they join its list) or dispatch (the list stays)
@@ -129,24 +134,35 @@ impl AgentArgs {
 
     /// What makes the agent once there is a catalog. Everything that can be wrong with the flags is told now.
     pub fn source(&self, context: &Context) -> Result<AgentSource> {
-        let config = self.config()?;
+        let (config, builtins, services) = self.config()?;
         let (model, tools) = self.model()?;
         let data = context.settings.data.clone();
+        let builtins = builtins.registry()?;
+        let environment = |name: &str| std::env::var(name).ok();
+        // What is wrong with a service is told now as well.
+        Operations::new(&services, environment, Arc::new(|_| None))?;
         Ok(Box::new(move |catalog| {
             std::fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
             let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
             let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
+            let operations = {
+                let catalog = catalog.clone();
+                Operations::new(&services, environment, Arc::new(move |id| catalog.tool(id)))?
+            };
             let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
-            let builder = builder.audit(audit);
-            Ok(builder.config(config.clone()).tools(tools.clone()).build()?)
+            let builder = builder.audit(audit).registry(builtins.clone());
+            Ok(builder.config(config.clone()).tools(tools.clone()).tools(operations).build()?)
         }))
     }
 
-    fn config(&self) -> Result<AgentConfig> {
-        let mut config = AgentConfig::default();
-        if let Some(profile) = &self.profile {
-            config = Profile::load(profile)?.applied_to(config);
-        }
+    /// The agent's settings, its built-in tools and the services it may call.
+    fn config(&self) -> Result<(AgentConfig, BuiltinConfig, Vec<ServiceConfig>)> {
+        let mut profile = self.profile.as_deref().map(Profile::load).transpose()?.unwrap_or_default();
+        let (builtins, services) = (mem::take(&mut profile.tools), mem::take(&mut profile.operations));
+        let mut config = match self.profile {
+            Some(_) => profile.applied_to(AgentConfig::default()),
+            None => AgentConfig::default(),
+        };
         config.run.protocol = self.mode.unwrap_or(config.run.protocol);
         config.run.style = self.style.unwrap_or(config.run.style);
         config.run.max_rounds = self.max_rounds.unwrap_or(config.run.max_rounds);
@@ -155,7 +171,7 @@ impl AgentArgs {
         config.policies.rules.splice(..0, self.rules());
         config.policies.dry_run |= self.dry_run;
         config.recommend_within = config.recommend_within.filter(|_| !self.no_recommend);
-        Ok(config)
+        Ok((config, builtins, services))
     }
 
     /// The rules of the flags, the strictest first: they come before those of the profile.
@@ -194,7 +210,8 @@ fn protocol(text: &str) -> Result<Protocol, String> {
     match text {
         "native" => Ok(Protocol::Native),
         "manual" => Ok(Protocol::Manual),
-        _ => Err("use native or manual".into()),
+        "plan" => Ok(Protocol::Plan),
+        _ => Err("use native, manual or plan".into()),
     }
 }
 
@@ -311,7 +328,7 @@ impl Terminal {
     }
 
     fn interrupt(&self, interrupted: &mut bool, stream: &RunStream) {
-        if std::mem::replace(interrupted, true) {
+        if mem::replace(interrupted, true) {
             std::process::exit(130);
         }
         self.agent.stop(stream.conversation());
@@ -399,7 +416,7 @@ impl View {
 
     /// Ends an unfinished line unless the next words go on with it.
     fn close(&mut self, next: Option<Place>) -> Vec<(Place, String)> {
-        let unfinished = std::mem::replace(&mut self.open, next);
+        let unfinished = mem::replace(&mut self.open, next);
         unfinished.filter(|place| Some(*place) != next).map(|place| (place, "\n".to_owned())).into_iter().collect()
     }
 }
@@ -419,6 +436,17 @@ fn told(event: &Event) -> Vec<String> {
         Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", list(tools))],
         Event::ToolCall { name, arguments, .. } => {
             vec![format!("[call] {} {}", clean(name), clean(&excerpt(&arguments.to_string(), SHOWN_CHARS)))]
+        }
+        Event::Plan { steps, problems } => {
+            let steps = steps.iter().map(planned);
+            steps.chain(problems.iter().map(|problem| format!("[problem] {}", clean(problem)))).collect()
+        }
+        Event::PlanOutcome { steps } => {
+            let line = |(step, result): (&String, &Value)| {
+                let message = result["error_message"].as_str().unwrap_or("ok");
+                format!("[outcome] {}: {}", clean(step), clean(&excerpt(message, SHOWN_CHARS)))
+            };
+            steps.iter().map(line).collect()
         }
         // The person is shown it whole, or it is answered at once.
         Event::ApprovalRequired { .. } => Vec::new(),
@@ -441,6 +469,12 @@ fn told(event: &Event) -> Vec<String> {
         Event::Error { content } => vec![format!("error: {}", clean(content))],
         Event::Done { conversation, status, figures, .. } => vec![summary(conversation, *status, figures)],
     }
+}
+
+fn planned(step: &PlannedStep) -> String {
+    let class = step.class.map_or("unknown", Class::name);
+    let arguments = excerpt(&step.arguments.to_string(), SHOWN_CHARS);
+    clean(&format!("[plan] {}. {} {arguments} ({class})", step.step, step.tool))
 }
 
 fn gated(tool: &str, decision: Decision, rule: &str, changes: &[Change], answer: &Option<Answer>) -> Vec<String> {
