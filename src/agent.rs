@@ -10,6 +10,7 @@ pub mod event;
 pub mod find;
 pub mod memory;
 pub mod names;
+pub mod plan;
 pub mod profile;
 pub mod prompt;
 pub mod recommend;
@@ -324,6 +325,12 @@ impl AgentBuilder {
     /// With one tool of the user's own. It is always visible and need not be in the catalog.
     pub fn tool(mut self, tool: impl UserTool + 'static) -> Self {
         self.registry = self.registry.with(tool);
+        self
+    }
+
+    /// With more tools of the user's own, each as with [`AgentBuilder::tool`].
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = self.registry.joined(registry);
         self
     }
 

@@ -13,6 +13,7 @@ mod upstream;
 
 mod add;
 mod agent;
+mod audit;
 mod catalogs;
 mod completions;
 mod doctor;
@@ -116,6 +117,8 @@ enum Verb {
     Search(search::Args),
     /// Answer questions with the catalog's tools
     Agent(agent::Args),
+    /// Check or write out the record of the agent's calls
+    Audit(audit::Args),
     /// Write tools out
     Export(export::Args),
     /// Show a catalog in numbers
@@ -160,6 +163,7 @@ impl Cli {
             Verb::Remove(args) => args.run(&context()?),
             Verb::Search(args) => args.run(&context()?),
             Verb::Agent(args) => args.run(&context()?),
+            Verb::Audit(args) => args.run(&context()?),
             Verb::Export(args) => args.run(&context()?),
             Verb::Stats(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),

@@ -220,6 +220,10 @@ impl Gate {
             return Judgement { ruling, arguments, changes, refusal };
         }
         normalize::normalize(&tool.input_schema, &mut arguments, &mut changes);
+        if let Err(message) = identity::confirm(&self.policies, tool, caller.identity.as_deref(), &arguments) {
+            let refusal = Some(Refusal::new(ErrorCode::Denied, message));
+            return Judgement { ruling, arguments, changes, refusal };
+        }
         let instance = Value::Object(arguments);
         let mut violations = self.checker(tool).violations(&instance);
         violations.retain(counts);

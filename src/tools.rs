@@ -2,8 +2,11 @@
 //! implementation.
 
 pub mod arguments;
+pub mod builtin;
 pub mod execute;
 pub mod json;
+pub mod net;
+pub mod operation;
 pub mod registry;
 pub mod scripted;
 pub mod typed;

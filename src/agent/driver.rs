@@ -108,7 +108,7 @@ async fn conduct(slot: Slot, question: Question, listener: Listener) {
     let caller = question.caller(&conversation);
     let question = question.text;
     let (number, run) = match prepare(&shared, &conversation, &question).await {
-        Ok(prepared) => prepared,
+        Ok((number, run)) => (number, run.through(shared.gate.clone(), caller.clone())),
         Err(error) => {
             listener.tell(Event::Error { content: error }).await;
             drop(slot);

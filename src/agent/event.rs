@@ -1,10 +1,11 @@
 //! What a run tells the outside: the closed list of events that is the stream's contract.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolscout_index::ToolId;
 use utoipa::ToSchema;
 
+use crate::agent::plan::PlannedStep;
 use crate::gate::{Answer, ApprovalRequest, Change, Class, Decision};
 use crate::session::{Figures, Reference, TurnStatus};
 use crate::tools::{ErrorCode, Status};
@@ -64,6 +65,19 @@ pub enum Event {
         name: String,
         /// The arguments, or their text where they are no JSON.
         arguments: Value,
+    },
+    /// A plan, before it is carried out. One with problems is not.
+    Plan {
+        /// Its steps, in order.
+        steps: Vec<PlannedStep>,
+        /// What is wrong with it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        problems: Vec<String>,
+    },
+    /// What a plan has come to: the [`ToolResult`](crate::tools::ToolResult) of every step, by its key.
+    PlanOutcome {
+        /// By step.
+        steps: Map<String, Value>,
     },
     /// A call waits for a person. Unanswered, it counts as refused when its time is up.
     ApprovalRequired {
@@ -156,6 +170,8 @@ impl Event {
             Event::ToolsInjected { .. } => "tools_injected",
             Event::ToolsEvicted { .. } => "tools_evicted",
             Event::ToolCall { .. } => "tool_call",
+            Event::Plan { .. } => "plan",
+            Event::PlanOutcome { .. } => "plan_outcome",
             Event::ApprovalRequired { .. } => "approval_required",
             Event::Gate { .. } => "gate",
             Event::ToolResult { .. } => "tool_result",

@@ -7,6 +7,8 @@ use toolscout_index::Filter;
 
 use crate::agent::{AgentConfig, Eviction, Protocol, Style};
 use crate::gate::Policies;
+use crate::tools::builtin::BuiltinConfig;
+use crate::tools::operation::ServiceConfig;
 
 /// The ready profiles: name and text.
 const READY: [(&str, &str); 4] = [
@@ -38,6 +40,10 @@ pub struct Profile {
     pub limits: Limits,
     /// What the gate goes by.
     pub gate: Option<Policies>,
+    /// Built-in tools that are switched on.
+    pub tools: BuiltinConfig,
+    /// Services whose operations can be called.
+    pub operations: Vec<ServiceConfig>,
 }
 
 /// The bounds of a profile.

@@ -5,6 +5,8 @@
 //! ```
 //! Every call of the model gets exactly one result, in call order and under its id, whatever happened to it.
 
+mod plan;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,11 +18,12 @@ use crate::agent::event::{Event, EvictionReason};
 use crate::agent::find::{self, FindConfig, Style};
 use crate::agent::memory::{Context, DEFAULT_WINDOW, Fact};
 use crate::agent::names::{self, CALL_TOOL, TOOL_SEARCH};
+use crate::agent::plan::Execution;
 use crate::agent::prompt;
 use crate::agent::reply::{RawCall, Reply};
 use crate::agent::search::{Found, SearchRequest};
 use crate::agent::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
-use crate::gate::Call;
+use crate::gate::{Call, Caller, Gate, Policies};
 use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage, excerpt};
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
@@ -42,6 +45,8 @@ pub enum Protocol {
     Native,
     /// By a JSON answer, for models without function calling.
     Manual,
+    /// By one plan of all calls, checked and shown before it is carried out.
+    Plan,
 }
 
 /// The limits and manners of a run.
@@ -134,6 +139,15 @@ pub struct Run {
     figures: Figures,
     /// Tokens of all tools shown so far.
     shown_tokens: usize,
+    /// Checks plans.
+    gate: Arc<Gate>,
+    caller: Caller,
+    /// The plan under way.
+    execution: Option<Execution>,
+    /// The model has been told what its plan came to.
+    is_outcome_told: bool,
+    /// What it came to, should the model not say.
+    told_summary: String,
 }
 
 #[derive(Clone, Debug)]
@@ -170,7 +184,7 @@ impl Run {
         if config.find.is_some() && !missed.is_empty() {
             context = context.with_notice(find::missed_notice(&missed));
         }
-        Run {
+        let mut run = Run {
             config,
             count,
             toolbox,
@@ -182,7 +196,20 @@ impl Run {
             nudged: false,
             figures: Figures::default(),
             shown_tokens: 0,
-        }
+            gate: Arc::new(Gate::new(Policies::default())),
+            caller: Caller::default(),
+            execution: None,
+            is_outcome_told: false,
+            told_summary: String::new(),
+        };
+        run.state = run.first_state();
+        run
+    }
+
+    /// The same run, its plans checked by this gate.
+    pub fn through(mut self, gate: Arc<Gate>, caller: Caller) -> Self {
+        (self.gate, self.caller) = (gate, caller);
+        self
     }
 
     /// What to do next. Asking twice gives the same.
@@ -202,6 +229,9 @@ impl Run {
         self.account(&reply);
         let last_round = self.is_last_round();
         self.round += 1;
+        if self.config.protocol == Protocol::Plan {
+            return self.plan_answered(reply.text, last_round);
+        }
         let (text, calls, mut events) = self.read(reply);
         if calls.is_empty() || last_round {
             self.conclude(text, last_round);
@@ -244,7 +274,9 @@ impl Run {
                 What::Call(tool, _) => {
                     self.toolbox.close_call(&tool.id);
                     let missing = || ToolResult::error(ErrorCode::Failed, "the call gave no result");
-                    self.settle(&call, results.next().unwrap_or_else(missing), &mut events)
+                    let result = results.next().unwrap_or_else(missing);
+                    self.record_step(result.clone());
+                    self.settle(&call, result, &mut events)
                 }
                 What::Settled(result) => self.settle(&call, result, &mut events),
             };
@@ -253,6 +285,7 @@ impl Run {
         events.extend(self.injected(&injection));
         self.remember_results(texts);
         self.refresh_when_due();
+        events.extend(self.next_plan_step());
         events
     }
 
@@ -304,7 +337,9 @@ impl Run {
     }
 
     fn is_last_round(&self) -> bool {
-        self.round + 1 >= self.config.max_rounds
+        let last = self.round + 1 >= self.config.max_rounds;
+        // A plan needs one round, whatever the limit.
+        if self.config.protocol == Protocol::Plan { self.is_outcome_told || (last && self.round > 0) } else { last }
     }
 
     fn request(&self) -> ChatRequest {
@@ -312,7 +347,7 @@ impl Run {
         let messages = self.messages(&specs);
         let tools = match self.config.protocol {
             Protocol::Native => specs.into_iter().map(Cow::into_owned).collect(),
-            Protocol::Manual => Vec::new(),
+            Protocol::Manual | Protocol::Plan => Vec::new(),
         };
         ChatRequest { purpose: Purpose::Round, messages, tools }
     }
@@ -320,12 +355,11 @@ impl Run {
     /// The messages of a round in which these tools are visible.
     fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
         let RunConfig { role, environment, .. } = &self.config;
+        let described = || specs.iter().map(AsRef::as_ref).collect::<Vec<&ToolSpec>>();
         let system = match self.config.protocol {
             Protocol::Native => prompt::native_system(role, environment),
-            Protocol::Manual => {
-                let specs: Vec<&ToolSpec> = specs.iter().map(AsRef::as_ref).collect();
-                prompt::manual_system(role, &specs, environment)
-            }
+            Protocol::Manual => prompt::manual_system(role, &described(), environment),
+            Protocol::Plan => prompt::plan_system(role, &described(), environment),
         };
         let mut messages = vec![Message::system(system)];
         messages.extend(self.context.messages());
@@ -341,6 +375,10 @@ impl Run {
             return Vec::new();
         }
         let mut specs = Vec::new();
+        if self.config.protocol == Protocol::Plan {
+            specs.extend(self.toolbox.specs().map(Cow::Borrowed));
+            return specs;
+        }
         if self.config.find.is_some() {
             specs.push(Cow::Owned(find::search_spec()));
         }
@@ -387,7 +425,7 @@ impl Run {
         // Without function calling the tools are part of the system message and counted there.
         let (specs, apart) = match self.config.protocol {
             Protocol::Native => (Vec::new(), tool_tokens as u64),
-            Protocol::Manual => (self.visible_specs(), 0),
+            Protocol::Manual | Protocol::Plan => (self.visible_specs(), 0),
         };
         let input = apart + self.messages(&specs).iter().flat_map(Message::texts).map(count).sum::<u64>();
         let calls = reply.calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
@@ -550,7 +588,7 @@ impl Run {
     fn remember_calls(&mut self, text: String, slots: &[Slot]) {
         let tool_calls = match self.config.protocol {
             Protocol::Native => slots.iter().map(|slot| slot.call.clone()).collect(),
-            Protocol::Manual => Vec::new(),
+            Protocol::Manual | Protocol::Plan => Vec::new(),
         };
         self.context.push(Message::Assistant { content: text, tool_calls });
     }

@@ -3,12 +3,13 @@
 mod approve;
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolscout_index::Catalog;
 
@@ -16,17 +17,19 @@ use super::context::{Context, Legs};
 use super::output::{clean, colour_wanted};
 use super::upstream::McpArgs;
 use super::{Outcome, Usage};
+use crate::agent::plan::PlannedStep;
 use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream, Style};
 use crate::gate::audit;
-use crate::gate::{Answer, AuditLog, Change, Decision, Pattern, Rule};
+use crate::gate::{Answer, AuditLog, Change, Class, Decision, Pattern, Rule};
 use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel, excerpt};
 use crate::mcp::{CatalogShelf, Pool};
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
+use crate::tools::operation::Operations;
 use crate::tools::{ScriptedTools, Status};
 use approve::{Questions, changed};
 
@@ -68,7 +71,8 @@ pub struct AgentArgs {
     /// The API's key
     #[arg(long, value_name = "KEY", env = "TOOLSCOUT_LLM_KEY", hide_env_values = true)]
     llm_key: Option<String>,
-    /// How the model calls tools: native (function calling) or manual (a JSON answer)
+    /// How the model calls tools: native (function calling), manual (a JSON answer) or plan (all of them at once,
+    /// checked and shown before they are made)
     #[arg(long, value_parser = protocol)]
     mode: Option<Protocol>,
     /// How found tools come into its hands: inject (they join its list) or dispatch (the list stays)
@@ -154,18 +158,28 @@ impl AgentArgs {
     /// What makes the agent once there is a catalog, calling the tools of these servers and keeping its conversations
     /// in the data directory. Everything that can be wrong with the flags is told now.
     pub fn source(&self, context: &Context, pool: Pool) -> Result<AgentSource> {
-        let profile = self.profile.as_deref().map(Profile::load).transpose()?.unwrap_or_default();
+        let mut profile = self.profile.as_deref().map(Profile::load).transpose()?.unwrap_or_default();
         let skills = self.skills(&profile, context)?;
+        let (builtins, services) = (mem::take(&mut profile.tools), mem::take(&mut profile.operations));
         let config = self.config(profile);
         let (model, tools) = self.model()?;
         let data = context.settings.data.clone();
+        let builtins = builtins.registry()?;
+        let environment = |name: &str| std::env::var(name).ok();
+        // What is wrong with a service is told now as well.
+        Operations::new(&services, environment, Arc::new(|_| None))?;
         Ok(Box::new(move |catalog| {
             std::fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
             let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
             let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
+            let operations = {
+                let catalog = catalog.clone();
+                Operations::new(&services, environment, Arc::new(move |id| catalog.tool(id)))?
+            };
             let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
-            let builder = builder.audit(audit).config(config.clone());
-            Ok(builder.tools(tools.clone()).tools(skills.clone()).tools(pool.clone()).build()?)
+            let builder = builder.audit(audit).config(config.clone()).registry(builtins.clone());
+            let builder = builder.tools(tools.clone()).tools(skills.clone()).tools(operations).tools(pool.clone());
+            Ok(builder.build()?)
         }))
     }
 
@@ -226,7 +240,8 @@ fn protocol(text: &str) -> Result<Protocol, String> {
     match text {
         "native" => Ok(Protocol::Native),
         "manual" => Ok(Protocol::Manual),
-        _ => Err("use native or manual".into()),
+        "plan" => Ok(Protocol::Plan),
+        _ => Err("use native, manual or plan".into()),
     }
 }
 
@@ -344,7 +359,7 @@ impl Terminal {
     }
 
     fn interrupt(&self, interrupted: &mut bool, stream: &RunStream) {
-        if std::mem::replace(interrupted, true) {
+        if mem::replace(interrupted, true) {
             std::process::exit(130);
         }
         self.agent.stop(stream.conversation());
@@ -432,7 +447,7 @@ impl View {
 
     /// Ends an unfinished line unless the next words go on with it.
     fn close(&mut self, next: Option<Place>) -> Vec<(Place, String)> {
-        let unfinished = std::mem::replace(&mut self.open, next);
+        let unfinished = mem::replace(&mut self.open, next);
         unfinished.filter(|place| Some(*place) != next).map(|place| (place, "\n".to_owned())).into_iter().collect()
     }
 }
@@ -452,6 +467,17 @@ fn told(event: &Event) -> Vec<String> {
         Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", list(tools))],
         Event::ToolCall { name, arguments, .. } => {
             vec![format!("[call] {} {}", clean(name), clean(&excerpt(&arguments.to_string(), SHOWN_CHARS)))]
+        }
+        Event::Plan { steps, problems } => {
+            let steps = steps.iter().map(planned);
+            steps.chain(problems.iter().map(|problem| format!("[problem] {}", clean(problem)))).collect()
+        }
+        Event::PlanOutcome { steps } => {
+            let line = |(step, result): (&String, &Value)| {
+                let message = result["error_message"].as_str().unwrap_or("ok");
+                format!("[outcome] {}: {}", clean(step), clean(&excerpt(message, SHOWN_CHARS)))
+            };
+            steps.iter().map(line).collect()
         }
         // The person is shown it whole, or it is answered at once.
         Event::ApprovalRequired { .. } => Vec::new(),
@@ -474,6 +500,12 @@ fn told(event: &Event) -> Vec<String> {
         Event::Error { content } => vec![format!("error: {}", clean(content))],
         Event::Done { conversation, status, figures, .. } => vec![summary(conversation, *status, figures)],
     }
+}
+
+fn planned(step: &PlannedStep) -> String {
+    let class = step.class.map_or("unknown", Class::name);
+    let arguments = excerpt(&step.arguments.to_string(), SHOWN_CHARS);
+    clean(&format!("[plan] {}. {} {arguments} ({class})", step.step, step.tool))
 }
 
 fn gated(tool: &str, decision: Decision, rule: &str, changes: &[Change], answer: &Option<Answer>) -> Vec<String> {

@@ -22,16 +22,31 @@ pub fn enforce(
     arguments: &mut Arguments,
     changes: &mut Vec<Change>,
 ) -> Result<(), String> {
-    if policies.unbound_tools.iter().any(|pattern| pattern.matches(tool.id.as_str())) {
-        return Ok(());
-    }
-    for (name, wanted) in &policies.bind {
-        let wanted = if wanted == IDENTITY { identity } else { Some(wanted.as_str()) };
-        let name = plain(name);
+    for (name, wanted) in bindings(policies, tool, identity) {
         check(&name, wanted, arguments, "")?;
         fill_in(&name, wanted, tool, arguments, changes)?;
     }
     Ok(())
+}
+
+/// Refuses arguments that name somebody else, once they have their final form: defaults of the schema, and JSON that was
+/// inside a text, are looked at too.
+///
+/// # Errors
+/// As [`enforce`].
+pub fn confirm(policies: &Policies, tool: &Tool, identity: Option<&str>, arguments: &Arguments) -> Result<(), String> {
+    bindings(policies, tool, identity).try_for_each(|(name, wanted)| check(&name, wanted, arguments, ""))
+}
+
+/// The names that are bound in this tool's arguments, without their spelling, and what they have to be.
+fn bindings<'a>(
+    policies: &'a Policies,
+    tool: &Tool,
+    identity: Option<&'a str>,
+) -> impl Iterator<Item = (String, Option<&'a str>)> {
+    let unbound = policies.unbound_tools.iter().any(|pattern| pattern.matches(tool.id.as_str()));
+    let wanted = move |wanted: &'a String| if wanted == IDENTITY { identity } else { Some(wanted.as_str()) };
+    policies.bind.iter().filter(move |_| !unbound).map(move |(name, to_be)| (plain(name), wanted(to_be)))
 }
 
 /// Refuses an argument of this name that says something else.

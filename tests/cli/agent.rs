@@ -117,11 +117,13 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
     let world = world();
     let broken = scripted(&world.file("broken.jsonl", "{\"reply\":{\"text\":\"x\"}}\n{oops"));
     let empty = scripted(&world.file("empty.jsonl", ""));
+    world.file("bad.toml", "[[operations]]\nserver = \"x\"\nauth = { bearer_env = \"EXCHANGE_TOKEN\" }");
     for (args, expected) in [
         (vec!["agent", "--llm", &broken, "hi"], "broken.jsonl:2: "),
         (vec!["agent", "--llm", &empty, "hi"], "no reply left for request 1"),
         (vec!["agent", "--llm", "http://127.0.0.1:9/v1", "hi"], "is it running, and is the base URL right?"),
         (vec!["agent", "--llm", &empty, "--profile", "nope", "hi"], "ready ones are web-search"),
+        (vec!["agent", "--llm", &empty, "--profile", "bad.toml", "hi"], "EXCHANGE_TOKEN, which is not set"),
     ] {
         let ended = world.run(&args);
         assert_eq!(ended.code, 1, "{args:?}");
@@ -197,6 +199,89 @@ fn a_real_model_is_asked_over_a_real_socket() {
         assert!(done["figures"]["tokens_in"].as_u64().unwrap() > 10, "{mode}: {done}");
         assert_eq!(done["figures"]["tokens_estimated"], false, "{mode}: {done}");
     }
+}
+
+#[test]
+fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
+    let world = world();
+    let script = world.file(
+        "s.jsonl",
+        r#"{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"select:gmail/send_email"}}]}}
+{"reply":{"calls":[{"name":"gmail__send_email","arguments":{"to":["a@example.com"],"subject":"s","body":"b","password":"hunter2"}}]}}
+{"reply":{"text":"refused"}}
+{"tool":"gmail/send_email","result":"sent"}"#,
+    );
+    let script = scripted(&script);
+    let run = |more: &[&str]| world.run(&[&["agent", "--llm", &script, "--no-recommend", "send"], more].concat());
+    let refused = run(&[]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (0, "refused\n"));
+    in_order(
+        &refused.stderr,
+        &["[gate] gmail/send_email: refused (default state_changing)", "[failed] gmail__send_email"],
+    );
+    assert!(refused.stderr.contains("--allow PATTERN allows it beforehand"), "{}", refused.stderr);
+    assert!(run(&["--allow", "gmail/*"]).stderr.contains("[result] gmail__send_email"));
+    assert!(run(&["--allow", "*", "--deny", "gmail/*"]).stderr.contains("denied (--deny gmail/*)"));
+    assert!(run(&["--allow", "*", "--dry-run"]).stderr.contains("nothing was called"));
+
+    let lines: Vec<Value> =
+        world.ok(&["audit", "export"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["refused", "begun", "ended", "refused", "dry_run"]);
+    assert_eq!(lines[1]["given"]["password"], "[redacted]");
+    let verified = world.json(&["audit", "verify"]);
+    assert_eq!(verified["entries"], 5);
+    world.ok(&["audit", "verify", "--head", verified["head"].as_str().unwrap()]);
+    world.fails(1, &["audit", "verify", "--head", "00"], &["no entry", "has the hash 00"]);
+
+    let log = rusqlite::Connection::open(world.path("data/audit.db")).unwrap();
+    log.execute_batch(
+        "DROP TRIGGER entries_are_not_changed; UPDATE entries SET entry = replace(entry, 'begun', 'ended') WHERE seq = 2",
+    )
+    .unwrap();
+    world.fails(1, &["audit", "verify"], &["entry 2 of the audit log", "does not fit its hash"]);
+    world.fails(1, &["audit", "verify", "--log", "nowhere.db"], &["there is no audit log nowhere.db"]);
+}
+
+#[test]
+fn a_plan_is_shown_carried_out_and_answered_and_a_profile_switches_tools_on() {
+    let world = world();
+    let root = world.path("files");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("note.txt"), "Bergen").unwrap();
+    let profile = world.file(
+        "p.toml",
+        format!("mode = \"plan\"\n[tools.files]\nroot = {:?}\n[gate.limits]\ncalls = 9\n", root.to_str().unwrap()),
+    );
+    let script = world.file(
+        "s.jsonl",
+        r#"{"reply":{"text":"```json\n{\"actions\":[{\"action\":\"file_read\",\"arguments\":{\"path\":\"note.txt\"}},{\"action\":\"weather__getForecast\",\"arguments\":{\"place\":\"${1.text}\"}}],\"final_answer\":\"In ${1.text}: ${2}\"}\n```"}}
+{"tool":"weather/getForecast","result":"rain"}"#,
+    );
+    let (script, profile) = (scripted(&script), profile.display().to_string());
+    let ended = world.run(&[
+        "agent",
+        "--llm",
+        &script,
+        "--profile",
+        &profile,
+        "--no-recommend",
+        "weather forecast for the place in my note",
+    ]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "In Bergen: rain\n"), "{}", ended.stderr);
+    in_order(
+        &ended.stderr,
+        &[
+            "[search] weather forecast",
+            "[loaded]",
+            "[plan] 1. file_read",
+            "[plan] 2. weather/getForecast",
+            "(read_only)",
+            "[call] file_read",
+            "[outcome] 1: ok",
+            "[outcome] 2: ok",
+        ],
+    );
 }
 
 /// A server as a child process, ended when dropped.

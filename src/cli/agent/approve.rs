@@ -58,7 +58,7 @@ impl Questions {
         let answer = match line.trim().to_lowercase().as_str() {
             "y" | "yes" => Answer::Approved { by },
             "" | "n" | "no" => Answer::Refused { by, reason: String::new() },
-            words => Answer::Refused { by, reason: words.to_owned() },
+            _ => Answer::Refused { by, reason: line.trim().to_owned() },
         };
         Some((id, answer))
     }
