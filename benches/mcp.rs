@@ -114,7 +114,10 @@ async fn at_once(direct: &Clients, through: &Clients, folder: &Path) {
     let started = Instant::now();
     let proxied = join_all(numbered().map(|(id, arguments)| through.call_through(id, arguments))).await.len();
     let through_took = started.elapsed();
-    println!("{AT_ONCE} calls at once over {} servers: direct {alone} answered in {direct_took:.2?}, through us {proxied} in {through_took:.2?}", calls.len());
+    println!(
+        "{AT_ONCE} calls at once over {} servers: direct {alone} answered in {direct_took:.2?}, through us {proxied} in {through_took:.2?}",
+        calls.len()
+    );
 }
 
 async fn tokens(direct: &Clients, through: &Clients) {
