@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, Url, redirect};
 use rmcp::handler::client::progress::ProgressDispatcher;
@@ -209,6 +209,11 @@ impl Connection {
         self.ended.cancelled().await;
     }
 
+    /// False once nothing can come through any more.
+    pub fn is_alive(&self) -> bool {
+        !self.ended.is_cancelled() && !self.peer.is_transport_closed()
+    }
+
     /// Why it ended, as far as it is known.
     pub fn epitaph(&self) -> String {
         with_last_words("the server ended the connection".into(), &self.last_words)
@@ -303,6 +308,9 @@ impl Connection {
             }
         };
         abandoned.request = None;
+        while let Some(Some(step)) = progress.next().now_or_never() {
+            tell(context, step);
+        }
         match answered.map_err(|error| self.call_error(&error, started))? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {

@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::ToolId;
 
 use crate::mcp::Limits;
-use crate::mcp::changes::OnChange;
+use crate::mcp::changes::{Judged, OnChange};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::{CallContext, CallError, Connection};
 use crate::mcp::outcome::Outcome;
@@ -163,6 +163,15 @@ impl Pool {
         }
     }
 
+    /// Why this tool cannot be called right now: its server is not there, or it is not what was approved.
+    pub fn obstacle(&self, id: &ToolId) -> Option<String> {
+        let blocked = || {
+            let what = self.shared.servers.get(id.server())?.blocked().get(id)?.clone();
+            Some(format!("its {what} changed after it was approved, and nobody has accepted that yet"))
+        };
+        self.unavailable(id.server()).or_else(blocked)
+    }
+
     /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through here.
     ///
     /// # Errors
@@ -254,14 +263,15 @@ impl Server {
 
     /// The connection; waited for a while where there is none yet, or none since a moment ago.
     async fn connection(&self) -> Result<Arc<Connection>, CallError> {
-        let patience = match &*self.state.borrow() {
-            State::Ready(connection) => return Ok(Arc::clone(connection)),
+        let mut state = self.state.subscribe();
+        let patience = match &*state.borrow() {
+            State::Ready(connection) if connection.is_alive() => return Ok(Arc::clone(connection)),
             State::New => self.limits.connect,
+            State::Ready(_) => self.limits.call_patience,
             State::Down { since, .. } => self.limits.call_patience.saturating_sub(since.elapsed()),
         };
-        let mut state = self.state.subscribe();
-        let becomes_ready = state.wait_for(|state| matches!(state, State::Ready(_)));
-        if let Ok(Ok(state)) = timeout(patience, becomes_ready).await
+        let is_ready = |state: &State| matches!(state, State::Ready(connection) if connection.is_alive());
+        if let Ok(Ok(state)) = timeout(patience, state.wait_for(is_ready)).await
             && let State::Ready(connection) = &*state
         {
             return Ok(Arc::clone(connection));
@@ -359,10 +369,8 @@ impl Keeper {
         if *last == Some(hash) && self.server.blocked().is_empty() {
             return;
         }
-        let offer = sync::read_tools(self.name(), entries);
-        match sync::take_in(self.name(), offer, self.server.on_change, self.shelf.as_ref()).await {
-            Ok((synced, judged)) => {
-                *self.server.blocked() = judged.blocked();
+        match self.write(sync::read_tools(self.name(), entries)).await {
+            Ok(synced) => {
                 *last = Some(hash);
                 tell(&synced);
             }
@@ -371,6 +379,18 @@ impl Keeper {
                 tracing::warn!(server = self.name(), error, "the tools of an MCP server were not taken in");
             }
         }
+    }
+
+    /// Tools that may not be called are known as such before anything about the list can be seen.
+    async fn write(&self, offer: sync::Offer) -> Result<Synced, String> {
+        let approved = self.shelf.searcher();
+        let (Judged { tools, flags: flagged }, skipped) = {
+            let compared = sync::compare(offer, self.server.on_change, &approved)?;
+            *self.server.blocked() = compared.0.blocked();
+            compared
+        };
+        let changes = self.shelf.sync(self.name(), tools).await?;
+        Ok(Synced { server: self.name().to_owned(), changes, flagged, skipped })
     }
 
     fn name(&self) -> &str {

@@ -6,13 +6,12 @@ use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolscout_index::formats::{self, ReadOptions};
-use toolscout_index::{Changes, Tool};
+use toolscout_index::{Changes, Searcher, Tool};
 
 use crate::mcp::Limits;
 use crate::mcp::changes::{Flag, Judged, OnChange, judge};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::Connection;
-use crate::mcp::shelf::Shelf;
 use crate::mcp::watchdog::Watchdog;
 
 /// The key under which this program keeps what MCP has no field for. A server must not say with it who it is.
@@ -25,6 +24,13 @@ pub struct Offer {
     pub tools: Vec<Tool>,
     /// What is wrong with the others.
     pub skipped: Vec<String>,
+}
+
+impl Offer {
+    /// True for a list of which nothing can be used: more likely a defect than a server that has lost its tools.
+    pub fn is_nothing_valid(&self) -> bool {
+        self.tools.is_empty() && !self.skipped.is_empty()
+    }
 }
 
 /// What taking in a server's tools did.
@@ -85,21 +91,15 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>) -> Offer {
     }
 }
 
-/// Compares an offer with what was approved and puts it on the shelf.
+/// Compares an offer with what was approved.
 ///
 /// # Errors
-/// What kept the shelf from being written.
-pub async fn take_in(
-    server: &str,
-    offer: Offer,
-    on_change: OnChange,
-    shelf: &dyn Shelf,
-) -> Result<(Synced, Judged), String> {
-    let searcher = shelf.searcher();
-    let judged = judge(offer.tools, on_change, |id| searcher.tool(id));
-    let changes = shelf.sync(server, judged.tools.clone()).await?;
-    let flagged = judged.flags.clone();
-    Ok((Synced { server: server.to_owned(), changes, flagged, skipped: offer.skipped }, judged))
+/// For a list of which nothing can be used.
+pub fn compare(offer: Offer, on_change: OnChange, approved: &Searcher) -> Result<(Judged, Vec<String>), String> {
+    if offer.is_nothing_valid() {
+        return Err(format!("none of its tools is valid: {}", offer.skipped.join("; ")));
+    }
+    Ok((judge(offer.tools, on_change, |id| approved.tool(id)), offer.skipped))
 }
 
 fn bad_schema(entry: &Value) -> Option<String> {

@@ -48,6 +48,8 @@ async fn a_blocked_change_stays_out_of_the_catalog_and_cannot_be_called_until_it
     changing.change().await;
     assert_eq!(changing.upstream.description("s/read"), "Reads a file.");
     let refused = changing.upstream.call("s/read", json!({})).await.unwrap_err().to_string();
+    let obstacle = changing.upstream.pool.obstacle(&toolscout_index::ToolId::parse("s/read").unwrap()).unwrap();
+    assert!(obstacle.contains("its description changed after it was approved"), "{obstacle}");
     assert!(refused.contains("s/read was blocked: its description changed after it was approved"), "{refused}");
     assert_eq!(text(changing.upstream.call("s/new", json!({})).await.unwrap()), "new was called");
 

@@ -124,7 +124,7 @@ async fn mistakes_are_results_that_teach() {
 #[tokio::test]
 async fn injected_tools_join_the_list_of_their_session_and_leave_it_again() {
     let upstream = Upstream::start(vec![double("a", &[])]).await;
-    let toolbox = ToolboxConfig { budget_tokens: 45, eviction: Eviction::Lru, idle_turns: 3 };
+    let toolbox = ToolboxConfig { budget_tokens: 60, eviction: Eviction::Lru, idle_turns: 3 };
     let config = GatewayConfig { style: Style::Inject, toolbox, ..GatewayConfig::default() };
     let gateway = gateway(&upstream, config);
     let (client, other) = (client(&gateway).await, client(&gateway).await);

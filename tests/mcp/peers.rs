@@ -246,7 +246,8 @@ fn clients(peers: &Peers) -> Vec<(Vec<String>, bool)> {
 async fn reported(peers: &Peers, world: &World, words: Vec<String>) -> Value {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).current_dir(&peers.0).stdin(Stdio::null());
-    command.env("TOOLSCOUT_DATA", world.path("data")).env("TOOLSCOUT_EMBEDDER", "none").env("NO_PROXY", "127.0.0.1");
+    command.env("TOOLSCOUT_DATA", world.path("data")).env("TOOLSCOUT_CACHE", world.path("cache"));
+    command.env("TOOLSCOUT_EMBEDDER", "none").env("NO_PROXY", "127.0.0.1");
     let output = spawn_blocking(move || command.output()).await.unwrap().expect("the client runs");
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{words:?}: {stdout}\n{stderr}");
@@ -401,7 +402,8 @@ async fn a_hundred_concurrent_calls_over_four_servers_are_all_answered() {
     let folder = workspace(&world);
     let servers = vec![peers.everything(), peers.filesystem(&folder), peers.time(), peers.generated()];
     let upstream = Upstream::start(servers).await;
-    let calls = (0..100).map(async |number| {
+    let (upstream, folder) = (&upstream, &folder);
+    let call = |number: usize| async move {
         let (id, arguments, expected) = match number % 4 {
             0 => ("everything/echo", json!({ "message": format!("n{number}") }), format!("n{number}")),
             1 => ("filesystem/read_text_file", json!({ "path": folder.join("notes.txt") }), "umbrellas".to_owned()),
@@ -410,7 +412,7 @@ async fn a_hundred_concurrent_calls_over_four_servers_are_all_answered() {
         };
         let result = upstream.call(id, arguments).await.unwrap_or_else(|error| panic!("{id}: {error}"));
         assert!(text(result).contains(&expected), "{id} {number}");
-    });
-    futures_util::future::join_all(calls).await;
+    };
+    futures_util::future::join_all((0..100).map(call)).await;
     upstream.pool.close().await;
 }

@@ -68,7 +68,7 @@ fn take_in(
     catalog: Option<&toolscout_index::Catalog>,
     writer: Option<&mut Writer>,
 ) -> Result<Synced> {
-    if offer.tools.is_empty() && !offer.skipped.is_empty() {
+    if offer.is_nothing_valid() {
         bail!("none of its tools is valid, so nothing was changed: {}", offer.skipped.join("; "));
     }
     let searcher = catalog.map(|catalog| catalog.searcher());

@@ -56,7 +56,7 @@ fn described(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>
 fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
     value["name"] = names::shown(id).into();
     value["server"] = id.server().into();
-    if let Some(reason) = pool.unavailable(id.server()) {
+    if let Some(reason) = pool.obstacle(id) {
         value["unavailable"] = reason.into();
     }
     value

@@ -9,6 +9,7 @@ and looks at it anew whenever `list` is asked.
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -101,6 +102,7 @@ def call(request, params):
         token = (params.get("_meta") or {}).get("progressToken")
         for step in range(1, 11):
             notify("notifications/progress", {"progressToken": token, "progress": step, "total": 10})
+            time.sleep(0.02)
         return text("done")
     if name == "wait":
         cancelled = CANCELLED.setdefault(json.dumps(request), threading.Event())
@@ -148,6 +150,9 @@ def watch_state():
 
 
 def main():
+    if "stubborn" in BEHAVIOURS:
+        # What it starts inherits that.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     lifeline = attach_lifeline("server")
     if "grandchild" in BEHAVIOURS:
         # It ignores that its input ends, as some servers behind package runners do.
