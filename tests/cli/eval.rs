@@ -102,12 +102,15 @@ fn the_default_search_is_taken_apart_step_by_step() {
     }
 }
 
-/// The project's own gate: `fixtures/baseline.json` holds the lexical figures of the whole query file.
+/// The project's own gates: the figures of the whole query file by words, and with the built-in table.
 #[test]
 fn the_fixtures_are_found_as_well_as_they_were() {
-    let baseline = format!("{}/baseline.json", fixtures());
-    let ended = World::new().run(&["eval", &fixtures(), "--arms", "lexical", "--parts", "", "--baseline", &baseline]);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for (file, embedder, arm) in [("baseline.json", "none", "lexical"), ("baseline-table.json", "table", "hybrid")] {
+        let baseline = format!("{}/{file}", fixtures());
+        let args = ["--embedder", embedder, "eval", &fixtures(), "--arms", arm, "--parts", "", "--baseline", &baseline];
+        let ended = World::new().run(&args);
+        assert_eq!(ended.code, 0, "{file}: {}", ended.stderr);
+    }
 }
 
 #[test]
