@@ -365,7 +365,9 @@ async fn the_agent_answers_a_question_whose_tools_live_on_two_servers() {
     std::fs::write(&script, lines.map(|line| format!("{line}\n")).concat()).unwrap();
     let llm = format!("script:{}", script.display());
     let question = "What was committed last, and what time is it in Tokyo?";
-    let ended = world.run(&["agent", "--llm", &llm, "--no-recommend", "--mcp", &servers, question]).await;
+    // Nobody sits here whom the gate could ask.
+    let ended =
+        world.run(&["agent", "--llm", &llm, "--no-recommend", "--allow", "*", "--mcp", &servers, question]).await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("in Tokyo it is later"), "{}", ended.stdout);
     for expected in
