@@ -280,7 +280,8 @@ fn arguments(random: &mut Random) -> String {
 }
 
 fn noise(random: &mut Random) -> &'static str {
-    *random.pick(&["", "Sure!", "```json", "<think>s/delete</think>", "{\\\"x\\\":1}", "{not json}"])
+    let noises = ["", "Sure!", "```json", "<think>s/delete</think>", "{\\\"x\\\":1}", "{not json}"];
+    noises[random.below(noises.len())]
 }
 
 /// A text as deltas, cut anywhere.
