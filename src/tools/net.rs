@@ -147,6 +147,10 @@ impl GuardedClient {
             // A proxy would resolve names itself, unseen.
             .no_proxy()
             .timeout(timeout)
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
             .pool_max_idle_per_host(0)
             .user_agent(concat!("toolscout/", env!("CARGO_PKG_VERSION")))
             .default_headers(HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]))
