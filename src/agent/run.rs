@@ -144,6 +144,8 @@ pub struct Run {
     caller: Caller,
     /// The plan under way.
     execution: Option<Execution>,
+    /// What was wrong with the last plan, if it was refused.
+    refused_for: Vec<String>,
     /// The model has been told what its plan came to.
     is_outcome_told: bool,
     /// What it came to, should the model not say.
@@ -199,6 +201,7 @@ impl Run {
             gate: Arc::new(Gate::new(Policies::default())),
             caller: Caller::default(),
             execution: None,
+            refused_for: Vec::new(),
             is_outcome_told: false,
             told_summary: String::new(),
         };

@@ -147,6 +147,10 @@ impl GuardedClient {
             // A proxy would resolve names itself, unseen.
             .no_proxy()
             .timeout(timeout)
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
             .pool_max_idle_per_host(0)
             .user_agent(concat!("toolscout/", env!("CARGO_PKG_VERSION")))
             .default_headers(HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]))
@@ -254,7 +258,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(embedded) = embedded_v4(address) {
         return is_public_v4(embedded);
     }
-    let special = (segments[0] == 0x2001 && segments[1] < 0x200) || (segments[0] == 0x2001 && segments[1] == 0xdb8);
+    // Teredo and other protocols' own, then documentation.
+    let special = segments[0] == 0x2001 && (segments[1] < 0x200 || segments[1] == 0xdb8);
     let documentation = segments[0] == 0x3fff && segments[1] < 0x1000;
     // Only 2000::/3 is handed out as public.
     (segments[0] & 0xe000) == 0x2000 && !special && !documentation

@@ -296,7 +296,7 @@ async fn attacks_on_the_gate_are_refused_with_a_reason() {
         (
             "a megabyte of arguments",
             attack(vec![calls("s__order", json!({ "x": "y".repeat(2 << 20) }))]),
-            "bytes are allowed",
+            "are allowed; send less",
         ),
         ("a tool that is not there", attack(vec![calls("s__deleteAll", json!({}))]), "no visible tool is called"),
         ("a name with a NUL", attack(vec![calls("s__delete\0", json!({}))]), "no visible tool is called"),

@@ -29,16 +29,17 @@ async fn nothing_is_executed_without_an_allow_or_an_approval() {
     let seed = std::env::var("TOOLSCOUT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
     eprintln!("TOOLSCOUT_SEED={seed}");
-    let (mut executed, mut asked) = (0, 0);
+    let (mut executed, mut asked, mut approved) = (0, 0, 0);
     for run in 0..RUNS {
         let outcome = Trial::new(seed.wrapping_add(run)).run().await;
         executed += outcome.executed.values().sum::<usize>();
         asked += outcome.asked;
+        approved += outcome.approved.values().sum::<usize>();
         outcome.check(&format!("TOOLSCOUT_SEED={seed}, run {run}"));
     }
     // A test in which nothing happens shows nothing.
-    assert!(executed > 100 && asked > 100, "{executed} executed, {asked} asked");
-    eprintln!("{RUNS} runs, {executed} calls executed, {asked} asked for");
+    assert!(executed > 100 && asked > 100 && approved > 20, "{executed} executed, {asked} asked, {approved} approved");
+    eprintln!("{RUNS} runs, {executed} calls executed, {asked} asked for, {approved} of them approved");
 }
 
 /// A tool that counts its calls.
@@ -93,8 +94,6 @@ impl Trial {
             policies.rules.push(rule);
         }
         policies.dry_run = random.percent(5);
-        // An answer that does not come counts as no at once.
-        policies.approval_timeout_s.0 = 0;
         if random.percent(20) {
             policies.untrusted_servers.push(Pattern::new("s"));
         }
@@ -128,7 +127,11 @@ impl Trial {
                     *approved.entry(request.tool.clone()).or_default() += 1;
                 }
                 1 => drop(agent.answer_approval(&id, Answer::Refused { by: person(), reason: String::new() })),
-                _ => drop(agent.answer_approval("some-other-id", Answer::Approved { by: person() })),
+                _ => {
+                    // A yes to another question is none to this one.
+                    assert!(!agent.answer_approval("some-other-id", Answer::Approved { by: person() }));
+                    agent.answer_approval(&id, Answer::Expired { after_ms: 0 });
+                }
             }
         }
         let mut begun = 0;
@@ -280,7 +283,8 @@ fn arguments(random: &mut Random) -> String {
 }
 
 fn noise(random: &mut Random) -> &'static str {
-    *random.pick(&["", "Sure!", "```json", "<think>s/delete</think>", "{\\\"x\\\":1}", "{not json}"])
+    let noises = ["", "Sure!", "```json", "<think>s/delete</think>", "{\\\"x\\\":1}", "{not json}"];
+    noises[random.below(noises.len())]
 }
 
 /// A text as deltas, cut anywhere.

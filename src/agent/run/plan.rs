@@ -38,7 +38,10 @@ impl Run {
     pub(super) fn plan_answered(&mut self, text: String, last_round: bool) -> Vec<Event> {
         match plan::read(&text) {
             Reading::Answer(answer) => self.answer_plan(answer, last_round),
-            Reading::Plan(plan) if last_round => self.answer_plan(plan.final_answer.unwrap_or_default(), last_round),
+            Reading::Plan(plan) if last_round => match plan.final_answer {
+                None if !self.refused_for.is_empty() => self.refuse_plan(text, &self.refused_for.clone()),
+                answer => self.answer_plan(answer.unwrap_or_default(), last_round),
+            },
             Reading::Plan(plan) => self.take_plan(text, &plan),
             Reading::Broken(problems) if last_round => self.refuse_plan(text, &problems),
             Reading::Broken(problems) => {
@@ -112,6 +115,7 @@ impl Run {
             self.state = State::Over(Outcome::Failed(reason));
             return Vec::new();
         }
+        self.refused_for = vec![problems.clone()];
         self.context.push(Message::assistant(text));
         self.context.push(Message::user(prompt::plan_refused(&problems)));
         Vec::new()

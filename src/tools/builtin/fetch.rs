@@ -75,6 +75,8 @@ impl WebFetch {
         let mut url = parse_url(url).map_err(failure)?;
         for _ in 0..=MAX_REDIRECTS {
             self.check_host(&url)?;
+            // Before a request is built of it, which takes a user name and password out.
+            self.client.check(&url).map_err(failure)?;
             let request = self.client.requests().get(url.clone()).build().map_err(failure)?;
             let response = self.client.send(request).await.map_err(failure)?;
             match redirected(&url, &response)? {
