@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use toolscout::agent::toolbox::{Toolbox, ToolboxConfig, o200k};
 use toolscout::agent::{Agent, AgentConfig, Event, Question};
+use toolscout::gate::Policies;
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;
 use toolscout::llm::stream::ReplyDecoder;
@@ -94,7 +95,8 @@ impl Bed {
     }
 
     fn agent(&self, replies: Vec<Reply>) -> Agent {
-        let mut config = AgentConfig { recommend_within: None, ..AgentConfig::default() };
+        let mut config =
+            AgentConfig { recommend_within: None, policies: Policies::permissive(), ..AgentConfig::default() };
         config.run.max_searches = ROUNDS + 1;
         let model = ScriptedModel::new("bench", replies);
         let builder = Agent::builder().llm(model).catalog(self.catalog.clone()).tool(Nothing).config(config);

@@ -12,7 +12,9 @@ venv=$root/target/venv-schemathesis
 [ -x "$venv/bin/st" ] || python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check schemathesis==4.32.5
 
-serve
+# A model that has nothing to say: questions are answered with an error event at once.
+: >"$serving_dir/model.jsonl"
+serve --llm "script:$serving_dir/model.jsonl"
 load_fixtures
 # Not asked for: a 405 for every method that is not described (tests/http/service.rs does), and headers beyond those
 # described. Data that looks valid may still name a catalog or a tool that is not there, which is 404 and not 2xx.

@@ -10,6 +10,7 @@ pub mod event;
 pub mod find;
 pub mod memory;
 pub mod names;
+pub mod plan;
 pub mod profile;
 pub mod prompt;
 pub mod recommend;
@@ -17,6 +18,7 @@ pub mod reference;
 pub mod reply;
 pub mod run;
 pub mod search;
+pub mod skills;
 pub mod think;
 pub mod toolbox;
 
@@ -36,6 +38,7 @@ pub use search::ToolSearch;
 pub use toolbox::{Eviction, ToolboxConfig};
 
 use crate::agent::toolbox::TokenCounter;
+use crate::gate::{Answer, Approvals, AuditLog, Caller, Gate, Policies};
 use crate::llm::ChatModel;
 use crate::session::{ConversationId, SessionError, Sessions};
 use crate::tools::{Registry, Toolset, UserTool};
@@ -50,6 +53,8 @@ pub struct AgentConfig {
     pub run: RunConfig,
     /// How much the toolbox holds and for how long.
     pub toolbox: ToolboxConfig,
+    /// What the gate goes by. By default tools that only read are called, and a person is asked about all others.
+    pub policies: Policies,
     /// Tools of the catalog that are always visible, by id or name.
     pub pins: Vec<String>,
     /// Catalogs with fewer tools than this are shown whole and not searched.
@@ -71,6 +76,7 @@ impl Default for AgentConfig {
         AgentConfig {
             run: RunConfig::default(),
             toolbox: ToolboxConfig::default(),
+            policies: Policies::default(),
             pins: Vec::new(),
             search_from_tools: 30,
             parallel_calls: 4,
@@ -93,6 +99,10 @@ struct Shared {
     model: Arc<dyn ChatModel>,
     search: Arc<dyn ToolSearch>,
     toolsets: Vec<Arc<dyn Toolset>>,
+    /// What every call goes through.
+    gate: Arc<Gate>,
+    /// Questions to people that are open.
+    approvals: Approvals,
     /// The user's own tools: always visible.
     own_tools: Vec<Arc<Tool>>,
     sessions: Arc<Sessions>,
@@ -109,12 +119,14 @@ pub struct Question {
     text: String,
     conversation: Option<ConversationId>,
     detached: bool,
+    who: String,
+    identity: Option<String>,
 }
 
 impl Question {
     /// A question that begins a conversation.
     pub fn new(text: impl Into<String>) -> Self {
-        Question { text: text.into(), conversation: None, detached: false }
+        Question { text: text.into(), conversation: None, detached: false, who: "library".into(), identity: None }
     }
 
     /// The same question in this conversation.
@@ -123,10 +135,26 @@ impl Question {
         self
     }
 
+    /// The same question, asked by this person or key; for the audit log.
+    pub fn asked_by(mut self, who: impl Into<String>) -> Self {
+        self.who = who.into();
+        self
+    }
+
+    /// The same question on behalf of this user, the only one whom arguments that the policies bind may name.
+    pub fn on_behalf_of(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
     /// The same question, answered to the end even when nobody listens any more.
     pub fn detached(mut self) -> Self {
         self.detached = true;
         self
+    }
+
+    fn caller(&self, conversation: &ConversationId) -> Caller {
+        Caller { who: self.who.clone(), identity: self.identity.clone(), conversation: conversation.to_string() }
     }
 }
 
@@ -165,16 +193,16 @@ impl Agent {
     ///
     /// # Errors
     /// [`StartError::Busy`] while the conversation answers another question.
-    pub fn start(&self, question: Question) -> Result<RunStream, StartError> {
+    pub fn start(&self, mut question: Question) -> Result<RunStream, StartError> {
         if question.text.trim().is_empty() {
             return Err(StartError::Empty);
         }
         if question.text.len() > MAX_QUESTION_BYTES {
             return Err(StartError::TooLong { bytes: question.text.len() });
         }
-        let conversation = question.conversation.unwrap_or_else(ConversationId::fresh);
+        let conversation = question.conversation.take().unwrap_or_else(ConversationId::fresh);
         let slot = self.occupy(&conversation)?;
-        Ok(driver::start(slot, question.text, question.detached))
+        Ok(driver::start(slot, question))
     }
 
     /// Stops what a conversation is answering; false when it is answering nothing.
@@ -182,6 +210,11 @@ impl Agent {
         let running = self.shared.running();
         let token = running.get(conversation);
         token.inspect(|token| token.cancel()).is_some()
+    }
+
+    /// Answers an [`Event::ApprovalRequired`]; false when no such question is open (any more).
+    pub fn answer_approval(&self, id: &str, answer: Answer) -> bool {
+        self.shared.approvals.answer(id, answer)
     }
 
     /// The kept conversations.
@@ -247,6 +280,7 @@ pub struct AgentBuilder {
     toolsets: Vec<Arc<dyn Toolset>>,
     registry: Registry,
     sessions: Option<Arc<Sessions>>,
+    audit: Option<Arc<AuditLog>>,
     config: AgentConfig,
 }
 
@@ -294,6 +328,12 @@ impl AgentBuilder {
         self
     }
 
+    /// With more tools of the user's own, each as with [`AgentBuilder::tool`].
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = self.registry.joined(registry);
+        self
+    }
+
     /// Calling tools of the catalog through this set; sets are asked in the order given.
     pub fn tools(mut self, toolset: impl Toolset + 'static) -> Self {
         self.toolsets.push(Arc::new(toolset));
@@ -303,6 +343,18 @@ impl AgentBuilder {
     /// Keeping conversations here instead of in memory.
     pub fn sessions(mut self, sessions: Arc<Sessions>) -> Self {
         self.sessions = Some(sessions);
+        self
+    }
+
+    /// Writing every call into this log. Without one nothing is written.
+    pub fn audit(mut self, audit: Arc<AuditLog>) -> Self {
+        self.audit = Some(audit);
+        self
+    }
+
+    /// Going by these policies.
+    pub fn policies(mut self, policies: Policies) -> Self {
+        self.config.policies = policies;
         self
     }
 
@@ -336,7 +388,14 @@ impl AgentBuilder {
             Some(sessions) => sessions,
             None => Arc::new(Sessions::in_memory()?),
         };
+        let gate = Gate::new(self.config.policies.clone());
+        let gate = match self.audit {
+            Some(audit) => gate.with_audit(audit),
+            None => gate,
+        };
         let shared = Shared {
+            gate: Arc::new(gate),
+            approvals: Approvals::default(),
             model: self.model.ok_or(BuildError::NoModel)?,
             search: self.search.ok_or(BuildError::NoCatalog)?,
             toolsets,

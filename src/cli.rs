@@ -9,9 +9,11 @@ mod context;
 mod input;
 mod interrupt;
 mod output;
+mod upstream;
 
 mod add;
 mod agent;
+mod audit;
 mod catalogs;
 mod completions;
 mod doctor;
@@ -20,6 +22,7 @@ mod eval;
 mod export;
 mod keys;
 mod list;
+mod mcp;
 mod models;
 mod remove;
 mod search;
@@ -100,7 +103,7 @@ impl Globals {
 enum Verb {
     /// Add tools, or replace those that are there
     Add(add::Args),
-    /// Make a server's tools exactly those of a file
+    /// Make a server's tools exactly those of a file, or take in those of MCP servers
     Sync(sync::Args),
     /// Embed what is not embedded yet
     Embed(embed::Args),
@@ -114,6 +117,8 @@ enum Verb {
     Search(search::Args),
     /// Answer questions with the catalog's tools
     Agent(agent::Args),
+    /// Check or write out the record of the agent's calls
+    Audit(audit::Args),
     /// Write tools out
     Export(export::Args),
     /// Show a catalog in numbers
@@ -122,6 +127,8 @@ enum Verb {
     Catalogs(catalogs::Args),
     /// Serve the HTTP API
     Serve(serve::Args),
+    /// Serve an MCP client over standard input and output
+    Mcp(mcp::Args),
     /// Make, list and revoke keys of the HTTP API
     Keys(keys::Args),
     /// List or fetch what embedding needs
@@ -156,10 +163,12 @@ impl Cli {
             Verb::Remove(args) => args.run(&context()?),
             Verb::Search(args) => args.run(&context()?),
             Verb::Agent(args) => args.run(&context()?),
+            Verb::Audit(args) => args.run(&context()?),
             Verb::Export(args) => args.run(&context()?),
             Verb::Stats(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),
             Verb::Serve(args) => args.run(&context()?),
+            Verb::Mcp(args) => args.run(&context()?),
             Verb::Keys(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),

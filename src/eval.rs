@@ -2,8 +2,8 @@
 //!
 //! [`evaluate`] runs one [`EvalSet`] by a [`Plan`]: every arm over one index in one process, then what abstaining,
 //! building, searching and tokens cost. Its [`Evaluation`] is printed ([`table`]), written ([`report`], [`trec`],
-//! [`html`]) and compared with earlier ones ([`baseline`]). [`tune`] looks for better settings. Modules are listed in
-//! the order data flows.
+//! [`html`]) and compared with earlier ones ([`baseline`]). [`agent`] plays whole conversations without a model.
+//! [`tune`] looks for better settings. Modules are listed in the order data flows.
 
 pub mod error;
 pub mod random;
@@ -32,6 +32,8 @@ pub mod html;
 pub mod report;
 pub mod table;
 pub mod trec;
+
+pub mod agent;
 
 pub mod tune;
 

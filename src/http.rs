@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::routing::{get, post, put};
+use axum::routing::{any, get, post, put};
 use axum::{Router, middleware};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -20,10 +20,12 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use crate::agent::catalog::Newest;
 use crate::agent::{Agent, ToolSearch};
 use crate::keys::KeyStore;
+use crate::mcp::{GatewayConfig, Pool, Shelf};
 use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
 
 mod access;
+#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
 mod agent;
 mod catalogs;
 mod connection;
@@ -32,6 +34,7 @@ mod error;
 mod extract;
 mod feedback;
 mod guard;
+mod mcp;
 mod openapi;
 mod pool;
 mod registry;
@@ -50,7 +53,7 @@ mod writes;
 use error::{ApiError, ApiResult};
 use feedback::FeedbackStore;
 use pool::SearchPool;
-use registry::Registry;
+use registry::{OpenCatalog, Registry};
 use tasks::Tasks;
 
 /// Every route of the API.
@@ -72,6 +75,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/catalogs/{catalog}/tools/{*id}", get(tools::show).put(tools::put).delete(tools::remove).layer(bulk))
         .route("/v1/catalogs/{catalog}/servers/{server}/tools", put(servers::sync).layer(bulk))
         .route("/v1/tasks/{id}", get(tasks::show).delete(tasks::cancel))
+        .route(mcp::PATH, any(mcp::serve))
         .route("/livez", get(service::livez))
         .route("/readyz", get(service::readyz))
         .route("/healthz", get(service::healthz))
@@ -107,6 +111,10 @@ pub struct Settings {
     pub exposure: Exposure,
     /// Makes the agent of the `/v1/agent` routes; without one they say so.
     pub agent: Option<AgentSource>,
+    /// The MCP servers whose tools are kept in the default catalog and called; none by default.
+    pub upstream: Pool,
+    /// How the `/mcp` route shows the default catalog.
+    pub gateway: GatewayConfig,
     /// The bounds.
     pub limits: Limits,
 }
@@ -155,6 +163,9 @@ pub struct Limits {
     pub body_stall: Duration,
     /// A pause of a client that reads its answer.
     pub write_stall: Duration,
+    /// Between two signs of life on a stream that has nothing to say. Proxies close connections that are silent for 30 to
+    /// 60 seconds.
+    pub heartbeat: Duration,
     /// From the signal to end until open connections and tasks are cut off.
     pub grace: Duration,
 }
@@ -177,6 +188,7 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(30),
             body_stall: Duration::from_secs(15),
             write_stall: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(15),
             grace: Duration::from_secs(25),
         }
     }
@@ -211,6 +223,10 @@ pub struct Shared {
     agent_source: Option<AgentSource>,
     /// Set once the default catalog is open.
     agent: OnceLock<Agent>,
+    upstream: Pool,
+    gateway: GatewayConfig,
+    /// Set once the default catalog is open.
+    mcp: OnceLock<mcp::McpService>,
     ready: AtomicBool,
     shutdown: Shutdown,
 }
@@ -222,6 +238,7 @@ impl App {
     /// When the data directory cannot be used.
     pub fn new(settings: Settings, shutdown: Shutdown) -> anyhow::Result<Self> {
         let Settings { data, default_catalog, embedders, allowed_hosts, allowed_origins, agent, limits, .. } = settings;
+        let (upstream, gateway) = (settings.upstream, settings.gateway);
         let metrics = Arc::new(Metrics::new());
         let waiting = metrics.search_queue.clone();
         Ok(App(Arc::new(Shared {
@@ -238,6 +255,9 @@ impl App {
             limits,
             agent_source: agent,
             agent: OnceLock::new(),
+            upstream,
+            gateway,
+            mcp: OnceLock::new(),
             ready: AtomicBool::new(false),
             shutdown,
         })))
@@ -249,6 +269,9 @@ impl App {
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
         let opened = self.catalogs.create(&self.default_catalog).await;
+        if let Ok((catalog, _)) = &opened {
+            self.serve_mcp(catalog);
+        }
         if let (Ok((catalog, _)), Some(source)) = (&opened, &self.agent_source) {
             let catalog = Arc::clone(catalog);
             let _ = self.agent.set(source(Arc::new(Newest(move || catalog.searcher())))?);
@@ -262,8 +285,17 @@ impl App {
         Ok(())
     }
 
-    /// Finishes tasks, for as long as the grace period, and every change in line.
+    /// Connects to the MCP servers, and opens the `/mcp` route.
+    fn serve_mcp(&self, catalog: &Arc<OpenCatalog>) {
+        self.upstream.start(Arc::clone(catalog) as Arc<dyn Shelf>);
+        let (pool, config) = (self.upstream.clone(), self.gateway.clone());
+        let service = mcp::service(catalog, pool, config, self.limits.body_bytes, self.shutdown.token());
+        let _ = self.mcp.set(service);
+    }
+
+    /// Ends the MCP servers, finishes tasks, for as long as the grace period, and every change in line.
     async fn close(&self) {
+        self.upstream.close().await;
         if tokio::time::timeout(self.limits.grace, self.tasks.ended()).await.is_err() {
             tracing::warn!("tasks were still at work at the end of the grace period; they end after their next step");
             self.tasks.cancel_all();
@@ -334,12 +366,26 @@ pub async fn serve(listener: TcpListener, settings: Settings, shutdown: Shutdown
     opened
 }
 
+/// The headers that pages may send, those of MCP among them.
+const ALLOWED_HEADERS: [&str; 8] = [
+    "authorization",
+    "content-type",
+    "x-api-key",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+    "last-event-id",
+];
+/// The header that names an MCP session.
+const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
 /// Pages of these origins may call the API; without any, no page but our own.
 fn cors(origins: &[String]) -> CorsLayer {
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
     CorsLayer::new()
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static("x-api-key")])
-        .expose_headers([envelope::REQUEST_ID, header::RETRY_AFTER, header::LOCATION])
+        .allow_headers(ALLOWED_HEADERS.map(HeaderName::from_static))
+        .expose_headers([envelope::REQUEST_ID, header::RETRY_AFTER, header::LOCATION, MCP_SESSION_ID])
 }

@@ -17,8 +17,11 @@ pub mod telemetry;
 pub mod llm;
 pub mod session;
 pub mod tools;
+pub mod gate;
 
 pub mod agent;
+
+pub mod mcp;
 
 pub mod http;
 

@@ -97,6 +97,16 @@ impl Message {
         Message::Assistant { content: content.into(), tool_calls: Vec::new() }
     }
 
+    /// Every text in it: what it says, then the names and arguments of its calls.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let calls = match self {
+            Message::Assistant { tool_calls, .. } => tool_calls.as_slice(),
+            _ => &[],
+        };
+        std::iter::once(self.content())
+            .chain(calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]))
+    }
+
     /// Its text.
     pub fn content(&self) -> &str {
         match self {

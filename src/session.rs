@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::llm::{Message, excerpt};
@@ -70,7 +71,7 @@ impl fmt::Display for ConversationId {
 }
 
 /// How a turn ended, or that it has not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStatus {
     /// Under way.
@@ -108,7 +109,7 @@ impl TurnStatus {
 }
 
 /// Something a tool quoted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reference {
     /// Where it is.
     pub url: String,
@@ -119,8 +120,9 @@ pub struct Reference {
 }
 
 /// A turn in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[schema(as = TurnFigures)]
 pub struct Figures {
     /// Milliseconds to the first words, thinking included.
     pub first_token_ms: Option<u64>,
@@ -167,7 +169,7 @@ pub struct TurnEnd {
 }
 
 /// A turn as kept.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Turn {
     /// Its number within the conversation, from 1.
     pub number: i64,
@@ -187,7 +189,8 @@ pub struct Turn {
 }
 
 /// A conversation in a list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = ConversationSummary)]
 pub struct Summary {
     /// Its id.
     pub id: String,

@@ -42,6 +42,11 @@ impl Shutdown {
         self.token.is_cancelled()
     }
 
+    /// The same as a token, for what takes one.
+    pub fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+
     /// Waits for the end to start.
     pub async fn triggered(&self) {
         self.token.cancelled().await;

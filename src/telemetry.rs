@@ -1,4 +1,6 @@
-//! What the service tells of itself: structured logs and Prometheus metrics.
+//! What the service tells of itself: structured logs, Prometheus metrics, and spans for a collector.
+
+pub mod traces;
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::AtomicU64;
@@ -11,8 +13,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use toolscout_index::Results;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
+use self::traces::Traces;
 use crate::embed_cache::CacheCounters;
 
 /// How log lines are written, always to stderr.
@@ -25,17 +31,24 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging. `filter` is a level or a list of `target=level`, as `tracing` reads it.
+/// Starts logging, and handing spans to `traces`. `filter` is a level or a list of `target=level`, as `tracing` reads it.
 ///
 /// # Errors
 /// A filter that cannot be read, or logging that was started before.
-pub fn start_logs(format: LogFormat, filter: &str) -> anyhow::Result<()> {
+pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let started = match format {
-        LogFormat::Text => logs.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    let lines = lines.with_filter(filter).with_filter(filter_fn(|of| of.target() != traces::TARGET));
+    let spans = traces.map(|traces| {
+        let layer =
+            tracing_opentelemetry::layer().with_tracer(traces.tracer()).with_location(false).with_threads(false);
+        layer.with_filter(filter_fn(|of| of.target() == traces::TARGET))
+    });
+    let started = tracing_subscriber::registry().with(lines).with(spans).try_init();
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
 }
 

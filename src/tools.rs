@@ -2,6 +2,11 @@
 //! implementation.
 
 pub mod arguments;
+pub mod builtin;
+pub mod execute;
+pub mod json;
+pub mod net;
+pub mod operation;
 pub mod registry;
 pub mod scripted;
 pub mod typed;
@@ -12,7 +17,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolscout_index::{Tool, ToolId};
+use utoipa::ToSchema;
 
+pub use execute::execute;
 pub use registry::Registry;
 pub use scripted::ScriptedTools;
 pub use typed::typed;
@@ -60,8 +67,9 @@ impl ToolFailure {
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = CallStatus)]
 pub enum Status {
     /// With data.
     Ok,
@@ -70,8 +78,9 @@ pub enum Status {
 }
 
 /// Why a call has no data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = CallErrorCode)]
 #[non_exhaustive]
 pub enum ErrorCode {
     /// No visible tool has this name.
@@ -88,8 +97,14 @@ pub enum ErrorCode {
     Panicked,
     /// The run was stopped first.
     Cancelled,
-    /// Too many searches in a row, or too many calls in one answer.
+    /// Too many searches in a row, too many calls in one answer, or more calls than a run may make.
     Limit,
+    /// A policy or a person said no, or nobody said yes in time.
+    Denied,
+    /// What has to hold before the call does not.
+    Precondition,
+    /// A step of the plan that it depends on has failed.
+    Skipped,
 }
 
 /// The one result of one call.

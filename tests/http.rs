@@ -3,6 +3,7 @@
 //! No test needs a model: dense search is seen through the deterministic embedder.
 
 mod http {
+    pub mod program;
     pub mod server;
 
     pub mod access;
@@ -11,9 +12,11 @@ mod http {
     pub mod durability;
     pub mod errors;
     pub mod feedback;
+    pub mod mcp;
     pub mod search;
     pub mod service;
     pub mod stream;
     pub mod tasks;
     pub mod tools;
+    pub mod traces;
 }

@@ -6,7 +6,8 @@
 #   TOOLS    a file in any accepted format, by default every file of fixtures/tools
 #   QUERIES  JSONL with a "query" in each line, by default fixtures/queries.jsonl
 #
-# SECONDS_EACH (10) and WARM_UP (3) are the length of each measurement. EMBEDDER=none leaves out the hybrid ones.
+# SECONDS_EACH (10) and WARM_UP (3) are the length of each measurement. EMBEDDER=none leaves out the hybrid ones. DATA is
+# a data directory whose default catalog has the tools and their vectors already; it is copied, and TOOLS is not read.
 # Give it the machine: load generator and server share the cores, so figures are a lower bound and only comparable on
 # one machine, in one run.
 set -euo pipefail
@@ -23,6 +24,7 @@ warm_up=${WARM_UP:-3}
 json='Content-Type: application/json'
 
 load() {
+  if [ -n "${DATA:-}" ]; then return; fi
   if [ -z "$tools" ]; then load_fixtures; return; fi
   # As NDJSON or as a task, a load may be of any size; a task is waited for.
   local task
@@ -45,24 +47,28 @@ measure() {
 
 resident_kb() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$serving_pid/status"; }
 
+# searches NAME MODE FRESH DISTINCT
 searches() {
-  local mode=$1 fresh=$2 name=$3 connections
-  export MODE=$mode FRESH=$fresh
+  local name=$1 connections
+  export MODE=$2 FRESH=$3 DISTINCT=$4
   measure warm-up 8 "$warm_up" >/dev/null
   for connections in 1 8 64; do measure "$name" "$connections"; done
 }
 
+prepare() { [ -z "${DATA:-}" ] || cp -r "$DATA" "$serving_dir/data"; }
+
+prepare
 serve
 load
-searches lexical 0 lexical
+searches lexical lexical 0 100000
 if [ "$EMBEDDER" != none ]; then
   embedded
-  searches hybrid 0 "hybrid, repeated queries"
-  searches hybrid 1 "hybrid, fresh queries"
+  searches "hybrid, repeated queries" hybrid 0 32
+  searches "hybrid, fresh queries" hybrid 1 100000
 fi
 
 echo "{\"what\":\"while 5000 tools are loaded: idle first\"}"
-export MODE=lexical FRESH=0
+export MODE=lexical FRESH=0 DISTINCT=100000
 measure idle 8
 seq 5000 | sed 's|.*|{"server":"load","name":"tool_&","description":"Does thing number & of the load.","inputSchema":{}}|' |
   curl --silent --header 'Content-Type: application/x-ndjson' --data-binary @- "$url/v1/catalogs/default/tools" |
@@ -76,10 +82,13 @@ rm -rf "$serving_dir/data"
 # Overload: a short line, and four times the connections that fit into it and the threads.
 cores=$(nproc)
 line=$((6 * cores))
+prepare
 serve --search-line "$line"
 load
 export MODE=lexical
-echo "{\"what\":\"overload\",\"resident_kb_before\":$(resident_kb)}"
-measure overload $((4 * (line + 2 * cores)))
-measure overload $((4 * (line + 2 * cores)))
-echo "{\"what\":\"overload\",\"resident_kb_after\":$(resident_kb)}"
+# Flat memory is no growth after the first time: threads and their caches come with the first.
+echo "{\"what\":\"overload\",\"resident_kb\":$(resident_kb)}"
+for _ in 1 2 3; do
+  measure overload $((4 * (line + 2 * cores)))
+  echo "{\"what\":\"overload\",\"resident_kb\":$(resident_kb)}"
+done

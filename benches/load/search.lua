@@ -3,6 +3,7 @@
 -- QUERIES  the file; each line has a "query"
 -- MODE     lexical, hybrid or auto
 -- FRESH    1 makes every query one that was never asked before, so that no cache answers it
+-- DISTINCT only so many queries of the file, asked again and again
 -- ROUTE    by default /v1/search
 
 local queries, next_query, thread_number = {}, 0, 0
@@ -21,6 +22,7 @@ function init()
     -- Queries of the fixtures hold no escaped quotes.
     local query = line:match('"query"%s*:%s*"([^"]*)"')
     if query then queries[#queries + 1] = query end
+    if #queries >= tonumber(os.getenv("DISTINCT") or math.huge) then break end
   end
   next_query = number * 7919
   wrk.method = "POST"

@@ -2,6 +2,7 @@
 
 mod hashing;
 pub mod minilm;
+mod pool;
 pub mod table;
 
 pub use hashing::Hashing;

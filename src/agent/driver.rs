@@ -6,26 +6,28 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolscout_index::Tool;
+use toolscout_index::{Tool, ToolId};
 
 use crate::agent::event::Event;
 use crate::agent::memory::Context;
 use crate::agent::recommend;
 use crate::agent::reference::References;
 use crate::agent::reply::{Reply, ReplyBuilder};
-use crate::agent::run::{Call, Outcome, Run, Step};
+use crate::agent::run::{Outcome, Run, Step};
 use crate::agent::search::{Found, SearchRequest};
 use crate::agent::think::Piece;
 use crate::agent::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
-use crate::agent::{Shared, Slot, Style};
+use crate::agent::{Question, Shared, Slot, Style};
+use crate::gate::{Answer, ApprovalRequest, Approver, Call, Caller, Decision, Directory, Ledger, Passage, Passed};
 use crate::llm::{ChatRequest, LlmError};
 use crate::session::{ConversationId, Figures, SessionError, Sessions, TurnEnd, TurnStatus};
-use crate::tools::{Callable, ErrorCode, ToolResult, Toolset};
+use crate::tools::Callable;
 
 /// Events that wait for a slow listener before the run waits too.
 const EVENT_QUEUE: usize = 256;
@@ -33,11 +35,11 @@ const EVENT_QUEUE: usize = 256;
 const LISTENER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts a turn in a task of its own.
-pub(super) fn start(slot: Slot, question: String, detached: bool) -> RunStream {
+pub(super) fn start(slot: Slot, question: Question) -> RunStream {
     let (events, receiver) = mpsc::channel(EVENT_QUEUE);
     let conversation = slot.conversation.clone();
-    let guard = (!detached).then(|| slot.token.clone().drop_guard());
-    let listener = Listener { events, token: slot.token.clone(), detached };
+    let guard = (!question.detached).then(|| slot.token.clone().drop_guard());
+    let listener = Listener { events, token: slot.token.clone(), detached: question.detached };
     tokio::spawn(conduct(slot, question, listener));
     RunStream { conversation, receiver, next_id: 1, ended: false, _stop_on_drop: guard }
 }
@@ -100,11 +102,13 @@ impl Listener {
 }
 
 /// One turn from the saved question to the terminal event.
-async fn conduct(slot: Slot, question: String, listener: Listener) {
+async fn conduct(slot: Slot, question: Question, listener: Listener) {
     let started = Instant::now();
     let (shared, conversation) = (slot.shared.clone(), slot.conversation.clone());
+    let caller = question.caller(&conversation);
+    let question = question.text;
     let (number, run) = match prepare(&shared, &conversation, &question).await {
-        Ok(prepared) => prepared,
+        Ok((number, run)) => (number, run.through(shared.gate.clone(), caller.clone())),
         Err(error) => {
             listener.tell(Event::Error { content: error }).await;
             drop(slot);
@@ -115,7 +119,7 @@ async fn conduct(slot: Slot, question: String, listener: Listener) {
         let shared = shared.clone();
         spawn_blocking(move || shared.catalog_tokens())
     };
-    let mut turn = Turn::new(&shared, &listener, run, started);
+    let mut turn = Turn::new(&shared, &listener, caller, run, started);
     let (status, error) = turn.follow(&slot.token).await;
     let end = turn.end(status, error, catalog_tokens).await;
     let (answer, mut figures) = (end.answer.clone(), end.figures.clone());
@@ -237,6 +241,8 @@ async fn words(shared: &Shared, request: ChatRequest) -> Result<String, LlmError
 struct Turn<'a> {
     shared: &'a Arc<Shared>,
     listener: &'a Listener,
+    caller: Caller,
+    ledger: Ledger,
     run: Run,
     started: Instant,
     first_token_ms: Option<u64>,
@@ -246,9 +252,9 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn new(shared: &'a Arc<Shared>, listener: &'a Listener, run: Run, started: Instant) -> Self {
+    fn new(shared: &'a Arc<Shared>, listener: &'a Listener, caller: Caller, run: Run, started: Instant) -> Self {
         let (first_token_ms, said, references) = (None, String::new(), References::default());
-        Turn { shared, listener, run, started, first_token_ms, said, references }
+        Turn { shared, listener, caller, ledger: Ledger::default(), run, started, first_token_ms, said, references }
     }
 
     /// Goes round by round until something ends it.
@@ -286,9 +292,13 @@ impl<'a> Turn<'a> {
                     Err(error) => return Outcome::Failed(error.to_string()),
                 },
                 Step::CallTools(work) => {
-                    let (founds, results) = tokio::join!(self.search(work.searches), self.call(work.calls));
-                    for result in &results {
-                        self.references.collect(&result.data);
+                    let told: Vec<_> = work.calls.iter().map(|call| (call.id.clone(), call.tool.id.clone())).collect();
+                    let (founds, passed) = tokio::join!(self.search(work.searches), self.call(work.calls));
+                    let mut results = Vec::with_capacity(passed.len());
+                    for ((id, tool), passed) in told.into_iter().zip(passed) {
+                        self.references.collect(&passed.result.data);
+                        self.listener.tell_all(gated(id, tool, &passed).into_iter().collect()).await;
+                        results.push(passed.result);
                     }
                     self.run.tools_answered(founds, results)
                 }
@@ -348,11 +358,20 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// The results of these calls, in call order.
-    async fn call(&self, calls: Vec<Call>) -> Vec<ToolResult> {
+    /// What became of these calls at the gate, in call order.
+    async fn call(&self, calls: Vec<Call>) -> Vec<Passed> {
         let config = &self.shared.config;
-        let results = stream::iter(calls).map(|call| call_one(&self.shared.toolsets, call, config.call_timeout));
-        results.buffered(config.parallel_calls.max(1)).collect().await
+        let directory: &Shared = self.shared;
+        let asker = Asker { shared: self.shared, listener: self.listener };
+        let passage = Passage {
+            caller: &self.caller,
+            ledger: &self.ledger,
+            directory,
+            approver: &asker,
+            call_timeout: config.call_timeout,
+        };
+        let passing = stream::iter(calls).map(|call| self.shared.gate.pass(passage, call));
+        passing.buffered(config.parallel_calls.max(1)).collect().await
     }
 
     /// What is kept of the turn, after telling its last events but one.
@@ -379,34 +398,53 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Calls one tool in a task of its own, which contains its panics and ends with its time or its run.
-async fn call_one(toolsets: &[Arc<dyn Toolset>], call: Call, limit: Duration) -> ToolResult {
-    let started = Instant::now();
-    let id = &call.tool.id;
-    let Some(callable) = toolsets.iter().find_map(|toolset| toolset.find(id)) else {
-        let message = format!("{id} can be found but not called: no connected server offers it; use another tool");
-        return ToolResult::error(ErrorCode::NotCallable, message);
-    };
-    let result = timeout(limit, contained(callable, call)).await.unwrap_or_else(|_| {
-        let message = format!("no result within {} ms; try less at once, or go on without", limit.as_millis());
-        ToolResult::error(ErrorCode::Timeout, message)
-    });
-    result.took_ms(elapsed_ms(started))
+/// Asks whoever listens.
+struct Asker<'a> {
+    shared: &'a Shared,
+    listener: &'a Listener,
 }
 
-async fn contained(callable: Arc<dyn Callable>, call: Call) -> ToolResult {
-    // A set of one: dropped, it takes its task with it.
-    let mut task = JoinSet::new();
-    task.spawn(async move { callable.call(call.arguments).await });
-    match task.join_next().await {
-        Some(Ok(Ok(data))) => ToolResult::ok(data),
-        Some(Ok(Err(failure))) => ToolResult::error(ErrorCode::Failed, failure.message),
-        Some(Err(error)) => {
-            tracing::error!(%error, tool = %call.tool.id, "a tool panicked");
-            ToolResult::error(ErrorCode::Panicked, "the tool crashed; this is its fault, not that of the arguments")
-        }
-        None => ToolResult::error(ErrorCode::Failed, "the call gave no result"),
+#[async_trait]
+impl Approver for Asker<'_> {
+    async fn ask(&self, request: ApprovalRequest) -> Answer {
+        let Some(pending) = self.shared.approvals.open() else {
+            let reason = "too many questions are open; answer some first".to_owned();
+            return Answer::Refused { by: "the gate".into(), reason };
+        };
+        let within = self.shared.gate.policies().approval_timeout_s.duration();
+        let expires_in_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        let (id, request) = (pending.id().to_owned(), Box::new(request));
+        self.listener.tell(Event::ApprovalRequired { id, expires_in_ms, request }).await;
+        pending.answer(within).await
     }
+}
+
+impl Directory for Shared {
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        let own = self.own_tools.iter().find(|tool| tool.id == *id);
+        own.cloned().or_else(|| self.search.tool(id))
+    }
+
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        self.toolsets.iter().find_map(|toolset| toolset.find(id))
+    }
+}
+
+/// What is told of a call's way through the gate: nothing where it was let through as it is.
+fn gated(id: String, tool: ToolId, passed: &Passed) -> Option<Event> {
+    let report = &passed.report;
+    if report.ruling.decision == Decision::Allow && report.changes.is_empty() {
+        return None;
+    }
+    Some(Event::Gate {
+        id,
+        tool,
+        class: report.ruling.class,
+        decision: report.ruling.decision,
+        rule: report.ruling.rule.clone(),
+        changes: report.changes.clone(),
+        answer: report.answer.clone(),
+    })
 }
 
 fn elapsed_ms(since: Instant) -> u64 {

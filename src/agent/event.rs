@@ -1,14 +1,18 @@
 //! What a run tells the outside: the closed list of events that is the stream's contract.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolscout_index::ToolId;
+use utoipa::ToSchema;
 
+use crate::agent::plan::PlannedStep;
+use crate::gate::{Answer, ApprovalRequest, Change, Class, Decision};
 use crate::session::{Figures, Reference, TurnStatus};
 use crate::tools::{ErrorCode, Status};
 
 /// One event of a run. A run ends with exactly one [`Event::Done`], after an [`Event::Error`] when it failed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = AgentEvent)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// Words for the user.
@@ -31,6 +35,7 @@ pub enum Event {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         select: Vec<String>,
         /// What was found, best first.
+        #[schema(value_type = Vec<String>)]
         hits: Vec<ToolId>,
         /// Why something was not found.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +44,7 @@ pub enum Event {
     /// Tools that the model can call from now on.
     ToolsInjected {
         /// In the order of their injection.
+        #[schema(value_type = Vec<String>)]
         tools: Vec<ToolId>,
         /// Tokens they add.
         tokens: usize,
@@ -46,6 +52,7 @@ pub enum Event {
     /// Tools that the model cannot call any more.
     ToolsEvicted {
         /// In the order of their eviction.
+        #[schema(value_type = Vec<String>)]
         tools: Vec<ToolId>,
         /// Why.
         reason: EvictionReason,
@@ -58,6 +65,49 @@ pub enum Event {
         name: String,
         /// The arguments, or their text where they are no JSON.
         arguments: Value,
+    },
+    /// A plan, before it is carried out. One with problems is not.
+    Plan {
+        /// Its steps, in order.
+        steps: Vec<PlannedStep>,
+        /// What is wrong with it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        problems: Vec<String>,
+    },
+    /// What a plan has come to: the [`ToolResult`](crate::tools::ToolResult) of every step, by its key.
+    PlanOutcome {
+        /// By step.
+        steps: Map<String, Value>,
+    },
+    /// A call waits for a person. Unanswered, it counts as refused when its time is up.
+    ApprovalRequired {
+        /// Names the question in its answer.
+        id: String,
+        /// Milliseconds to answer in.
+        expires_in_ms: u64,
+        /// The call.
+        #[serde(flatten)]
+        request: Box<ApprovalRequest>,
+    },
+    /// How a call went through the gate, where that is more than a plain yes.
+    Gate {
+        /// The call's id.
+        id: String,
+        /// The tool's id.
+        #[schema(value_type = String)]
+        tool: ToolId,
+        /// What it can do.
+        class: Class,
+        /// What became of the call.
+        decision: Decision,
+        /// The rule that says so.
+        rule: String,
+        /// What was changed in the arguments.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        changes: Vec<Change>,
+        /// What the person said who was asked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: Option<Answer>,
     },
     /// The one result of a call.
     ToolResult {
@@ -120,6 +170,10 @@ impl Event {
             Event::ToolsInjected { .. } => "tools_injected",
             Event::ToolsEvicted { .. } => "tools_evicted",
             Event::ToolCall { .. } => "tool_call",
+            Event::Plan { .. } => "plan",
+            Event::PlanOutcome { .. } => "plan_outcome",
+            Event::ApprovalRequired { .. } => "approval_required",
+            Event::Gate { .. } => "gate",
             Event::ToolResult { .. } => "tool_result",
             Event::Reference { .. } => "reference",
             Event::Recommend { .. } => "recommend",
@@ -130,7 +184,7 @@ impl Event {
 }
 
 /// Why tools were evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictionReason {
     /// Others needed their room.

@@ -155,6 +155,12 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
     Value::Object(answer)
 }
 
+/// What a model is told, as a turn begins, of the tools that it called before and does not see any more.
+pub fn missed_notice(ids: &[&ToolId]) -> String {
+    let names: Vec<String> = ids.iter().map(|id| format!("\"{}\"", names::shown(id))).collect();
+    format!("Tools you called before were unloaded: {}. A search for `select:NAME` brings one back.", names.join(", "))
+}
+
 fn spec_of(name: &str, description: &str, parameters: Value) -> ToolSpec {
     let parameters = if let Value::Object(fields) = parameters { fields } else { Arguments::new() };
     ToolSpec { name: name.into(), description: description.into(), parameters }

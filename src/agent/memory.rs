@@ -53,6 +53,11 @@ impl Context {
         self
     }
 
+    /// What is asked.
+    pub fn question(&self) -> &str {
+        &self.question
+    }
+
     /// Adds a message of this run.
     pub fn push(&mut self, message: Message) {
         if let Message::Assistant { content, .. } = &message

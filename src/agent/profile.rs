@@ -1,17 +1,21 @@
 //! Profiles: named presets of an agent, in TOML.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toolscout_index::Filter;
 
 use crate::agent::{AgentConfig, Eviction, Protocol, Style};
+use crate::gate::Policies;
+use crate::tools::builtin::BuiltinConfig;
+use crate::tools::operation::ServiceConfig;
 
 /// The ready profiles: name and text.
-const READY: [(&str, &str); 3] = [
+const READY: [(&str, &str); 4] = [
     ("web-search", include_str!("profiles/web-search.toml")),
     ("files", include_str!("profiles/files.toml")),
     ("plan-and-execute", include_str!("profiles/plan-and-execute.toml")),
+    ("skills", include_str!("profiles/skills.toml")),
 ];
 
 /// A preset. What it does not say stays as it is.
@@ -28,10 +32,18 @@ pub struct Profile {
     pub style: Option<Style>,
     /// Tools that are always visible, by id or name; those that the catalog lacks are left out.
     pub pins: Vec<String>,
+    /// The folder of skills that are offered, relative to the profile's file.
+    pub skills: Option<PathBuf>,
     /// Which tools may be found.
     pub filter: Filter,
     /// Bounds.
     pub limits: Limits,
+    /// What the gate goes by.
+    pub gate: Option<Policies>,
+    /// Built-in tools that are switched on.
+    pub tools: BuiltinConfig,
+    /// Services whose operations can be called.
+    pub operations: Vec<ServiceConfig>,
 }
 
 /// The bounds of a profile.
@@ -99,7 +111,10 @@ impl Profile {
             return Err(ProfileError::Unknown { name: name.to_owned() });
         }
         let text = std::fs::read_to_string(path);
-        Profile::parse(name, &text.map_err(|source| ProfileError::Io { path: name.to_owned(), source })?)
+        let text = text.map_err(|source| ProfileError::Io { path: name.to_owned(), source })?;
+        let mut profile = Profile::parse(name, &text)?;
+        profile.skills = profile.skills.map(|folder| path.parent().unwrap_or(Path::new("")).join(folder));
+        Ok(profile)
     }
 
     /// Reads a profile; `name` is for messages.
@@ -115,7 +130,8 @@ impl Profile {
 
     /// Settings with what the profile says.
     pub fn applied_to(self, mut config: AgentConfig) -> AgentConfig {
-        let Profile { role, mode, style, pins, filter, limits, .. } = self;
+        let Profile { role, mode, style, pins, filter, limits, gate, .. } = self;
+        set(&mut config.policies, gate);
         set(&mut config.run.role, role);
         set(&mut config.run.protocol, mode);
         set(&mut config.run.style, style);
@@ -163,6 +179,15 @@ mod tests {
         assert_eq!(after.pins, ["a/b"]);
         assert!(after.run.find.unwrap().filter.servers.contains("a"));
         assert_eq!((after.run.role, after.run.max_searches), (before.run.role, before.run.max_searches));
+    }
+
+    #[test]
+    fn a_folder_of_skills_stands_beside_the_profile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.toml");
+        std::fs::write(&path, "skills = \"know-how\"").unwrap();
+        let profile = Profile::load(path.to_str().unwrap()).unwrap();
+        assert_eq!(profile.skills, Some(folder.path().join("know-how")));
     }
 
     #[test]

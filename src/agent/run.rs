@@ -5,6 +5,8 @@
 //! ```
 //! Every call of the model gets exactly one result, in call order and under its id, whatever happened to it.
 
+mod plan;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,11 +18,13 @@ use crate::agent::event::{Event, EvictionReason};
 use crate::agent::find::{self, FindConfig, Style};
 use crate::agent::memory::{Context, DEFAULT_WINDOW, Fact};
 use crate::agent::names::{self, CALL_TOOL, TOOL_SEARCH};
+use crate::agent::plan::Execution;
 use crate::agent::prompt;
 use crate::agent::reply::{RawCall, Reply};
 use crate::agent::search::{Found, SearchRequest};
 use crate::agent::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
-use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, excerpt};
+use crate::gate::{Call, Caller, Gate, Policies};
+use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage, excerpt};
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
@@ -29,6 +33,8 @@ use crate::tools::{Arguments, ErrorCode, ToolResult};
 const PREVIEW_CHARS: usize = 2_000;
 /// Names offered for one that no visible tool has.
 const MAX_NEAREST: usize = 5;
+/// Unloaded tools that a model is told of when a turn begins.
+const MAX_MISSED: usize = 10;
 
 /// How a model is asked to call tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -39,6 +45,8 @@ pub enum Protocol {
     Native,
     /// By a JSON answer, for models without function calling.
     Manual,
+    /// By one plan of all calls, checked and shown before it is carried out.
+    Plan,
 }
 
 /// The limits and manners of a run.
@@ -102,19 +110,8 @@ pub enum Step {
 pub struct Work {
     /// Searches, in call order.
     pub searches: Vec<SearchRequest>,
-    /// Checked calls, in call order.
+    /// Calls of visible tools, in call order, for the gate to judge.
     pub calls: Vec<Call>,
-}
-
-/// A call that may be carried out: the tool is visible and its arguments fit the schema.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The call's id.
-    pub id: String,
-    /// The tool.
-    pub tool: Arc<Tool>,
-    /// The arguments.
-    pub arguments: Arguments,
 }
 
 /// How a run ended by itself.
@@ -142,6 +139,15 @@ pub struct Run {
     figures: Figures,
     /// Tokens of all tools shown so far.
     shown_tokens: usize,
+    /// Checks plans.
+    gate: Arc<Gate>,
+    caller: Caller,
+    /// The plan under way.
+    execution: Option<Execution>,
+    /// The model has been told what its plan came to.
+    is_outcome_told: bool,
+    /// What it came to, should the model not say.
+    told_summary: String,
 }
 
 #[derive(Clone, Debug)]
@@ -170,10 +176,15 @@ enum What {
 type Refusal = (ErrorCode, String);
 
 impl Run {
-    /// Begins a run; the toolbox's turn begins with it.
-    pub fn new(config: RunConfig, count: TokenCounter, mut toolbox: Toolbox, context: Context) -> Self {
+    /// Begins a run; the toolbox's turn begins with it. The model is told what it called in earlier turns and does not
+    /// see any more.
+    pub fn new(config: RunConfig, count: TokenCounter, mut toolbox: Toolbox, mut context: Context) -> Self {
         toolbox.begin_turn();
-        Run {
+        let missed = toolbox.missed(MAX_MISSED);
+        if config.find.is_some() && !missed.is_empty() {
+            context = context.with_notice(find::missed_notice(&missed));
+        }
+        let mut run = Run {
             config,
             count,
             toolbox,
@@ -185,7 +196,20 @@ impl Run {
             nudged: false,
             figures: Figures::default(),
             shown_tokens: 0,
-        }
+            gate: Arc::new(Gate::new(Policies::default())),
+            caller: Caller::default(),
+            execution: None,
+            is_outcome_told: false,
+            told_summary: String::new(),
+        };
+        run.state = run.first_state();
+        run
+    }
+
+    /// The same run, its plans checked by this gate.
+    pub fn through(mut self, gate: Arc<Gate>, caller: Caller) -> Self {
+        (self.gate, self.caller) = (gate, caller);
+        self
     }
 
     /// What to do next. Asking twice gives the same.
@@ -205,6 +229,9 @@ impl Run {
         self.account(&reply);
         let last_round = self.is_last_round();
         self.round += 1;
+        if self.config.protocol == Protocol::Plan {
+            return self.plan_answered(reply.text, last_round);
+        }
         let (text, calls, mut events) = self.read(reply);
         if calls.is_empty() || last_round {
             self.conclude(text, last_round);
@@ -247,7 +274,9 @@ impl Run {
                 What::Call(tool, _) => {
                     self.toolbox.close_call(&tool.id);
                     let missing = || ToolResult::error(ErrorCode::Failed, "the call gave no result");
-                    self.settle(&call, results.next().unwrap_or_else(missing), &mut events)
+                    let result = results.next().unwrap_or_else(missing);
+                    self.record_step(result.clone());
+                    self.settle(&call, result, &mut events)
                 }
                 What::Settled(result) => self.settle(&call, result, &mut events),
             };
@@ -256,6 +285,7 @@ impl Run {
         events.extend(self.injected(&injection));
         self.remember_results(texts);
         self.refresh_when_due();
+        events.extend(self.next_plan_step());
         events
     }
 
@@ -307,27 +337,36 @@ impl Run {
     }
 
     fn is_last_round(&self) -> bool {
-        self.round + 1 >= self.config.max_rounds
+        let last = self.round + 1 >= self.config.max_rounds;
+        // A plan needs one round, whatever the limit.
+        if self.config.protocol == Protocol::Plan { self.is_outcome_told || (last && self.round > 0) } else { last }
     }
 
     fn request(&self) -> ChatRequest {
         let specs = self.visible_specs();
-        let mut messages = self.context.messages();
+        let messages = self.messages(&specs);
+        let tools = match self.config.protocol {
+            Protocol::Native => specs.into_iter().map(Cow::into_owned).collect(),
+            Protocol::Manual | Protocol::Plan => Vec::new(),
+        };
+        ChatRequest { purpose: Purpose::Round, messages, tools }
+    }
+
+    /// The messages of a round in which these tools are visible.
+    fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
+        let RunConfig { role, environment, .. } = &self.config;
+        let described = || specs.iter().map(AsRef::as_ref).collect::<Vec<&ToolSpec>>();
+        let system = match self.config.protocol {
+            Protocol::Native => prompt::native_system(role, environment),
+            Protocol::Manual => prompt::manual_system(role, &described(), environment),
+            Protocol::Plan => prompt::plan_system(role, &described(), environment),
+        };
+        let mut messages = vec![Message::system(system)];
+        messages.extend(self.context.messages());
         if self.is_last_round() {
             messages.push(Message::user(prompt::LAST_ROUND));
         }
-        let RunConfig { role, environment, .. } = &self.config;
-        let (system, tools) = match self.config.protocol {
-            Protocol::Native => {
-                (prompt::native_system(role, environment), specs.iter().map(|spec| (**spec).clone()).collect())
-            }
-            Protocol::Manual => {
-                let specs: Vec<&ToolSpec> = specs.iter().map(AsRef::as_ref).collect();
-                (prompt::manual_system(role, &specs, environment), Vec::new())
-            }
-        };
-        messages.insert(0, Message::system(system));
-        ChatRequest { purpose: Purpose::Round, messages, tools }
+        messages
     }
 
     /// The tools of this round, in their stable order; none in the last one.
@@ -336,6 +375,10 @@ impl Run {
             return Vec::new();
         }
         let mut specs = Vec::new();
+        if self.config.protocol == Protocol::Plan {
+            specs.extend(self.toolbox.specs().map(Cow::Borrowed));
+            return specs;
+        }
         if self.config.find.is_some() {
             specs.push(Cow::Owned(find::search_spec()));
         }
@@ -350,21 +393,43 @@ impl Run {
     }
 
     fn account(&mut self, reply: &Reply) {
-        let specs = self.visible_specs();
-        let tool_tokens: usize = specs.iter().map(|spec| spec_tokens(spec, self.count)).sum();
+        let tool_tokens = self.tool_tokens();
         self.shown_tokens += tool_tokens;
         self.figures.rounds += 1;
-        let (input, output) = match reply.usage {
-            Some(usage) => (usage.input, usage.output),
-            None => {
-                self.figures.tokens_estimated = true;
-                let messages = self.context.messages();
-                let input: usize = messages.iter().map(|message| (self.count)(message.content())).sum();
-                ((input + tool_tokens) as u64, (self.count)(&reply.text) as u64)
-            }
-        };
+        let Usage { input, output } = reply.usage.unwrap_or_else(|| {
+            self.figures.tokens_estimated = true;
+            self.estimate(reply, tool_tokens)
+        });
         self.figures.tokens_in += input;
         self.figures.tokens_out += output;
+    }
+
+    /// Tokens of the tools of this round. Those of held tools are known; ten thousand of them are not counted anew.
+    fn tool_tokens(&self) -> usize {
+        if self.is_last_round() {
+            return 0;
+        }
+        let of = |spec: ToolSpec| spec_tokens(&spec, self.count);
+        match (self.config.find.is_some(), self.config.style) {
+            (false, _) => self.toolbox.tokens(),
+            (true, Style::Inject) => of(find::search_spec()) + self.toolbox.tokens(),
+            (true, Style::Dispatch) => {
+                of(find::search_spec()) + of(find::dispatch_spec()) + self.toolbox.pinned_tokens()
+            }
+        }
+    }
+
+    /// What the round cost, counted here: every message, its calls, and the tools.
+    fn estimate(&self, reply: &Reply, tool_tokens: usize) -> Usage {
+        let count = |text: &str| (self.count)(text) as u64;
+        // Without function calling the tools are part of the system message and counted there.
+        let (specs, apart) = match self.config.protocol {
+            Protocol::Native => (Vec::new(), tool_tokens as u64),
+            Protocol::Manual | Protocol::Plan => (self.visible_specs(), 0),
+        };
+        let input = apart + self.messages(&specs).iter().flat_map(Message::texts).map(count).sum::<u64>();
+        let calls = reply.calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
+        Usage { input, output: count(&reply.text) + calls.map(count).sum::<u64>() }
     }
 
     /// The text, the calls, and the words to show, by the protocol.
@@ -462,7 +527,6 @@ impl Run {
 
     fn call(&self, name: &str, arguments: Arguments) -> Result<What, Refusal> {
         let tool = self.toolbox.find(name).ok_or_else(|| (ErrorCode::UnknownTool, self.unknown(name)))?.clone();
-        arguments::check(&tool, &arguments).map_err(invalid)?;
         Ok(What::Call(tool, arguments))
     }
 
@@ -524,7 +588,7 @@ impl Run {
     fn remember_calls(&mut self, text: String, slots: &[Slot]) {
         let tool_calls = match self.config.protocol {
             Protocol::Native => slots.iter().map(|slot| slot.call.clone()).collect(),
-            Protocol::Manual => Vec::new(),
+            Protocol::Manual | Protocol::Plan => Vec::new(),
         };
         self.context.push(Message::Assistant { content: text, tool_calls });
     }

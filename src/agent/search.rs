@@ -68,6 +68,17 @@ pub(crate) mod doubles {
         }
     }
 
+    /// Numbers below a bound, the same for each seed (xorshift).
+    pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        move |bound| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % bound as u64) as usize
+        }
+    }
+
     /// A tool without parameters.
     pub(crate) fn tool(id: &str, description: &str) -> Arc<Tool> {
         let id = ToolId::parse(id).unwrap();

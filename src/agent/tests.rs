@@ -27,7 +27,8 @@ fn shelf() -> Shelf {
 }
 
 fn config() -> AgentConfig {
-    AgentConfig { search_from_tools: 0, recommend_within: None, count_tokens: ten, ..AgentConfig::default() }
+    let policies = Policies::permissive();
+    AgentConfig { search_from_tools: 0, recommend_within: None, count_tokens: ten, policies, ..AgentConfig::default() }
 }
 
 /// An agent of a script over the shelf.

@@ -67,7 +67,8 @@ pub struct Toolbox {
     config: ToolboxConfig,
     count: TokenCounter,
     held: Vec<Held>,
-    unloaded: Vec<ToolId>,
+    /// What was evicted and has not come back, the last one last.
+    unloaded: Vec<Unloaded>,
     /// Counts uses and injections; the time of LRU.
     clock: u64,
     turn: u64,
@@ -81,6 +82,14 @@ struct Held {
     pinned: bool,
     open_calls: usize,
     use_: Use,
+}
+
+/// An evicted tool, remembered by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Unloaded {
+    id: ToolId,
+    /// The model has called it, so it may want it again.
+    called: bool,
 }
 
 /// When and how often a tool was used.
@@ -112,7 +121,8 @@ pub struct Injection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolboxState {
     held: Vec<(String, Use)>,
-    unloaded: Vec<String>,
+    /// Ids, and whether the tool had been called.
+    unloaded: Vec<(String, bool)>,
     clock: u64,
     turn: u64,
 }
@@ -127,7 +137,8 @@ impl Toolbox {
     /// as they are now.
     pub fn restore(mut self, state: &ToolboxState, resolve: impl Fn(&ToolId) -> Option<Arc<Tool>>) -> Self {
         (self.clock, self.turn) = (state.clock, state.turn);
-        self.unloaded = state.unloaded.iter().filter_map(|id| ToolId::parse(id).ok()).collect();
+        let unloaded = |(id, called): &(String, bool)| Some(Unloaded { id: ToolId::parse(id).ok()?, called: *called });
+        self.unloaded = state.unloaded.iter().filter_map(unloaded).collect();
         let kept = state.held.iter().filter_map(|(id, use_)| Some((resolve(&ToolId::parse(id).ok()?)?, *use_)));
         for (tool, use_) in kept {
             if self.position(&tool.id).is_none() {
@@ -143,7 +154,7 @@ impl Toolbox {
         let injected = self.held.iter().filter(|held| !held.pinned);
         ToolboxState {
             held: injected.map(|held| (held.tool.id.to_string(), held.use_)).collect(),
-            unloaded: self.unloaded.iter().map(ToolId::to_string).collect(),
+            unloaded: self.unloaded.iter().map(|gone| (gone.id.to_string(), gone.called)).collect(),
             clock: self.clock,
             turn: self.turn,
         }
@@ -193,7 +204,7 @@ impl Toolbox {
             injection.evicted = self.evict_for(fresh_tokens, &named);
         }
         injection.added = fresh.iter().map(|held| held.tool.id.clone()).collect();
-        self.unloaded.retain(|id| !injection.added.contains(id));
+        self.unloaded.retain(|gone| !injection.added.contains(&gone.id));
         self.held.extend(fresh);
         injection
     }
@@ -255,12 +266,23 @@ impl Toolbox {
 
     /// The tool of this name that was evicted and has not come back.
     pub fn unloaded(&self, name: &str) -> Option<&ToolId> {
-        self.unloaded.iter().find(|id| names::denotes(name, id))
+        self.unloaded.iter().map(|gone| &gone.id).find(|id| names::denotes(name, id))
+    }
+
+    /// The tools that were called, evicted and have not come back: the last `most` of them, the last one last.
+    pub fn missed(&self, most: usize) -> Vec<&ToolId> {
+        let called: Vec<&ToolId> = self.unloaded.iter().filter(|gone| gone.called).map(|gone| &gone.id).collect();
+        called[called.len().saturating_sub(most)..].to_vec()
     }
 
     /// Tokens of all visible tools.
     pub fn tokens(&self) -> usize {
         self.held.iter().map(|held| held.tokens).sum()
+    }
+
+    /// Tokens of the pinned tools.
+    pub fn pinned_tokens(&self) -> usize {
+        self.held.iter().filter(|held| held.pinned).map(|held| held.tokens).sum()
     }
 
     /// Tokens of these visible tools.
@@ -325,8 +347,10 @@ impl Toolbox {
     }
 
     fn remove(&mut self, ids: &[ToolId]) {
+        let called = |id: &ToolId| self.held.iter().any(|held| held.tool.id == *id && held.use_.times > 0);
+        let gone: Vec<Unloaded> = ids.iter().map(|id| Unloaded { id: id.clone(), called: called(id) }).collect();
         self.held.retain(|held| !ids.contains(&held.tool.id));
-        self.unloaded.extend_from_slice(ids);
+        self.unloaded.extend(gone);
         let excess = self.unloaded.len().saturating_sub(MAX_REMEMBERED);
         self.unloaded.drain(..excess);
     }
@@ -335,7 +359,7 @@ impl Toolbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::search::doubles::tool;
+    use crate::agent::search::doubles::{numbers, tool};
 
     /// Ten tokens a tool, whatever it says; a description of `big` counts a hundred.
     fn ten(text: &str) -> usize {
@@ -450,13 +474,7 @@ mod tests {
     #[test]
     fn the_budget_holds_after_any_sequence_of_injections_and_uses() {
         for seed in 0..200u64 {
-            let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-            let mut next = |bound: u64| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                random % bound
-            };
+            let mut next = numbers(seed);
             let eviction = [Eviction::Lru, Eviction::Lfu, Eviction::None][(seed % 3) as usize];
             let mut toolbox = toolbox(70, eviction);
             for _ in 0..60 {
@@ -490,6 +508,21 @@ mod tests {
         assert_eq!(after.unloaded("b"), Some(&id("b")));
         let gone = empty.restore(&state, |id| (id.as_str() != "a").then(|| tool(id.as_str(), "")));
         assert_eq!(visible(&gone), ["d"]);
+    }
+
+    #[test]
+    fn the_last_evicted_ones_that_were_called_are_missed_until_they_come_back() {
+        let mut toolbox = toolbox(30, Eviction::Lru);
+        toolbox.inject(&tools(&["a", "b", "c"]));
+        used(&mut toolbox, "a");
+        used(&mut toolbox, "c");
+        toolbox.begin_turn();
+        toolbox.inject(&tools(&["d", "e", "f"]));
+        assert_eq!(toolbox.missed(9), [&id("a"), &id("c")]);
+        assert_eq!(toolbox.missed(1), [&id("c")]);
+        toolbox.begin_turn();
+        toolbox.inject(&tools(&["c"]));
+        assert_eq!(toolbox.missed(9), [&id("a")]);
     }
 
     #[test]

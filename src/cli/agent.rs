@@ -1,29 +1,44 @@
 //! `toolscout agent`: answers questions with the catalog's tools, in the terminal.
 
+mod approve;
+
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use toolscout_index::Catalog;
 
 use super::context::{Context, Legs};
 use super::output::{clean, colour_wanted};
+use super::upstream::McpArgs;
 use super::{Outcome, Usage};
+use crate::agent::plan::PlannedStep;
 use crate::agent::profile::Profile;
+use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream, Style};
+use crate::gate::audit;
+use crate::gate::{Answer, AuditLog, Change, Class, Decision, Pattern, Rule};
 use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel, excerpt};
+use crate::mcp::{CatalogShelf, Pool};
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
+use crate::tools::operation::Operations;
 use crate::tools::{ScriptedTools, Status};
+use approve::{Questions, changed};
 
 /// Where local models listen unless told otherwise: Ollama's address.
 const DEFAULT_LLM: &str = "http://127.0.0.1:11434/v1";
 /// The conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
+/// How long the first question waits for MCP servers; those that take longer are there for later ones.
+const MCP_PATIENCE: Duration = Duration::from_secs(20);
 /// Characters of a call's arguments and results on the terminal.
 const SHOWN_CHARS: usize = 160;
 
@@ -39,6 +54,9 @@ pub struct Args {
     /// The conversation to go on with; a new one by default
     #[arg(long, value_name = "ID")]
     conversation: Option<String>,
+    /// The user on whose behalf tools are called; arguments that the profile binds may name nobody else
+    #[arg(long, value_name = "USER")]
+    identity: Option<String>,
 }
 
 /// The flags that describe an agent, the same for the terminal and the server.
@@ -53,13 +71,14 @@ pub struct AgentArgs {
     /// The API's key
     #[arg(long, value_name = "KEY", env = "TOOLSCOUT_LLM_KEY", hide_env_values = true)]
     llm_key: Option<String>,
-    /// How the model calls tools: native (function calling) or manual (a JSON answer)
+    /// How the model calls tools: native (function calling), manual (a JSON answer) or plan (all of them at once,
+    /// checked and shown before they are made)
     #[arg(long, value_parser = protocol)]
     mode: Option<Protocol>,
     /// How found tools come into its hands: inject (they join its list) or dispatch (the list stays)
     #[arg(long, value_parser = style)]
     style: Option<Style>,
-    /// A preset: web-search, files, plan-and-execute, or a TOML file
+    /// A preset: web-search, files, plan-and-execute, skills, or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
     /// Answers of the model per question [default: 5]
@@ -71,15 +90,36 @@ pub struct AgentArgs {
     /// A tool that is always visible (repeatable)
     #[arg(long, value_name = "ID")]
     pin: Vec<String>,
+    /// A folder of skills: Markdown files with front matter (name, description), found and called like tools
+    #[arg(long, value_name = "FOLDER", env = "TOOLSCOUT_SKILLS")]
+    skills: Option<PathBuf>,
     /// Ask for no recommended questions
     #[arg(long)]
     no_recommend: bool,
+    /// Call tools of these ids without asking; `*` stands for any text (repeatable)
+    #[arg(long, value_name = "PATTERN")]
+    allow: Vec<String>,
+    /// Ask before tools of these ids are called (repeatable)
+    #[arg(long, value_name = "PATTERN")]
+    ask: Vec<String>,
+    /// Never call tools of these ids; wins over --ask, and that over --allow (repeatable)
+    #[arg(long, value_name = "PATTERN")]
+    deny: Vec<String>,
+    /// Call nothing, and say what would be called
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    mcp: McpArgs,
 }
 
 impl Args {
     /// Asks and prints, question by question.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let agent = self.agent.build(context)?;
+        let pool = self.agent.pool()?;
+        let source = self.agent.source(context, pool.clone())?;
+        // After the source, which may have made the catalog for its skills.
+        let catalog = self.agent.open(context)?;
+        let agent = source(Arc::new(catalog.clone()))?;
         let conversation = match self.conversation {
             Some(id) => ConversationId::new(id)?,
             None => ConversationId::fresh(),
@@ -87,11 +127,16 @@ impl Args {
         let question = (!self.words.is_empty()).then(|| self.words.join(" "));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
         let outcome = runtime.block_on(async {
+            pool.start(Arc::new(CatalogShelf::new(catalog)));
+            pool.settled(MCP_PATIENCE).await;
             let mut terminal = Terminal::new(agent, conversation, context.printer.is_json());
-            match question {
+            terminal.identity = self.identity;
+            let outcome = match question {
                 Some(question) => terminal.answer(question).await,
                 None => terminal.converse().await,
-            }
+            };
+            pool.close().await;
+            outcome
         });
         // A thread that waits for a line on stdin would keep the runtime from ending.
         runtime.shutdown_background();
@@ -100,37 +145,78 @@ impl Args {
 }
 
 impl AgentArgs {
-    /// The agent over the catalog in question, keeping its conversations in the data directory.
-    pub fn build(&self, context: &Context) -> Result<Agent> {
-        let catalog = context.open(Legs::All)?;
-        self.source(context)?(Arc::new(catalog))
+    /// The catalog in question; made when there are MCP servers to fill it.
+    pub fn open(&self, context: &Context) -> Result<Catalog> {
+        if self.mcp.is_empty() { context.open(Legs::All) } else { context.open_or_create(Legs::All) }
     }
 
-    /// What makes the agent once there is a catalog. Everything that can be wrong with the flags is told now.
-    pub fn source(&self, context: &Context) -> Result<AgentSource> {
-        let config = self.config()?;
+    /// The MCP servers, none of them connected yet.
+    pub fn pool(&self) -> Result<Pool> {
+        Ok(Pool::new(self.mcp.config()?))
+    }
+
+    /// What makes the agent once there is a catalog, calling the tools of these servers and keeping its conversations
+    /// in the data directory. Everything that can be wrong with the flags is told now.
+    pub fn source(&self, context: &Context, pool: Pool) -> Result<AgentSource> {
+        let mut profile = self.profile.as_deref().map(Profile::load).transpose()?.unwrap_or_default();
+        let skills = self.skills(&profile, context)?;
+        let (builtins, services) = (mem::take(&mut profile.tools), mem::take(&mut profile.operations));
+        let config = self.config(profile);
         let (model, tools) = self.model()?;
         let data = context.settings.data.clone();
+        let builtins = builtins.registry()?;
+        let environment = |name: &str| std::env::var(name).ok();
+        // What is wrong with a service is told now as well.
+        Operations::new(&services, environment, Arc::new(|_| None))?;
         Ok(Box::new(move |catalog| {
             std::fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
             let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
+            let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
+            let operations = {
+                let catalog = catalog.clone();
+                Operations::new(&services, environment, Arc::new(move |id| catalog.tool(id)))?
+            };
             let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
-            Ok(builder.config(config.clone()).tools(tools.clone()).build()?)
+            let builder = builder.audit(audit).config(config.clone()).registry(builtins.clone());
+            let builder = builder.tools(tools.clone()).tools(skills.clone()).tools(operations).tools(pool.clone());
+            Ok(builder.build()?)
         }))
     }
 
-    fn config(&self) -> Result<AgentConfig> {
-        let mut config = AgentConfig::default();
-        if let Some(profile) = &self.profile {
-            config = Profile::load(profile)?.applied_to(config);
-        }
+    /// The skills of the folder that the flags name, else the profile, put into the catalog.
+    fn skills(&self, profile: &Profile, context: &Context) -> Result<Skills> {
+        let Some(folder) = self.skills.as_ref().or(profile.skills.as_ref()) else { return Ok(Skills::default()) };
+        let skills = Skills::load(folder)?;
+        skills.publish(&context.open_or_create(Legs::All)?).context("put the skills into the catalog")?;
+        Ok(skills)
+    }
+
+    fn config(&self, profile: Profile) -> AgentConfig {
+        let mut config = profile.applied_to(AgentConfig::default());
         config.run.protocol = self.mode.unwrap_or(config.run.protocol);
         config.run.style = self.style.unwrap_or(config.run.style);
         config.run.max_rounds = self.max_rounds.unwrap_or(config.run.max_rounds);
         config.toolbox.budget_tokens = self.tool_budget.unwrap_or(config.toolbox.budget_tokens);
         config.pins.extend(self.pin.iter().cloned());
+        config.policies.rules.splice(..0, self.rules());
+        config.policies.dry_run |= self.dry_run;
         config.recommend_within = config.recommend_within.filter(|_| !self.no_recommend);
-        Ok(config)
+        config
+    }
+
+    /// The rules of the flags, the strictest first: they come before those of the profile.
+    fn rules(&self) -> Vec<Rule> {
+        let of = |patterns: &[String], decision, flag: &str| -> Vec<Rule> {
+            let rule = |pattern: &String| {
+                let rule = Rule::of_tools(Pattern::new(pattern.as_str()), decision);
+                Rule { name: Some(format!("--{flag} {pattern}")), ..rule }
+            };
+            patterns.iter().map(rule).collect()
+        };
+        let mut rules = of(&self.deny, Decision::Deny, "deny");
+        rules.extend(of(&self.ask, Decision::Ask, "ask"));
+        rules.extend(of(&self.allow, Decision::Allow, "allow"));
+        rules
     }
 
     /// The model, and the tools that come with a scripted one.
@@ -154,11 +240,13 @@ fn protocol(text: &str) -> Result<Protocol, String> {
     match text {
         "native" => Ok(Protocol::Native),
         "manual" => Ok(Protocol::Manual),
-        _ => Err("use native or manual".into()),
+        "plan" => Ok(Protocol::Plan),
+        _ => Err("use native, manual or plan".into()),
     }
 }
 
-fn style(text: &str) -> Result<Style, String> {
+/// Reads a style.
+pub fn style(text: &str) -> Result<Style, String> {
     match text {
         "inject" => Ok(Style::Inject),
         "dispatch" => Ok(Style::Dispatch),
@@ -170,24 +258,47 @@ fn style(text: &str) -> Result<Style, String> {
 struct Terminal {
     agent: Agent,
     conversation: ConversationId,
+    identity: Option<String>,
     json: bool,
     view: View,
+    questions: Questions,
+    /// The lines of stdin, once they are read.
+    lines: Option<mpsc::Receiver<String>>,
+    /// A person sits at stdin: only then is a line an answer to a question whether to make a call.
+    attended: bool,
 }
 
 impl Terminal {
     fn new(agent: Agent, conversation: ConversationId, json: bool) -> Self {
-        Terminal { agent, conversation, json, view: View::new(colour_wanted()) }
+        Terminal {
+            agent,
+            conversation,
+            identity: None,
+            json,
+            view: View::new(colour_wanted()),
+            questions: Questions::default(),
+            lines: None,
+            attended: io::stdin().is_terminal(),
+        }
     }
 
     /// Answers one question. Ctrl-C stops the run, a second one the program.
     async fn answer(&mut self, question: String) -> Result<Outcome> {
-        let question = Question::new(question).in_conversation(self.conversation.clone());
+        let mut question = Question::new(question).in_conversation(self.conversation.clone()).asked_by(person());
+        if let Some(identity) = &self.identity {
+            question = question.on_behalf_of(identity.clone());
+        }
         let mut stream = self.agent.start(question).map_err(|error| Usage(error.to_string()))?;
         let mut status = TurnStatus::Failed;
         let mut interrupted = false;
         loop {
+            let asks = self.questions.is_waiting();
             let next = tokio::select! {
                 next = stream.next() => next,
+                line = self.lines.get_or_insert_with(lines_of_stdin).recv(), if asks => {
+                    self.decide(&line.unwrap_or_default())?;
+                    continue;
+                }
                 _ = tokio::signal::ctrl_c() => {
                     self.interrupt(&mut interrupted, &stream);
                     continue;
@@ -198,13 +309,37 @@ impl Terminal {
                 status = *ended;
             }
             self.show(id, &event)?;
+            self.hear(&event)?;
         }
         Ok(if status == TurnStatus::Answered { Outcome::Done } else { Outcome::Amiss })
     }
 
+    /// Puts a call's question to the person, or says no where there is none.
+    fn hear(&mut self, event: &Event) -> Result<()> {
+        if self.questions.note(event) && self.attended {
+            write!(io::stderr(), "{}", self.questions.prompt())?;
+        }
+        while !self.attended && self.questions.is_waiting() {
+            self.decide("stdin is no terminal, so there is nobody to ask; --allow PATTERN allows it beforehand")?;
+        }
+        Ok(())
+    }
+
+    /// Passes on the person's answer and puts the next question.
+    fn decide(&mut self, line: &str) -> Result<()> {
+        let Some((id, answer)) = self.questions.answer(line, &person()) else { return Ok(()) };
+        let refused = !matches!(answer, Answer::Approved { .. });
+        if !self.agent.answer_approval(&id, answer) && !refused {
+            writeln!(io::stderr(), "[approve] too late: the call was refused when its time was up")?;
+        }
+        if self.attended {
+            write!(io::stderr(), "{}", self.questions.prompt())?;
+        }
+        Ok(())
+    }
+
     /// Answers the lines of stdin, one after the other. Ctrl-C between two questions ends the conversation.
     async fn converse(&mut self) -> Result<Outcome> {
-        let mut lines = lines_of_stdin();
         let prompts = io::stdin().is_terminal();
         let mut outcome = Outcome::Done;
         loop {
@@ -212,7 +347,7 @@ impl Terminal {
                 write!(io::stderr(), "> ")?;
             }
             let line = tokio::select! {
-                line = lines.recv() => line,
+                line = self.lines.get_or_insert_with(lines_of_stdin).recv() => line,
                 _ = tokio::signal::ctrl_c() => None,
             };
             let Some(line) = line else { return Ok(outcome) };
@@ -224,7 +359,7 @@ impl Terminal {
     }
 
     fn interrupt(&self, interrupted: &mut bool, stream: &RunStream) {
-        if std::mem::replace(interrupted, true) {
+        if mem::replace(interrupted, true) {
             std::process::exit(130);
         }
         self.agent.stop(stream.conversation());
@@ -248,6 +383,12 @@ impl Terminal {
         }
         Ok(())
     }
+}
+
+/// Who sits here, for the audit log.
+fn person() -> String {
+    let name = ["USER", "LOGNAME"].iter().find_map(|variable| std::env::var(variable).ok());
+    format!("terminal:{}", name.unwrap_or_else(|| "unknown".into()))
 }
 
 /// The lines of stdin, read in a thread of its own: reading a terminal cannot be cancelled.
@@ -306,7 +447,7 @@ impl View {
 
     /// Ends an unfinished line unless the next words go on with it.
     fn close(&mut self, next: Option<Place>) -> Vec<(Place, String)> {
-        let unfinished = std::mem::replace(&mut self.open, next);
+        let unfinished = mem::replace(&mut self.open, next);
         unfinished.filter(|place| Some(*place) != next).map(|place| (place, "\n".to_owned())).into_iter().collect()
     }
 }
@@ -327,6 +468,22 @@ fn told(event: &Event) -> Vec<String> {
         Event::ToolCall { name, arguments, .. } => {
             vec![format!("[call] {} {}", clean(name), clean(&excerpt(&arguments.to_string(), SHOWN_CHARS)))]
         }
+        Event::Plan { steps, problems } => {
+            let steps = steps.iter().map(planned);
+            steps.chain(problems.iter().map(|problem| format!("[problem] {}", clean(problem)))).collect()
+        }
+        Event::PlanOutcome { steps } => {
+            let line = |(step, result): (&String, &Value)| {
+                let message = result["error_message"].as_str().unwrap_or("ok");
+                format!("[outcome] {}: {}", clean(step), clean(&excerpt(message, SHOWN_CHARS)))
+            };
+            steps.iter().map(line).collect()
+        }
+        // The person is shown it whole, or it is answered at once.
+        Event::ApprovalRequired { .. } => Vec::new(),
+        Event::Gate { tool, decision, rule, changes, answer, .. } => {
+            gated(tool.as_str(), *decision, rule, changes, answer)
+        }
         Event::ToolResult { name, status, content, took_ms, .. } => {
             let how = if *status == Status::Ok { "result" } else { "failed" };
             vec![format!("[{how}] {} ({took_ms} ms) {}", clean(name), clean(&excerpt(content, SHOWN_CHARS)))]
@@ -343,6 +500,25 @@ fn told(event: &Event) -> Vec<String> {
         Event::Error { content } => vec![format!("error: {}", clean(content))],
         Event::Done { conversation, status, figures, .. } => vec![summary(conversation, *status, figures)],
     }
+}
+
+fn planned(step: &PlannedStep) -> String {
+    let class = step.class.map_or("unknown", Class::name);
+    let arguments = excerpt(&step.arguments.to_string(), SHOWN_CHARS);
+    clean(&format!("[plan] {}. {} {arguments} ({class})", step.step, step.tool))
+}
+
+fn gated(tool: &str, decision: Decision, rule: &str, changes: &[Change], answer: &Option<Answer>) -> Vec<String> {
+    let what = match (decision, answer) {
+        (Decision::Allow, _) => "allowed",
+        (Decision::Ask, Some(Answer::Approved { .. })) => "approved",
+        (Decision::Ask, Some(Answer::Expired { .. })) => "refused, since nobody answered in time",
+        (Decision::Ask, _) => "refused",
+        (Decision::DryRun, _) => "dry run",
+        (Decision::Deny, _) => "denied",
+    };
+    let head = format!("[gate] {tool}: {what} ({rule})");
+    std::iter::once(head).chain(changes.iter().map(changed)).map(|line| clean(&line)).collect()
 }
 
 fn summary(conversation: &str, status: TurnStatus, figures: &Figures) -> String {

@@ -1,5 +1,7 @@
 //! `toolscout eval`: measures how well and at what cost tools are found.
 
+mod agent;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,11 +95,16 @@ pub struct Args {
     /// Where the measured catalogs are kept [default: eval in the cache directory]
     #[arg(long, value_name = "DIR")]
     index_dir: Option<PathBuf>,
+    #[command(flatten)]
+    agent: agent::AgentFlags,
 }
 
 impl Args {
     /// Measures every set, prints and writes what was asked for, and compares with the baseline.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        if self.agent.agent {
+            return self.simulate(context);
+        }
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
         // Everything that can be wrong with the files is told before the first minute of measuring.
         let sets = self.folders().map(EvalSet::load).collect::<Result<Vec<_>, _>>()?;

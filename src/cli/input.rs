@@ -172,7 +172,7 @@ fn nothing_in(parsed: &formats::Parsed) -> String {
     match parsed.servers_to_connect.as_slice() {
         [] => "there are no tools in it".into(),
         servers => format!(
-            "it names {} MCP servers ({}) and holds no tools itself; add what they answer to tools/list",
+            "it names {} MCP servers ({}) and holds no tools itself; `toolscout sync --mcp FILE` takes in theirs",
             servers.len(),
             servers.join(", ")
         ),

@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use anyhow::Result;
 
 use super::Outcome;
-use super::agent::AgentArgs;
+use super::agent::{AgentArgs, style};
 use super::context::Context;
+use super::mcp::gateway_config;
+use crate::agent::Style;
 use crate::http::{self, Exposure, Limits, Settings};
 use crate::shutdown::Shutdown;
+use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
 
 /// Serves tool search over HTTP until SIGTERM or SIGINT, which let open requests and accepted changes finish.
@@ -31,18 +34,27 @@ pub struct Args {
     search_line: Option<usize>,
     #[command(flatten)]
     agent: AgentArgs,
+    /// How found tools come into the hands of clients of the /mcp route: dispatch (through call_tool) or inject (they
+    /// join the client's list) [default: dispatch]
+    #[arg(long, value_parser = style, value_name = "STYLE")]
+    mcp_style: Option<Style>,
     /// How log lines are written
     #[arg(long, value_enum, default_value_t, env = "TOOLSCOUT_LOG_FORMAT", value_name = "FORMAT")]
     log_format: LogFormat,
     /// What is logged: a level, or `target=level` with commas between
-    #[arg(long, default_value = "info,ort=error", env = "TOOLSCOUT_LOG", value_name = "FILTER")]
+    #[arg(long, default_value = "info,ort=error,rmcp=warn", env = "TOOLSCOUT_LOG", value_name = "FILTER")]
     log: String,
+    /// An OpenTelemetry collector for spans of requests and searches, over OTLP as HTTP, as `http://127.0.0.1:4318`
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    otlp_endpoint: Option<String>,
 }
 
 impl Args {
     /// Prints the address once it listens, and serves.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        telemetry::start_logs(self.log_format, &self.log)?;
+        // Dropped last, after the runtime: it sends the spans of the last requests.
+        let traces = self.otlp_endpoint.as_deref().map(Traces::to).transpose()?;
+        telemetry::start(self.log_format, &self.log, traces.as_ref())?;
         let address = self.listen;
         let settings = self.settings(context)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -53,8 +65,11 @@ impl Args {
     fn settings(self, context: &Context) -> Result<Settings> {
         let mut limits = Limits::default();
         limits.search_line = self.search_line.unwrap_or(limits.search_line);
+        let upstream = self.agent.pool()?;
         Ok(Settings {
-            agent: Some(self.agent.source(context)?),
+            agent: Some(self.agent.source(context, upstream.clone())?),
+            upstream,
+            gateway: gateway_config(self.mcp_style, None),
             data: context.settings.data.clone(),
             default_catalog: context.settings.catalog.clone(),
             embedders: context.embedders().to_vec(),

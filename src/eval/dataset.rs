@@ -3,8 +3,9 @@
 //! A set is a folder in one of two shapes:
 //! - its own: `tools.jsonl` (or `tools.json`, `tools.yaml`, …, or a folder `tools/` of files), every file in any format
 //!   that can be registered, and `queries.jsonl` with lines `{"id","query","relevant":[ids]}`; other fields are ignored,
-//!   except `"kind":"none"`, which says of a query without relevant tools that no tool can serve it. Where lines have
-//!   no `relevant`, judgements are read from TREC or BEIR qrels beside it.
+//!   except `"kind":"none"`, which says of a query without relevant tools that no tool can serve it, and
+//!   `"groups":[[ids]]`, which says of which relevant tools one is enough. Where lines have no `relevant`, judgements
+//!   are read from TREC or BEIR qrels beside it.
 //! - BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`.
 //!
 //! A loaded set is whole and consistent: ids are unique, every query has a relevant tool, every relevant tool exists.
@@ -36,6 +37,9 @@ pub struct EvalQuery {
     pub text: String,
     /// The right tools; at least one, ascending, distinct.
     pub relevant: Vec<ToolIndex>,
+    /// What it takes to serve the query: of each group one tool. Every relevant tool is a group of its own unless the
+    /// set says otherwise.
+    pub groups: Vec<Vec<ToolIndex>>,
 }
 
 /// A request that no tool can serve.
@@ -144,6 +148,8 @@ struct RawQuery {
     id: String,
     text: String,
     relevant: Vec<String>,
+    /// Empty where the set does not say.
+    groups: Vec<Vec<String>>,
     /// The file the judgement stands in, for messages.
     judged_in: PathBuf,
 }
@@ -158,13 +164,18 @@ impl Resolver<'_> {
         if query.relevant.is_empty() {
             return Err(EvalError::EmptyRelevance { path: query.judged_in, id: query.id });
         }
-        let mut relevant = Vec::with_capacity(query.relevant.len());
-        for id in &query.relevant {
-            relevant.push(self.position(id).ok_or_else(|| self.unknown(&query, id))?);
-        }
+        let mut relevant = self.all_of(&query, &query.relevant)?;
         relevant.sort_unstable();
         relevant.dedup();
-        Ok(EvalQuery { id: query.id, text: query.text, relevant })
+        let groups = match query.groups.is_empty() {
+            true => relevant.iter().map(|&tool| vec![tool]).collect(),
+            false => query.groups.iter().map(|group| self.all_of(&query, group)).collect::<Result<_>>()?,
+        };
+        Ok(EvalQuery { id: query.id, text: query.text, relevant, groups })
+    }
+
+    fn all_of(&self, query: &RawQuery, ids: &[String]) -> Result<Vec<ToolIndex>> {
+        ids.iter().map(|id| self.position(id).ok_or_else(|| self.unknown(query, id))).collect()
     }
 
     fn position(&self, id: &str) -> Option<ToolIndex> {
@@ -218,6 +229,7 @@ pub(crate) mod testing {
             id: (*id).into(),
             text: (*text).into(),
             relevant: relevant.iter().map(|id| (*id).into()).collect(),
+            groups: Vec::new(),
             judged_in: "queries.jsonl".into(),
         };
         let (tools, queries) = (tools.iter().map(tool).collect(), queries.iter().map(query).collect());
@@ -354,6 +366,23 @@ mod tests {
         let repeated = message(&[("tools.jsonl", &twice), ("queries.jsonl", judged)]);
         assert!(repeated.contains("post/send_mail"), "{repeated}");
         assert!(EvalSet::load(Path::new("/nowhere/at/all")).unwrap_err().to_string().contains("/nowhere/at/all"));
+    }
+
+    #[test]
+    fn groups_say_of_which_tools_one_is_enough() {
+        let queries = r#"{"id":"q1","query":"mail","relevant":["weather","post/send_mail","post/read_mail"],"groups":[["post/read_mail","post/send_mail"],["weather"]]}
+{"id":"q2","query":"mail","relevant":["weather","post/send_mail"]}"#;
+        let set = load(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]).unwrap();
+        assert_eq!((set.queries[0].relevant.len(), &set.queries[0].groups), (3, &vec![vec![1, 0], vec![2]]));
+        assert_eq!(set.queries[1].groups, [vec![0], vec![2]]);
+        let grouped = |groups: &str| {
+            let queries = format!(r#"{{"id":"q","query":"x","relevant":["weather"],"groups":{groups}}}"#);
+            load(&[("tools.jsonl", TOOLS), ("queries.jsonl", &queries)])
+        };
+        assert!(grouped(r#"[["nothing"]]"#).unwrap_err().to_string().contains("\"nothing\""));
+        for own in [r#""a, b""#, r#"["weather"]"#, "[[]]"] {
+            assert_eq!(grouped(own).unwrap().queries[0].groups, [vec![2]], "{own}");
+        }
     }
 
     #[test]

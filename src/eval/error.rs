@@ -93,6 +93,26 @@ pub enum EvalError {
         /// The depth asked for.
         k: usize,
     },
+    /// Nothing for an agent to work at.
+    #[error(
+        "none of the {queries} queries of {set} needs several tools, so there is no work to simulate; choose a set whose queries name several relevant tools"
+    )]
+    NothingToPlay {
+        /// The set.
+        set: String,
+        /// Its number of queries.
+        queries: usize,
+    },
+    /// The agent did not answer.
+    #[error("the agent did not answer query {query:?} of {set}: {reason}")]
+    Play {
+        /// The set.
+        set: String,
+        /// The query's id.
+        query: String,
+        /// What the agent said.
+        reason: String,
+    },
     /// An option's value that cannot be.
     #[error("{option} {value:?}: {reason}")]
     Option {

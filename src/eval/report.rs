@@ -197,7 +197,7 @@ pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
 }
 
 /// The JSON of one set, or of several as an array.
-pub fn to_json(reports: &[Report]) -> serde_json::Result<String> {
+pub fn to_json<T: Serialize>(reports: &[T]) -> serde_json::Result<String> {
     match reports {
         [one] => serde_json::to_string_pretty(one),
         several => serde_json::to_string_pretty(several),

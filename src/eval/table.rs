@@ -4,6 +4,8 @@ use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table};
 
 use super::ablation::Row;
+use super::agent::report::macro_average as agent_averages;
+use super::agent::{AgentReport, ArmFigures};
 use super::baseline::Change;
 use super::bootstrap::Interval;
 use super::cost::CostReport;
@@ -165,6 +167,56 @@ pub fn significance(reports: &[Report], style: Style) -> String {
         }
     }
     finish(table, 4)
+}
+
+/// What conversations cost and brought under each policy, with a macro row a policy when there are several sets.
+pub fn agent(reports: &[AgentReport], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header([
+        "set",
+        "tools",
+        "budget",
+        "success",
+        "95% interval",
+        "needs met",
+        "searches",
+        "rounds",
+        "tokens in",
+        "fresh",
+        "tokens out",
+        "loaded",
+        "unloaded",
+    ]);
+    for report in reports {
+        for arm in &report.arms {
+            table.add_row(agent_row(&report.set, arm));
+        }
+    }
+    if reports.len() > 1 {
+        for arm in agent_averages(reports) {
+            table.add_row(agent_row("macro average", &arm));
+        }
+    }
+    finish(table, 2)
+}
+
+fn agent_row(set: &str, arm: &ArmFigures) -> [String; 13] {
+    let (few, many) = (|value: f64| format!("{value:.2}"), |value: f64| format!("{value:.0}"));
+    [
+        set.into(),
+        arm.policy.into(),
+        arm.budget_tokens.map_or_else(|| "-".into(), |tokens| tokens.to_string()),
+        share(arm.success),
+        arm.success_ci95.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}")),
+        share(arm.needs_met),
+        few(arm.searches),
+        few(arm.rounds),
+        many(arm.tokens_in),
+        many(arm.tokens_in_fresh),
+        many(arm.tokens_out),
+        few(arm.tools_injected),
+        few(arm.tools_evicted),
+    ]
 }
 
 /// Figures beside those of a baseline.

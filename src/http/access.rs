@@ -19,6 +19,8 @@ use crate::keys::{Catalogs, Key, Refusal, Scope};
 /// What the sender of a request may do.
 #[derive(Clone, Debug)]
 pub struct Grant {
+    /// The key's id; `None` while no key was ever made.
+    key: Option<String>,
     scope: Scope,
     catalogs: Catalogs,
 }
@@ -62,10 +64,15 @@ impl Grant {
         self.catalogs.contains(catalog)
     }
 
+    /// Who sends the request, for the audit log.
+    pub fn sender(&self) -> String {
+        self.key.as_ref().map_or_else(|| "http".into(), |key| format!("key:{key}"))
+    }
+
     /// What the key in these headers gives; everything while no key was ever made.
     fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
         if !app.keys.is_in_use().map_err(ApiError::internal)? {
-            return Ok(Grant { scope: Scope::Admin, catalogs: Catalogs::All });
+            return Ok(Grant { key: None, scope: Scope::Admin, catalogs: Catalogs::All });
         }
         let Some(token) = token(headers) else {
             let message = "this server needs an API key; send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
@@ -89,7 +96,7 @@ impl Grant {
 
 impl From<Key> for Grant {
     fn from(key: Key) -> Self {
-        Grant { scope: key.scope, catalogs: key.catalogs }
+        Grant { key: Some(key.id), scope: key.scope, catalogs: key.catalogs }
     }
 }
 

@@ -10,12 +10,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, body::Bytes};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path, QueryString, RawBody, parse_json};
 use crate::agent::{Agent, Question, StartError};
+use crate::gate::Answer;
 use crate::session::{ConversationId, SessionError, Sessions, Summary, Turn};
 use sse::Dialect;
 
@@ -31,81 +33,131 @@ pub fn routes() -> Router<App> {
     Router::new()
         .route("/v1/agent/chat", post(chat))
         .route("/v1/agent/stop", post(stop))
+        .route("/v1/agent/approve", post(approve))
         .route("/v1/agent/conversations", get(list))
         .route("/v1/agent/conversations/{id}", get(read).delete(delete))
         .route("/agent/chat/stream", get(chat_by_query))
 }
 
 /// A question.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ChatRequest {
+pub struct ChatRequest {
+    /// What is asked.
+    #[schema(min_length = 1, max_length = 262_144, example = "Will it rain in Bergen tomorrow?")]
     query: String,
     /// The conversation to go on with; a new one when left out.
     #[serde(default)]
+    #[schema(max_length = 256)]
     conversation: Option<String>,
     /// Answer to the end even when the client leaves.
     #[serde(default)]
     detached: bool,
+    /// The user on whose behalf tools are called. Whoever holds the key vouches for it.
+    #[serde(default)]
+    identity: Option<String>,
+}
+
+/// The answer to an `approval_required` event.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveRequest {
+    /// The event's `id`.
+    id: String,
+    /// Yes or no.
+    approve: bool,
+    /// Why not, for the model.
+    #[serde(default)]
+    reason: String,
+}
+
+/// That the answer was taken.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Approved {
+    approved: bool,
 }
 
 /// The protocol of the stream.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct ChatParams {
+#[into_params(parameter_in = Query)]
+pub struct ChatParams {
+    /// Whose events are sent.
     #[serde(default)]
+    #[param(inline)]
     protocol: Dialect,
 }
 
 /// A question in a query string, as browsers' `EventSource` needs it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct StreamParams {
+#[into_params(parameter_in = Query)]
+pub struct StreamParams {
+    /// What is asked.
+    #[param(min_length = 1)]
     query: String,
+    /// The conversation to go on with; a new one when left out.
     #[serde(rename = "conversationId", default)]
+    #[param(max_length = 256)]
     conversation: Option<String>,
+    /// Whose events are sent.
     #[serde(default)]
+    #[param(inline)]
     protocol: Dialect,
+    /// The user on whose behalf tools are called.
+    #[serde(default)]
+    identity: Option<String>,
 }
 
 /// A conversation to stop.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct StopRequest {
+pub struct StopRequest {
+    /// Its id.
+    #[schema(min_length = 1, max_length = 256)]
     conversation: String,
 }
 
 /// Whether there was something to stop.
-#[derive(Debug, Serialize)]
-struct Stopped {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Stopped {
     stopped: bool,
 }
 
 /// A page of a list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct ListParams {
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Conversations in the page, by default 50.
     #[serde(default)]
+    #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
+    /// Conversations left out before it.
     #[serde(default)]
     offset: usize,
 }
 
 /// The kept conversations, the last used first.
-#[derive(Debug, Serialize)]
-struct Conversations {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Conversations {
     conversations: Vec<Summary>,
 }
 
 /// A kept conversation.
-#[derive(Debug, Serialize)]
-struct Conversation {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Conversation {
     id: String,
+    /// Its turns, oldest first.
     turns: Vec<Turn>,
 }
 
 /// An agent that the sender may ask: its key has to be for the agent's catalog.
-struct Asking(Agent);
+pub struct Asking {
+    agent: Agent,
+    /// Who asks, for the audit log.
+    sender: String,
+}
 
 impl FromRequestParts<App> for Asking {
     type Rejection = ApiError;
@@ -113,12 +165,12 @@ impl FromRequestParts<App> for Asking {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        configured(app).map(Asking)
+        Ok(Asking { agent: configured(app)?, sender: grant.sender() })
     }
 }
 
 /// An agent whose conversations the sender may see: everybody's, so this takes an admin key.
-struct Keeping(Agent);
+pub struct Keeping(Agent);
 
 impl FromRequestParts<App> for Keeping {
     type Rejection = ApiError;
@@ -130,14 +182,36 @@ impl FromRequestParts<App> for Keeping {
     }
 }
 
+impl Asking {
+    fn question(&self, text: String, identity: Option<String>) -> Question {
+        let question = Question::new(text).asked_by(self.sender.clone());
+        match identity {
+            Some(identity) => question.on_behalf_of(identity),
+            None => question,
+        }
+    }
+}
+
 fn configured(app: &App) -> ApiResult<Agent> {
     let message = "the agent is not ready; the server is starting or was started without one";
     let missing = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "agent_not_ready", message);
     app.agent.get().cloned().ok_or_else(missing)
 }
 
-async fn chat(
-    Asking(agent): Asking,
+/// Answers a question as server-sent events.
+///
+/// Each event's `data` is an `AgentEvent`, its `id` the event's number; the last one is of the type `done`. A client that
+/// leaves stops its run unless it is detached. With `?protocol=ag-ui` the body is AG-UI's `RunAgentInput` and the events
+/// are AG-UI's.
+#[utoipa::path(
+    post, path = "/v1/agent/chat", tag = "agent",
+    params(ChatParams),
+    request_body = ChatRequest,
+    responses((status = 200, body = String, content_type = "text/event-stream", description = "The run's events",
+        headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
+)]
+pub async fn chat(
+    asking: Asking,
     State(app): State<App>,
     QueryString(params): QueryString<ChatParams>,
     RawBody(body): RawBody,
@@ -146,27 +220,69 @@ async fn chat(
         Dialect::Own => (parse_json::<ChatRequest>(&body)?, None),
         Dialect::AgUi => from_ag_ui(&body)?,
     };
-    let mut question = Question::new(request.query);
+    let mut question = asking.question(request.query, request.identity);
     if request.detached {
         question = question.detached();
     }
-    answer(&app, &agent, question, request.conversation, params.protocol, run)
+    answer(&app, &asking.agent, question, request.conversation, params.protocol, run)
 }
 
-async fn chat_by_query(
-    Asking(agent): Asking,
+/// Answers a question from a query string as server-sent events, for browsers' `EventSource`.
+#[utoipa::path(
+    get, path = "/agent/chat/stream", tag = "agent",
+    params(StreamParams),
+    responses((status = 200, body = String, content_type = "text/event-stream", description = "The run's events",
+        headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
+)]
+pub async fn chat_by_query(
+    asking: Asking,
     State(app): State<App>,
     QueryString(params): QueryString<StreamParams>,
 ) -> ApiResult<Response> {
-    answer(&app, &agent, Question::new(params.query), params.conversation, params.protocol, None)
+    let question = asking.question(params.query, params.identity);
+    answer(&app, &asking.agent, question, params.conversation, params.protocol, None)
 }
 
-async fn stop(Asking(agent): Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
+/// Answers a call that waits for approval.
+#[utoipa::path(
+    post, path = "/v1/agent/approve", tag = "agent",
+    request_body = ApproveRequest,
+    responses((status = 200, body = Approved))
+)]
+pub async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> ApiResult<Json<Approved>> {
+    let by = asking.sender;
+    let answer = match request.approve {
+        true => Answer::Approved { by },
+        false => Answer::Refused { by, reason: request.reason },
+    };
+    if asking.agent.answer_approval(&request.id, answer) {
+        return Ok(Json(Approved { approved: request.approve }));
+    }
+    let message = "no call waits under this id: it was answered, its time was up, or its run has ended";
+    Err(ApiError::not_found("unknown_approval", message))
+}
+
+/// Stops what a conversation is answering; what was said is kept.
+#[utoipa::path(
+    post, path = "/v1/agent/stop", tag = "agent",
+    request_body = StopRequest,
+    responses((status = 200, body = Stopped))
+)]
+pub async fn stop(Asking { agent, .. }: Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
     let stopped = agent.stop(&ConversationId::new(request.conversation)?);
     Ok(Json(Stopped { stopped }))
 }
 
-async fn list(Keeping(agent): Keeping, QueryString(params): QueryString<ListParams>) -> ApiResult<Json<Conversations>> {
+/// Lists the kept conversations, the last used first.
+#[utoipa::path(
+    get, path = "/v1/agent/conversations", tag = "agent",
+    params(ListParams),
+    responses((status = 200, body = Conversations))
+)]
+pub async fn list(
+    Keeping(agent): Keeping,
+    QueryString(params): QueryString<ListParams>,
+) -> ApiResult<Json<Conversations>> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
         let message = format!("limit is {limit}, it must be from 1 to {MAX_PAGE}");
@@ -176,7 +292,13 @@ async fn list(Keeping(agent): Keeping, QueryString(params): QueryString<ListPara
     Ok(Json(Conversations { conversations }))
 }
 
-async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<Json<Conversation>> {
+/// Shows a conversation with all its turns.
+#[utoipa::path(
+    get, path = "/v1/agent/conversations/{id}", tag = "agent",
+    params(("id" = String, Path, description = "The conversation's id")),
+    responses((status = 200, body = Conversation))
+)]
+pub async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<Json<Conversation>> {
     let conversation = ConversationId::new(id.clone())?;
     let turns = kept(&agent, move |sessions| sessions.turns(&conversation)).await?;
     if turns.is_empty() {
@@ -185,7 +307,13 @@ async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<Json
     Ok(Json(Conversation { id, turns }))
 }
 
-async fn delete(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<StatusCode> {
+/// Deletes a conversation, stopping it first.
+#[utoipa::path(
+    delete, path = "/v1/agent/conversations/{id}", tag = "agent",
+    params(("id" = String, Path, description = "The conversation's id")),
+    responses((status = 204, description = "It is gone"))
+)]
+pub async fn delete(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<StatusCode> {
     let conversation = ConversationId::new(id.clone())?;
     agent.stop(&conversation);
     match kept(&agent, move |sessions| sessions.delete(&conversation)).await? {
@@ -214,7 +342,7 @@ fn answer(
             agent.stop(&conversation);
         }
     };
-    let mut response = sse::respond(stream, dialect, run, app.shutdown.clone(), stop).into_response();
+    let mut response = sse::respond(stream, dialect, run, app, stop).into_response();
     if let Some(id) = id {
         response.headers_mut().insert(CONVERSATION_ID, id);
     }
@@ -227,7 +355,9 @@ fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     let query = input.question().ok_or_else(|| {
         ApiError::unprocessable("no_question", "messages has no message of the role user with text in it; add one")
     })?;
-    Ok((ChatRequest { query, conversation: Some(input.thread_id), detached: false }, Some(input.run_id)))
+    let identity = input.identity();
+    let request = ChatRequest { query, conversation: Some(input.thread_id), detached: false, identity };
+    Ok((request, Some(input.run_id)))
 }
 
 /// Works on the kept conversations off the async threads.

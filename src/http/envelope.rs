@@ -1,7 +1,7 @@
 //! Around every request: its id, its time limit, its line in the log, its metrics, and the one shape of errors.
 
 use std::panic::AssertUnwindSafe;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
@@ -10,10 +10,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::App;
 use super::error::ApiError;
+use super::mcp;
+use crate::telemetry::traces;
 
 /// The header that carries a request's id, both ways.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -47,13 +50,17 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let id = RequestId::of(request.headers());
     let method = method_name(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let span = traces::request_span(method, &route, &id.0, request.headers());
     request.extensions_mut().insert(id.clone());
 
     app.metrics.in_flight.inc();
-    let response = answer(&app, request, next).await;
+    // A call of a tool has limits of its own, and without a session its answer begins with its end.
+    let limit = if route == mcp::PATH { mcp::TIMEOUT } else { app.limits.request_timeout };
+    let response = answer(&app, limit, request, next).instrument(span.clone()).await;
     app.metrics.in_flight.dec();
 
     let response = with_error_body(response, &id);
+    traces::record_status(&span, response.status().as_u16());
     let elapsed = started.elapsed();
     app.metrics.request(method, &route, response.status().as_u16(), elapsed.as_secs_f64());
     let elapsed_ms = elapsed.as_secs_f64() * 1000.0;
@@ -62,14 +69,14 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
 }
 
 /// The answer of the inner layers, or the error for one that panicked or took too long.
-async fn answer(app: &App, request: Request, next: Next) -> Response {
+async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Response {
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
-    match tokio::time::timeout(app.limits.request_timeout, work).await {
+    match tokio::time::timeout(limit, work).await {
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => ApiError::internal(format!("a handler panicked: {}", panic_message(&*panic))).into_response(),
         Err(_) => {
             app.metrics.rejected("timeout");
-            let message = format!("no answer within {} s", app.limits.request_timeout.as_secs());
+            let message = format!("no answer within {} s", limit.as_secs());
             ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "timeout", message).into_response()
         }
     }
@@ -78,7 +85,8 @@ async fn answer(app: &App, request: Request, next: Next) -> Response {
 /// Gives every error its body, those of the framework included, and logs what only the log may know.
 fn with_error_body(response: Response, id: &RequestId) -> Response {
     let status = response.status();
-    if !status.is_client_error() && !status.is_server_error() {
+    let is_error = status.is_client_error() || status.is_server_error();
+    if !is_error || response.extensions().get::<mcp::Verbatim>().is_some() {
         return response;
     }
     let (mut parts, _) = response.into_parts();

@@ -6,7 +6,8 @@ use utoipa::openapi::security::{
 use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
-use super::{catalogs, error, feedback, search, servers, service, tasks, tools};
+use super::{agent, catalogs, error, feedback, search, servers, service, tasks, tools};
+use crate::agent::Event;
 
 /// The OpenAPI description of every route.
 pub fn description() -> Description {
@@ -38,6 +39,13 @@ pub fn description() -> Description {
         feedback::record,
         tasks::show,
         tasks::cancel,
+        agent::chat,
+        agent::chat_by_query,
+        agent::stop,
+        agent::approve,
+        agent::list,
+        agent::read,
+        agent::delete,
         service::livez,
         service::readyz,
         service::healthz,
@@ -46,7 +54,7 @@ pub fn description() -> Description {
         service::openapi,
         service::docs,
     ),
-    components(schemas(error::ErrorBody)),
+    components(schemas(error::ErrorBody, Event)),
     modifiers(&Errors, &Keys)
 )]
 struct Api;

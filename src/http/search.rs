@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Filter, Hit, Query, Results, Searcher, Tool};
+use tracing::Instrument as _;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -17,6 +18,7 @@ use super::extract::{self, Json, QueryString};
 use super::settings::CatalogSettings;
 use super::wire::{SearchMode, SearchVariant, ToolFormat};
 use crate::budget::{self, Fitted};
+use crate::telemetry::traces;
 
 /// A search.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -259,9 +261,11 @@ pub async fn search(
 ) -> ApiResult<Json<SearchAnswer>> {
     let ask = Ask::new(request, &catalog.settings())?;
     let searcher = catalog.searcher();
-    let answer = app.pool.run(move || ask.answer(&searcher, request_id)).await;
+    let span = traces::search_span();
+    let answer = app.pool.run(move || ask.answer(&searcher, request_id)).instrument(span.clone()).await;
     let (answer, results) = answer.inspect_err(|_| app.metrics.rejected("search_queue"))??;
     app.metrics.search(&results);
+    traces::record_search(&span, &results);
     Ok(Json(answer))
 }
 

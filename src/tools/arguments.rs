@@ -1,10 +1,12 @@
 //! Arguments as a model writes them: text to a checked object, or words that say where they are wrong.
 
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 use toolscout_index::Tool;
 
 use crate::llm::excerpt;
-use crate::tools::Arguments;
+use crate::tools::{Arguments, json};
 
 /// Longest accepted arguments, in bytes. A model that writes more is looping or pasting a file.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
@@ -19,7 +21,7 @@ pub fn parse(text: &str) -> Result<Arguments, String> {
     if text.trim().is_empty() {
         return Ok(Arguments::new());
     }
-    match serde_json::from_str(text) {
+    match json::unique(text) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(Value::Null) => Ok(Arguments::new()),
         // Some models encode the object twice.
@@ -29,28 +31,59 @@ pub fn parse(text: &str) -> Result<Arguments, String> {
     }
 }
 
-/// Checks arguments against the tool's own schema. A schema that is none itself checks nothing: that is the tool's
-/// fault and not the model's.
+/// A place where arguments break a schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// JSON pointer to the argument, a missing one included; empty for all of them.
+    pub path: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// A tool's schema, compiled once.
+///
+/// A schema that is none itself checks nothing: that is the tool's fault and not the model's.
+#[derive(Debug)]
+pub struct Checker(Option<Validator>);
+
+impl Checker {
+    /// Compiles the schema of a tool, which takes some tens of microseconds.
+    pub fn of(tool: &Tool) -> Self {
+        Checker(jsonschema::validator_for(&Value::Object(tool.input_schema.clone())).ok())
+    }
+
+    /// Where arguments break the schema: the first five places.
+    pub fn violations(&self, arguments: &Value) -> Vec<Violation> {
+        let Some(validator) = &self.0 else { return Vec::new() };
+        validator.iter_errors(arguments).take(MAX_VIOLATIONS).map(|error| violation(&error)).collect()
+    }
+}
+
+/// Checks arguments against the tool's own schema.
 ///
 /// # Errors
 /// Every violation with its path, up to five, for the model.
 pub fn check(tool: &Tool, arguments: &Arguments) -> Result<(), String> {
-    let schema = Value::Object(tool.input_schema.clone());
-    let Ok(validator) = jsonschema::validator_for(&schema) else { return Ok(()) };
-    let instance = Value::Object(arguments.clone());
-    let violations: Vec<String> = validator
-        .iter_errors(&instance)
-        .take(MAX_VIOLATIONS)
-        .map(|error| format!("at {}: {}", place(&error.instance_path().to_string()), excerpt(&error.to_string(), 200)))
-        .collect();
-    match violations.is_empty() {
-        true => Ok(()),
-        false => Err(format!("the arguments break the schema of {}: {}", tool.id, violations.join("; "))),
-    }
+    let violations = Checker::of(tool).violations(&Value::Object(arguments.clone()));
+    if violations.is_empty() { Ok(()) } else { Err(told(tool, &violations)) }
 }
 
-fn place(pointer: &str) -> &str {
-    if pointer.is_empty() { "the top" } else { pointer }
+/// Violations in words for the model.
+pub fn told(tool: &Tool, violations: &[Violation]) -> String {
+    let places = violations.iter().map(|Violation { path, message }| match path.as_str() {
+        "" => format!("at the top: {message}"),
+        path => format!("at {path}: {message}"),
+    });
+    format!("the arguments break the schema of {}: {}", tool.id, places.collect::<Vec<_>>().join("; "))
+}
+
+fn violation(error: &ValidationError<'_>) -> Violation {
+    let path = error.instance_path().to_string();
+    if let ValidationErrorKind::Required { property: Value::String(property) } = error.kind() {
+        let step = property.replace('~', "~0").replace('/', "~1");
+        return Violation { path: format!("{path}/{step}"), message: "missing, and required".into() };
+    }
+    Violation { path, message: excerpt(&error.to_string(), 200) }
 }
 
 #[cfg(test)]
@@ -85,7 +118,7 @@ mod tests {
         let check = |arguments: Value| check(&weather(), arguments.as_object().unwrap());
         assert_eq!(check(json!({ "city": "Oslo", "days": 3 })), Ok(()));
         let message = check(json!({ "days": 9 })).unwrap_err();
-        assert!(message.contains("\"city\" is a required property"), "{message}");
+        assert!(message.contains("at /city: missing"), "{message}");
         assert!(message.contains("at /days: 9 is greater than"), "{message}");
     }
 

@@ -26,6 +26,12 @@ impl Registry {
         self
     }
 
+    /// The registry with the tools of another one.
+    pub fn joined(mut self, other: Registry) -> Self {
+        self.tools.extend(other.tools);
+        self
+    }
+
     /// Every definition by id, to be put into a catalog.
     pub fn definitions(&self) -> impl Iterator<Item = &Tool> {
         self.tools.values().map(|(definition, _)| definition)

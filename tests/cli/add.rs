@@ -157,7 +157,7 @@ fn a_description_of_ten_megabytes_is_accepted_and_one_of_twenty_is_named() {
 fn an_mcp_configuration_is_told_from_a_catalog() {
     let world = World::new();
     let file = world.file("mcp.json", r#"{"mcpServers":{"git":{"command":"git-mcp"}}}"#);
-    world.fails(1, &["add", text(&file)], &["MCP servers (git)", "tools/list"]);
+    world.fails(1, &["add", text(&file)], &["MCP servers (git)", "toolscout sync --mcp"]);
 }
 
 #[test]

@@ -27,7 +27,8 @@ fn scripted(path: &Path) -> String {
 
 fn demo(world: &World, more: &[&str]) -> Ended {
     let script = scripted(&root().join("fixtures/agent/demo.jsonl"));
-    let mut args = vec!["agent", "--llm", &script, "--tool-budget", "1100", "--max-rounds", "6", QUESTION];
+    let mut args = vec!["agent", "--llm", &script, "--tool-budget", "1100", "--max-rounds", "6"];
+    args.extend(["--allow", "gmail/send_email", QUESTION]);
     args.extend(more);
     world.run(&args)
 }
@@ -116,16 +117,171 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
     let world = world();
     let broken = scripted(&world.file("broken.jsonl", "{\"reply\":{\"text\":\"x\"}}\n{oops"));
     let empty = scripted(&world.file("empty.jsonl", ""));
+    world.file("bad.toml", "[[operations]]\nserver = \"x\"\nauth = { bearer_env = \"EXCHANGE_TOKEN\" }");
     for (args, expected) in [
         (vec!["agent", "--llm", &broken, "hi"], "broken.jsonl:2: "),
         (vec!["agent", "--llm", &empty, "hi"], "no reply left for request 1"),
         (vec!["agent", "--llm", "http://127.0.0.1:9/v1", "hi"], "is it running, and is the base URL right?"),
         (vec!["agent", "--llm", &empty, "--profile", "nope", "hi"], "ready ones are web-search"),
+        (vec!["agent", "--llm", &empty, "--profile", "bad.toml", "hi"], "EXCHANGE_TOKEN, which is not set"),
     ] {
         let ended = world.run(&args);
         assert_eq!(ended.code, 1, "{args:?}");
         assert!(ended.stderr.contains(expected), "{}", ended.stderr);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_stops_the_run_and_keeps_what_was_said() {
+    let world = world();
+    let script = world.file(
+        "s.jsonl",
+        r#"{"reply":{"text":"One moment. ","calls":[{"name":"tool_search","arguments":{"query":"weather"}}]}}
+{"hang":true}"#,
+    );
+    let mut command = world.command();
+    command.args(["agent", "--llm", &scripted(&script), "--conversation", "c", "--json", "will it rain?"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    assert!(events.by_ref().any(|event| event["type"] == "tools_injected"));
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let done = events.last().unwrap();
+    assert_eq!((&done["type"], &done["status"]), (&"done".into(), &"stopped".into()));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn skills_are_found_and_read_like_tools() {
+    let world = world();
+    world.file(
+        "know-how/report.md",
+        "---\nname: weekly-report\ndescription: How the weekly report is written\n---\nFirst the figures.\n",
+    );
+    let script = world.file(
+        "s.jsonl",
+        r#"{"expect_tools":["tool_search"],"reply":{"calls":[{"name":"tool_search","arguments":{"query":"write the weekly report","limit":1}}]}}
+{"expect_tools":["tool_search","skills__weekly-report"],"reply":{"calls":[{"name":"skills__weekly-report"}]}}
+{"reply":{"text":"as the skill says"}}"#,
+    );
+    let script = scripted(&script);
+    let folder = world.path("know-how");
+    let folder = folder.to_str().unwrap();
+    let ask =
+        ["agent", "--llm", &script, "--no-recommend", "--profile", "skills", "--skills", folder, "report, please"];
+    let ended = world.run(&ask);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "as the skill says\n"), "{}", ended.stderr);
+    in_order(&ended.stderr, &["-> skills/weekly-report", "[result] skills__weekly-report", "First the figures."]);
+
+    world.file("know-how/broken.md", "---\nname: x\ndescription: [y]\n---\n");
+    let ended = world.run(&ask);
+    assert_eq!(ended.code, 1);
+    assert!(ended.stderr.contains("broken.md:3: "), "{}", ended.stderr);
+}
+
+/// One question to a real model; runs only where `TOOLSCOUT_TEST_LLM_URL` names an OpenAI-compatible API, as
+/// `scripts/real-model` does. Whatever the model says, the turn ends properly and its tokens come from the server.
+#[test]
+fn a_real_model_is_asked_over_a_real_socket() {
+    let Ok(url) = std::env::var("TOOLSCOUT_TEST_LLM_URL") else {
+        return eprintln!("skipped: TOOLSCOUT_TEST_LLM_URL is not set");
+    };
+    let world = world();
+    for mode in ["manual", "native"] {
+        let ended =
+            world.run(&["agent", "--llm", &url, "--mode", mode, "--json", "--tool-budget", "1500", "Convert 5 miles"]);
+        let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let done = events.last().unwrap_or_else(|| panic!("no events: {}", ended.stderr));
+        assert_eq!(done["type"], "done", "{mode}");
+        assert!(done["figures"]["rounds"].as_u64().unwrap() >= 1, "{mode}: {events:?}");
+        assert!(done["figures"]["tokens_in"].as_u64().unwrap() > 10, "{mode}: {done}");
+        assert_eq!(done["figures"]["tokens_estimated"], false, "{mode}: {done}");
+    }
+}
+
+#[test]
+fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
+    let world = world();
+    let script = world.file(
+        "s.jsonl",
+        r#"{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"select:gmail/send_email"}}]}}
+{"reply":{"calls":[{"name":"gmail__send_email","arguments":{"to":["a@example.com"],"subject":"s","body":"b","password":"hunter2"}}]}}
+{"reply":{"text":"refused"}}
+{"tool":"gmail/send_email","result":"sent"}"#,
+    );
+    let script = scripted(&script);
+    let run = |more: &[&str]| world.run(&[&["agent", "--llm", &script, "--no-recommend", "send"], more].concat());
+    let refused = run(&[]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (0, "refused\n"));
+    in_order(
+        &refused.stderr,
+        &["[gate] gmail/send_email: refused (default state_changing)", "[failed] gmail__send_email"],
+    );
+    assert!(refused.stderr.contains("--allow PATTERN allows it beforehand"), "{}", refused.stderr);
+    assert!(run(&["--allow", "gmail/*"]).stderr.contains("[result] gmail__send_email"));
+    assert!(run(&["--allow", "*", "--deny", "gmail/*"]).stderr.contains("denied (--deny gmail/*)"));
+    assert!(run(&["--allow", "*", "--dry-run"]).stderr.contains("nothing was called"));
+
+    let lines: Vec<Value> =
+        world.ok(&["audit", "export"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["refused", "begun", "ended", "refused", "dry_run"]);
+    assert_eq!(lines[1]["given"]["password"], "[redacted]");
+    let verified = world.json(&["audit", "verify"]);
+    assert_eq!(verified["entries"], 5);
+    world.ok(&["audit", "verify", "--head", verified["head"].as_str().unwrap()]);
+    world.fails(1, &["audit", "verify", "--head", "00"], &["no entry", "has the hash 00"]);
+
+    let log = rusqlite::Connection::open(world.path("data/audit.db")).unwrap();
+    log.execute_batch(
+        "DROP TRIGGER entries_are_not_changed; UPDATE entries SET entry = replace(entry, 'begun', 'ended') WHERE seq = 2",
+    )
+    .unwrap();
+    world.fails(1, &["audit", "verify"], &["entry 2 of the audit log", "does not fit its hash"]);
+    world.fails(1, &["audit", "verify", "--log", "nowhere.db"], &["there is no audit log nowhere.db"]);
+}
+
+#[test]
+fn a_plan_is_shown_carried_out_and_answered_and_a_profile_switches_tools_on() {
+    let world = world();
+    let root = world.path("files");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("note.txt"), "Bergen").unwrap();
+    let profile = world.file(
+        "p.toml",
+        format!("mode = \"plan\"\n[tools.files]\nroot = {:?}\n[gate.limits]\ncalls = 9\n", root.to_str().unwrap()),
+    );
+    let script = world.file(
+        "s.jsonl",
+        r#"{"reply":{"text":"```json\n{\"actions\":[{\"action\":\"file_read\",\"arguments\":{\"path\":\"note.txt\"}},{\"action\":\"weather__getForecast\",\"arguments\":{\"place\":\"${1.text}\"}}],\"final_answer\":\"In ${1.text}: ${2}\"}\n```"}}
+{"tool":"weather/getForecast","result":"rain"}"#,
+    );
+    let (script, profile) = (scripted(&script), profile.display().to_string());
+    let ended = world.run(&[
+        "agent",
+        "--llm",
+        &script,
+        "--profile",
+        &profile,
+        "--no-recommend",
+        "weather forecast for the place in my note",
+    ]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "In Bergen: rain\n"), "{}", ended.stderr);
+    in_order(
+        &ended.stderr,
+        &[
+            "[search] weather forecast",
+            "[loaded]",
+            "[plan] 1. file_read",
+            "[plan] 2. weather/getForecast",
+            "(read_only)",
+            "[call] file_read",
+            "[outcome] 1: ok",
+            "[outcome] 2: ok",
+        ],
+    );
 }
 
 /// A server as a child process, ended when dropped.
@@ -147,6 +303,8 @@ impl Serving {
             "1100",
             "--max-rounds",
             "6",
+            "--allow",
+            "gmail/send_email",
         ]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
@@ -189,12 +347,15 @@ fn the_demo_is_the_same_over_sse() {
             "tools_injected",
             "text",
             "tool_call",
+            // The schemas' defaults are filled in.
+            "gate",
             "tool_result",
             "thinking",
             "tool_search",
             "tools_evicted",
             "tools_injected",
             "tool_call",
+            "gate",
             "tool_result",
             "text",
             "reference",

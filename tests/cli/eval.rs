@@ -150,6 +150,36 @@ fn a_report_is_one_page_that_loads_nothing() {
 }
 
 #[test]
+fn an_agent_is_simulated_under_every_policy() {
+    let world = World::new();
+    let simulate = ["eval", &fixtures(), "--agent", "--queries", "12", "--turns", "6", "--budgets", "1000,4000"];
+    let table = world.ok(&[&simulate[..], &["--json", "out.json"]].concat());
+    assert!(table.contains("no eviction") && table.contains("relevant only"), "{table}");
+    let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+    assert_eq!((report["queries"].as_u64(), report["arms"].as_object().map(|arms| arms.len())), (Some(12), Some(8)));
+    let success = |arm: &str| report["arms"][arm]["success"].as_f64().expect("a figure");
+    assert_eq!((success("all visible"), success("relevant only")), (1.0, 1.0), "{report}");
+    assert!(success("lru 4000") > 0.3 && report["arms"]["lru 1000"]["tools_evicted"].as_f64() > Some(0.0), "{report}");
+}
+
+#[test]
+fn a_simulation_says_what_does_not_go_together() {
+    let world = World::new();
+    let one = small(&world, r#"{"id":"q","query":"x","relevant":["weather"]}"#);
+    for (args, code, expected) in [
+        (vec!["--agent"], 1, "none of the 1 queries of small needs several tools"),
+        (vec!["--agent", "--turns", "0"], 1, "--turns \"0\": it must be from 1 to 200"),
+        (vec!["--agent", "--mode", "dense"], 1, "the agent searches by meaning"),
+        (vec!["--agent", "--html", "x.html"], 2, "cannot be used with"),
+        (vec!["--turns", "3"], 2, "--agent"),
+    ] {
+        let ended = world.run(&[&["eval", &one][..], &args].concat());
+        assert_eq!(ended.code, code, "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{args:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn tuning_without_a_model_says_what_is_missing() {
     let ended = World::new().run(&["tune", &fixtures()]);
     assert_eq!(ended.code, 1);

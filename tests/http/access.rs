@@ -173,6 +173,8 @@ async fn beyond_loopback_needs_keys_or_the_words() {
         allowed_origins: Vec::new(),
         exposure,
         limits: Limits::default(),
+        upstream: Default::default(),
+        gateway: Default::default(),
         agent: None,
     };
     let bind =

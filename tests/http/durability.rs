@@ -1,59 +1,12 @@
 //! The program itself, ended by signals in the middle of its work.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Body, Client};
 use serde_json::Value;
 use toolscout_index::{DataDir, ToolId};
 
-use super::server::{PATIENCE, tool};
-
-/// The running program, ended with its owner.
-struct Program {
-    child: Child,
-    url: String,
-}
-
-impl Program {
-    async fn start(data: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_toolscout"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--embedder", "none", "--data"])
-            .arg(data)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a first line");
-        let url = line.trim().strip_prefix("listening on ").expect("the address").to_owned();
-        let program = Program { child, url };
-        tokio::time::timeout(PATIENCE, program.ready()).await.expect("it becomes ready");
-        program
-    }
-
-    async fn ready(&self) {
-        let client = Client::new();
-        let ready = || client.get(format!("{}/readyz", self.url)).send();
-        while !ready().await.is_ok_and(|answer| answer.status().is_success()) {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill runs");
-        assert!(sent.success());
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use super::program::Program;
+use super::server::tool;
 
 /// Streams tools without end, ends the program once some are acknowledged, and gives the acknowledged ids.
 async fn acknowledged_before(program: &mut Program, signal: &str) -> Vec<String> {
@@ -73,14 +26,14 @@ async fn acknowledged_before(program: &mut Program, signal: &str) -> Vec<String>
         }
     }
     assert!(signalled, "the stream ended by itself");
-    program.child.wait().expect("it ends");
+    program.wait();
     let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     lines.filter(|line| line["status"] == "added").filter_map(|line| Some(line["id"].as_str()?.to_owned())).collect()
 }
 
 async fn nothing_acknowledged_is_lost(signal: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::start(dir.path()).await;
+    let mut program = Program::start(dir.path(), &[]).await;
     let acknowledged = acknowledged_before(&mut program, signal).await;
     assert!(acknowledged.len() > 500, "{}", acknowledged.len());
     let catalog = DataDir::new(dir.path()).open("default", Default::default()).unwrap();
@@ -102,13 +55,13 @@ async fn sigkill_in_the_middle_of_a_stream_loses_nothing_acknowledged() {
 #[tokio::test]
 async fn sigterm_in_the_middle_of_a_bulk_load_finishes_what_was_accepted() {
     let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::start(dir.path()).await;
+    let mut program = Program::start(dir.path(), &[]).await;
     let tools: Vec<Value> = (0..4000).map(|n| tool("s", &format!("t{n}"), "")).collect();
     let url = format!("{}/v1/catalogs/default/tools", program.url);
     let accepted = Client::new().post(url).json(&tools).send().await.unwrap();
     assert_eq!(accepted.status(), 202);
     program.signal("-TERM");
-    assert!(program.child.wait().unwrap().success());
+    assert!(program.wait().success());
     let catalog = DataDir::new(dir.path()).open("default", Default::default()).unwrap();
     assert_eq!(catalog.searcher().len(), 4000);
 }

@@ -74,6 +74,8 @@ impl Server {
             exposure: Exposure::Loopback,
             limits: Limits::default(),
             agent: None,
+            upstream: Default::default(),
+            gateway: Default::default(),
         };
         change(&mut settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -46,7 +46,7 @@ async fn the_description_has_every_route_and_only_those() {
     let server = Server::start().await;
     let description = server.get("/openapi.json").await.body;
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.values().map(|item| item.as_object().unwrap().len()).sum::<usize>(), 28);
+    assert_eq!(paths.values().map(|item| item.as_object().unwrap().len()).sum::<usize>(), 35);
     for (path, item) in paths {
         let known: BTreeSet<_> = item.as_object().unwrap().keys().map(|method| method.to_uppercase()).collect();
         let url = path.replace("{catalog}", "default").replace("{server}", "s").replace("{id}", "x");
@@ -59,6 +59,19 @@ async fn the_description_has_every_route_and_only_those() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_agents_streams_are_described_as_such_with_their_events() {
+    let server = Server::start().await;
+    let description = server.get("/openapi.json").await.body;
+    for (path, method) in [("/v1/agent/chat", "post"), ("/agent/chat/stream", "get")] {
+        let answer = &description["paths"][path][method]["responses"]["200"];
+        assert!(answer["content"]["text/event-stream"].is_object(), "{path}: {answer}");
+        assert!(answer["headers"]["x-conversation-id"].is_object(), "{path}: {answer}");
+    }
+    let event = &description["components"]["schemas"]["AgentEvent"]["oneOf"];
+    assert!(event.as_array().is_some_and(|kinds| kinds.len() >= 11), "{event}");
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! all-MiniLM-L6-v2 through fastembed and ONNX Runtime: 384 dimensions, English.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use fastembed::{InitOptionsUserDefined, Pooling, TextEmbedding, TokenizerFiles, UserDefinedEmbeddingModel};
 
+use super::pool::Pool;
 use crate::embed::{Embedder, Scripts};
 use crate::error::{Error, Result};
 
@@ -18,17 +18,19 @@ pub const FILES: [&str; 5] =
 
 /// Tokens read of a text. The model was trained on no more, and a tool's first sentences say what it is for.
 const MAX_TOKENS: usize = 128;
-/// Threads within one inference: one is steadiest on small machines; several searches run side by side anyway.
+/// Threads within one inference: texts are embedded side by side, and one thread for each is the most of them a second.
 const INTRA_THREADS: usize = 1;
+/// Texts per inference. Batches are padded to their longest text: 32 at once are half as many a second as one by one.
+const BATCH: usize = 1;
+/// Most inferences at a time, each with a session of about 50 MB.
+const MAX_SESSIONS: usize = 8;
 /// Its say beside the static table: on twelve sets .65 of the dense score was best.
 const SHARE: f32 = 0.65;
-/// Texts per inference.
-const BATCH: usize = 32;
 
-/// A loaded all-MiniLM-L6-v2. One inference runs at a time.
+/// A loaded all-MiniLM-L6-v2. As many inferences run at a time as there are processors, up to 8.
 pub struct MiniLm {
     id: String,
-    model: Mutex<TextEmbedding>,
+    sessions: Pool<TextEmbedding>,
 }
 
 impl MiniLm {
@@ -38,30 +40,42 @@ impl MiniLm {
     /// [`Error::Embedder`] naming the file that is missing, too old or no model.
     pub fn load(model_dir: &Path, runtime: &Path) -> Result<Self> {
         load_runtime(runtime)?;
-        let read = |file: &str| {
-            let path = model_dir.join(file);
-            std::fs::read(&path).map_err(|e| failed(&path, format!("{e}; fetch it with `toolscout models pull`")))
+        let (id, first) = session(model_dir)?;
+        let model_dir = model_dir.to_owned();
+        let expected = id.clone();
+        let another = move || match session(&model_dir)? {
+            (id, session) if id == expected => Ok(session),
+            _ => Err(failed(&model_dir, "the model was replaced by another one; start again to use it")),
         };
-        let [weights, tokenizer_file, config_file, special_tokens_map_file, tokenizer_config_file] = FILES;
-        let weights = read(weights)?;
-        // The id names the exact weights: vectors of an int8 and a float model must not be mixed.
-        let id = format!("{NAME}/{}/{MAX_TOKENS}", &blake3::hash(&weights).to_hex()[..8]);
-        let tokenizer_files = TokenizerFiles {
-            tokenizer_file: read(tokenizer_file)?,
-            config_file: read(config_file)?,
-            special_tokens_map_file: read(special_tokens_map_file)?,
-            tokenizer_config_file: read(tokenizer_config_file)?,
-        };
-        let files = UserDefinedEmbeddingModel::new(weights, tokenizer_files).with_pooling(Pooling::Mean);
-        let options = InitOptionsUserDefined::new().with_max_length(MAX_TOKENS).with_intra_threads(INTRA_THREADS);
-        let model = TextEmbedding::try_new_from_user_defined(files, options).map_err(|e| failed(model_dir, e))?;
-        Ok(MiniLm { id, model: Mutex::new(model) })
+        let limit = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_SESSIONS);
+        Ok(MiniLm { id, sessions: Pool::new(first, limit, another) })
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
-        let embedded = model.embed(texts, Some(BATCH)).map_err(|e| failed(Path::new(NAME), e))?;
-        Ok(embedded)
+        let lanes = self.sessions.limit().min(texts.len());
+        if lanes <= 1 {
+            return self.embed_in_turn(texts);
+        }
+        // Threads of their own: the tokenizer uses rayon's, which must not wait for a session while they hold one.
+        std::thread::scope(|scope| {
+            let parts = texts.chunks(texts.len().div_ceil(lanes));
+            let lanes: Vec<_> = parts.map(|part| scope.spawn(|| self.embed_in_turn(part))).collect();
+            let mut vectors = Vec::with_capacity(texts.len());
+            for lane in lanes {
+                vectors.extend(lane.join().map_err(|_| failed(Path::new(NAME), "an inference panicked"))??);
+            }
+            Ok(vectors)
+        })
+    }
+
+    fn embed_in_turn(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        texts.iter().map(|text| self.embed_one(text)).collect()
+    }
+
+    fn embed_one(&self, text: &str) -> Result<Vec<f32>> {
+        let embedded = self.sessions.with(|session| session.embed([text], Some(BATCH)))?;
+        let vector = embedded.map_err(|e| failed(Path::new(NAME), e))?.pop();
+        vector.ok_or_else(|| failed(Path::new(NAME), "it gave no vector"))
     }
 }
 
@@ -89,6 +103,28 @@ impl Embedder for MiniLm {
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         self.embed(texts)
     }
+}
+
+/// The model's id and a session of it.
+fn session(model_dir: &Path) -> Result<(String, TextEmbedding)> {
+    let read = |file: &str| {
+        let path = model_dir.join(file);
+        std::fs::read(&path).map_err(|e| failed(&path, format!("{e}; fetch it with `toolscout models pull`")))
+    };
+    let [weights, tokenizer_file, config_file, special_tokens_map_file, tokenizer_config_file] = FILES;
+    let weights = read(weights)?;
+    // The id names the exact weights: vectors of an int8 and a float model must not be mixed.
+    let id = format!("{NAME}/{}/{MAX_TOKENS}", &blake3::hash(&weights).to_hex()[..8]);
+    let tokenizer_files = TokenizerFiles {
+        tokenizer_file: read(tokenizer_file)?,
+        config_file: read(config_file)?,
+        special_tokens_map_file: read(special_tokens_map_file)?,
+        tokenizer_config_file: read(tokenizer_config_file)?,
+    };
+    let files = UserDefinedEmbeddingModel::new(weights, tokenizer_files).with_pooling(Pooling::Mean);
+    let options = InitOptionsUserDefined::new().with_max_length(MAX_TOKENS).with_intra_threads(INTRA_THREADS);
+    let session = TextEmbedding::try_new_from_user_defined(files, options).map_err(|e| failed(model_dir, e))?;
+    Ok((id, session))
 }
 
 /// Loads the library once for the process; fastembed would panic where this gives an error.

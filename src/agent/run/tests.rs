@@ -198,7 +198,8 @@ fn results_go_back_in_call_order_under_their_ids_whatever_happened() {
     let ids: Vec<&str> = results.iter().map(|(id, _)| id.as_str()).collect();
     assert_eq!(ids, ["same", "call_2_1", "call_2_2", "call_2_3", "call_2_4", "call_2_5"]);
     for ((_, content), expected) in results.iter().zip([
-        "at /x: \\\"four\\\" is not of type",
+        // Whether the arguments fit is for the gate to say.
+        "math/sqrt",
         "mail/send",
         "no visible tool is called \\\"nope\\\"",
         "the search is empty",
@@ -209,6 +210,54 @@ fn results_go_back_in_call_order_under_their_ids_whatever_happened() {
     }
     let count = |name: &str| events.iter().filter(|event| event.name() == name).count();
     assert_eq!((count("tool_call"), count("tool_result")), (6, 6));
+}
+
+#[test]
+fn whatever_a_model_calls_every_call_has_one_result_in_order() {
+    let names = ["tool_search", "mail__send", "math__sqrt", "nope", "", "mail/send"];
+    let arguments = [r#"{"query":"mail"}"#, r#"{"query":"select:math/sqrt"}"#, "{}", "{broken", r#"{"x":4}"#, "[]"];
+    let ids = [None, Some("same"), Some(""), Some("other")];
+    for seed in 0..300 {
+        let mut random = crate::agent::search::doubles::numbers(seed);
+        let mut run = run_with(RunConfig { max_rounds: 7, max_calls: 3, ..RunConfig::default() });
+        while matches!(run.next_step(), Step::CallModel(_)) {
+            let call = |random: &mut dyn FnMut(usize) -> usize| {
+                let arguments = arguments[random(arguments.len())].to_owned();
+                let (id, name) = (ids[random(ids.len())], names[random(names.len())]);
+                RawCall { id: id.map(str::to_owned), name: name.into(), argument_bytes: arguments.len(), arguments }
+            };
+            let count = 1 + random(5);
+            let calls = (0..count).map(|_| call(&mut random)).collect();
+            run.model_answered(Reply { calls, ..Reply::default() });
+            if let Step::CallTools(work) = run.next_step() {
+                // Some searches and calls give nothing back at all.
+                let founds = work.searches.iter().map(|request| shelf().search(request)).take(random(3)).collect();
+                let results = work.calls.iter().map(|_| ToolResult::ok(1.into())).take(random(3)).collect();
+                run.tools_answered(founds, results);
+            }
+            assert_paired(&run.messages(&[]), seed);
+        }
+    }
+}
+
+/// Each message with calls is followed by just their results, in their order, and no id is used twice.
+fn assert_paired(messages: &[Message], seed: u64) {
+    let mut open = std::collections::VecDeque::new();
+    let mut seen = BTreeSet::new();
+    for message in messages {
+        match message {
+            Message::Tool { tool_call_id, .. } => {
+                assert_eq!(open.pop_front().as_ref(), Some(tool_call_id), "seed {seed}")
+            }
+            other => {
+                assert!(open.is_empty(), "seed {seed}: no result for {open:?}");
+                let Message::Assistant { tool_calls, .. } = other else { continue };
+                open.extend(tool_calls.iter().map(|call| call.id.clone()));
+                assert!(tool_calls.iter().all(|call| seen.insert(call.id.clone())), "seed {seed}");
+            }
+        }
+    }
+    assert!(open.is_empty(), "seed {seed}: no result for {open:?}");
 }
 
 #[test]
@@ -307,6 +356,33 @@ fn the_model_is_told_what_was_unloaded_and_how_it_comes_back() {
 }
 
 #[test]
+fn the_next_turn_begins_with_what_was_called_and_unloaded() {
+    let mut first = run_with(RunConfig { max_rounds: 20, max_searches: 20, ..RunConfig::default() });
+    step(&mut first, select("mail/send"));
+    step(&mut first, calls(&[("mail__send", json!({}))]));
+    let mut toolbox = first.toolbox().clone();
+    toolbox.begin_turn();
+    let shelf = shelf();
+    let others =
+        ["weather/forecast", "weather/history", "files/read"].map(|id| shelf.tool(&ToolId::parse(id).unwrap()));
+    toolbox.inject(&others.map(Option::unwrap));
+    let next = Run::new(RunConfig::default(), ten, toolbox.clone(), Context::new(Vec::new(), "and now?", 30));
+    let question = request(&next).messages.pop().unwrap();
+    assert!(question.content().starts_with("and now?\n\n[Tools you called before were unloaded: \"mail__send\"."));
+    let config = RunConfig { find: None, ..RunConfig::default() };
+    let without_search = Run::new(config, ten, toolbox, Context::new(Vec::new(), "and now?", 30));
+    assert_eq!(request(&without_search).messages.pop().unwrap().content(), "and now?");
+}
+
+#[test]
+fn without_usage_a_manual_round_counts_its_tools_once() {
+    let mut run = run_with(RunConfig { protocol: Protocol::Manual, ..RunConfig::default() });
+    run.model_answered(says(r#"{"final_answer":"yes"}"#));
+    // System message and question; the tools are part of the former.
+    assert_eq!((run.figures().tokens_in, run.figures().tokens_out), (20, 10));
+}
+
+#[test]
 fn a_tool_with_an_open_call_is_not_evicted_by_a_search_beside_it() {
     let mut run = run_with(RunConfig { max_rounds: 20, max_searches: 20, ..RunConfig::default() });
     for name in ["mail/send", "files/read", "weather/history"] {
@@ -347,7 +423,7 @@ fn dispatch_keeps_its_tool_list_and_calls_what_was_found() {
     );
     let results = results(&run).split_off(1);
     for ((_, content), expected) in
-        results.iter().zip(["math/sqrt", "is not of type", "no visible tool", "`name` is missing"])
+        results.iter().zip(["math/sqrt", "math/sqrt", "no visible tool", "`name` is missing"])
     {
         assert!(content.contains(expected), "{content}");
     }
@@ -426,8 +502,9 @@ fn figures_add_up() {
     let figures = run.figures();
     assert_eq!((figures.rounds, figures.searches, figures.tools_injected), (3, 1, 1));
     assert_eq!(figures.tools_used, ["mail/send"]);
-    // The second round came without usage: three messages and two tools of ten tokens, and an answer.
-    assert_eq!((figures.tokens_in, figures.tokens_out, figures.tokens_estimated), (250, 24, true));
+    // The second round came without usage: four messages, a call of two texts and two tools, and an answer with two
+    // calls, each text of ten tokens.
+    assert_eq!((figures.tokens_in, figures.tokens_out, figures.tokens_estimated), (280, 64, true));
     assert_eq!(run.shown_tokens(), 10 + 20 + 20);
 }
 

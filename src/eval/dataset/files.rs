@@ -127,7 +127,13 @@ fn read_query(path: &Path, line: usize, value: &Value) -> Result<RawQuery> {
             serde_json::from_value(ids.clone()).map_err(|_| malformed("`relevant` must be a list of tool ids"))?
         }
     };
-    Ok(RawQuery { id, text, relevant, judged_in: path.to_owned() })
+    Ok(RawQuery { id, text, relevant, groups: groups_of(value), judged_in: path.to_owned() })
+}
+
+/// The lists of ids under `groups`. A field of another shape is somebody's own and ignored like other fields.
+fn groups_of(value: &Value) -> Vec<Vec<String>> {
+    let groups = value.get("groups").and_then(|groups| serde_json::from_value::<Vec<Vec<String>>>(groups.clone()).ok());
+    groups.unwrap_or_default().into_iter().filter(|group| !group.is_empty()).collect()
 }
 
 /// Joins queries with judgement files; queries of other splits, which these do not judge, fall away.

@@ -16,6 +16,8 @@ pub struct RunInput {
     /// The client's name for the run.
     pub run_id: String,
     messages: Vec<InputMessage>,
+    #[serde(default)]
+    forwarded_props: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -26,6 +28,11 @@ struct InputMessage {
 }
 
 impl RunInput {
+    /// The user on whose behalf tools are called, as `forwardedProps.identity`.
+    pub fn identity(&self) -> Option<String> {
+        self.forwarded_props.get("identity")?.as_str().map(str::to_owned)
+    }
+
     /// The text of the last user message. The earlier ones are kept here under the thread's id already.
     pub fn question(&self) -> Option<String> {
         let last = self.messages.iter().rev().find(|message| message.role == "user")?;

@@ -2,22 +2,20 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use futures_util::{Stream, stream};
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::ag_ui::AgUi;
 use crate::agent::{Event, RunStream};
+use crate::http::App;
 use crate::shutdown::Shutdown;
 
-/// Between two heartbeats. Proxies close connections that are silent for 30 to 60 seconds.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-
 /// Whose events are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 pub enum Dialect {
     /// The project's own.
     #[default]
@@ -29,23 +27,31 @@ pub enum Dialect {
 }
 
 /// The stream of a run. A server that ends stops the run, so that the stream ends with its terminal event.
-pub fn respond(
+pub fn respond<F: Fn() + Send + 'static>(
     run: RunStream,
     dialect: Dialect,
     run_id: Option<String>,
-    shutdown: Shutdown,
-    stop: impl Fn() + Send + 'static,
-) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
+    app: &App,
+    stop: F,
+) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>> + use<F>> {
     let translator = match dialect {
         Dialect::Own => Translator::Own,
         Dialect::AgUi => Translator::AgUi(AgUi::new(run.conversation().as_str(), run_id)),
     };
-    let sending = Sending { run, translator, ready: VecDeque::new(), next_id: 1, shutdown, stop, stopped: false };
+    let sending = Sending {
+        run,
+        translator,
+        ready: VecDeque::new(),
+        next_id: 1,
+        shutdown: app.shutdown.clone(),
+        stop,
+        stopped: false,
+    };
     let events = stream::unfold(sending, |mut sending| async {
         let event = sending.next().await?;
         Some((Ok(event), sending))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT))
+    Sse::new(events).keep_alive(KeepAlive::new().interval(app.limits.heartbeat))
 }
 
 enum Translator {

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use toolscout_index::Tool;
 
 use crate::agent::{Agent, AgentConfig};
+use crate::gate::Policies;
 use crate::http::{AgentSource, Exposure, Limits, Settings, serve};
 use crate::llm::ScriptedModel;
 use crate::llm::script::Script;
@@ -57,6 +58,18 @@ struct Server {
 
 impl Server {
     async fn with(script: Option<&str>) -> Self {
+        Server::start(script.map(|script| (script, Policies::permissive())), Limits::default()).await
+    }
+
+    async fn limited(script: Option<&str>, limits: Limits) -> Self {
+        Server::start(script.map(|script| (script, Policies::permissive())), limits).await
+    }
+
+    async fn with_policies(script: &str, policies: Policies) -> Self {
+        Server::start(Some((script, policies)), Limits::default()).await
+    }
+
+    async fn start(agent: Option<(&str, Policies)>, limits: Limits) -> Self {
         let data = tempfile::tempdir().unwrap();
         let hangs = Hangs::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -67,8 +80,10 @@ impl Server {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             exposure: Exposure::Loopback,
-            agent: script.map(|script| source(script, hangs.clone())),
-            limits: Limits::default(),
+            agent: agent.map(|(script, policies)| source(script, policies, hangs.clone())),
+            upstream: Default::default(),
+            gateway: Default::default(),
+            limits,
         };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
         tokio::spawn(serve(listener, settings, shutdown.clone()));
@@ -93,12 +108,32 @@ impl Server {
     }
 }
 
-fn source(script: &str, hangs: Hangs) -> AgentSource {
+/// A tool that says nothing of itself.
+#[derive(Clone)]
+struct Harmful;
+
+#[async_trait]
+impl Callable for Harmful {
+    async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
+        Ok(json!("done"))
+    }
+}
+
+impl UserTool for Harmful {
+    fn definition(&self) -> Tool {
+        let mut tool = Tool::new("", "harmful").unwrap();
+        tool.input_schema = json!({ "properties": { "n": { "type": "integer" } } }).as_object().unwrap().clone();
+        tool
+    }
+}
+
+fn source(script: &str, policies: Policies, hangs: Hangs) -> AgentSource {
     let turns = Script::parse("script", script).unwrap().turns;
     let model = Arc::new(ScriptedModel::new("script", turns));
-    let config = AgentConfig { recommend_within: None, count_tokens: str::len, ..AgentConfig::default() };
+    let config = AgentConfig { recommend_within: None, count_tokens: str::len, policies, ..AgentConfig::default() };
     Box::new(move |catalog| {
-        let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).tool(hangs.clone());
+        let builder =
+            Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).tool(hangs.clone()).tool(Harmful);
         Ok(builder.config(config.clone()).build()?)
     })
 }
@@ -205,6 +240,19 @@ async fn a_client_that_leaves_stops_its_run() {
 }
 
 #[tokio::test]
+async fn a_stream_with_nothing_to_say_shows_that_it_lives() {
+    let limits = Limits { heartbeat: Duration::from_millis(5), ..Limits::default() };
+    let server = Server::limited(Some(HANGING), limits).await;
+    let mut response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
+    server.hangs.called.notified().await;
+    let mut text = String::new();
+    while !text.contains("\n:\n") {
+        let chunk = timeout(Duration::from_secs(60), response.chunk()).await.unwrap().unwrap();
+        text.push_str(std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap());
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_ends_sends_the_terminal_event() {
     let server = Server::with(Some(HANGING)).await;
     let response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
@@ -212,6 +260,53 @@ async fn a_server_that_ends_sends_the_terminal_event() {
     server.shutdown.trigger();
     let events = events(response).await;
     assert_eq!(events.last().unwrap().1["status"], "stopped");
+}
+
+/// The next event of a stream that is read while it goes on.
+async fn next_event(response: &mut Response, rest: &mut String) -> Value {
+    loop {
+        if let Some((block, after)) = rest.split_once("\n\n") {
+            let data = block.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
+            *rest = after.to_owned();
+            if let Some(data) = data {
+                return serde_json::from_str(&data).unwrap();
+            }
+            continue;
+        }
+        let chunk = timeout(Duration::from_secs(60), response.chunk()).await.unwrap().unwrap().expect("another event");
+        rest.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_call_waits_for_its_approval_and_each_is_good_once() {
+    for (approve, expected) in [(true, Value::Null), (false, json!("denied"))] {
+        let script = r#"{"reply":{"calls":[{"name":"harmful","arguments":{"n":"7,000"}}]}}
+{"reply":{"text":"so be it"}}"#;
+        let server = Server::with_policies(script, Policies::default()).await;
+        let mut response = server.post("/v1/agent/chat", json!({ "query": "go", "identity": "ada" })).await;
+        let mut rest = String::new();
+        let asked = loop {
+            let event = next_event(&mut response, &mut rest).await;
+            if event["type"] == "approval_required" {
+                break event;
+            }
+        };
+        assert_eq!((&asked["tool"], &asked["arguments"]), (&json!("harmful"), &json!({ "n": 7000 })));
+        assert_eq!((&asked["class"], &asked["expires_in_ms"]), (&json!("state_changing"), &json!(300_000)));
+        let wrong = server.post("/v1/agent/approve", json!({ "id": "guess", "approve": true })).await;
+        assert_eq!(error_code(wrong).await, (404, "unknown_approval".into()));
+        let answer = json!({ "id": asked["id"], "approve": approve, "reason": "too risky" });
+        assert_eq!(server.post("/v1/agent/approve", answer.clone()).await.status(), 200);
+        assert_eq!(error_code(server.post("/v1/agent/approve", answer).await).await, (404, "unknown_approval".into()));
+        let result = loop {
+            let event = next_event(&mut response, &mut rest).await;
+            if event["type"] == "tool_result" {
+                break event;
+            }
+        };
+        assert_eq!(result["error_code"], expected, "{result}");
+    }
 }
 
 #[tokio::test]

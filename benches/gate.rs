@@ -1,0 +1,134 @@
+//! What the gate costs a call that nobody is asked about, beside the tool itself.
+//!
+//! `judge`: class, rule, identity, normalising and checking of a call with four arguments, two of which have to be
+//! changed, under 20 rules. `pass`: the same call let through to a tool that does nothing, in a task of its own. `pass_audited`:
+//! that with both of its entries in the audit log on disk. `deny_audited`: a call that is refused and written down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use divan::{Bencher, black_box};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use toolscout::gate::approval::Nobody;
+use toolscout::gate::{AuditLog, Call, Caller, Decision, Directory, Gate, Ledger, Passage, Pattern, Policies, Rule};
+use toolscout::tools::{Arguments, Callable, ToolFailure};
+use toolscout_index::{Tool, ToolId};
+
+/// Rules before the one that fits.
+const RULES: usize = 20;
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench]
+fn judge(bencher: Bencher) {
+    let bed = Bed::new(Decision::Allow);
+    bencher.with_inputs(|| bed.arguments()).bench_values(|arguments| bed.gate.judge(&bed.caller, &bed.tool, arguments));
+}
+
+#[divan::bench]
+fn pass(bencher: Bencher) {
+    let bed = Bed::new(Decision::Allow);
+    bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
+}
+
+#[divan::bench]
+fn pass_audited(bencher: Bencher) {
+    let (bed, _folder) = Bed::audited(Decision::Allow);
+    bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
+}
+
+#[divan::bench]
+fn deny_audited(bencher: Bencher) {
+    let (bed, _folder) = Bed::audited(Decision::Deny);
+    bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
+}
+
+struct Bed {
+    gate: Gate,
+    caller: Caller,
+    ledger: Ledger,
+    tool: Arc<Tool>,
+    runtime: Runtime,
+}
+
+impl Bed {
+    fn new(decision: Decision) -> Self {
+        let mut policies = Policies::permissive();
+        let others = (0..RULES).map(|number| Pattern::new(format!("other{number}/*")));
+        policies.rules = others.map(|pattern| Rule::of_tools(pattern, Decision::Deny)).collect();
+        policies.rules.push(Rule::of_tools(Pattern::new("trading/*"), decision));
+        policies.bind.insert("userId".into(), "$identity".into());
+        let caller = Caller { who: "bench".into(), identity: Some("ada".into()), conversation: "c".into() };
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        Bed { gate: Gate::new(policies), caller, ledger: Ledger::default(), tool: Arc::new(tool()), runtime }
+    }
+
+    fn audited(decision: Decision) -> (Self, tempfile::TempDir) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = AuditLog::open(&folder.path().join("audit.db")).expect("a log");
+        let bed = Bed::new(decision);
+        (Bed { gate: bed.gate.with_audit(Arc::new(log)), ..bed }, folder)
+    }
+
+    fn arguments(&self) -> Arguments {
+        let arguments = json!({ "side": "buy", "quantity": "7,000", "price": 7.5, "userId": "ada" });
+        if let Value::Object(arguments) = arguments { arguments } else { Arguments::new() }
+    }
+
+    fn call(&self) -> Call {
+        Call { id: "c1".into(), tool: self.tool.clone(), arguments: self.arguments() }
+    }
+
+    fn pass(&self, call: Call) {
+        let passage = Passage {
+            caller: &self.caller,
+            ledger: &self.ledger,
+            directory: &Nothing,
+            approver: &Nobody,
+            call_timeout: Duration::from_secs(60),
+        };
+        black_box(self.runtime.block_on(self.gate.pass(passage, call)));
+    }
+}
+
+fn tool() -> Tool {
+    let mut tool = Tool::new("trading", "place_order").expect("a valid name");
+    let schema = json!({
+        "type": "object",
+        "required": ["userId", "side", "quantity", "price"],
+        "properties": {
+            "userId": { "type": "string" },
+            "side": { "type": "string", "enum": ["BUY", "SELL"] },
+            "quantity": { "type": "integer", "minimum": 1 },
+            "price": { "type": "number" },
+        },
+    });
+    if let Value::Object(schema) = schema {
+        tool.input_schema = schema;
+    }
+    tool
+}
+
+/// A tool that does nothing.
+struct Nothing;
+
+#[async_trait]
+impl Callable for Nothing {
+    async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
+        Ok(Value::Null)
+    }
+}
+
+impl Directory for Nothing {
+    fn tool(&self, _: &ToolId) -> Option<Arc<Tool>> {
+        None
+    }
+
+    fn callable(&self, _: &ToolId) -> Option<Arc<dyn Callable>> {
+        Some(Arc::new(Nothing))
+    }
+}

@@ -1,0 +1,361 @@
+//! Skills: know-how in Markdown files, offered like tools and found by the same search; calling one gives its text.
+//!
+//! A file begins with YAML front matter, as other agents read it too:
+//! ```text
+//! ---
+//! name: weekly-report
+//! description: How to write the weekly report: sources, order, tone.
+//! ---
+//! # Weekly report
+//! ...
+//! ```
+//! A folder of skills holds such files, `*.md`, or a folder each with a `SKILL.md` in it. Fields other than `name` and
+//! `description` are somebody else's and ignored.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::Value;
+use toolscout_index::{Catalog, Tool, ToolId};
+
+use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
+
+/// The server under which skills stand in a catalog.
+pub const SERVER: &str = "skills";
+/// The file of a skill that has a folder of its own.
+const FOLDER_FILE: &str = "SKILL.md";
+/// Longest skill, in bytes: far more than a model should read at once.
+const MAX_BYTES: u64 = 1 << 20;
+/// Most skills of a folder.
+const MAX_SKILLS: usize = 10_000;
+/// What fences the front matter, above and below.
+const FENCE: &str = "---";
+
+/// The skills of a folder.
+#[derive(Clone, Debug, Default)]
+pub struct Skills {
+    by_id: BTreeMap<ToolId, Skill>,
+}
+
+#[derive(Clone, Debug)]
+struct Skill {
+    tool: Tool,
+    body: Arc<str>,
+    path: PathBuf,
+}
+
+/// Why a folder of skills cannot be used. Every message names the file, and the line where there is one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SkillError {
+    /// The folder or a file cannot be read.
+    #[error("skills: {}: {source}; give a folder of Markdown files", path.display())]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file that is no skill.
+    #[error("{}:{line}: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// 1-based line.
+        line: usize,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A file too long to be a skill.
+    #[error("{}: a skill has at most {MAX_BYTES} bytes, this one has {bytes}; move long material to files that tools read", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// Two files with one name.
+    #[error("{} and {} are both named {name:?}; rename one", first.display(), second.display())]
+    Duplicate {
+        /// The name.
+        name: String,
+        /// The one file.
+        first: PathBuf,
+        /// The other file.
+        second: PathBuf,
+    },
+    /// A folder without skills, or with too many.
+    #[error("{} holds {count} skills, 1 to {MAX_SKILLS} are possible; a skill is a file NAME.md or NAME/{FOLDER_FILE}", path.display())]
+    Count {
+        /// The folder.
+        path: PathBuf,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+impl Skills {
+    /// Reads every skill of a folder.
+    ///
+    /// # Errors
+    /// [`SkillError`] for the first file that is wrong, in the order of names.
+    pub fn load(folder: &Path) -> Result<Self, SkillError> {
+        let files = files_of(folder)?;
+        if !(1..=MAX_SKILLS).contains(&files.len()) {
+            return Err(SkillError::Count { path: folder.to_owned(), count: files.len() });
+        }
+        let mut skills = Skills::default();
+        for path in files {
+            skills.add(Skill::read(path)?)?;
+        }
+        Ok(skills)
+    }
+
+    /// The skills as tools, by id.
+    pub fn tools(&self) -> Vec<Tool> {
+        self.by_id.values().map(|skill| skill.tool.clone()).collect()
+    }
+
+    /// Makes the catalog's tools of the server [`SERVER`] these and no others. Where they are so already, nothing is
+    /// written and no lock is taken.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn publish(&self, catalog: &Catalog) -> toolscout_index::Result<()> {
+        let searcher = catalog.searcher();
+        let there = searcher.tools().filter(|tool| tool.id.server() == SERVER);
+        let there: BTreeMap<ToolId, Arc<Tool>> = there.map(|tool| (tool.id.clone(), tool)).collect();
+        let is_there = |(id, skill): (&ToolId, &Skill)| there.get(id).is_some_and(|tool| **tool == skill.tool);
+        if there.len() == self.by_id.len() && self.by_id.iter().all(is_there) {
+            return Ok(());
+        }
+        let mut writer = catalog.writer()?;
+        writer.sync(SERVER, &self.tools())?;
+        writer.commit()?;
+        writer.embed_pending(&mut |_| ControlFlow::Continue(()))?;
+        Ok(())
+    }
+
+    fn add(&mut self, skill: Skill) -> Result<(), SkillError> {
+        let id = skill.tool.id.clone();
+        match self.by_id.get(&id) {
+            Some(first) => {
+                Err(SkillError::Duplicate { name: id.name().to_owned(), first: first.path.clone(), second: skill.path })
+            }
+            None => {
+                self.by_id.insert(id, skill);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Toolset for Skills {
+    fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        let skill = self.by_id.get(id)?;
+        Some(Arc::new(Text(skill.body.clone())))
+    }
+}
+
+/// Gives a skill's text.
+struct Text(Arc<str>);
+
+#[async_trait]
+impl Callable for Text {
+    async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
+        Ok(Value::String(self.0.to_string()))
+    }
+}
+
+/// What the front matter has to say.
+#[derive(Deserialize)]
+struct FrontMatter {
+    name: String,
+    description: String,
+}
+
+impl Skill {
+    fn read(path: PathBuf) -> Result<Self, SkillError> {
+        let text = read_text(&path)?;
+        let malformed = |line: usize, reason: String| SkillError::Malformed { path: path.clone(), line, reason };
+        let (front, body) = split(&text).map_err(|(line, reason)| malformed(line, reason.into()))?;
+        let matter: FrontMatter = serde_yaml_ng::from_str(front).map_err(|error| {
+            // The fence stands in the first line.
+            let line = error.location().map_or(1, |location| location.line() + 1);
+            malformed(line, format!("{error}; the front matter is YAML with `name` and `description`"))
+        })?;
+        for (field, value) in [("name", &matter.name), ("description", &matter.description)] {
+            if value.trim().is_empty() {
+                return Err(malformed(line_of(front, field), format!("`{field}` is empty; a skill is found by it")));
+            }
+        }
+        let tool = tool_of(&matter).map_err(|error| malformed(line_of(front, "name"), error.to_string()))?;
+        let body = body.trim().into();
+        Ok(Skill { tool, body, path })
+    }
+}
+
+fn tool_of(matter: &FrontMatter) -> toolscout_index::Result<Tool> {
+    let mut tool = Tool::new(SERVER, matter.name.trim())?.with_description(matter.description.trim());
+    tool.annotations.read_only_hint = Some(true);
+    tool.validate()?;
+    Ok(tool)
+}
+
+fn read_text(path: &Path) -> Result<String, SkillError> {
+    let io = |source| SkillError::Io { path: path.to_owned(), source };
+    let bytes = std::fs::metadata(path).map_err(io)?.len();
+    if bytes > MAX_BYTES {
+        return Err(SkillError::TooLong { path: path.to_owned(), bytes });
+    }
+    std::fs::read_to_string(path).map_err(io)
+}
+
+/// The front matter and the text after it.
+///
+/// # Errors
+/// The line at which the one or the other does not begin, and what should stand there.
+fn split(text: &str) -> Result<(&str, &str), (usize, &'static str)> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let first = text.lines().next().unwrap_or_default();
+    if first.trim_end() != FENCE {
+        return Err((1, "a skill begins with a line `---` and its front matter: name and description"));
+    }
+    let front = text[first.len()..].trim_start_matches('\r').strip_prefix('\n').unwrap_or_default();
+    let mut at = 0;
+    for line in front.split_inclusive('\n') {
+        if line.trim_end() == FENCE {
+            return Ok((&front[..at], &front[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    Err((text.lines().count(), "the front matter does not end; close it with a line `---`"))
+}
+
+/// The 1-based line of the file in which a field of the front matter stands.
+fn line_of(front: &str, field: &str) -> usize {
+    let stands_in = |line: &str| line.strip_prefix(field).is_some_and(|rest| rest.trim_start().starts_with(':'));
+    front.lines().position(stands_in).map_or(1, |line| line + 2)
+}
+
+/// The files of a folder's skills, by name.
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>, SkillError> {
+    let io = |source| SkillError::Io { path: folder.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let own_folder = path.join(FOLDER_FILE);
+        if path.is_file() && !hidden && path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("md")) {
+            files.push(path);
+        } else if own_folder.is_file() {
+            files.push(own_folder);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+    use toolscout_index::{DataDir, Options, Query};
+
+    use super::*;
+
+    const REPORT: &str = "---\nname: weekly-report\ndescription: How to write the weekly report\nlicence: MIT\n---\n\n# Weekly report\n\nFirst the figures.\n";
+    const RELEASE: &str =
+        "\u{feff}---\r\nname: release\r\ndescription: >\r\n  Steps of a release,\r\n  in order\r\n---\r\nTag it.\r\n";
+
+    fn folder(files: &[(&str, &str)]) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn message(files: &[(&str, &str)]) -> String {
+        Skills::load(folder(files).path()).unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_skill_is_a_tool_that_gives_its_text() {
+        let folder =
+            folder(&[("report.md", REPORT), ("release/SKILL.md", RELEASE), ("notes.txt", "no skill"), ("empty/x", "")]);
+        let skills = Skills::load(folder.path()).unwrap();
+        let tools = skills.tools();
+        let shown: Vec<(&str, &str)> = tools.iter().map(|tool| (tool.id.as_str(), tool.description.as_str())).collect();
+        let expected = [
+            ("skills/release", "Steps of a release, in order"),
+            ("skills/weekly-report", "How to write the weekly report"),
+        ];
+        assert_eq!(shown, expected);
+        assert!(tools.iter().all(|tool| tool.annotations.read_only_hint == Some(true)));
+        let texts = [("skills/weekly-report", "# Weekly report\n\nFirst the figures."), ("skills/release", "Tag it.")];
+        for (id, text) in texts {
+            let skill = skills.find(&ToolId::parse(id).unwrap()).unwrap();
+            assert_eq!(skill.call(Arguments::new()).await, Ok(text.into()));
+        }
+        assert!(skills.find(&ToolId::parse("skills/other").unwrap()).is_none());
+    }
+
+    #[test]
+    fn bad_front_matter_is_named_with_file_and_line() {
+        for (text, expected) in [
+            ("# Just Markdown\n", "a.md:1: a skill begins with a line `---`"),
+            ("", "a.md:1: a skill begins"),
+            ("---\nname: x\ndescription: y\n", "a.md:3: the front matter does not end"),
+            ("---\nname: x\n---\nbody", "missing field `description`"),
+            ("---\nname: x\ndescription: [a, b]\n---\n", "a.md:3: "),
+            ("---\nname: x\ndescription: y\n  z: : 1\n---\n", "a.md:4: "),
+            ("---\nname: x\ndescription: \"  \"\n---\n", "a.md:3: `description` is empty"),
+            ("---\ndescription: y\nname: \"a\\tb\"\n---\n", "a.md:3: "),
+        ] {
+            let message = message(&[("a.md", text)]);
+            assert!(message.contains(expected), "{text:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn folders_without_skills_doubles_and_long_files_are_named() {
+        assert!(message(&[("a.txt", "x")]).contains("holds 0 skills"));
+        let twice = message(&[("a.md", REPORT), ("b/SKILL.md", REPORT)]);
+        assert!(twice.contains("a.md and ") && twice.contains("are both named \"weekly-report\""), "{twice}");
+        let long = format!("{REPORT}{}", "x".repeat(MAX_BYTES as usize));
+        assert!(message(&[("a.md", &long)]).contains("at most 1048576 bytes"));
+        let missing = Skills::load(Path::new("no/such/folder")).unwrap_err().to_string();
+        assert!(missing.contains("no/such/folder"), "{missing}");
+    }
+
+    #[test]
+    fn published_skills_are_found_beside_tools_and_follow_their_folder() {
+        let data = tempfile::tempdir().unwrap();
+        let catalog = DataDir::new(data.path()).open_or_create("c", Options::default()).unwrap();
+        let mut writer = catalog.writer().unwrap();
+        writer.upsert(&[Tool::new("mail", "send").unwrap().with_description("Sends a mail")]).unwrap();
+        writer.commit().unwrap();
+        drop(writer);
+        let folder = folder(&[("report.md", REPORT), ("release.md", RELEASE)]);
+        Skills::load(folder.path()).unwrap().publish(&catalog).unwrap();
+        let first = |query: &str| catalog.searcher().search(&Query::new(query)).unwrap().hits[0].tool.id.to_string();
+        assert_eq!(
+            (first("write the weekly report"), first("send a mail")),
+            ("skills/weekly-report".into(), "mail/send".into())
+        );
+
+        let generation = catalog.searcher().generation();
+        Skills::load(folder.path()).unwrap().publish(&catalog).unwrap();
+        assert_eq!(catalog.searcher().generation(), generation, "nothing changed, so nothing is written");
+        std::fs::remove_file(folder.path().join("report.md")).unwrap();
+        Skills::load(folder.path()).unwrap().publish(&catalog).unwrap();
+        let left: Vec<String> = catalog.searcher().tools().map(|tool| tool.id.to_string()).collect();
+        assert_eq!(left, ["mail/send", "skills/release"]);
+    }
+}

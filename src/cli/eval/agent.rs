@@ -1,0 +1,95 @@
+//! `toolscout eval --agent`: plays conversations without a model.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use toolscout_index::{Fusion, Mode};
+
+use super::super::Outcome;
+use super::super::context::Context;
+use super::{Args, Bar, print, workspace, write};
+use crate::eval::agent::{AgentPlan, AgentReport, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, simulate};
+use crate::eval::error::EvalError;
+use crate::eval::table::{self, Style};
+use crate::eval::{Arm, EvalSet, report};
+
+/// Options that measure retrieval and mean nothing to a simulation.
+const OTHERS: [&str; 13] = [
+    "arms",
+    "fusion",
+    "dense_weight",
+    "k",
+    "parts",
+    "duplicates",
+    "scale",
+    "run",
+    "trec",
+    "html",
+    "baseline",
+    "max_drop",
+    "gate",
+];
+
+/// The flags of a simulation.
+#[derive(clap::Args, Debug)]
+pub struct AgentFlags {
+    /// Simulate an agent instead: an oracle in the model's place plays conversations made of the queries that need
+    /// several tools, with injection and eviction under each budget, with all tools visible, and with the right ones
+    #[arg(long, conflicts_with_all = OTHERS)]
+    pub agent: bool,
+    /// Tokens of all visible tools
+    #[arg(long, value_delimiter = ',', value_name = "TOKENS", default_values_t = DEFAULT_BUDGETS, requires = "agent")]
+    pub budgets: Vec<usize>,
+    /// Turns of a conversation
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_TURNS, requires = "agent")]
+    pub turns: usize,
+}
+
+impl Args {
+    /// Plays every set's conversations, prints and writes what was asked for.
+    pub(super) fn simulate(&self, context: &Context) -> Result<Outcome> {
+        let sets = self.folders().map(EvalSet::load).collect::<Result<Vec<_>, _>>()?;
+        let plan = self.agent_plan()?;
+        let mode = self.mode.unwrap_or(Mode::Auto);
+        let arms = Arm::named(&[mode.name().into()], &[Fusion::default()], None)?;
+        let workspace = workspace(context, self.index_dir.as_deref(), &arms);
+        let progress = Bar::new();
+        let mut reports = Vec::new();
+        for set in sets {
+            let name = set.name.clone();
+            progress.begin(&name);
+            reports.push(simulate(set, &plan, &workspace, &progress).with_context(|| format!("set {name}"))?);
+        }
+        progress.bar.finish_and_clear();
+        self.write_simulation(&reports)?;
+        Ok(Outcome::Done)
+    }
+
+    fn agent_plan(&self) -> Result<AgentPlan, EvalError> {
+        let AgentFlags { budgets, turns, .. } = &self.agent;
+        if !(1..=MAX_TURNS).contains(turns) {
+            return Err(EvalError::option("--turns", turns.to_string(), format!("it must be from 1 to {MAX_TURNS}")));
+        }
+        if self.queries == Some(0) {
+            return Err(EvalError::option("--queries", "0", "it must be a number above 0"));
+        }
+        let mut budgets = budgets.clone();
+        budgets.sort_unstable();
+        budgets.dedup();
+        if matches!(self.mode, Some(Mode::Dense | Mode::Hybrid)) {
+            let reason = "the agent searches by meaning wherever there is a model; use lexical, or leave it out";
+            return Err(EvalError::option("--mode", self.mode.unwrap_or_default().name(), reason));
+        }
+        Ok(AgentPlan { budgets, turns: *turns, queries: self.queries, seed: self.seed })
+    }
+
+    fn write_simulation(&self, reports: &[AgentReport]) -> Result<()> {
+        match self.json.as_deref() {
+            Some("-") => return print(&report::to_json(reports)?),
+            Some(path) => write(Path::new(path), &format!("{}\n", report::to_json(reports)?))?,
+            None => {}
+        }
+        let style = if self.markdown { Style::Markdown } else { Style::Terminal };
+        print(&table::agent(reports, style))
+    }
+}

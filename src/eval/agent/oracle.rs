@@ -1,0 +1,281 @@
+//! A model that knows the right tools and nothing else: it calls those it sees and searches for those it does not.
+//!
+//! It searches with the words of the question, never with those of the tools: first the whole question, then its
+//! sentences, then half of its words. Where it has been told that a tool it needs was unloaded, it asks for it by name.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use super::{arguments, counting};
+use crate::agent::names::{self, TOOL_SEARCH};
+use crate::agent::toolbox::spec_tokens;
+use crate::eval::dataset::{EvalSet, ToolIndex};
+use crate::eval::random::Random;
+use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, excerpt};
+
+/// What it says when there is nothing left to do.
+const ANSWER: &str = "Done.";
+/// Characters of a question or a sentence that it searches with.
+const MAX_QUERY_CHARS: usize = 1_000;
+/// Sentences that it searches for at once.
+const MAX_SENTENCES: usize = 8;
+/// A sentence of fewer words says nothing of a tool.
+const MIN_WORDS: usize = 3;
+/// Hits it asks for when it searches again, and when it does for the last time.
+const LATER_LIMITS: [usize; 2] = [10, 20];
+
+/// The model in the simulation. One conversation at a time.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    task: Task,
+    last: Option<ChatRequest>,
+    fresh_tokens: usize,
+}
+
+impl Oracle {
+    /// Begins a conversation: nothing of it is in a provider's cache.
+    pub fn begin_conversation(&self) {
+        self.lock().last = None;
+    }
+
+    /// Begins a turn with this task.
+    pub fn begin_turn(&self, task: Task) {
+        let mut state = self.lock();
+        (state.task, state.fresh_tokens) = (task, 0);
+    }
+
+    /// The prompt tokens of this turn that no provider could have taken from its cache: what comes after the longest
+    /// common beginning with the request before, tools first and then messages, as providers order them.
+    pub fn fresh_tokens(&self) -> usize {
+        self.lock().fresh_tokens
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl ChatModel for Oracle {
+    fn name(&self) -> &str {
+        "oracle"
+    }
+
+    async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
+        let mut state = self.lock();
+        let deltas = state.task.answer(&request);
+        state.fresh_tokens += fresh_tokens(state.last.as_ref(), &request);
+        state.last = Some(request);
+        Ok(stream::iter(deltas.into_iter().map(Ok)).boxed())
+    }
+}
+
+/// What one turn asks for.
+#[derive(Debug, Default)]
+pub struct Task {
+    needs: Vec<Need>,
+    /// What is still to be searched with: queries and the limit, the next one last.
+    wordings: Vec<(Vec<String>, Option<usize>)>,
+    selected: BTreeSet<String>,
+}
+
+/// Something that one of a few tools can do.
+#[derive(Debug)]
+struct Need {
+    /// The tools' names as a model sees them, and arguments for each.
+    tools: Vec<(String, Value)>,
+    met: bool,
+}
+
+impl Task {
+    /// The task of a query; `random` chooses the words of the last search.
+    pub fn of(set: &EvalSet, query: usize, random: &mut Random) -> Self {
+        let query = &set.queries[query];
+        let tool = |&position: &ToolIndex| {
+            let tool = set.tool(position);
+            (names::shown(&tool.id), Value::Object(arguments::smallest(&tool.input_schema)))
+        };
+        let need = |group: &Vec<ToolIndex>| Need { tools: group.iter().map(tool).collect(), met: false };
+        Task {
+            needs: query.groups.iter().map(need).collect(),
+            wordings: wordings(&query.text, random),
+            selected: BTreeSet::new(),
+        }
+    }
+
+    /// What the model says to a request.
+    fn answer(&mut self, request: &ChatRequest) -> Vec<Delta> {
+        let visible: HashSet<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let mut calls = self.calls(&visible);
+        if visible.contains(TOOL_SEARCH) {
+            calls.extend(self.search(&request.messages));
+        }
+        let mut deltas: Vec<Delta> = calls.into_iter().enumerate().map(fragment).collect();
+        if deltas.is_empty() {
+            deltas.push(Delta::Text(ANSWER.into()));
+        }
+        deltas.push(Delta::Finish("stop".into()));
+        deltas
+    }
+
+    /// One call for each need that a visible tool meets; the need counts as met.
+    fn calls(&mut self, visible: &HashSet<&str>) -> Vec<(String, Value)> {
+        let open = self.needs.iter_mut().filter(|need| !need.met);
+        let call = |need: &mut Need| {
+            let tool = need.tools.iter().find(|(name, _)| visible.contains(name.as_str()))?;
+            need.met = true;
+            Some(tool.clone())
+        };
+        open.filter_map(call).collect()
+    }
+
+    /// A search for what is not visible, until it has run out of words.
+    fn search(&mut self, messages: &[Message]) -> Option<(String, Value)> {
+        let open: Vec<&Need> = self.needs.iter().filter(|need| !need.met).collect();
+        let told: Vec<String> = open.iter().filter_map(|need| self.told_of(need, messages)).collect();
+        let (mut queries, limit) = match told.len() < open.len() {
+            true => self.wordings.pop().unwrap_or_default(),
+            false => Default::default(),
+        };
+        if !told.is_empty() {
+            queries.push(format!("select:{}", told.join(",")));
+            self.selected.extend(told);
+        }
+        (!queries.is_empty()).then(|| (TOOL_SEARCH.to_owned(), json!({ "queries": queries, "limit": limit })))
+    }
+
+    /// A tool for this need whose name the messages say, unless it has been asked for before.
+    fn told_of(&self, need: &Need, messages: &[Message]) -> Option<String> {
+        let is_told = |name: &&String| {
+            let quoted = format!("\"{name}\"");
+            !self.selected.contains(*name) && messages.iter().any(|message| message.content().contains(&quoted))
+        };
+        need.tools.iter().map(|(name, _)| name).find(is_told).cloned()
+    }
+}
+
+fn fragment((index, (name, arguments)): (usize, (String, Value))) -> Delta {
+    let arguments = Some(arguments.to_string());
+    Delta::Call(CallFragment { index: Some(index), id: Some(format!("o{index}")), name: Some(name), arguments })
+}
+
+/// The searches for a question, the first one last.
+fn wordings(question: &str, random: &mut Random) -> Vec<(Vec<String>, Option<usize>)> {
+    let cut = |text: &str| excerpt(text.trim(), MAX_QUERY_CHARS);
+    let sentences = question.split(['.', '?', '!', ';', '\n', '。', '？', '！']);
+    let sentences = sentences.filter(|text| text.split_whitespace().count() >= MIN_WORDS || !text.is_ascii());
+    let sentences: Vec<String> = sentences.map(cut).filter(|text| !text.is_empty()).take(MAX_SENTENCES).collect();
+    let words: Vec<&str> = question.split_whitespace().collect();
+    let half = random.sample(words.len(), words.len().div_ceil(2));
+    let half: Vec<&str> = half.into_iter().map(|position| words[position]).collect();
+    let [again, last] = LATER_LIMITS;
+    vec![(vec![cut(&half.join(" "))], Some(last)), (sentences, Some(again)), (vec![cut(question)], None)]
+}
+
+fn fresh_tokens(last: Option<&ChatRequest>, now: &ChatRequest) -> usize {
+    let (tools, messages) = last.map_or((&[][..], &[][..]), |last| (&last.tools[..], &last.messages[..]));
+    let same_tools = common(tools, &now.tools);
+    let same_list = same_tools == tools.len() && same_tools == now.tools.len();
+    let same_messages = if same_list { common(messages, &now.messages) } else { 0 };
+    let tools = now.tools[same_tools..].iter().map(|tool| spec_tokens(tool, counting::tokens));
+    let texts = now.messages[same_messages..].iter().flat_map(Message::texts).map(counting::tokens);
+    tools.sum::<usize>() + texts.sum::<usize>()
+}
+
+fn common<T: PartialEq>(a: &[T], b: &[T]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::dataset::testing::set;
+    use crate::llm::ToolSpec;
+
+    fn task() -> Task {
+        let set = set(
+            &[("mail/send", "x"), ("web/find", "x")],
+            &[("q", "Find the address of the shop. Then send a mail to them!", &["mail/send", "web/find"])],
+        );
+        Task::of(&set, 0, &mut Random::new(1, "test"))
+    }
+
+    fn request(tools: &[&str], said: &str) -> ChatRequest {
+        let spec = |name: &&str| ToolSpec { name: (*name).into(), ..find_spec() };
+        ChatRequest {
+            tools: tools.iter().map(spec).collect(),
+            messages: vec![Message::user(said)],
+            ..ChatRequest::default()
+        }
+    }
+
+    fn find_spec() -> ToolSpec {
+        crate::agent::find::search_spec()
+    }
+
+    fn said(deltas: &[Delta]) -> Vec<String> {
+        let one = |delta: &Delta| match delta {
+            Delta::Call(call) => Some(format!("{} {}", call.name.as_deref()?, call.arguments.as_deref()?)),
+            Delta::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        deltas.iter().filter_map(one).collect()
+    }
+
+    #[test]
+    fn it_calls_what_it_sees_and_searches_for_the_rest_in_other_words_each_time() {
+        let mut task = task();
+        let first = said(&task.answer(&request(&["tool_search"], "")));
+        assert_eq!(
+            first,
+            [r#"tool_search {"queries":["Find the address of the shop. Then send a mail to them!"],"limit":null}"#]
+        );
+        let second = said(&task.answer(&request(&["tool_search", "web__find"], "")));
+        assert_eq!(second[0], "web__find {}");
+        assert!(
+            second[1].contains(r#"["Find the address of the shop","Then send a mail to them"],"limit":10"#),
+            "{second:?}"
+        );
+        let third = said(&task.answer(&request(&["tool_search", "web__find"], "")));
+        assert!(third.len() == 1 && third[0].ends_with(r#""limit":20}"#), "{third:?}");
+        assert_eq!(said(&task.answer(&request(&["tool_search", "web__find"], ""))), [ANSWER]);
+    }
+
+    #[test]
+    fn what_it_was_told_of_it_asks_for_by_name_once() {
+        let mut task = task();
+        let told = r#"unloaded: "mail__send", "web__find""#;
+        let first = said(&task.answer(&request(&["tool_search"], told)));
+        assert_eq!(first, [r#"tool_search {"queries":["select:mail__send,web__find"],"limit":null}"#]);
+        let second = said(&task.answer(&request(&["tool_search"], told)));
+        assert!(second[0].contains("Find the address of the shop. Then"), "{second:?}");
+    }
+
+    #[test]
+    fn without_tools_it_answers_with_what_it_has() {
+        assert_eq!(said(&task().answer(&request(&[], ""))), [ANSWER]);
+    }
+
+    #[test]
+    fn fresh_is_what_comes_after_the_common_beginning() {
+        let one = request(&["a"], "hello");
+        let mut two = request(&["a"], "hello");
+        two.messages.push(Message::user("more"));
+        let words = |text: &str| counting::tokens(text);
+        assert_eq!(fresh_tokens(Some(&one), &two), words("more"));
+        assert_eq!(fresh_tokens(Some(&two), &one), 0);
+        let injected = request(&["a", "b"], "hello");
+        let spec = spec_tokens(&injected.tools[1], counting::tokens);
+        assert_eq!(fresh_tokens(Some(&one), &injected), spec + words("hello"));
+        assert_eq!(fresh_tokens(None, &one), spec_tokens(&one.tools[0], counting::tokens) + words("hello"));
+    }
+}

@@ -1,0 +1,417 @@
+//! The audit log: what was called, by whom and why it was let through, in SQLite. Only ever added to, each entry chained
+//! to the one before it by its hash, so that an edit shows.
+//!
+//! An entry's hash is SHA-256 over the hash before it, its number (eight bytes, big-endian) and its text. The chain
+//! shows what was changed, taken out or put in between. That the newest entries were cut off, or the whole file was
+//! written anew, shows only to who has kept a head's hash elsewhere: [`AuditLog::verify`] takes one.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::gate::approval::Answer;
+use crate::gate::class::Class;
+use crate::gate::normalize::Change;
+use crate::gate::policy::Decision;
+use crate::tools::{ErrorCode, Status};
+
+/// The log, in the data directory.
+pub const FILE_NAME: &str = "audit.db";
+/// How long a write waits for another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The hash before the first entry.
+const GENESIS: [u8; 32] = [0; 32];
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS entries (seq INTEGER PRIMARY KEY, entry TEXT NOT NULL, hash BLOB NOT NULL) STRICT;
+    CREATE TRIGGER IF NOT EXISTS entries_are_not_changed BEFORE UPDATE ON entries
+        BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+    CREATE TRIGGER IF NOT EXISTS entries_are_not_deleted BEFORE DELETE ON entries
+        BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;";
+
+/// What is written down of a call.
+///
+/// A call that is carried out has two entries, since its end may never come: `begun` before it, `ended` after it. Any
+/// other has one, `refused` or `dry_run`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Entry {
+    /// A call is about to be made.
+    Begun {
+        /// When, in Unix milliseconds.
+        time_ms: u64,
+        /// What is called and why that is allowed.
+        #[serde(flatten)]
+        call: Box<CallEntry>,
+    },
+    /// A call was not made.
+    Refused {
+        /// When, in Unix milliseconds.
+        time_ms: u64,
+        /// What would have been called.
+        #[serde(flatten)]
+        call: Box<CallEntry>,
+        /// Why not.
+        error_code: ErrorCode,
+    },
+    /// A call was answered with what would have been called.
+    DryRun {
+        /// When, in Unix milliseconds.
+        time_ms: u64,
+        /// What would have been called.
+        #[serde(flatten)]
+        call: Box<CallEntry>,
+    },
+    /// A call that had begun has ended.
+    Ended {
+        /// When, in Unix milliseconds.
+        time_ms: u64,
+        /// The number of the entry of its begin.
+        begun: i64,
+        /// The tool's id.
+        tool: String,
+        /// How it ended.
+        status: Status,
+        /// Why it failed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error_code: Option<ErrorCode>,
+        /// Milliseconds it took.
+        took_ms: u64,
+    },
+}
+
+/// A call as it is written down.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallEntry {
+    /// Who asked: a person at a terminal, or a key.
+    pub who: String,
+    /// On whose behalf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+    /// The conversation.
+    pub conversation: String,
+    /// The call's id within it.
+    pub call: String,
+    /// The tool's id.
+    pub tool: String,
+    /// The arguments as the model wrote them, without secrets.
+    pub given: Value,
+    /// The arguments as they are sent, without secrets; absent where they are the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Value>,
+    /// What was changed, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// What the tool can do.
+    pub class: Class,
+    /// What the policies say.
+    pub decision: Decision,
+    /// The rule that says so.
+    pub rule: String,
+    /// What the person said who was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+    /// The tool whose precondition this call is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<String>,
+    /// Why it is not made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What is wrong with a log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// The file cannot be used.
+    #[error("the audit log {} cannot be used: {source}; check the file and the space on its disk", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What the database said.
+        source: rusqlite::Error,
+    },
+    /// There is no such file.
+    #[error("there is no audit log {}; an agent's first call makes it", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The chain is broken.
+    #[error("entry {seq} of the audit log {} {what}; from there on it is not what was written", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// The first entry that does not fit.
+        seq: i64,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// A hash that was kept is not in the chain.
+    #[error("no entry of the audit log {} has the hash {head}; entries were cut off, or the log was written anew", path.display())]
+    HeadMissing {
+        /// The file.
+        path: PathBuf,
+        /// The hash that was looked for.
+        head: String,
+    },
+}
+
+/// What a whole log amounts to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// Number of its entries.
+    pub entries: i64,
+    /// The hash of the last one in hexadecimal: kept elsewhere, it shows later whether entries were cut off.
+    pub head: String,
+}
+
+/// An audit log. Cheap to append to (one small transaction without a disk flush); methods block for that long.
+#[derive(Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+impl AuditLog {
+    /// Opens a log to append to, created when it is not there.
+    ///
+    /// # Errors
+    /// [`AuditError::Database`].
+    pub fn open(path: &Path) -> Result<Self, AuditError> {
+        let connection = Connection::open(path).and_then(|connection| {
+            connection.busy_timeout(BUSY_TIMEOUT)?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            // A crash of the machine may lose the last entries, never one in between.
+            connection.pragma_update(None, "synchronous", "NORMAL")?;
+            connection.execute_batch(SCHEMA)?;
+            Ok(connection)
+        });
+        AuditLog::of(path, connection)
+    }
+
+    /// Opens a log to read.
+    ///
+    /// # Errors
+    /// [`AuditError::Missing`], [`AuditError::Database`].
+    pub fn open_existing(path: &Path) -> Result<Self, AuditError> {
+        if !path.is_file() {
+            return Err(AuditError::Missing { path: path.to_owned() });
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        AuditLog::of(path, Connection::open_with_flags(path, flags))
+    }
+
+    /// Appends an entry and returns its number.
+    ///
+    /// # Errors
+    /// [`AuditError::Database`]; nothing is written then.
+    pub fn append(&self, entry: &Entry) -> Result<i64, AuditError> {
+        // A closed enum of strings and numbers always serialises.
+        let text = serde_json::to_string(entry).unwrap_or_default();
+        self.append_text(&text).map_err(|source| self.failed(source))
+    }
+
+    /// Checks the whole chain; with `head`, also that it holds an entry of this hash.
+    ///
+    /// # Errors
+    /// [`AuditError::Broken`] naming the first entry that does not fit, [`AuditError::HeadMissing`].
+    pub fn verify(&self, head: Option<&str>) -> Result<Verified, AuditError> {
+        let (mut previous, mut entries, mut seen) = (GENESIS, 0, head.is_none());
+        self.each(|seq, text, hash| {
+            let broken = |what| Err(AuditError::Broken { path: self.path.clone(), seq, what });
+            if seq != entries + 1 {
+                return broken("has not the number that comes next");
+            }
+            if hash != chained(&previous, seq, text) {
+                return broken("does not fit its hash");
+            }
+            (previous, entries) = (hash, seq);
+            seen |= head.is_some_and(|head| head.eq_ignore_ascii_case(&hex(&hash)));
+            Ok(())
+        })?;
+        match (seen, head) {
+            (false, Some(head)) => Err(AuditError::HeadMissing { path: self.path.clone(), head: head.to_owned() }),
+            _ => Ok(Verified { entries, head: hex(&previous) }),
+        }
+    }
+
+    /// Hands out every entry as one line of JSON: `{"seq", "hash", ...}`.
+    ///
+    /// # Errors
+    /// [`AuditError::Database`], and what `line` gives.
+    pub fn export<E: From<AuditError>>(&self, mut line: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        let mut outcome = Ok(());
+        self.each(|seq, text, hash| {
+            if outcome.is_ok() {
+                let rest = text.strip_prefix('{').unwrap_or(text);
+                outcome = line(&format!("{{\"seq\":{seq},\"hash\":\"{}\",{rest}", hex(&hash)));
+            }
+            Ok(())
+        })?;
+        outcome
+    }
+
+    fn of(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Self, AuditError> {
+        match connection {
+            Ok(connection) => Ok(AuditLog { path: path.to_owned(), connection: Mutex::new(connection) }),
+            Err(source) => Err(AuditError::Database { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Other processes append too, so the last entry is read in the transaction that adds to it.
+    fn append_text(&self, text: &str) -> rusqlite::Result<i64> {
+        let mut connection = self.lock();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let last = transaction
+            .prepare_cached("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1")?
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let (last, previous): (i64, [u8; 32]) = last.unwrap_or((0, GENESIS));
+        let seq = last + 1;
+        transaction.prepare_cached("INSERT INTO entries (seq, entry, hash) VALUES (?1, ?2, ?3)")?.execute(params![
+            seq,
+            text,
+            chained(&previous, seq, text)
+        ])?;
+        transaction.commit()?;
+        Ok(seq)
+    }
+
+    fn each(&self, mut visit: impl FnMut(i64, &str, [u8; 32]) -> Result<(), AuditError>) -> Result<(), AuditError> {
+        let connection = self.lock();
+        let failed = |source| self.failed(source);
+        let mut statement = connection.prepare("SELECT seq, entry, hash FROM entries ORDER BY seq").map_err(failed)?;
+        let mut rows = statement.query([]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let seq = row.get(0).map_err(failed)?;
+            let text: String = row.get(1).map_err(failed)?;
+            // A hash of another length fits nothing.
+            let hash: Vec<u8> = row.get(2).map_err(failed)?;
+            visit(seq, &text, hash.try_into().unwrap_or(GENESIS))?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> AuditError {
+        AuditError::Database { path: self.path.clone(), source }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Now, in Unix milliseconds.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn chained(previous: &[u8; 32], seq: i64, text: &str) -> [u8; 32] {
+    Sha256::new().chain_update(previous).chain_update(seq.to_be_bytes()).chain_update(text).finalize().into()
+}
+
+fn hex(hash: &[u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(took_ms: u64) -> Entry {
+        let tool = "a/b".to_owned();
+        Entry::Ended { time_ms: 1, begun: 1, tool, status: Status::Ok, error_code: None, took_ms }
+    }
+
+    fn log() -> (tempfile::TempDir, AuditLog) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = AuditLog::open(&folder.path().join(FILE_NAME)).unwrap();
+        (0..5).for_each(|number| assert!(log.append(&ended(number)).is_ok()));
+        (folder, log)
+    }
+
+    /// Edits the log as somebody with the file in hands would.
+    fn tamper(log: &AuditLog, sql: &str) {
+        let connection = log.lock();
+        connection.execute_batch("DROP TRIGGER entries_are_not_changed; DROP TRIGGER entries_are_not_deleted").unwrap();
+        connection.execute_batch(sql).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_nobody_touched_is_whole_and_goes_on_in_another_process() {
+        let (folder, log) = log();
+        let head = log.verify(None).unwrap();
+        let other = AuditLog::open(&folder.path().join(FILE_NAME)).unwrap();
+        assert_eq!(other.append(&ended(9)).unwrap(), 6);
+        assert_eq!(log.append(&ended(9)).unwrap(), 7);
+        let verified = log.verify(Some(&head.head)).unwrap();
+        assert_eq!((head.entries, verified.entries), (5, 7));
+    }
+
+    #[test]
+    fn every_way_to_edit_shows() {
+        for (sql, expected) in [
+            ("UPDATE entries SET entry = replace(entry, 'a/b', 'a/c') WHERE seq = 3", "entry 3"),
+            ("DELETE FROM entries WHERE seq = 3", "entry 4"),
+            ("DELETE FROM entries WHERE seq = 1", "entry 2"),
+            ("UPDATE entries SET seq = 9 WHERE seq = 5", "entry 9"),
+            ("UPDATE entries SET hash = x'00' WHERE seq = 2", "entry 2"),
+            (
+                "UPDATE entries SET seq = 99 WHERE seq = 2; UPDATE entries SET seq = 2 WHERE seq = 3; UPDATE entries SET seq = 3 WHERE seq = 99",
+                "entry 2",
+            ),
+            ("INSERT INTO entries VALUES (6, '{}', x'00')", "entry 6"),
+        ] {
+            let (_folder, log) = log();
+            tamper(&log, sql);
+            let message = log.verify(None).unwrap_err().to_string();
+            assert!(message.contains(expected), "{sql}: {message}");
+        }
+    }
+
+    #[test]
+    fn entries_cut_off_show_to_who_kept_the_head() {
+        let (_folder, log) = log();
+        let head = log.verify(None).unwrap().head;
+        tamper(&log, "DELETE FROM entries WHERE seq > 3");
+        assert_eq!(log.verify(None).unwrap().entries, 3);
+        assert!(matches!(log.verify(Some(&head)), Err(AuditError::HeadMissing { .. })));
+    }
+
+    #[test]
+    fn the_database_itself_refuses_edits() {
+        let (_folder, log) = log();
+        for sql in ["UPDATE entries SET entry = ''", "DELETE FROM entries"] {
+            assert!(log.lock().execute(sql, []).unwrap_err().to_string().contains("append-only"));
+        }
+    }
+
+    #[test]
+    fn entries_are_exported_as_lines_with_number_and_hash() {
+        let (_folder, log) = log();
+        let mut lines: Vec<Value> = Vec::new();
+        log.export(|line| -> Result<(), AuditError> {
+            lines.push(serde_json::from_str(line).unwrap());
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(lines.len(), 5);
+        assert_eq!(
+            (&lines[4]["seq"], &lines[4]["event"], &lines[4]["took_ms"]),
+            (&5.into(), &"ended".into(), &4.into())
+        );
+        assert_eq!(lines[4]["hash"], log.verify(None).unwrap().head);
+    }
+
+    #[test]
+    fn a_log_that_is_not_there_is_said() {
+        assert!(matches!(AuditLog::open_existing(Path::new("/nowhere/a.db")), Err(AuditError::Missing { .. })));
+    }
+}

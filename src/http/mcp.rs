@@ -1,0 +1,94 @@
+//! `/mcp`: the gateway over streamable HTTP, for the tools of the default catalog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+use toolscout_index::{Changes, Searcher, Tool};
+
+use super::App;
+use super::access::Grant;
+use super::error::{ApiError, ApiResult};
+use super::registry::OpenCatalog;
+use super::writes::Change;
+use crate::agent::catalog::Newest;
+use crate::mcp::gateway::Session;
+use crate::mcp::{Gateway, GatewayConfig, Pool, Shelf};
+
+/// The route.
+pub const PATH: &str = "/mcp";
+/// From a request to the begin of its answer: longer than the longest call of a tool.
+pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// A session that was silent for so long has lost its client.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// The protocol's own end of the route.
+pub type McpService = StreamableHttpService<Session, LocalSessionManager>;
+
+/// Marks an answer whose errors are the protocol's, so that they keep their body.
+#[derive(Clone, Copy, Debug)]
+pub struct Verbatim;
+
+/// A request that may use the default catalog's tools.
+pub struct Using;
+
+impl FromRequestParts<App> for Using {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        Grant::from_request_parts(parts, app).await?.reads(&app.default_catalog)?;
+        Ok(Using)
+    }
+}
+
+/// Speaks the protocol.
+pub async fn serve(_: Using, State(app): State<App>, request: Request) -> ApiResult<Response> {
+    let message = "the catalogs are being opened; try again soon";
+    let not_ready = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message);
+    let service = app.mcp.get().ok_or_else(not_ready)?;
+    let mut response = service.handle(request).await.map(Body::new);
+    response.extensions_mut().insert(Verbatim);
+    Ok(response)
+}
+
+/// The service over this catalog.
+pub fn service(
+    catalog: &Arc<OpenCatalog>,
+    pool: Pool,
+    config: GatewayConfig,
+    max_body_bytes: usize,
+    stop: CancellationToken,
+) -> McpService {
+    let catalog = Arc::clone(catalog);
+    let gateway = Gateway::new(Arc::new(Newest(move || catalog.searcher())), pool, config);
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(IDLE);
+    // Hosts and origins are looked at by the guard, as for every route.
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_max_request_body_bytes(max_body_bytes)
+        .with_cancellation_token(stop);
+    StreamableHttpService::new(move || gateway.session(), Arc::new(sessions), config)
+}
+
+#[async_trait]
+impl Shelf for OpenCatalog {
+    fn searcher(&self) -> Arc<Searcher> {
+        OpenCatalog::searcher(self)
+    }
+
+    async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {
+        let change = Change::Sync { server: server.to_owned(), tools };
+        let written = self.writes.write(change).await;
+        written.map(|written| written.changes).map_err(|error| error.detail.unwrap_or(error.message))
+    }
+}

@@ -1,0 +1,384 @@
+//! Which servers there are: `mcpServers` files as desktop clients write them, and flags.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Longest name of a server, in bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+/// Reads one environment variable; injected so that tests need not touch the process's own environment.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// A server and how it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Its name, which becomes the server of its tools.
+    pub name: String,
+    /// How it is reached.
+    pub transport: Transport,
+}
+
+/// How a server is reached. `Debug` shows no secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// A child process that speaks on its standard streams.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables it gets beside the few that every server gets.
+        env: BTreeMap<String, String>,
+        /// Where it runs; our own directory when not set.
+        cwd: Option<PathBuf>,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// The endpoint.
+        url: Url,
+        /// Sent with every request.
+        headers: Vec<(HeaderName, HeaderValue)>,
+    },
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Transport::Stdio { command, env, cwd, .. } => {
+                let variables: Vec<&String> = env.keys().collect();
+                f.debug_struct("Stdio").field("command", command).field("env", &variables).field("cwd", cwd).finish()
+            }
+            Transport::Http { url, headers } => {
+                let names: Vec<&HeaderName> = headers.iter().map(|(name, _)| name).collect();
+                f.debug_struct("Http").field("host", &url.host_str()).field("headers", &names).finish()
+            }
+        }
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("read {path}: {source}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no JSON of the expected shape.
+    #[error("{path} is no mcpServers configuration: {reason}", path = path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        reason: String,
+    },
+    /// One server's entry makes no sense.
+    #[error("server {server:?} in {place}: {reason}")]
+    Server {
+        /// The file or flag.
+        place: String,
+        /// The server.
+        server: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+}
+
+/// Reads an `mcpServers` file (`servers` as VS Code has it is understood too). Entries with `"disabled": true` are left
+/// out, and keys that only other clients know are ignored. In every text `${NAME}`, `${env:NAME}` and
+/// `${NAME:-default}` stand for environment variables.
+///
+/// # Errors
+/// [`ConfigError`] naming the file and the server.
+pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfig>, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    let malformed = |reason: String| ConfigError::Malformed { path: path.to_owned(), reason };
+    let file: File = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+    let entries = file.mcp_servers.or(file.servers);
+    let entries = entries.ok_or_else(|| malformed("it has no `mcpServers` object".into()))?;
+    let place = path.display().to_string();
+    let named =
+        |server: &str, reason: String| ConfigError::Server { place: place.clone(), server: server.into(), reason };
+    let mut servers = Vec::new();
+    for (name, value) in entries {
+        let entry: Entry = serde_json::from_value(value).map_err(|error| named(&name, error.to_string()))?;
+        if !entry.disabled {
+            servers.push(entry.complete(&name, environment).map_err(|reason| named(&name, reason))?);
+        }
+    }
+    Ok(servers)
+}
+
+/// Reads `NAME=URL` or `NAME=COMMAND ARGUMENT …`; quotes and backslashes keep words together as in a shell.
+///
+/// # Errors
+/// What is wrong and what to write instead.
+pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerConfig, String> {
+    let (name, target) = text.split_once('=').ok_or("write NAME=URL or NAME=COMMAND ARGUMENT …")?;
+    let is_url = target.starts_with("http://") || target.starts_with("https://");
+    let mut entry = Entry::default();
+    if is_url {
+        entry.url = Some(target.to_owned());
+    } else {
+        let mut words = words(target)?.into_iter();
+        entry.command = words.next();
+        entry.args = words.collect();
+    }
+    entry.complete(name, environment)
+}
+
+/// Adds `NAME:HEADER=VALUE` to the server of that name; the value may use environment variables.
+///
+/// # Errors
+/// What is wrong and what to write instead.
+pub fn add_header(servers: &mut [ServerConfig], text: &str, environment: Environment<'_>) -> Result<(), String> {
+    let usage = "write SERVER:HEADER=VALUE";
+    let (server, header) = text.split_once(':').ok_or(usage)?;
+    let (name, value) = header.split_once('=').ok_or(usage)?;
+    let known = servers.iter_mut().find(|known| known.name == server);
+    let Some(ServerConfig { transport, .. }) = known else { return Err(format!("there is no server {server:?}")) };
+    match transport {
+        Transport::Http { headers, .. } => {
+            headers.push(secret_header(name.trim(), &expand(value, environment)?)?);
+            Ok(())
+        }
+        Transport::Stdio { .. } => Err(format!("server {server:?} is a process; only HTTP servers take headers")),
+    }
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "mcpServers")]
+    mcp_servers: Option<serde_json::Map<String, Value>>,
+    servers: Option<serde_json::Map<String, Value>>,
+}
+
+/// One server as it is written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    command: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    url: Option<String>,
+    /// Gemini's name for the URL of streamable HTTP, where `url` is the old SSE transport.
+    #[serde(rename = "httpUrl")]
+    http_url: Option<String>,
+    #[serde(rename = "type", alias = "transport")]
+    kind: Option<String>,
+    headers: BTreeMap<String, String>,
+    #[serde(rename = "bearerTokenEnvVar", alias = "bearer_token_env_var")]
+    bearer_variable: Option<String>,
+    disabled: bool,
+}
+
+impl Entry {
+    fn complete(self, name: &str, environment: Environment<'_>) -> Result<ServerConfig, String> {
+        check_name(name)?;
+        let url = self.http_url.clone().or(self.url.clone());
+        let transport = match (&self.command, url) {
+            (Some(_), Some(_)) => return Err("it has both a `command` and a `url`; keep one".into()),
+            (None, None) => return Err("it has neither a `command` nor a `url`".into()),
+            (Some(command), None) => self.stdio(command, environment)?,
+            (None, Some(url)) => self.http(&url, environment)?,
+        };
+        Ok(ServerConfig { name: name.to_owned(), transport })
+    }
+
+    fn stdio(&self, command: &str, environment: Environment<'_>) -> Result<Transport, String> {
+        let command = expand(command, environment)?;
+        if command.trim().is_empty() {
+            return Err("its `command` is empty".into());
+        }
+        let env = self.env.iter().map(|(key, value)| Ok((key.clone(), expand(value, environment)?)));
+        Ok(Transport::Stdio {
+            command,
+            args: self.args.iter().map(|arg| expand(arg, environment)).collect::<Result<_, String>>()?,
+            env: env.collect::<Result<_, String>>()?,
+            cwd: self.cwd.as_deref().map(|cwd| expand(cwd, environment)).transpose()?.map(PathBuf::from),
+        })
+    }
+
+    fn http(&self, url: &str, environment: Environment<'_>) -> Result<Transport, String> {
+        if self.kind.as_deref() == Some("sse") {
+            return Err("it uses the old SSE transport, which this program does not speak; \
+                give its streamable HTTP URL and `\"type\": \"http\"`, or set `\"disabled\": true`"
+                .into());
+        }
+        let url = Url::parse(&expand(url, environment)?).map_err(|error| format!("its `url` is none: {error}"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("its `url` begins with {:?}, it must be http or https", url.scheme()));
+        }
+        let pairs = self.headers.iter().map(|(name, value)| secret_header(name, &expand(value, environment)?));
+        let mut headers = pairs.collect::<Result<Vec<_>, String>>()?;
+        if let Some(variable) = &self.bearer_variable {
+            let token = lookup(variable, environment)?;
+            headers.push(secret_header(AUTHORIZATION.as_str(), &format!("Bearer {token}"))?);
+        }
+        Ok(Transport::Http { url, headers })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    if name.trim().is_empty() || name.len() > MAX_NAME_BYTES {
+        return Err(format!("a server's name has 1 to {MAX_NAME_BYTES} bytes"));
+    }
+    if let Some(bad) = name.chars().find(|c| c.is_control() || *c == '/') {
+        return Err(format!("its name contains {bad:?}, which an id `server/tool` cannot hold; rename it"));
+    }
+    Ok(())
+}
+
+fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let bad = |what: &str| format!("header {name:?} has an invalid {what}");
+    let header: HeaderName = name.parse().map_err(|_| bad("name"))?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| bad("value"))?;
+    value.set_sensitive(true);
+    Ok((header, value))
+}
+
+/// Puts environment variables in.
+fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (reference, after) = after.split_once('}').ok_or_else(|| format!("a `${{` without `}}` in {text:?}"))?;
+        expanded.push_str(before);
+        let (name, default) = match reference.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (reference, None),
+        };
+        let name = name.strip_prefix("env:").unwrap_or(name);
+        match (lookup(name, environment), default) {
+            (Ok(value), _) => expanded.push_str(&value),
+            (Err(_), Some(default)) => expanded.push_str(default),
+            (Err(reason), None) => return Err(reason),
+        }
+        rest = after;
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+fn lookup(name: &str, environment: Environment<'_>) -> Result<String, String> {
+    let value = environment(name).filter(|value| !value.is_empty());
+    let value = value.ok_or_else(|| format!("the environment variable {name} is not set; set it, or write a value"))?;
+    value.into_string().map_err(|_| format!("the environment variable {name} is not valid UTF-8"))
+}
+
+/// Splits a command line into words.
+fn words(text: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if let Some(open) = quote {
+        return Err(format!("a {open} is not closed in {text:?}"));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(name: &str) -> Option<OsString> {
+        match name {
+            "KEY" => Some("s3cret".into()),
+            "EMPTY" => Some("".into()),
+            _ => None,
+        }
+    }
+
+    fn read(json: &str) -> Result<Vec<ServerConfig>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        std::fs::write(&path, json).unwrap();
+        load(&path, &environment).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_desktop_format_is_read_with_variables_filled_in() {
+        let servers = read(
+            r#"{"mcpServers": {
+                "files": {"command": "npx", "args": ["-y", "pkg@1", "${EMPTY:-/tmp}"], "env": {"K": "x${KEY}y"}, "icon": "?"},
+                "web": {"type": "http", "url": "https://mcp.example.com/mcp?k=${env:KEY}", "headers": {"Authorization": "Bearer ${KEY}"}},
+                "off": {"command": "${MISSING}", "disabled": true}
+            }}"#,
+        )
+        .unwrap();
+        assert_eq!(servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["files", "web"]);
+        let Transport::Stdio { command, args, env, .. } = &servers[0].transport else { panic!("{servers:?}") };
+        assert_eq!((command.as_str(), args[2].as_str(), env["K"].as_str()), ("npx", "/tmp", "xs3crety"));
+        let Transport::Http { url, headers } = &servers[1].transport else { panic!("{servers:?}") };
+        assert_eq!(url.as_str(), "https://mcp.example.com/mcp?k=s3cret");
+        assert_eq!(headers[0].1.to_str().unwrap(), "Bearer s3cret");
+        assert!(!format!("{servers:?}").contains("s3cret"), "{servers:?}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (entry, expected) in [
+            (r#"{}"#, "neither a `command` nor a `url`"),
+            (r#"{"command": "a", "url": "http://b"}"#, "both a `command` and a `url`"),
+            (r#"{"command": " "}"#, "`command` is empty"),
+            (r#"{"command": 3}"#, "invalid type: integer"),
+            (r#"{"command": "a", "args": ["${MISSING}"]}"#, "environment variable MISSING is not set"),
+            (r#"{"command": "${OPEN"}"#, "without `}`"),
+            (r#"{"url": "ftp://a/b"}"#, "must be http or https"),
+            (r#"{"url": "nope"}"#, "its `url` is none"),
+            (r#"{"url": "http://a/sse", "type": "sse"}"#, "old SSE transport"),
+            (r#"{"url": "http://a", "headers": {"a b": "c"}}"#, "invalid name"),
+            (r#"{"url": "http://a", "bearerTokenEnvVar": "NO"}"#, "variable NO is not set"),
+        ] {
+            let message = read(&format!(r#"{{"mcpServers": {{"s": {entry}}}}}"#)).unwrap_err();
+            assert!(message.contains(expected) && message.contains("\"s\" in "), "{message}");
+        }
+        assert!(read(r#"{"mcpServers": {"a/b": {"command": "x"}}}"#).unwrap_err().contains("contains '/'"));
+        assert!(read("{").unwrap_err().contains("line 1"));
+        assert!(read(r#"{"tools": []}"#).unwrap_err().contains("no `mcpServers` object"));
+        assert!(load(Path::new("/nowhere.json"), &environment).unwrap_err().to_string().contains("/nowhere.json"));
+    }
+
+    #[test]
+    fn flags_name_servers_and_headers() {
+        let stdio = parse_server(r#"fs=node 'a b.js' --root "x \"y\"" ''"#, &environment).unwrap();
+        let Transport::Stdio { command, args, .. } = &stdio.transport else { panic!("{stdio:?}") };
+        assert_eq!((command.as_str(), args.join("|").as_str()), ("node", r#"a b.js|--root|x "y"|"#));
+        let mut servers = vec![stdio, parse_server("web=http://127.0.0.1:1/mcp", &environment).unwrap()];
+        add_header(&mut servers, "web:X-Key=${KEY}", &environment).unwrap();
+        let Transport::Http { headers, .. } = &servers[1].transport else { panic!("{servers:?}") };
+        assert_eq!((headers[0].0.as_str(), headers[0].1.to_str().unwrap()), ("x-key", "s3cret"));
+        for (text, expected) in
+            [("no:A=b", "no server \"no\""), ("fs:A=b", "only HTTP"), ("web:A", "SERVER:HEADER=VALUE")]
+        {
+            assert!(add_header(&mut servers, text, &environment).unwrap_err().contains(expected));
+        }
+        for (text, expected) in [("just-a-name", "NAME=URL"), ("a=", "neither"), ("a='x", "not closed")] {
+            assert!(parse_server(text, &environment).unwrap_err().contains(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The MCP server: a handful of tools over a catalog of thousands.
+//!
+//! Every client sees `tool_search` and `call_tool`. In [`Style::Inject`] the tools that a search found join the list of
+//! that session, the least recently used leave it when the budget is used up, and the client is told that the list
+//! changed. Clients without sessions have no list of their own, so for them everything goes through `call_tool`.
+
+mod answer;
+mod resolve;
+
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::request::Parts;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ResultType, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool as McpTool,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::{ServerHandler, ServiceExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use toolscout_index::formats::{self, Emit};
+use toolscout_index::{Tool, ToolId};
+
+use crate::agent::find::{self, FindConfig};
+use crate::agent::names::{CALL_TOOL, TOOL_SEARCH};
+use crate::agent::search::Found;
+use crate::agent::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
+use crate::agent::{Style, ToolSearch};
+use crate::mcp::connection::{CallContext, Progress};
+use crate::mcp::implementation;
+use crate::mcp::pool::Pool;
+use crate::tools::{Arguments, arguments};
+
+/// Progress notes that wait for a slow client before they are dropped.
+const PROGRESS_QUEUE: usize = 16;
+/// Longest message of a client on its standard output, in bytes.
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// How a gateway shows the catalog.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// How found tools come into the client's hands.
+    pub style: Style,
+    /// The limits of a search.
+    pub find: FindConfig,
+    /// Most tokens of the tools in one answer to a search; what does not fit whole is shortened.
+    pub answer_tokens: usize,
+    /// How many tools a session holds in [`Style::Inject`].
+    pub toolbox: ToolboxConfig,
+    /// How long a search waits for servers that were never reached yet.
+    pub settle: Duration,
+    /// Sessions, and requests without one, that are served at the same time.
+    pub max_sessions: usize,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        GatewayConfig {
+            style: Style::Dispatch,
+            find: FindConfig::default(),
+            answer_tokens: 4_000,
+            toolbox: ToolboxConfig::default(),
+            settle: Duration::from_secs(10),
+            max_sessions: 1024,
+        }
+    }
+}
+
+/// Makes the handlers of sessions. Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    search: Arc<dyn ToolSearch>,
+    pool: Pool,
+    config: GatewayConfig,
+    places: Arc<Semaphore>,
+}
+
+impl Gateway {
+    /// A gateway that finds tools with `search` and calls them through `pool`.
+    pub fn new(search: Arc<dyn ToolSearch>, pool: Pool, config: GatewayConfig) -> Self {
+        let places = Arc::new(Semaphore::new(config.max_sessions));
+        Gateway { shared: Arc::new(Shared { search, pool, config, places }) }
+    }
+
+    /// The handler of one session.
+    ///
+    /// # Errors
+    /// When there are as many sessions as are served at the same time.
+    pub fn session(&self) -> io::Result<Session> {
+        let place = Arc::clone(&self.shared.places).try_acquire_owned();
+        let place = place.map_err(|_| {
+            let max = self.shared.config.max_sessions;
+            io::Error::other(format!("there are {max} MCP sessions, the most that are served; end some first"))
+        })?;
+        let toolbox = Toolbox::new(self.shared.config.toolbox, o200k);
+        let (list_version, _) = watch::channel(0);
+        Ok(Session { shared: Arc::clone(&self.shared), toolbox: Mutex::new(toolbox), list_version, _place: place })
+    }
+
+    /// Serves one client until it closes its end or the token is cancelled.
+    ///
+    /// # Errors
+    /// When the client does not speak the protocol.
+    pub async fn serve<R, W>(&self, read: R, write: W, stop: CancellationToken) -> anyhow::Result<()>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        use rmcp::service::ServerInitializeError;
+        use rmcp::transport::async_rw::AsyncRwTransport;
+        let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
+        match self.session()?.serve_with_ct(transport, stop).await {
+            Ok(running) => {
+                running.waiting().await?;
+                Ok(())
+            }
+            // A client that leaves before it has said anything, or is made to.
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// One client's view of the catalog.
+pub struct Session {
+    shared: Arc<Shared>,
+    /// What was injected.
+    toolbox: Mutex<Toolbox>,
+    /// Raised whenever the list of tools changes.
+    list_version: watch::Sender<u64>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Session {
+    async fn search(&self, given: &Arguments, context: &RequestContext<RoleServer>) -> CallToolResult {
+        let config = &self.shared.config;
+        let request = match find::parse(given, &config.find) {
+            Ok(request) => request,
+            Err(message) => return failed(&message),
+        };
+        self.shared.pool.settled(config.settle).await;
+        let search = Arc::clone(&self.shared.search);
+        let found = spawn_blocking(move || search.search(&request)).await;
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::error!(%error, "a search panicked");
+                return failed("the search failed; try other words");
+            }
+        };
+        let injection = match self.style(context) {
+            Style::Inject => self.inject(&found, &context.peer).await,
+            Style::Dispatch => None,
+        };
+        let answer = answer::of(&found, injection.as_ref(), config.answer_tokens, &self.shared.pool);
+        CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
+    }
+
+    /// Puts what was found into the session's list.
+    async fn inject(&self, found: &Found, peer: &Peer<RoleServer>) -> Option<Injection> {
+        let tools = find::merged(std::slice::from_ref(found));
+        let injection = {
+            let mut toolbox = self.toolbox();
+            toolbox.begin_turn();
+            toolbox.inject(&tools)
+        };
+        if !injection.added.is_empty() || !injection.evicted.is_empty() {
+            self.list_version.send_modify(|version| *version += 1);
+            let _ = peer.notify_tool_list_changed().await;
+        }
+        Some(injection)
+    }
+
+    async fn call_by_name(&self, given: &Arguments, context: &RequestContext<RoleServer>) -> CallToolResult {
+        let wanted = match resolve::Wanted::read(given) {
+            Ok(wanted) => wanted,
+            Err(message) => return failed(&message),
+        };
+        let search = Arc::clone(&self.shared.search);
+        let resolved = spawn_blocking(move || (wanted.resolve(search.as_ref()), wanted)).await;
+        match resolved {
+            Ok((Ok(tool), wanted)) => self.call(&tool, wanted.arguments, context).await,
+            Ok((Err(message), _)) => failed(&message),
+            Err(error) => {
+                tracing::error!(%error, "looking up a tool panicked");
+                failed("the tool cannot be looked up")
+            }
+        }
+    }
+
+    /// Calls an injected tool.
+    async fn call_injected(
+        &self,
+        tool: &Tool,
+        given: Arguments,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        self.toolbox().open_call(&tool.id);
+        let result = self.call(tool, given, context).await;
+        self.toolbox().close_call(&tool.id);
+        result
+    }
+
+    /// Every call of a client comes through here, whatever name it came under.
+    async fn call(&self, tool: &Tool, given: Arguments, context: &RequestContext<RoleServer>) -> CallToolResult {
+        if let Err(message) = arguments::check(tool, &given) {
+            return failed(&message);
+        }
+        let progress = context.meta.get_progress_token().map(|token| forward_progress(context.peer.clone(), token));
+        let calling = CallContext { progress, cancelled: context.ct.clone() };
+        match self.shared.pool.call(&tool.id, given, &calling).await {
+            Ok(result) => stamped(result, &tool.id),
+            Err(error) => stamped(failed(&error.to_string()), &tool.id),
+        }
+    }
+
+    fn style(&self, context: &RequestContext<RoleServer>) -> Style {
+        if has_session(context) { self.shared.config.style } else { Style::Dispatch }
+    }
+
+    /// The injected tool of this name, when there is one.
+    fn injected(&self, name: &str) -> Option<Arc<Tool>> {
+        self.toolbox().find(name).cloned()
+    }
+
+    fn tools(&self) -> Vec<McpTool> {
+        let own = [find::search_spec(), find::dispatch_spec()].map(|spec| {
+            let read_only = spec.name == TOOL_SEARCH;
+            let tool = McpTool::new(spec.name, spec.description, spec.parameters);
+            tool.annotate(rmcp::model::ToolAnnotations::new().read_only(read_only))
+        });
+        let toolbox = self.toolbox();
+        let injected = toolbox.specs().filter_map(|spec| mcp_tool(toolbox.find(&spec.name)?, &spec.name));
+        own.into_iter().chain(injected).collect()
+    }
+
+    fn toolbox(&self) -> MutexGuard<'_, Toolbox> {
+        self.toolbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServerHandler for Session {
+    fn get_info(&self) -> ServerConfig {
+        let tools = ServerCapabilities::builder().enable_tools();
+        let capabilities = match self.shared.config.style {
+            Style::Inject => tools.enable_tool_list_changed().build(),
+            Style::Dispatch => tools.build(),
+        };
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation())
+            .with_instructions(instructions(self.shared.search.count(), self.shared.config.style))
+    }
+
+    fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> impl Future<Output = Result<ListToolsResult, ErrorData>> + Send + '_ {
+        std::future::ready(Ok(ListToolsResult::with_all_items(self.tools())))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let given = request.arguments.unwrap_or_default();
+        let result = match request.name.as_ref() {
+            TOOL_SEARCH => self.search(&given, &context).await,
+            CALL_TOOL => self.call_by_name(&given, &context).await,
+            name => match self.injected(name) {
+                Some(tool) => self.call_injected(&tool, given, &context).await,
+                None => return Err(unknown_tool(name)),
+            },
+        };
+        Ok(CallToolResponse::Complete(result))
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let everything = SubscriptionFilter::builder().tools_list_changed().build();
+        Some(requested.intersection(&everything))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut list_version = self.list_version.subscribe();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = list_version.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Over HTTP the protocol knows no sessions since 2026-07-28: each request meets a new handler.
+fn has_session(context: &RequestContext<RoleServer>) -> bool {
+    let is_http = context.extensions.get::<Parts>().is_some();
+    let version = context.protocol_version();
+    !is_http || version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
+}
+
+/// Passes a call's progress on to the client under the client's own token.
+fn forward_progress(peer: Peer<RoleServer>, token: ProgressToken) -> mpsc::Sender<Progress> {
+    let (sender, mut steps) = mpsc::channel::<Progress>(PROGRESS_QUEUE);
+    tokio::spawn(async move {
+        while let Some(Progress { done, total, message }) = steps.recv().await {
+            let mut step = ProgressNotificationParam::new(token.clone(), done);
+            (step.total, step.message) = (total, message);
+            if peer.notify_progress(step).await.is_err() {
+                return;
+            }
+        }
+    });
+    sender
+}
+
+fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
+    let plain = Tool { metadata: Arguments::new(), tags: Vec::new(), ..tool.clone() };
+    let mut value = formats::emit_tool(&plain, name, Emit::Mcp);
+    value["_meta"] = meta_of(&tool.id);
+    serde_json::from_value(value).ok()
+}
+
+/// A result with the tool it came from, since names alone may be those of several servers. That it is complete is said
+/// too, as the newest protocol wants it; the SDK takes it out again for older ones.
+fn stamped(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
+    result.result_type = Some(ResultType::COMPLETE);
+    if let Value::Object(fields) = meta_of(id) {
+        result.meta.get_or_insert_with(MetaObject::new).0.extend(fields);
+    }
+    result
+}
+
+fn meta_of(id: &ToolId) -> Value {
+    json!({ "toolscout": { "server": id.server(), "name": id.name() } })
+}
+
+fn failed(message: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(message)])
+}
+
+fn unknown_tool(name: &str) -> ErrorData {
+    let name = crate::llm::excerpt(name, 100);
+    ErrorData::invalid_params(
+        format!("no tool is called {name:?} here; find tools with {TOOL_SEARCH} and call them with {CALL_TOOL}"),
+        None,
+    )
+}
+
+fn instructions(tools: usize, style: Style) -> String {
+    let how = match style {
+        Style::Inject => "what it finds joins your list of tools, and can be called through `call_tool` too",
+        Style::Dispatch => "call what it finds with `call_tool`",
+    };
+    format!(
+        "{tools} tools of several servers can be used through this one. Describe what you need to `tool_search`; {how}."
+    )
+}

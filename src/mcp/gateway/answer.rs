@@ -1,0 +1,107 @@
+//! What a client is told of a search.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use toolscout_index::formats::Emit;
+use toolscout_index::{Tool, ToolId};
+
+use crate::agent::find;
+use crate::agent::names;
+use crate::agent::search::Found;
+use crate::agent::toolbox::Injection;
+use crate::budget;
+use crate::mcp::pool::Pool;
+
+/// Nearest names in an answer without a match.
+const MAX_NEAREST: usize = 5;
+
+/// The found tools with their schemas under a budget of tokens, each with its server; in inject style what became of the
+/// list too.
+pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool: &Pool) -> Value {
+    let tools = find::merged(std::slice::from_ref(found));
+    let mut answer = Map::new();
+    let (described, omitted) = described(&tools, max_tokens, pool);
+    answer.insert("tools".into(), described.into());
+    if !omitted.is_empty() {
+        answer.insert("no_room_for".into(), omitted.into());
+    }
+    if let Some(injection) = injection {
+        let names = |ids: &[ToolId]| -> Value { ids.iter().map(names::shown).collect() };
+        answer.insert("added_to_your_list".into(), names(&injection.added));
+        if !injection.evicted.is_empty() {
+            answer.insert("removed_from_your_list".into(), names(&injection.evicted));
+        }
+    }
+    if tools.is_empty() || found.no_match.is_some() {
+        let (reason, nearest) = match &found.no_match {
+            Some(no_match) => (no_match.reason.as_str(), no_match.nearest.as_slice()),
+            None => ("nothing was found; try other words", &[][..]),
+        };
+        let nearest: Vec<String> = nearest.iter().take(MAX_NEAREST).map(names::shown).collect();
+        answer.insert("no_match".into(), json!({ "reason": reason, "nearest_names": nearest }));
+    }
+    Value::Object(answer)
+}
+
+fn described(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>, Vec<String>) {
+    // The leanest of the formats with a schema; the names are replaced by ours, which say the server.
+    let fitted = budget::fit(tools, Emit::Anthropic, max_tokens);
+    let shown = tools.iter().filter(|tool| !fitted.omitted.contains(&tool.id));
+    let values = fitted.value.as_array().cloned().unwrap_or_default();
+    let described = shown.zip(values).map(|(tool, value)| entry(&tool.id, value, pool)).collect();
+    (described, fitted.omitted.iter().map(names::shown).collect())
+}
+
+fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
+    value["name"] = names::shown(id).into();
+    value["server"] = id.server().into();
+    if let Some(reason) = pool.obstacle(id) {
+        value["unavailable"] = reason.into();
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_index::NoMatch;
+
+    use super::*;
+    use crate::agent::search::FoundTool;
+    use crate::agent::search::doubles::tool;
+
+    fn found(ids: &[&str]) -> Found {
+        let hits = ids.iter().map(|id| FoundTool { tool: tool(id, "does it"), score: 1.0 }).collect();
+        Found { hits, no_match: None }
+    }
+
+    #[test]
+    fn every_tool_says_its_server_and_whether_it_can_be_called() {
+        let answer = of(&found(&["mail/send", "chat/send"]), None, 1000, &Pool::default());
+        assert_eq!(answer["tools"][1]["name"], "chat__send");
+        assert_eq!((&answer["tools"][0]["server"], answer.get("no_match")), (&"mail".into(), None));
+        assert!(answer["tools"][0]["unavailable"].as_str().unwrap().contains("not connected"));
+        assert!(answer["tools"][0]["input_schema"].is_object());
+    }
+
+    #[test]
+    fn what_became_of_the_list_is_told_in_inject_style() {
+        let injection = Injection {
+            added: vec![ToolId::parse("mail/send").unwrap()],
+            evicted: vec![ToolId::parse("old/one").unwrap()],
+            ..Injection::default()
+        };
+        let answer = of(&found(&["mail/send"]), Some(&injection), 1000, &Pool::default());
+        assert_eq!(answer["added_to_your_list"], json!(["mail__send"]));
+        assert_eq!(answer["removed_from_your_list"], json!(["old__one"]));
+    }
+
+    #[test]
+    fn no_match_has_a_reason_and_nearest_names() {
+        let no_match = NoMatch { reason: "nothing like it".into(), nearest: vec![ToolId::parse("s/x").unwrap()] };
+        let nothing = Found { hits: Vec::new(), no_match: Some(no_match) };
+        let answer = of(&nothing, None, 1000, &Pool::default());
+        assert_eq!(answer["no_match"], json!({ "reason": "nothing like it", "nearest_names": ["s__x"] }));
+        assert!(of(&Found::default(), None, 1000, &Pool::default())["no_match"]["reason"].is_string());
+    }
+}

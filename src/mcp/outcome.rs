@@ -1,0 +1,192 @@
+//! What came out of a call, for a model: text, structured content, images, sound and resources kept apart.
+
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The result of a tool in its parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The texts, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub text: Vec<String>,
+    /// The structured content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+    /// Images, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Media>,
+    /// Sound, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub audio: Vec<Media>,
+    /// Resources, whole or as links, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Resource>,
+    /// The tool says that it failed.
+    #[serde(skip)]
+    pub is_error: bool,
+}
+
+/// An image or sound. Its bytes are worth nothing to a model that reads text, so only their number is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Media {
+    /// The MIME type.
+    pub mime_type: String,
+    /// Its size before the encoding in base64, about.
+    pub bytes: usize,
+}
+
+/// A resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Resource {
+    /// Where it is.
+    pub uri: String,
+    /// The MIME type, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// The text, of a resource that came with the result and is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The size, of a resource that came with the result and is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<usize>,
+}
+
+impl Outcome {
+    /// Takes a result apart.
+    pub fn of(result: CallToolResult) -> Self {
+        let mut outcome = Outcome { structured: result.structured_content, ..Outcome::default() };
+        outcome.is_error = result.is_error == Some(true);
+        for block in result.content {
+            match block {
+                ContentBlock::Text(text) => outcome.text.push(text.text),
+                ContentBlock::Image(image) => outcome.images.push(Media::of(image.mime_type, &image.data)),
+                ContentBlock::Audio(audio) => outcome.audio.push(Media::of(audio.mime_type, &audio.data)),
+                ContentBlock::Resource(embedded) => outcome.resources.extend(Resource::of(embedded.resource)),
+                ContentBlock::ResourceLink(link) => outcome.resources.push(Resource {
+                    uri: link.uri,
+                    mime_type: link.mime_type,
+                    text: None,
+                    bytes: None,
+                }),
+                _ => {}
+            }
+        }
+        outcome.drop_repeated_text();
+        outcome
+    }
+
+    /// As a model reads it: bare text where there is nothing else, the structured content where that is all, and
+    /// otherwise an object with a field for each kind.
+    pub fn to_value(&self) -> Value {
+        let only_text = Outcome { text: self.text.clone(), is_error: self.is_error, ..Outcome::default() } == *self;
+        if only_text {
+            return Value::String(self.text.join("\n"));
+        }
+        let bare = Outcome { structured: self.structured.clone(), is_error: self.is_error, ..Outcome::default() };
+        match &self.structured {
+            Some(structured) if bare == *self => structured.clone(),
+            _ => serde_json::to_value(self).unwrap_or_default(),
+        }
+    }
+
+    /// The words of a failure.
+    pub fn failure(&self) -> String {
+        match self.to_value() {
+            Value::String(text) if text.trim().is_empty() => "the tool failed without a word".into(),
+            Value::String(text) => text,
+            other => other.to_string(),
+        }
+    }
+
+    /// The protocol asks servers to repeat structured content as text, for clients that know text only.
+    fn drop_repeated_text(&mut self) {
+        if let Some(structured) = &self.structured {
+            self.text.retain(|text| serde_json::from_str::<Value>(text).ok().as_ref() != Some(structured));
+        }
+    }
+}
+
+impl Media {
+    fn of(mime_type: String, base64: &str) -> Self {
+        Media { mime_type, bytes: decoded_bytes(base64) }
+    }
+}
+
+impl Resource {
+    fn of(contents: ResourceContents) -> Option<Self> {
+        match contents {
+            ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+                Some(Resource { uri, mime_type, text: Some(text), bytes: None })
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                Some(Resource { uri, mime_type, text: None, bytes: Some(decoded_bytes(&blob)) })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn decoded_bytes(base64: &str) -> usize {
+    base64.trim_end_matches('=').len() * 3 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn outcome(result: Value) -> Outcome {
+        Outcome::of(serde_json::from_value(result).unwrap())
+    }
+
+    #[test]
+    fn each_kind_is_kept_apart() {
+        let all = outcome(json!({
+            "content": [
+                { "type": "text", "text": "a" },
+                { "type": "image", "data": "QUJD", "mimeType": "image/png" },
+                { "type": "audio", "data": "QUI=", "mimeType": "audio/wav" },
+                { "type": "resource", "resource": { "uri": "r:1", "mimeType": "text/plain", "text": "inside" } },
+                { "type": "resource", "resource": { "uri": "r:2", "blob": "QUJD" } },
+                { "type": "resource_link", "uri": "r:3", "name": "three" },
+                { "type": "text", "text": "b" }
+            ],
+            "structuredContent": { "n": 1 }
+        }));
+        assert_eq!(
+            all.to_value(),
+            json!({
+                "text": ["a", "b"],
+                "structured": { "n": 1 },
+                "images": [{ "mime_type": "image/png", "bytes": 3 }],
+                "audio": [{ "mime_type": "audio/wav", "bytes": 2 }],
+                "resources": [
+                    { "uri": "r:1", "mime_type": "text/plain", "text": "inside" },
+                    { "uri": "r:2", "bytes": 3 },
+                    { "uri": "r:3" }
+                ]
+            })
+        );
+        assert!(!all.is_error);
+    }
+
+    #[test]
+    fn what_is_alone_stands_alone() {
+        let texts = outcome(json!({ "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] }));
+        assert_eq!(texts.to_value(), json!("a\nb"));
+        let repeated = outcome(json!({
+            "content": [{ "type": "text", "text": "{\"n\": 1}" }], "structuredContent": { "n": 1 }
+        }));
+        assert_eq!(repeated.to_value(), json!({ "n": 1 }));
+    }
+
+    #[test]
+    fn a_failure_always_has_words() {
+        let failed = outcome(json!({ "content": [{ "type": "text", "text": "no such zone" }], "isError": true }));
+        assert!(failed.is_error);
+        assert_eq!(failed.failure(), "no such zone");
+        assert_eq!(outcome(json!({ "content": [], "isError": true })).failure(), "the tool failed without a word");
+    }
+}

@@ -1,0 +1,428 @@
+//! The connections to all servers, each kept up by a task of its own, and the one way to call their tools.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use rmcp::model::CallToolResult;
+use serde_json::Value;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolscout_index::ToolId;
+
+use crate::mcp::Limits;
+use crate::mcp::changes::{Judged, OnChange};
+use crate::mcp::config::ServerConfig;
+use crate::mcp::connection::{CallContext, CallError, Connection};
+use crate::mcp::outcome::Outcome;
+use crate::mcp::shelf::Shelf;
+use crate::mcp::sync::{self, Synced};
+use crate::mcp::watchdog::Watchdog;
+use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
+
+/// Least time between two looks at a server's list, however often it says that it changed.
+const LEAST_REFRESH: Duration = Duration::from_millis(200);
+/// How soon a list that could not be written to the catalog is tried again.
+const REWRITE: Duration = Duration::from_secs(5);
+/// A connection that lasted this long was a good one: the next pause is the shortest again.
+const STABLE: Duration = Duration::from_secs(30);
+/// Invalid tools of one list that are logged one by one.
+const MAX_TOLD: usize = 5;
+
+/// What a pool goes by.
+#[derive(Clone, Debug, Default)]
+pub struct PoolConfig {
+    /// The servers.
+    pub servers: Vec<ServerConfig>,
+    /// What becomes of tools that change.
+    pub on_change: OnChange,
+    /// The bounds.
+    pub limits: Limits,
+}
+
+/// The connections to all servers. Cheap to clone; dropping the last clone ends them all, at the latest when the
+/// program ends.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    servers: BTreeMap<String, Arc<Server>>,
+    watchdog: Arc<Watchdog>,
+    stop: CancellationToken,
+    keepers: Mutex<JoinSet<()>>,
+    _stops_on_drop: DropGuard,
+}
+
+/// One server and the state of its connection.
+struct Server {
+    config: ServerConfig,
+    limits: Limits,
+    on_change: OnChange,
+    state: watch::Sender<State>,
+    /// Tools that may not be called, with what changed about them.
+    blocked: Mutex<BTreeMap<ToolId, String>>,
+    /// Raised by calls that fail in a way that makes the connection doubtful.
+    doubt: Notify,
+    calls: Semaphore,
+}
+
+/// The state of one server's connection.
+#[derive(Clone)]
+enum State {
+    /// No attempt has ended yet.
+    New,
+    /// Its tools are in the catalog and can be called.
+    Ready(Arc<Connection>),
+    /// It is being reconnected.
+    Down { reason: String, since: Instant },
+}
+
+/// A server's state, for people.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Status {
+    /// The server.
+    pub server: String,
+    /// Whether its tools can be called.
+    pub available: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Pool::new(PoolConfig::default())
+    }
+}
+
+impl Pool {
+    /// A pool of these servers, none of them connected yet. Of two of one name the last counts.
+    pub fn new(config: PoolConfig) -> Self {
+        let PoolConfig { servers, on_change, limits } = config;
+        let named = servers.into_iter().map(|config| {
+            let name = config.name.clone();
+            (name, Arc::new(Server::new(config, on_change, limits)))
+        });
+        let stop = CancellationToken::new();
+        let shared = Shared {
+            servers: named.collect(),
+            watchdog: Arc::default(),
+            _stops_on_drop: stop.clone().drop_guard(),
+            stop,
+            keepers: Mutex::default(),
+        };
+        Pool { shared: Arc::new(shared) }
+    }
+
+    /// Connects to every server and keeps its tools on the shelf in step, until the pool is closed. Needs a Tokio
+    /// runtime.
+    pub fn start(&self, shelf: Arc<dyn Shelf>) {
+        let mut keepers = self.keepers();
+        for server in self.shared.servers.values() {
+            let keeper = Keeper {
+                server: Arc::clone(server),
+                shelf: Arc::clone(&shelf),
+                watchdog: Arc::clone(&self.shared.watchdog),
+                stop: self.shared.stop.clone(),
+            };
+            keepers.spawn(keeper.run());
+        }
+    }
+
+    /// Waits until every server was reached or has failed once, at most this long.
+    pub async fn settled(&self, patience: Duration) {
+        let settling = async {
+            for server in self.shared.servers.values() {
+                let mut state = server.state.subscribe();
+                let _ = state.wait_for(|state| !matches!(state, State::New)).await;
+            }
+        };
+        let _ = timeout(patience, settling).await;
+    }
+
+    /// Every server's state, by name.
+    pub fn statuses(&self) -> Vec<Status> {
+        let status = |(name, server): (&String, &Arc<Server>)| {
+            let reason = server.unavailable();
+            Status { server: name.clone(), available: reason.is_none(), reason }
+        };
+        self.shared.servers.iter().map(status).collect()
+    }
+
+    /// Why the tools of this server cannot be called right now; `None` when they can.
+    pub fn unavailable(&self, server: &str) -> Option<String> {
+        match self.shared.servers.get(server) {
+            Some(server) => server.unavailable(),
+            None => Some("it is not connected here".into()),
+        }
+    }
+
+    /// Why this tool cannot be called right now: its server is not there, or it is not what was approved.
+    pub fn obstacle(&self, id: &ToolId) -> Option<String> {
+        let blocked = || {
+            let what = self.shared.servers.get(id.server())?.blocked().get(id)?.clone();
+            Some(format!("its {what} changed after it was approved, and nobody has accepted that yet"))
+        };
+        self.unavailable(id.server()).or_else(blocked)
+    }
+
+    /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through here.
+    ///
+    /// # Errors
+    /// [`CallError`]. A tool's own failure is a result that says so.
+    pub async fn call(
+        &self,
+        id: &ToolId,
+        arguments: Arguments,
+        context: &CallContext,
+    ) -> Result<CallToolResult, CallError> {
+        let unknown = || CallError::UnknownServer { server: id.server().to_owned(), tool: id.to_string() };
+        self.shared.servers.get(id.server()).ok_or_else(unknown)?.call(id, arguments, context).await
+    }
+
+    /// Ends every connection and what runs behind it; when this returns, nothing is left.
+    pub async fn close(&self) {
+        self.shared.stop.cancel();
+        let mut keepers = std::mem::take(&mut *self.keepers());
+        while keepers.join_next().await.is_some() {}
+    }
+
+    fn keepers(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.shared.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Toolset for Pool {
+    fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        self.shared.servers.contains_key(id.server()).then(|| {
+            let tool = UpstreamTool { pool: self.clone(), id: id.clone() };
+            Arc::new(tool) as Arc<dyn Callable>
+        })
+    }
+}
+
+/// A tool of a server, as the agent calls it.
+struct UpstreamTool {
+    pool: Pool,
+    id: ToolId,
+}
+
+#[async_trait]
+impl Callable for UpstreamTool {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let called = self.pool.call(&self.id, arguments, &CallContext::default()).await;
+        let outcome = Outcome::of(called.map_err(|error| ToolFailure::new(error.to_string()))?);
+        if outcome.is_error { Err(ToolFailure::new(outcome.failure())) } else { Ok(outcome.to_value()) }
+    }
+}
+
+impl Server {
+    fn new(config: ServerConfig, on_change: OnChange, limits: Limits) -> Self {
+        let calls = Semaphore::new(limits.calls_at_once);
+        let (state, _) = watch::channel(State::New);
+        Server { config, limits, on_change, state, blocked: Mutex::default(), doubt: Notify::new(), calls }
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Ready(_) => None,
+            State::New => Some("it is still being connected".into()),
+            State::Down { reason, .. } => Some(reason.clone()),
+        }
+    }
+
+    async fn call(
+        &self,
+        id: &ToolId,
+        arguments: Arguments,
+        context: &CallContext,
+    ) -> Result<CallToolResult, CallError> {
+        let connection = tokio::select! {
+            biased;
+            () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
+            connection = self.connection() => connection?,
+        };
+        if let Some(what) = self.blocked().get(id) {
+            return Err(CallError::Blocked { tool: id.to_string(), what: what.clone() });
+        }
+        let total = self.limits.call_total;
+        // Never closed, so there is a place or the time is up.
+        let _place = timeout(total, self.calls.acquire()).await.map_err(|_| CallError::Timeout { limit: total })?;
+        let called = connection.call(id.name(), arguments, context).await;
+        if matches!(called, Err(CallError::Lost { .. })) {
+            self.doubt.notify_one();
+        }
+        called
+    }
+
+    /// The connection; waited for a while where there is none yet, or none since a moment ago.
+    async fn connection(&self) -> Result<Arc<Connection>, CallError> {
+        let mut state = self.state.subscribe();
+        let patience = match &*state.borrow() {
+            State::Ready(connection) if connection.is_alive() => return Ok(Arc::clone(connection)),
+            State::New => self.limits.connect,
+            State::Ready(_) => self.limits.call_patience,
+            State::Down { since, .. } => self.limits.call_patience.saturating_sub(since.elapsed()),
+        };
+        let is_ready = |state: &State| matches!(state, State::Ready(connection) if connection.is_alive());
+        if let Ok(Ok(state)) = timeout(patience, state.wait_for(is_ready)).await
+            && let State::Ready(connection) = &*state
+        {
+            return Ok(Arc::clone(connection));
+        }
+        let reason = self.unavailable().unwrap_or_else(|| "it went away again".into());
+        Err(CallError::Unavailable { server: self.config.name.clone(), reason })
+    }
+
+    fn blocked(&self) -> MutexGuard<'_, BTreeMap<ToolId, String>> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps up one server's connection and its tools in the catalog.
+struct Keeper {
+    server: Arc<Server>,
+    shelf: Arc<dyn Shelf>,
+    watchdog: Arc<Watchdog>,
+    stop: CancellationToken,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let stop = self.stop.clone();
+        let limits = self.server.limits;
+        let mut pause = limits.first_pause;
+        let mut told = String::new();
+        loop {
+            let started = Instant::now();
+            let opening = Connection::open(&self.server.config, &limits, &self.watchdog);
+            let reason = match stop.run_until_cancelled(opening).await {
+                None => return,
+                Some(Err(error)) => error.to_string(),
+                Some(Ok(connection)) => self.keep(Arc::new(connection)).await,
+            };
+            if stop.is_cancelled() {
+                return;
+            }
+            if reason != told {
+                tracing::warn!(server = self.name(), reason, "MCP server is down and being reconnected");
+                told.clone_from(&reason);
+            }
+            self.server.state.send_replace(State::Down { reason, since: Instant::now() });
+            if started.elapsed() >= STABLE {
+                (pause, told) = (limits.first_pause, String::new());
+            }
+            if stop.run_until_cancelled(sleep(jittered(pause))).await.is_none() {
+                return;
+            }
+            pause = (pause * 2).min(limits.longest_pause);
+        }
+    }
+
+    /// Follows one connection to its end and says why it ended.
+    async fn keep(&self, connection: Arc<Connection>) -> String {
+        let reason = self.stop.run_until_cancelled(self.follow(&connection)).await;
+        connection.close().await;
+        reason.unwrap_or_else(|| "the program ends".into())
+    }
+
+    async fn follow(&self, connection: &Arc<Connection>) -> String {
+        let mut taken_in = None;
+        loop {
+            match connection.list_tools().await {
+                Ok(entries) => self.take_in(entries, &mut taken_in).await,
+                Err(error) => return error.to_string(),
+            }
+            self.ready(connection);
+            let refresh = if taken_in.is_some() { self.server.limits.refresh } else { REWRITE };
+            tokio::select! {
+                () = connection.ended() => return connection.epitaph(),
+                () = connection.list_changed() => {}
+                () = self.server.doubt.notified() => {}
+                () = sleep(refresh) => {}
+            }
+            sleep(LEAST_REFRESH).await;
+        }
+    }
+
+    fn ready(&self, connection: &Arc<Connection>) {
+        self.server.state.send_if_modified(|state| {
+            if matches!(state, State::Ready(_)) {
+                return false;
+            }
+            tracing::info!(server = self.name(), "MCP server is connected");
+            *state = State::Ready(Arc::clone(connection));
+            true
+        });
+    }
+
+    /// Puts a list on the shelf unless it is the one that was taken in last.
+    async fn take_in(&self, entries: Vec<Value>, last: &mut Option<u64>) {
+        let hash = hash_of(&entries);
+        // What is blocked may have been accepted meanwhile, by another process too.
+        if *last == Some(hash) && self.server.blocked().is_empty() {
+            return;
+        }
+        match self.write(sync::read_tools(self.name(), entries)).await {
+            Ok(synced) => {
+                *last = Some(hash);
+                tell(&synced);
+            }
+            Err(error) => {
+                *last = None;
+                tracing::warn!(server = self.name(), error, "the tools of an MCP server were not taken in");
+            }
+        }
+    }
+
+    /// Tools that may not be called are known as such before anything about the list can be seen.
+    async fn write(&self, offer: sync::Offer) -> Result<Synced, String> {
+        let approved = self.shelf.searcher();
+        let (Judged { tools, flags: flagged }, skipped) = {
+            let compared = sync::compare(offer, self.server.on_change, &approved)?;
+            *self.server.blocked() = compared.0.blocked();
+            compared
+        };
+        let changes = self.shelf.sync(self.name(), tools).await?;
+        Ok(Synced { server: self.name().to_owned(), changes, flagged, skipped })
+    }
+
+    fn name(&self) -> &str {
+        &self.server.config.name
+    }
+}
+
+fn tell(synced: &Synced) {
+    let Synced { server, changes, flagged, skipped } = synced;
+    for reason in skipped.iter().take(MAX_TOLD) {
+        tracing::warn!(server, reason, "a tool was left out");
+    }
+    if skipped.len() > MAX_TOLD {
+        tracing::warn!(server, more = skipped.len() - MAX_TOLD, "more tools were left out");
+    }
+    for flag in flagged {
+        let what = flag.parts.join(" and ");
+        tracing::warn!(tool = %flag.id, what, blocked = flag.blocked, "a tool changed after it was approved");
+    }
+    let (added, changed, removed) = (changes.added.len(), changes.changed.len(), changes.removed.len());
+    tracing::info!(server, added, changed, removed, "tools are in step");
+}
+
+fn hash_of(entries: &[Value]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    entries.iter().for_each(|entry| entry.to_string().hash(&mut hasher));
+    hasher.finish()
+}
+
+/// The pause less up to a quarter of it, so that servers that went down together do not come back together.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0];
+    let _ = getrandom::fill(&mut random);
+    pause.mul_f64(1.0 - f64::from(random[0]) / 255.0 / 4.0)
+}

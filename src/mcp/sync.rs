@@ -1,0 +1,162 @@
+//! From a server's list of tools to the catalog.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolscout_index::formats::{self, ReadOptions};
+use toolscout_index::{Changes, Searcher, Tool};
+
+use crate::mcp::Limits;
+use crate::mcp::changes::{Flag, Judged, OnChange, judge};
+use crate::mcp::config::ServerConfig;
+use crate::mcp::connection::Connection;
+use crate::mcp::watchdog::Watchdog;
+
+/// The key under which this program keeps what MCP has no field for. A server must not say with it who it is.
+const OWN_META: &str = "toolscout";
+
+/// A server's tools as they were read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Offer {
+    /// The valid tools.
+    pub tools: Vec<Tool>,
+    /// What is wrong with the others.
+    pub skipped: Vec<String>,
+}
+
+impl Offer {
+    /// True for a list of which nothing can be used: more likely a defect than a server that has lost its tools.
+    pub fn is_nothing_valid(&self) -> bool {
+        self.tools.is_empty() && !self.skipped.is_empty()
+    }
+}
+
+/// What taking in a server's tools did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Synced {
+    /// The server.
+    pub server: String,
+    /// What changed in the catalog.
+    #[serde(flatten)]
+    pub changes: Changes,
+    /// Tools that are not what was approved.
+    pub flagged: Vec<Flag>,
+    /// What is wrong with entries that are no valid tools.
+    pub skipped: Vec<String>,
+}
+
+/// Servers that are asked at the same time.
+const ASKED_AT_ONCE: usize = 8;
+
+/// Asks every server once for its tools, in the order given; what one of them does wrong is its own outcome.
+pub async fn fetch_all(servers: &[ServerConfig], limits: &Limits) -> Vec<Result<Offer, String>> {
+    let watchdog = Arc::new(Watchdog::default());
+    let fetched = stream::iter(servers).map(|server| fetch(server, limits, &watchdog));
+    fetched.buffered(ASKED_AT_ONCE).collect().await
+}
+
+async fn fetch(server: &ServerConfig, limits: &Limits, watchdog: &Arc<Watchdog>) -> Result<Offer, String> {
+    let connection = Connection::open(server, limits, watchdog).await.map_err(|error| error.to_string())?;
+    let entries = connection.list_tools().await;
+    connection.close().await;
+    Ok(read_tools(&server.name, entries.map_err(|error| error.to_string())?))
+}
+
+/// Reads the entries of a `tools/list`. Those that are no valid tools are left out, the second of one name among them.
+pub fn read_tools(server: &str, mut entries: Vec<Value>) -> Offer {
+    let mut skipped = Vec::new();
+    entries.retain(|entry| {
+        let reason = if entry.is_object() { bad_schema(entry) } else { Some("it is no object".to_owned()) };
+        skipped.extend(reason.iter().map(|reason| format!("{}: {reason}", name_of(entry))));
+        reason.is_none()
+    });
+    entries.iter_mut().for_each(drop_own_meta);
+    if entries.is_empty() {
+        return Offer { tools: Vec::new(), skipped };
+    }
+    let options =
+        ReadOptions { server: Some(server.to_owned()), source_name: server.to_owned(), ..ReadOptions::default() };
+    let document = json!({ "tools": entries }).to_string();
+    match formats::parse(document.as_bytes(), &options) {
+        Ok(parsed) => {
+            skipped.extend(parsed.skipped.iter().map(|skipped| skipped.error.to_string()));
+            Offer { tools: parsed.tools, skipped }
+        }
+        Err(error) => {
+            skipped.push(error.to_string());
+            Offer { tools: Vec::new(), skipped }
+        }
+    }
+}
+
+/// Compares an offer with what was approved.
+///
+/// # Errors
+/// For a list of which nothing can be used.
+pub fn compare(offer: Offer, on_change: OnChange, approved: &Searcher) -> Result<(Judged, Vec<String>), String> {
+    if offer.is_nothing_valid() {
+        return Err(format!("none of its tools is valid: {}", offer.skipped.join("; ")));
+    }
+    Ok((judge(offer.tools, on_change, |id| approved.tool(id)), offer.skipped))
+}
+
+fn bad_schema(entry: &Value) -> Option<String> {
+    match entry.get("inputSchema") {
+        None => Some("it has no inputSchema".into()),
+        Some(Value::Object(_)) => None,
+        Some(other) => {
+            Some(format!("its inputSchema is {}, it must be an object", crate::llm::excerpt(&other.to_string(), 40)))
+        }
+    }
+}
+
+fn name_of(entry: &Value) -> String {
+    let name = entry.get("name").and_then(Value::as_str);
+    name.map_or_else(|| "a tool without a name".into(), |name| format!("tool {:?}", crate::llm::excerpt(name, 80)))
+}
+
+fn drop_own_meta(entry: &mut Value) {
+    if let Some(meta) = entry.get_mut("_meta").and_then(Value::as_object_mut) {
+        meta.remove(OWN_META);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_entries_are_left_out_and_named_and_the_others_read() {
+        let schema = json!({ "type": "object" });
+        let entries = vec![
+            json!({ "name": "good", "inputSchema": schema, "annotations": { "destructiveHint": true } }),
+            json!({ "name": "bad", "inputSchema": "none" }),
+            json!({ "name": "bare" }),
+            json!({ "name": "good", "description": "again", "inputSchema": schema }),
+            json!({ "inputSchema": schema }),
+            json!(7),
+        ];
+        let offer = read_tools("s", entries);
+        assert_eq!(offer.tools.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["s/good"]);
+        assert_eq!(offer.tools[0].annotations.destructive_hint, Some(true));
+        let skipped = offer.skipped.join("\n");
+        for expected in
+            ["\"bad\": its inputSchema is \"none\"", "\"bare\": it has no inputSchema", "no object", "good", "name"]
+        {
+            assert!(skipped.contains(expected), "{expected:?} is not in {skipped}");
+        }
+        assert_eq!(offer.skipped.len(), 5);
+    }
+
+    #[test]
+    fn a_server_cannot_say_that_it_is_another_one() {
+        let entry = json!({
+            "name": "a", "inputSchema": {}, "_meta": { "toolscout": { "server": "bank", "name": "pay" }, "kept": 1 }
+        });
+        let offer = read_tools("s", vec![entry]);
+        assert_eq!(offer.tools[0].id.as_str(), "s/a");
+        assert_eq!(offer.tools[0].metadata["_meta"], json!({ "kept": 1 }));
+    }
+}

@@ -1,0 +1,140 @@
+//! Spans for an OpenTelemetry collector, over OTLP. Off unless an endpoint is given; texts of queries are in none.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::http::HeaderMap;
+use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{SdkTracerProvider, Tracer};
+use toolscout_index::Results;
+use tracing::Span;
+use tracing::field::Empty;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+/// The target of every exported span, which keeps them out of the log and log lines out of them.
+pub const TARGET: &str = "toolscout::traces";
+
+/// Longest wait for the collector, for one batch and at the end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The way to the collector. Spans that wait are sent when it is dropped.
+pub struct Traces {
+    provider: SdkTracerProvider,
+}
+
+impl Traces {
+    /// Sends spans as `http/protobuf` to `endpoint`, a base URL to which `/v1/traces` is added.
+    ///
+    /// # Errors
+    /// An endpoint that is no HTTP URL.
+    pub fn to(endpoint: &str) -> anyhow::Result<Self> {
+        let url = reqwest::Url::parse(endpoint).with_context(|| format!("OTLP endpoint {endpoint:?}"))?;
+        anyhow::ensure!(
+            matches!(url.scheme(), "http" | "https"),
+            "OTLP endpoint {endpoint:?} has the scheme {:?}; give a URL as http://127.0.0.1:4318",
+            url.scheme()
+        );
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+            .with_timeout(PATIENCE)
+            .build()
+            .with_context(|| format!("OTLP endpoint {endpoint:?}"))?;
+        // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are read by the builder and win.
+        let resource = Resource::builder()
+            .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+        let resource = match std::env::var_os("OTEL_SERVICE_NAME") {
+            Some(_) => resource,
+            None => resource.with_service_name("toolscout"),
+        };
+        let provider =
+            SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build();
+        Ok(Traces { provider })
+    }
+
+    /// What `tracing` hands its spans to.
+    pub(super) fn tracer(&self) -> Tracer {
+        self.provider.tracer("toolscout")
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if let Err(error) = self.provider.shutdown_with_timeout(PATIENCE) {
+            tracing::warn!(%error, "the last spans did not reach the collector");
+        }
+    }
+}
+
+/// The span of one request, below the caller's where its headers name one (`traceparent`).
+pub fn request_span(method: &'static str, route: &str, request_id: &str, headers: &HeaderMap) -> Span {
+    let span = tracing::info_span!(
+        target: TARGET,
+        "request",
+        otel.name = format_args!("{method} {route}"),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = method,
+        http.route = route,
+        http.response.status_code = Empty,
+        request_id,
+    );
+    if !span.is_disabled() {
+        let caller = TraceContextPropagator::new().extract(&Headers(headers));
+        // It fails where no collector is set, and then there is nobody to tell.
+        let _ = span.set_parent(caller);
+    }
+    span
+}
+
+/// Adds the outcome to a request's span.
+pub fn record_status(span: &Span, status: u16) {
+    span.record("http.response.status_code", status);
+    if status >= 500 {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// The span of one search, whose outcome [`record_search`] adds.
+pub fn search_span() -> Span {
+    tracing::info_span!(
+        target: TARGET,
+        "search",
+        search.mode = Empty,
+        search.hits = Empty,
+        search.degraded = Empty,
+        search.embed_ms = Empty,
+        search.lexical_ms = Empty,
+        search.dense_ms = Empty,
+        search.fuse_ms = Empty,
+    )
+}
+
+/// Adds to a search's span what was found and where the time went.
+pub fn record_search(span: &Span, results: &Results) {
+    let timings = &results.timings;
+    span.record("search.mode", results.mode.name());
+    span.record("search.hits", results.hits.len());
+    span.record("search.degraded", results.degraded.is_some());
+    span.record("search.embed_ms", timings.embed_ms);
+    span.record("search.lexical_ms", timings.lexical_ms);
+    span.record("search.dense_ms", timings.dense_ms);
+    span.record("search.fuse_ms", timings.fuse_ms);
+}
+
+/// HTTP headers as the propagator reads them.
+struct Headers<'a>(&'a HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).and_then(|value| value.to_str().ok())
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(|name| name.as_str()).collect()
+    }
+}

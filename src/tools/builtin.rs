@@ -1,0 +1,96 @@
+//! Tools that come with the program, each off until it is switched on.
+
+pub mod fetch;
+pub mod files;
+pub mod shell;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use toolscout_index::Tool;
+
+use crate::tools::{Arguments, Registry, ToolFailure};
+use fetch::{FetchConfig, WebFetch};
+use files::{FileList, FileRead, FileWrite, FilesConfig, Root};
+use shell::{Shell, ShellConfig};
+
+/// Which built-in tools there are, as it stands in a profile under `[tools]`. What is not named is off.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BuiltinConfig {
+    /// `web_fetch`.
+    pub web_fetch: Option<FetchConfig>,
+    /// `file_read`, `file_list`, and `file_write` where that is allowed.
+    pub files: Option<FilesConfig>,
+    /// `shell`.
+    pub shell: Option<ShellConfig>,
+}
+
+/// Why a built-in tool cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuiltinError {
+    /// The root of the file tools cannot be opened.
+    #[error("the root of the file tools, {root}, cannot be opened: {source}")]
+    Root {
+        /// The folder.
+        root: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A program of the shell that is not there.
+    #[error("the shell may run {program:?}, and no folder of PATH has such a program; give its path, or leave it out")]
+    NoProgram {
+        /// Its name.
+        program: String,
+    },
+    /// TLS cannot be set up.
+    #[error("web_fetch cannot be set up: {0}")]
+    Client(#[from] reqwest::Error),
+}
+
+impl BuiltinConfig {
+    /// A registry with the tools that are switched on.
+    ///
+    /// # Errors
+    /// [`BuiltinError`].
+    pub fn registry(&self) -> Result<Registry, BuiltinError> {
+        let mut registry = Registry::new();
+        if let Some(config) = &self.web_fetch {
+            registry = registry.with(WebFetch::new(config)?);
+        }
+        if let Some(config) = &self.files {
+            let root = Root::open(config)?;
+            registry = registry.with(FileRead(root.clone())).with(FileList(root.clone()));
+            if config.write {
+                registry = registry.with(FileWrite(root));
+            }
+        }
+        if let Some(config) = &self.shell {
+            registry = registry.with(Shell::new(config)?);
+        }
+        Ok(registry)
+    }
+}
+
+/// A definition with this input schema, and no further arguments than those.
+fn definition(name: &'static str, description: &str, properties: Value, required: &[&str]) -> Tool {
+    let mut tool = Tool::new("", name).expect("the names of built-in tools are valid").with_description(description);
+    tool.input_schema = Map::from_iter([
+        ("type".to_owned(), "object".into()),
+        ("properties".to_owned(), properties),
+        ("required".to_owned(), required.to_vec().into()),
+        ("additionalProperties".to_owned(), false.into()),
+    ]);
+    tool
+}
+
+/// A text among the arguments.
+fn text<'a>(arguments: &'a Arguments, name: &str) -> Result<&'a str, ToolFailure> {
+    let given = arguments.get(name).and_then(Value::as_str);
+    given.ok_or_else(|| ToolFailure::new(format!("`{name}` is missing; give it as text")))
+}
+
+/// A whole number among the arguments.
+fn number(arguments: &Arguments, name: &str) -> Option<u64> {
+    arguments.get(name).and_then(Value::as_u64)
+}

@@ -1,0 +1,245 @@
+//! `web_fetch`: a page from the web as text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::{Response, Url};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use toolscout_index::Tool;
+
+use crate::tools::builtin::{BuiltinError, definition, number, text};
+use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
+use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
+
+/// Redirects followed, each checked like the first URL.
+const MAX_REDIRECTS: usize = 5;
+/// Columns of text made of HTML.
+const TEXT_WIDTH: usize = 120;
+/// Tags open at one time beyond which a page is not laid out but stripped: laying out costs stack for each.
+const MAX_OPEN_TAGS: usize = 500;
+/// Bytes of text when the model does not say.
+const DEFAULT_TEXT_BYTES: u64 = 32 << 10;
+
+/// The bounds of `web_fetch`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FetchConfig {
+    /// Hosts that may be fetched from although their address is private: `host` or `host:port`.
+    pub private_hosts: Vec<String>,
+    /// The only hosts that may be fetched from, where any are named.
+    pub only_hosts: Vec<String>,
+    /// Seconds for a page, redirects included.
+    pub timeout_s: u64,
+    /// Bytes of a page.
+    pub max_bytes: usize,
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        FetchConfig { private_hosts: Vec::new(), only_hosts: Vec::new(), timeout_s: 20, max_bytes: 2 << 20 }
+    }
+}
+
+/// The tool.
+#[derive(Debug)]
+pub struct WebFetch {
+    client: GuardedClient,
+    config: FetchConfig,
+}
+
+impl WebFetch {
+    /// The tool within these bounds.
+    ///
+    /// # Errors
+    /// [`BuiltinError::Client`].
+    pub fn new(config: &FetchConfig) -> Result<Self, BuiltinError> {
+        WebFetch::with_lookup(config, Arc::new(SystemLookup))
+    }
+
+    /// The tool over another resolver.
+    ///
+    /// # Errors
+    /// [`BuiltinError::Client`].
+    pub fn with_lookup(config: &FetchConfig, lookup: Arc<dyn Lookup>) -> Result<Self, BuiltinError> {
+        let private = PrivateHosts(config.private_hosts.clone());
+        let client = GuardedClient::new(private, lookup, Duration::from_secs(config.timeout_s))?;
+        Ok(WebFetch { client, config: config.clone() })
+    }
+
+    async fn fetch(&self, url: &str, max_text_bytes: usize) -> Result<Value, ToolFailure> {
+        let mut url = parse_url(url).map_err(failure)?;
+        for _ in 0..=MAX_REDIRECTS {
+            self.check_host(&url)?;
+            let request = self.client.requests().get(url.clone()).build().map_err(failure)?;
+            let response = self.client.send(request).await.map_err(failure)?;
+            match redirected(&url, &response)? {
+                Some(next) => url = next,
+                None => return self.page(url, response, max_text_bytes).await,
+            }
+        }
+        Err(ToolFailure::new(format!("more than {MAX_REDIRECTS} redirects; the last one leads to {url}")))
+    }
+
+    fn check_host(&self, url: &Url) -> Result<(), ToolFailure> {
+        let host = url.host_str().unwrap_or_default();
+        let only = &self.config.only_hosts;
+        if only.is_empty() || only.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
+            return Ok(());
+        }
+        Err(ToolFailure::new(format!("{host} may not be fetched from; only {} may", only.join(", "))))
+    }
+
+    async fn page(&self, url: Url, response: Response, max_text_bytes: usize) -> Result<Value, ToolFailure> {
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or("text/plain").split(';').next().unwrap_or_default().trim().to_lowercase();
+        if !is_text(&kind) {
+            return Err(ToolFailure::new(format!("{url} is {kind}, and only text can be read")));
+        }
+        let bytes = body(response, self.config.max_bytes).await.map_err(failure)?;
+        let page = String::from_utf8_lossy(&bytes).into_owned();
+        if !status.is_success() {
+            let beginning = crate::llm::excerpt(&page, 200);
+            return Err(ToolFailure::new(format!("{url} answered {status}: {beginning}")));
+        }
+        let is_html = kind == "text/html" || kind == "application/xhtml+xml";
+        let (title, whole) = if is_html { readable(page).await? } else { (None, page) };
+        let end = whole.floor_char_boundary(max_text_bytes);
+        let mut answer = json!({ "url": url.as_str(), "title": title, "text": whole[..end] });
+        if end < whole.len() {
+            answer["text_bytes_in_all"] = whole.len().into();
+        }
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl Callable for WebFetch {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let url = text(&arguments, "url")?;
+        let most = number(&arguments, "max_bytes").unwrap_or(DEFAULT_TEXT_BYTES);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let seconds = self.config.timeout_s;
+        let fetched = timeout(Duration::from_secs(seconds), self.fetch(url, most)).await;
+        fetched.unwrap_or_else(|_| Err(ToolFailure::new(format!("no whole page within {seconds} s"))))
+    }
+}
+
+impl UserTool for WebFetch {
+    fn definition(&self) -> Tool {
+        let properties = json!({
+            "url": { "type": "string", "description": "An address with http or https." },
+            "max_bytes": { "type": "integer", "minimum": 1, "description": "Bytes of text, 32768 if left out." },
+        });
+        let mut tool = definition("web_fetch", "Fetches a page from the web and gives its text.", properties, &["url"]);
+        tool.annotations.read_only_hint = Some(true);
+        tool.annotations.open_world_hint = Some(true);
+        tool
+    }
+}
+
+/// Where a redirect leads; `None` for an answer that is none.
+fn redirected(from: &Url, response: &Response) -> Result<Option<Url>, ToolFailure> {
+    if !response.status().is_redirection() {
+        return Ok(None);
+    }
+    let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    let location = location.ok_or_else(|| ToolFailure::new(format!("{from} redirects to nowhere")))?;
+    let next = from.join(location).map_err(|error| ToolFailure::new(format!("{from} redirects to no URL: {error}")))?;
+    if from.scheme() == "https" && next.scheme() != "https" {
+        return Err(ToolFailure::new(format!("{from} redirects to {next}, which is not encrypted")));
+    }
+    Ok(Some(next))
+}
+
+fn is_text(kind: &str) -> bool {
+    kind.starts_with("text/")
+        || ["application/json", "application/xml", "application/xhtml+xml", "application/javascript"].contains(&kind)
+        || kind.ends_with("+json")
+        || kind.ends_with("+xml")
+}
+
+/// The title and text of HTML, off the async threads: a large page takes a while.
+async fn readable(page: String) -> Result<(Option<String>, String), ToolFailure> {
+    let rendered = spawn_blocking(move || {
+        let text = match open_tags(&page) > MAX_OPEN_TAGS {
+            true => stripped(&page),
+            false => html2text::from_read(page.as_bytes(), TEXT_WIDTH).unwrap_or_else(|_| stripped(&page)),
+        };
+        (title(&page), text)
+    });
+    rendered.await.map_err(|_| ToolFailure::new("the page cannot be read as HTML"))
+}
+
+fn title(page: &str) -> Option<String> {
+    let lower = page.to_ascii_lowercase();
+    let start = lower.find("<title")?;
+    let start = start + lower[start..].find('>')? + 1;
+    let end = start + lower[start..].find("</title")?;
+    Some(page[start..end].trim().to_owned()).filter(|title| !title.is_empty())
+}
+
+/// The most tags that are open at one time, by counting; tags that close themselves make it an overestimate.
+fn open_tags(page: &str) -> usize {
+    const NEVER_CLOSED: [&str; 16] = [
+        "area", "base", "br", "col", "hr", "img", "input", "link", "meta", "p", "li", "source", "td", "tr", "option",
+        "wbr",
+    ];
+    let (mut open, mut most) = (0_usize, 0);
+    for (at, _) in page.match_indices('<') {
+        let rest = &page[at + 1..];
+        let (closes, rest) = rest.strip_prefix('/').map_or((false, rest), |rest| (true, rest));
+        let name: String = rest.chars().take(16).take_while(char::is_ascii_alphanumeric).collect();
+        if name.is_empty() || NEVER_CLOSED.contains(&name.to_ascii_lowercase().as_str()) {
+            continue;
+        }
+        open = if closes { open.saturating_sub(1) } else { open + 1 };
+        most = most.max(open);
+    }
+    most
+}
+
+/// The text between tags.
+fn stripped(page: &str) -> String {
+    let mut text = String::new();
+    for part in page.split('<') {
+        let words = part.split_once('>').map_or("", |(_, words)| words).trim();
+        if !words.is_empty() {
+            text.push_str(words);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn failure(error: impl std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn pages_become_text_with_their_title() {
+        let page = "<html><head><TITLE>A &amp; b</title><style>x{}</style></head><body><h1>Hi</h1><p>there</p></body>";
+        let (title, text) = readable(page.to_owned()).await.unwrap();
+        assert_eq!(title.as_deref(), Some("A &amp; b"));
+        assert!(text.contains("Hi") && text.contains("there") && !text.contains("x{}"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn pages_of_tags_within_tags_are_read_without_laying_them_out() {
+        let deep = format!("{}words{}", "<div>".repeat(200_000), "</div>".repeat(200_000));
+        assert_eq!(readable(deep).await.unwrap().1, "words\n");
+        let allowed = format!("{}words{}", "<div>".repeat(MAX_OPEN_TAGS), "</div>".repeat(MAX_OPEN_TAGS));
+        assert!(readable(allowed).await.unwrap().1.contains("words"));
+        let tables = format!("{}words", "<table><tr><td>".repeat(MAX_OPEN_TAGS));
+        assert!(readable(tables).await.unwrap().1.contains("words"));
+    }
+}

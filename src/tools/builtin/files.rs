@@ -1,0 +1,290 @@
+//! `file_read`, `file_write` and `file_list`: files inside one folder.
+//!
+//! The folder is opened once, and every path is resolved beneath it step by step by cap-std: neither `..` nor a symbolic
+//! link leads out, whenever it was made. What is opened is looked at before it is read or written, so devices and pipes
+//! are refused without being touched.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, FileType, OpenOptions};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use toolscout_index::Tool;
+
+use crate::tools::builtin::{BuiltinError, definition, number, text};
+use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
+
+/// Bytes of a file when the model does not say.
+const DEFAULT_READ_BYTES: u64 = 64 << 10;
+/// Bytes of a file that are read at once at most.
+const MAX_READ_BYTES: u64 = 1 << 20;
+/// Entries of a list at most.
+const MAX_ENTRIES: usize = 1_000;
+
+/// Where the file tools work.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilesConfig {
+    /// The folder that cannot be left.
+    pub root: String,
+    /// Whether there is `file_write`.
+    #[serde(default)]
+    pub write: bool,
+    /// Bytes that are written at once at most.
+    #[serde(default = "default_write_bytes")]
+    pub max_write_bytes: usize,
+}
+
+fn default_write_bytes() -> usize {
+    1 << 20
+}
+
+/// The folder, opened.
+#[derive(Clone, Debug)]
+pub struct Root {
+    dir: Arc<Dir>,
+    max_write_bytes: usize,
+}
+
+impl Root {
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// [`BuiltinError::Root`].
+    pub fn open(config: &FilesConfig) -> Result<Self, BuiltinError> {
+        let opened = Dir::open_ambient_dir(&config.root, ambient_authority());
+        let dir = opened.map_err(|source| BuiltinError::Root { root: config.root.clone(), source })?;
+        Ok(Root { dir: Arc::new(dir), max_write_bytes: config.max_write_bytes })
+    }
+
+    /// Works on the folder off the async threads.
+    async fn work(
+        &self,
+        work: impl FnOnce(&Root) -> Result<Value, ToolFailure> + Send + 'static,
+    ) -> Result<Value, ToolFailure> {
+        let root = self.clone();
+        spawn_blocking(move || work(&root)).await.map_err(|_| ToolFailure::new("the file tool failed"))?
+    }
+
+    /// Opens what is at a path, if it is a plain file.
+    fn open_file(&self, path: &str, options: &mut OpenOptions) -> Result<File, ToolFailure> {
+        check(path)?;
+        nonblocking(options);
+        let file = self.dir.open_with(path, options).map_err(|error| told(path, &error))?;
+        let metadata = file.metadata().map_err(|error| told(path, &error))?;
+        if !metadata.is_file() {
+            return Err(ToolFailure::new(format!("{path} is {}, not a plain file", kind(metadata.file_type()))));
+        }
+        Ok(file)
+    }
+}
+
+/// Without this, opening a pipe waits for its other end.
+#[cfg(unix)]
+fn nonblocking(options: &mut OpenOptions) {
+    use cap_std::fs::OpenOptionsExt;
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+}
+
+#[cfg(not(unix))]
+fn nonblocking(_: &mut OpenOptions) {}
+
+/// Reads a file.
+#[derive(Debug)]
+pub struct FileRead(pub Root);
+
+#[async_trait]
+impl Callable for FileRead {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let path = text(&arguments, "path")?.to_owned();
+        let offset = number(&arguments, "offset").unwrap_or(0);
+        let most = number(&arguments, "max_bytes").unwrap_or(DEFAULT_READ_BYTES).min(MAX_READ_BYTES);
+        self.0.work(move |root| read(root, &path, offset, most)).await
+    }
+}
+
+impl UserTool for FileRead {
+    fn definition(&self) -> Tool {
+        let properties = json!({
+            "path": path_schema(),
+            "offset": { "type": "integer", "minimum": 0, "description": "Bytes to skip." },
+            "max_bytes": { "type": "integer", "minimum": 1, "description": "65536 if left out, 1048576 at most." },
+        });
+        let mut tool = definition("file_read", "Reads a text file.", properties, &["path"]);
+        tool.annotations.read_only_hint = Some(true);
+        tool
+    }
+}
+
+/// Lists a folder.
+#[derive(Debug)]
+pub struct FileList(pub Root);
+
+#[async_trait]
+impl Callable for FileList {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let path = arguments.get("path").and_then(Value::as_str).unwrap_or(".").to_owned();
+        self.0.work(move |root| list(root, &path)).await
+    }
+}
+
+impl UserTool for FileList {
+    fn definition(&self) -> Tool {
+        let properties = json!({ "path": path_schema() });
+        let mut tool = definition("file_list", "Lists the files in a folder.", properties, &[]);
+        tool.annotations.read_only_hint = Some(true);
+        tool
+    }
+}
+
+/// Writes a file.
+#[derive(Debug)]
+pub struct FileWrite(pub Root);
+
+#[async_trait]
+impl Callable for FileWrite {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let path = text(&arguments, "path")?.to_owned();
+        let content = text(&arguments, "content")?.to_owned();
+        let mode = arguments.get("mode").and_then(Value::as_str).unwrap_or("create").to_owned();
+        self.0.work(move |root| write(root, &path, &content, &mode)).await
+    }
+}
+
+impl UserTool for FileWrite {
+    fn definition(&self) -> Tool {
+        let properties = json!({
+            "path": path_schema(),
+            "content": { "type": "string", "description": "The text." },
+            "mode": {
+                "type": "string", "enum": ["create", "overwrite", "append"],
+                "description": "create refuses a file that is there; create if left out.",
+            },
+        });
+        let mut tool = definition("file_write", "Writes a text file.", properties, &["path", "content"]);
+        tool.annotations.read_only_hint = Some(false);
+        tool.annotations.destructive_hint = Some(true);
+        tool
+    }
+}
+
+fn read(root: &Root, path: &str, offset: u64, most: u64) -> Result<Value, ToolFailure> {
+    let failed = |error| told(path, &error);
+    let mut file = root.open_file(path, OpenOptions::new().read(true))?;
+    let size = file.metadata().map_err(failed)?.len();
+    file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.contains(&0) {
+        return Err(ToolFailure::new(format!("{path} is no text file")));
+    }
+    let end = offset.saturating_add(bytes.len() as u64);
+    let mut answer = json!({ "path": path, "size_bytes": size, "text": String::from_utf8_lossy(&bytes) });
+    if end < size {
+        answer["next_offset"] = end.into();
+    }
+    Ok(answer)
+}
+
+fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
+    check(path)?;
+    let failed = |error| told(path, &error);
+    let mut entries = Vec::new();
+    for entry in root.dir.read_dir(path).map_err(failed)?.take(MAX_ENTRIES + 1) {
+        let entry = entry.map_err(failed)?;
+        // Of the entry itself: a link is a link, wherever it leads.
+        let metadata = entry.metadata().map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        entries.push((name, kind(metadata.file_type()), metadata.len()));
+    }
+    let more = entries.len() > MAX_ENTRIES;
+    entries.truncate(MAX_ENTRIES);
+    entries.sort();
+    let entries: Vec<Value> = entries
+        .into_iter()
+        .map(|(name, kind, bytes)| json!({ "name": name, "kind": kind, "size_bytes": bytes }))
+        .collect();
+    Ok(json!({ "path": path, "entries": entries, "more": more }))
+}
+
+fn write(root: &Root, path: &str, content: &str, mode: &str) -> Result<Value, ToolFailure> {
+    let most = root.max_write_bytes;
+    if content.len() > most {
+        return Err(ToolFailure::new(format!("content has {} bytes, {most} are allowed at once", content.len())));
+    }
+    let mut options = OpenOptions::new();
+    match mode {
+        "overwrite" => options.write(true).create(true),
+        "append" => options.append(true).create(true),
+        _ => options.write(true).create_new(true),
+    };
+    let mut file = root.open_file(path, &mut options)?;
+    only_link(&file, path)?;
+    let failed = |error| told(path, &error);
+    if mode == "overwrite" {
+        file.set_len(0).map_err(failed)?;
+    }
+    file.write_all(content.as_bytes()).map_err(failed)?;
+    Ok(json!({ "path": path, "written_bytes": content.len() }))
+}
+
+/// A file with a second name may be one outside the root under a name inside it.
+#[cfg(unix)]
+fn only_link(file: &File, path: &str) -> Result<(), ToolFailure> {
+    use cap_std::fs::MetadataExt;
+    let links = file.metadata().map_err(|error| told(path, &error))?.nlink();
+    if links <= 1 {
+        return Ok(());
+    }
+    Err(ToolFailure::new(format!("{path} has {links} names (hard links), and is not written to for that")))
+}
+
+#[cfg(not(unix))]
+fn only_link(_: &File, _: &str) -> Result<(), ToolFailure> {
+    Ok(())
+}
+
+/// Refuses what cannot be a path inside the root, in words of its own; cap-std would refuse it too.
+fn check(path: &str) -> Result<(), ToolFailure> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(ToolFailure::new(format!("{path:?} is no path")));
+    }
+    let outside = Path::new(path)
+        .components()
+        .any(|part| matches!(part, Component::RootDir | Component::Prefix(_) | Component::ParentDir));
+    if outside {
+        return Err(ToolFailure::new(format!("{path:?} is outside: give a path inside the root, without `..`")));
+    }
+    Ok(())
+}
+
+fn told(path: &str, error: &io::Error) -> ToolFailure {
+    let path = crate::llm::excerpt(path, 200);
+    ToolFailure::new(match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no {path:?}; `file_list` shows what there is"),
+        io::ErrorKind::AlreadyExists => format!("{path:?} is there already; use the mode overwrite or append"),
+        io::ErrorKind::PermissionDenied => format!("{path:?} leads outside of the root or may not be used: {error}"),
+        _ => format!("{path:?} cannot be used: {error}"),
+    })
+}
+
+fn kind(file_type: FileType) -> &'static str {
+    if file_type.is_file() {
+        "file"
+    } else if file_type.is_dir() {
+        "folder"
+    } else if file_type.is_symlink() {
+        "link"
+    } else {
+        "device or pipe"
+    }
+}
+
+fn path_schema() -> Value {
+    json!({ "type": "string", "description": "A path inside the root, as `notes/today.md`; `.` is the root itself." })
+}

@@ -1,0 +1,271 @@
+//! HTTP operations: tools that came from an OpenAPI document, called as it says.
+//!
+//! Where a request goes is for the settings and the document to say, never for the model: what the model gives ends up
+//! percent-encoded in its one place. No redirect is followed, so the service's secret goes nowhere else.
+
+mod request;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Response, Url};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolscout_index::{Tool, ToolId};
+
+use crate::llm::excerpt;
+use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
+use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
+
+/// Characters of an error's body that the model is told.
+const ERROR_CHARS: usize = 500;
+
+/// A service whose operations can be called, as it stands in a profile under `[[operations]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceConfig {
+    /// The server name under which the document was added.
+    pub server: String,
+    /// Where requests go, instead of where the document says. The only address that may be private.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// How to prove who calls.
+    #[serde(default)]
+    pub auth: Option<Auth>,
+    /// Seconds for a request.
+    #[serde(default = "default_timeout_s")]
+    pub timeout_s: u64,
+    /// Bytes of an answer.
+    #[serde(default = "default_max_bytes")]
+    pub max_bytes: usize,
+}
+
+fn default_timeout_s() -> u64 {
+    30
+}
+
+fn default_max_bytes() -> usize {
+    4 << 20
+}
+
+/// A secret from the environment and the place where it goes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Auth {
+    /// `Authorization: Bearer` and the value of this variable.
+    BearerEnv(String),
+    /// `Authorization: Basic` and `user:password` from this variable.
+    BasicEnv(String),
+    /// A header and the variable with its value.
+    Header {
+        /// The header's name.
+        name: String,
+        /// The variable.
+        env: String,
+    },
+    /// A query parameter and the variable with its value.
+    Query {
+        /// The parameter's name.
+        name: String,
+        /// The variable.
+        env: String,
+    },
+}
+
+/// Why a service cannot be called.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// A variable that is not set.
+    #[error("the service {server} takes its secret from {variable}, which is not set")]
+    NoSecret {
+        /// The service.
+        server: String,
+        /// The variable.
+        variable: String,
+    },
+    /// A secret or a header's name that no header can have.
+    #[error("the service {server} has a secret or header name with characters that no header can have")]
+    BadSecret {
+        /// The service.
+        server: String,
+    },
+    /// A base URL that is none.
+    #[error("the service {server}: {reason}")]
+    BadBase {
+        /// The service.
+        server: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// TLS cannot be set up.
+    #[error("HTTP operations cannot be set up: {0}")]
+    Client(#[from] reqwest::Error),
+}
+
+/// Finds a tool by its id, wherever tools are kept.
+pub type FindTool = Arc<dyn Fn(&ToolId) -> Option<Arc<Tool>> + Send + Sync>;
+
+/// The operations of some services.
+pub struct Operations {
+    services: Vec<Arc<Service>>,
+    find: FindTool,
+}
+
+impl Operations {
+    /// The operations of these services, found through `find`; secrets are taken from the environment now.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub fn new(
+        services: &[ServiceConfig],
+        environment: impl Fn(&str) -> Option<String>,
+        find: FindTool,
+    ) -> Result<Self, ServiceError> {
+        Operations::with_lookup(services, environment, find, Arc::new(SystemLookup))
+    }
+
+    /// The same over another resolver.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub fn with_lookup(
+        services: &[ServiceConfig],
+        environment: impl Fn(&str) -> Option<String>,
+        find: FindTool,
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<Self, ServiceError> {
+        let services = services.iter().map(|config| Service::new(config, &environment, lookup.clone()).map(Arc::new));
+        Ok(Operations { services: services.collect::<Result<_, _>>()?, find })
+    }
+}
+
+impl Toolset for Operations {
+    fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        let service = self.services.iter().find(|service| service.config.server == id.server())?;
+        let tool = (self.find)(id)?;
+        tool.metadata.contains_key("openapi").then(|| Arc::new(Operation { service: service.clone(), tool }) as _)
+    }
+}
+
+/// A service, ready to be called.
+struct Service {
+    config: ServiceConfig,
+    base: Option<Url>,
+    client: GuardedClient,
+    secret: Option<Secret>,
+}
+
+/// Where a secret goes.
+enum Secret {
+    Header(HeaderName, HeaderValue),
+    Query(String, String),
+}
+
+impl Service {
+    fn new(
+        config: &ServiceConfig,
+        environment: &impl Fn(&str) -> Option<String>,
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<Self, ServiceError> {
+        let server = config.server.clone();
+        let base = config.base_url.as_deref().map(parse_url).transpose();
+        let base = base.map_err(|error| ServiceError::BadBase { server, reason: error.to_string() })?;
+        // Whoever writes the settings may name a private address; a document may not.
+        let own = base.as_ref().and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
+        let private = PrivateHosts(own.into_iter().collect());
+        let client = GuardedClient::new(private, lookup, Duration::from_secs(config.timeout_s))?;
+        let secret = config.auth.as_ref().map(|auth| secret(&config.server, auth, environment)).transpose()?;
+        Ok(Service { config: config.clone(), base, client, secret })
+    }
+
+    /// Where requests go.
+    fn base(&self, call: &Value) -> Result<Url, ToolFailure> {
+        if let Some(base) = &self.base {
+            return Ok(base.clone());
+        }
+        let declared = call.pointer("/servers/0").and_then(Value::as_str).unwrap_or_default();
+        parse_url(declared).map_err(|_| {
+            let server = &self.config.server;
+            ToolFailure::new(format!("the document of {server} names no address; set base_url for it"))
+        })
+    }
+}
+
+fn secret(server: &str, auth: &Auth, environment: &impl Fn(&str) -> Option<String>) -> Result<Secret, ServiceError> {
+    let value = |variable: &str| {
+        let missing = || ServiceError::NoSecret { server: server.to_owned(), variable: variable.to_owned() };
+        environment(variable).filter(|value| !value.is_empty()).ok_or_else(missing)
+    };
+    let bad = || ServiceError::BadSecret { server: server.to_owned() };
+    let header = |name: HeaderName, value: String| {
+        let mut value = HeaderValue::from_str(&value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        Ok(Secret::Header(name, value))
+    };
+    match auth {
+        Auth::BearerEnv(variable) => header(reqwest::header::AUTHORIZATION, format!("Bearer {}", value(variable)?)),
+        Auth::BasicEnv(variable) => {
+            use base64::Engine as _;
+            let encoded = base64::engine::general_purpose::STANDARD.encode(value(variable)?);
+            header(reqwest::header::AUTHORIZATION, format!("Basic {encoded}"))
+        }
+        Auth::Header { name, env } => header(name.parse().map_err(|_| bad())?, value(env)?),
+        Auth::Query { name, env } => Ok(Secret::Query(name.clone(), value(env)?)),
+    }
+}
+
+/// One operation of a service.
+struct Operation {
+    service: Arc<Service>,
+    tool: Arc<Tool>,
+}
+
+#[async_trait]
+impl Callable for Operation {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let call = self.tool.metadata.get("openapi").unwrap_or(&Value::Null);
+        let base = self.service.base(call)?;
+        let mut parts = request::parts(call, &base, &arguments).map_err(ToolFailure::new)?;
+        match &self.service.secret {
+            Some(Secret::Header(name, value)) => drop(parts.headers.insert(name.clone(), value.clone())),
+            Some(Secret::Query(name, value)) => drop(parts.url.query_pairs_mut().append_pair(name, value)),
+            None => {}
+        }
+        let mut building = self.service.client.requests().request(parts.method, parts.url).headers(parts.headers);
+        if let Some((content_type, bytes)) = parts.body {
+            building = building.header(CONTENT_TYPE, content_type).body(bytes);
+        }
+        let built = building.build().map_err(|error| ToolFailure::new(error.without_url().to_string()))?;
+        let response = self.service.client.send(built).await.map_err(failure)?;
+        answer(response, self.service.config.max_bytes).await
+    }
+}
+
+/// The body of a good answer, as JSON where it is; any other answer is a failure that tells what it says.
+async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailure> {
+    let status = response.status();
+    if status.is_redirection() {
+        let location =
+            response.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or("nowhere");
+        let location = excerpt(location, 200);
+        return Err(ToolFailure::new(format!(
+            "the service answered {status} and points to {location}, which is not followed"
+        )));
+    }
+    let bytes = body(response, max_bytes).await.map_err(failure)?;
+    let text = String::from_utf8_lossy(&bytes);
+    if !status.is_success() {
+        return Err(ToolFailure::new(format!("the service answered {status}: {}", excerpt(text.trim(), ERROR_CHARS))));
+    }
+    if text.trim().is_empty() {
+        return Ok(json!({ "status": status.as_u16() }));
+    }
+    Ok(serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned())))
+}
+
+fn failure(error: impl std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(error.to_string())
+}

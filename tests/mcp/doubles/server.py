@@ -1,0 +1,178 @@
+"""An MCP server that misbehaves as it is told, over standard input and output.
+
+    server.py BEHAVIOUR [BEHAVIOUR ...]
+
+With LIFELINE=PORT in the environment it connects to that port of this machine and says its name, so that whoever
+listens there learns at once that it runs, and that it has ended. With STATE=FILE it offers the tools of that JSON file,
+and looks at it anew whenever `list` is asked.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+BEHAVIOURS = set(sys.argv[1:])
+WRITING = threading.Lock()
+CANCELLED = {}
+
+
+def tool(name, description="Does it.", schema=None):
+    return {"name": name, "description": description, "inputSchema": schema or {"type": "object"}}
+
+
+def send(message):
+    with WRITING:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+def notify(method, params=None):
+    send({"jsonrpc": "2.0", "method": method, "params": params or {}})
+
+
+def attach_lifeline(name):
+    port = os.environ.get("LIFELINE")
+    if not port:
+        return None
+    lifeline = socket.create_connection(("127.0.0.1", int(port)))
+    lifeline.sendall(name.encode() + b"\n")
+    return lifeline
+
+
+def tools():
+    if "STATE" in os.environ:
+        with open(os.environ["STATE"], encoding="utf-8") as state:
+            return json.load(state)
+    if "bad-tools" in BEHAVIOURS:
+        return [
+            tool("good"),
+            tool("good", "A second one of this name."),
+            tool("no_object", schema="none"),
+            {"name": "no_schema"},
+            {"inputSchema": {"type": "object"}},
+            tool("fine"),
+        ]
+    return [
+        tool("echo", "Says it again.", {"type": "object", "properties": {"text": {"type": "string"}}}),
+        tool("wait", "Waits until it is cancelled."),
+        tool("huge", "Answers with 100 MB."),
+        tool("garbage", "Answers with what is no JSON."),
+        tool("exit", "Ends the server."),
+        tool("fail", "Says no."),
+        tool("progress", "Takes ten steps."),
+        tool("mixed", "Text, an image and a resource."),
+    ]
+
+
+def list_tools(params):
+    cursor = int(params.get("cursor") or 0)
+    if "many-pages" in BEHAVIOURS:
+        page = [tool(f"t{n}", f"Number {n} of many tools.") for n in range(cursor, cursor + 100)]
+        more = {"nextCursor": str(cursor + 100)} if cursor + 100 < 10_000 else {}
+        return {"tools": page, **more}
+    if "endless-pages" in BEHAVIOURS:
+        return {"tools": [tool(f"t{cursor}")], "nextCursor": str(cursor + 1)}
+    if "circular-pages" in BEHAVIOURS:
+        return {"tools": [tool(f"t{cursor}")], "nextCursor": str((cursor + 1) % 3)}
+    return {"tools": tools()}
+
+
+def call(request, params):
+    name, arguments = params["name"], params.get("arguments") or {}
+    text = lambda words: {"content": [{"type": "text", "text": words}]}
+    if name == "echo":
+        return text(arguments.get("text", ""))
+    if name == "exit":
+        os._exit(7)
+    if name == "fail":
+        return {**text("no, not today"), "isError": True}
+    if name == "huge":
+        return text("x" * (100 << 20))
+    if name == "garbage":
+        with WRITING:
+            sys.stdout.write('{"jsonrpc": "2.0", "id": oops\n')
+            sys.stdout.flush()
+        return None
+    if name == "progress":
+        token = (params.get("_meta") or {}).get("progressToken")
+        for step in range(1, 11):
+            notify("notifications/progress", {"progressToken": token, "progress": step, "total": 10})
+            time.sleep(0.02)
+        return text("done")
+    if name == "wait":
+        cancelled = CANCELLED.setdefault(json.dumps(request), threading.Event())
+        cancelled.wait(60)
+        os.environ.get("WAITED") and open(os.environ["WAITED"], "w", encoding="utf-8").close()
+        return None
+    if name == "mixed":
+        image = {"type": "image", "data": "QUJD", "mimeType": "image/png"}
+        resource = {"type": "resource", "resource": {"uri": "r:1", "text": "inside"}}
+        return {"content": [{"type": "text", "text": "words"}, image, resource], "structuredContent": {"n": 1}}
+    return text(f"{name} was called")
+
+
+def answer(message):
+    method, params, request = message.get("method"), message.get("params") or {}, message.get("id")
+    if method == "notifications/cancelled":
+        CANCELLED.setdefault(json.dumps(params.get("requestId")), threading.Event()).set()
+    if request is None:
+        return
+    if method == "initialize":
+        if "mute" in BEHAVIOURS:
+            return
+        capabilities = {"tools": {"listChanged": True}}
+        info = {"name": "double", "version": "1"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}
+    elif method == "tools/list":
+        result = list_tools(params)
+    elif method == "tools/call":
+        result = call(request, params)
+    else:
+        return send({"jsonrpc": "2.0", "id": request, "error": {"code": -32601, "message": "no such method"}})
+    if result is not None:
+        send({"jsonrpc": "2.0", "id": request, "result": result})
+
+
+def watch_state():
+    """Tells of every change of the state file."""
+    before = os.stat(os.environ["STATE"]).st_mtime_ns
+    while True:
+        time.sleep(0.02)
+        now = os.stat(os.environ["STATE"]).st_mtime_ns
+        if now != before:
+            before = now
+            notify("notifications/tools/list_changed")
+
+
+def main():
+    if "stubborn" in BEHAVIOURS:
+        # What it starts inherits that.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    lifeline = attach_lifeline("server")
+    if "grandchild" in BEHAVIOURS:
+        # It ignores that its input ends, as some servers behind package runners do.
+        program = "import socket,sys,time\ns=socket.create_connection(('127.0.0.1',int(sys.argv[1])))\n"
+        program += "s.sendall(b'grandchild\\n')\ntime.sleep(600)"
+        subprocess.Popen([sys.executable, "-c", program, os.environ["LIFELINE"]], stdin=subprocess.DEVNULL)
+    if "quit" in BEHAVIOURS:
+        sys.exit("a key is missing")
+    if "noise" in BEHAVIOURS:
+        print("Welcome! This line is no message.", flush=True)
+    if "stderr-flood" in BEHAVIOURS:
+        flood = lambda: [os.write(2, b"noise " * 10_000) for _ in range(2_000)]
+        threading.Thread(target=flood, daemon=True).start()
+    if "STATE" in os.environ:
+        threading.Thread(target=watch_state, daemon=True).start()
+    for line in sys.stdin:
+        threading.Thread(target=answer, args=(json.loads(line),), daemon=True).start()
+    while "stubborn" in BEHAVIOURS:
+        time.sleep(1)
+    del lifeline
+
+
+main()

@@ -1,0 +1,420 @@
+//! Servers and clients that others wrote, as they come from npm and PyPI.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use toolscout::budget;
+use toolscout::mcp::ServerConfig;
+use toolscout::mcp::config::parse_server;
+use toolscout_index::formats::{self, Emit};
+
+use super::program::World;
+use super::world::{PATIENCE, Upstream, becomes, root, text};
+
+/// The folder that `scripts/mcp_peers.sh` fills.
+pub struct Peers(PathBuf);
+
+impl Peers {
+    /// `None` where they are not wanted, which is told.
+    pub fn installed() -> Option<Self> {
+        let folder = std::env::var_os("TOOLSCOUT_TEST_MCP_PEERS");
+        if folder.is_none() {
+            eprintln!("skipped: TOOLSCOUT_TEST_MCP_PEERS is not set");
+        }
+        let folder = root().join(folder?);
+        assert!(folder.join("venv/bin/python").exists(), "run scripts/mcp_peers.sh first");
+        Some(Peers(folder))
+    }
+
+    fn python(&self) -> String {
+        self.0.join("venv/bin/python").display().to_string()
+    }
+
+    fn script(name: &str) -> String {
+        root().join("tests/mcp/peers").join(name).display().to_string()
+    }
+
+    fn server(&self, name: &str, command: &[&str]) -> ServerConfig {
+        let words = command.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+        parse_server(&format!("{name}={words}"), &|_| None).expect("a command line")
+    }
+
+    fn node(&self, name: &str, program: &str, args: &[&str]) -> ServerConfig {
+        let program = self.0.join("node_modules/.bin").join(program).display().to_string();
+        self.server(name, &[&["node", &program], args].concat())
+    }
+
+    pub fn everything(&self) -> ServerConfig {
+        self.node("everything", "mcp-server-everything", &[])
+    }
+
+    pub fn filesystem(&self, folder: &Path) -> ServerConfig {
+        self.node("filesystem", "mcp-server-filesystem", &[folder.to_str().expect("UTF-8")])
+    }
+
+    pub fn time(&self) -> ServerConfig {
+        self.server("time", &[&self.0.join("venv/bin/mcp-server-time").display().to_string(), "--local-timezone=UTC"])
+    }
+
+    pub fn git(&self, repository: &Path) -> ServerConfig {
+        let program = self.0.join("venv/bin/mcp-server-git").display().to_string();
+        self.server("git", &[&program, "--repository", repository.to_str().expect("UTF-8")])
+    }
+
+    pub fn generated(&self) -> ServerConfig {
+        self.server("generated", &[&self.python(), &Peers::script("fastmcp_server.py")])
+    }
+}
+
+/// A folder with a file, and a repository with one commit in it.
+fn workspace(world: &World) -> PathBuf {
+    let folder = world.path("workspace");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("notes.txt"), "buy umbrellas").unwrap();
+    for words in [
+        vec!["init", "--quiet"],
+        vec!["add", "."],
+        vec![
+            "-c",
+            "user.name=Ada",
+            "-c",
+            "user.email=ada@example.com",
+            "commit",
+            "--quiet",
+            "-m",
+            "Begin with umbrellas",
+        ],
+    ] {
+        let done = Command::new("git").args(words).current_dir(&folder).status().expect("git runs");
+        assert!(done.success());
+    }
+    folder.canonicalize().unwrap()
+}
+
+fn five(peers: &Peers, folder: &Path) -> Vec<ServerConfig> {
+    vec![peers.everything(), peers.filesystem(folder), peers.time(), peers.git(folder), peers.generated()]
+}
+
+/// A process that is killed at the end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn listens(address: &str) {
+    let connecting = async {
+        while TcpStream::connect(address).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, connecting).await.expect("it listens");
+}
+
+#[tokio::test]
+async fn real_servers_are_taken_in_searched_and_called() {
+    let Some(peers) = Peers::installed() else { return };
+    let world = World::new();
+    let folder = workspace(&world);
+    let upstream = Upstream::start(five(&peers, &folder)).await;
+    assert!(upstream.pool.statuses().iter().all(|status| status.available), "{:?}", upstream.pool.statuses());
+    assert!(upstream.ids().len() > 1_035, "{}", upstream.ids().len());
+
+    let searcher = upstream.catalog.searcher();
+    for (words, expected) in [
+        ("what time is it in another timezone", "time/get_current_time"),
+        ("commit history of a repository", "git/git_log"),
+        ("read the text of a file", "filesystem/read_text_file"),
+        ("archive the parcels of the hills branch", "generated/archive_parcels_hills"),
+    ] {
+        let hits = searcher.search(&toolscout_index::Query::new(words).k(3)).unwrap().hits;
+        assert!(hits.iter().any(|hit| hit.id.as_str() == expected), "{words}: {hits:?}");
+    }
+    for (id, arguments, expected) in [
+        ("everything/echo", json!({ "message": "hi" }), "Echo: hi"),
+        ("filesystem/read_text_file", json!({ "path": folder.join("notes.txt") }), "buy umbrellas"),
+        ("git/git_log", json!({ "repo_path": folder }), "Begin with umbrellas"),
+        ("generated/archive_parcels_hills", json!({ "text": "now" }), "archive parcels hills now"),
+    ] {
+        let result = upstream.call(id, arguments).await.unwrap_or_else(|error| panic!("{id}: {error}"));
+        let said = format!("{} {:?}", text(result.clone()), result.structured_content);
+        assert!(said.contains(expected), "{id}: {said}");
+    }
+    let image = upstream.call("everything/get-tiny-image", json!({})).await.unwrap();
+    assert_eq!(toolscout::mcp::outcome::Outcome::of(image).images[0].mime_type, "image/png");
+    upstream.pool.close().await;
+}
+
+#[tokio::test]
+async fn a_real_server_says_that_its_list_changed_and_comes_back_after_a_kill() {
+    let Some(peers) = Peers::installed() else { return };
+    let world = World::new();
+    let pid_file = world.path("pid");
+    let start =
+        format!("echo $$ > {}; exec {} {}", pid_file.display(), peers.python(), Peers::script("fastmcp_server.py"));
+    let upstream = Upstream::start(vec![peers.server("generated", &["sh", "-c", &start])]).await;
+    let pid = || std::fs::read_to_string(&pid_file).unwrap_or_default().trim().to_owned();
+    assert_eq!(upstream.ids().len(), 1_001);
+
+    upstream.call("generated/grow", json!({})).await.unwrap();
+    becomes("the new tool is there", || upstream.ids().len() == 1_002).await;
+    let first = pid();
+    assert!(Command::new("kill").args(["-s", "KILL", &first]).status().unwrap().success());
+    becomes("it is started again", || !pid().is_empty() && pid() != first).await;
+    becomes("its tools are what they were", || upstream.ids().len() == 1_001).await;
+    let call = async || upstream.call("generated/count_songs_city", json!({ "text": "?" })).await.map(text);
+    while call().await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(call().await.unwrap(), "count songs city ?");
+}
+
+#[tokio::test]
+async fn real_servers_over_http_are_called_and_come_back_after_a_restart() {
+    let Some(peers) = Peers::installed() else { return };
+    let port = free_port();
+    let serve = || {
+        let mut command = Command::new(peers.python());
+        command
+            .args([Peers::script("fastmcp_server.py"), port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Running(command.spawn().expect("it starts"))
+    };
+    let first = serve();
+    listens(&format!("127.0.0.1:{port}")).await;
+    let everything_port = free_port();
+    let everything = Command::new("node")
+        .args([peers.0.join("node_modules/.bin/mcp-server-everything").to_str().unwrap(), "streamableHttp"])
+        .env("PORT", everything_port.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _everything = Running(everything.expect("it starts"));
+    listens(&format!("127.0.0.1:{everything_port}")).await;
+
+    let url = |name: &str, port: u16| parse_server(&format!("{name}=http://127.0.0.1:{port}/mcp"), &|_| None).unwrap();
+    let servers = vec![url("generated", port), url("everything", everything_port)];
+    let upstream = Upstream::start_with(servers, |config| config.limits.first_pause = Duration::from_millis(50)).await;
+    assert!(upstream.pool.statuses().iter().all(|status| status.available), "{:?}", upstream.pool.statuses());
+    assert!(text(upstream.call("everything/echo", json!({ "message": "hi" })).await.unwrap()).contains("hi"));
+    let call = async || upstream.call("generated/count_songs_city", json!({ "text": "!" })).await.map(text);
+    assert_eq!(call().await.unwrap(), "count songs city !");
+
+    upstream.call("generated/grow", json!({})).await.unwrap();
+    becomes("the new tool is there", || upstream.ids().iter().any(|id| id == "generated/photograph_comets_sky")).await;
+    drop(first);
+    assert!(call().await.is_err(), "a server that is gone cannot answer");
+    let _second = serve();
+    listens(&format!("127.0.0.1:{port}")).await;
+    let answered = async {
+        while call().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered).await.expect("it comes back");
+    upstream.pool.close().await;
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A client of others, and whether it has a list of its own where the style is `inject`.
+fn clients(peers: &Peers) -> Vec<(Vec<String>, bool)> {
+    let python = |script: &str, more: &[&str]| {
+        let words = [peers.python(), Peers::script(script)].into_iter();
+        words.chain(more.iter().map(|word| word.to_string())).collect::<Vec<_>>()
+    };
+    let node = |generation: &str| vec!["node".into(), Peers::script("typescript_sdk.mjs"), generation.into()];
+    vec![
+        (python("python_sdk.py", &["legacy"]), true),
+        (python("python_sdk.py", &["auto"]), false),
+        (python("fastmcp_client.py", &[]), false),
+        (node("v1"), true),
+        (node("v2"), false),
+    ]
+}
+
+async fn reported(peers: &Peers, world: &World, words: Vec<String>) -> Value {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).current_dir(&peers.0).stdin(Stdio::null());
+    command.env("TOOLSCOUT_DATA", world.path("data")).env("TOOLSCOUT_CACHE", world.path("cache"));
+    command.env("TOOLSCOUT_EMBEDDER", "none").env("NO_PROXY", "127.0.0.1");
+    let output = spawn_blocking(move || command.output()).await.unwrap().expect("the client runs");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {stdout}\n{stderr}");
+    let last = stdout.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{words:?}: {error}: {stdout}\n{stderr}"))
+}
+
+fn check(words: &[String], report: &Value, has_list: bool) {
+    let begins_with_two = report["before"].as_array().is_some_and(|names| names.len() == 2);
+    assert!(begins_with_two && report["found"][0] == "time__get_current_time", "{words:?}: {report}");
+    assert!(report["called"].as_str().unwrap().contains("Europe/Berlin"), "{words:?}: {report}");
+    assert_eq!(report["bad"][0], true, "{words:?}: {report}");
+    if has_list {
+        let after = report["after"].as_array().unwrap();
+        assert!(after.contains(&json!("time__get_current_time")), "{words:?}: {report}");
+    }
+    if let Some(steps) = report["progress"].as_array() {
+        assert_eq!(steps.len(), 4, "{words:?}: {report}");
+    }
+}
+
+#[tokio::test]
+async fn real_clients_use_us_over_stdio() {
+    let Some(peers) = Peers::installed() else { return };
+    let world = World::new();
+    let servers = world.servers(&[peers.time(), peers.everything()]);
+    world.ok(&["sync", "--mcp", &servers]).await;
+    let ours = [env!("CARGO_BIN_EXE_toolscout"), "mcp", "--style", "inject", "--mcp", &servers].map(str::to_owned);
+    for (client, has_list) in clients(&peers) {
+        // Over stdio even the newest protocol has one handler for the whole connection, so the list is its own.
+        let words = [client.clone(), vec!["stdio".into()], ours.to_vec()].concat();
+        let report = reported(&peers, &world, words.clone()).await;
+        check(&words, &report, has_list);
+    }
+    let inspected = inspect(&peers, &world, &ours).await;
+    assert!(inspected.to_string().contains("Europe/Berlin"), "{inspected}");
+}
+
+#[tokio::test]
+async fn real_clients_use_us_over_http() {
+    let Some(peers) = Peers::installed() else { return };
+    let world = World::new();
+    let servers = world.servers(&[peers.time(), peers.everything()]);
+    world.ok(&["sync", "--mcp", &servers]).await;
+    let key = world.ok(&["keys", "create", "--scope", "search", "--catalogs", "default"]).await;
+    let key = key.split_whitespace().find(|word| word.len() > 20).expect("a key").to_owned();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let mut command =
+        world.command(&["serve", "--listen", &address, "--mcp", &servers, "--mcp-style", "inject", "--log", "error"]);
+    let _serving = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
+    listens(&address).await;
+    let url = format!("http://{address}/mcp");
+    ready(&format!("http://{address}/readyz")).await;
+    for (client, has_list) in clients(&peers) {
+        let words = [client, vec!["http".into(), url.clone(), key.clone()]].concat();
+        let report = reported(&peers, &world, words.clone()).await;
+        check(&words, &report, has_list);
+    }
+    let target = [url, "--transport".into(), "http".into(), "--header".into(), format!("Authorization: Bearer {key}")];
+    let inspected = inspect(&peers, &world, &target).await;
+    assert!(inspected.to_string().contains("Europe/Berlin"), "{inspected}");
+}
+
+async fn ready(url: &str) {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let asking = async {
+        while !client.get(url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.expect("it becomes ready");
+}
+
+/// A call by the inspector's command line.
+async fn inspect(peers: &Peers, world: &World, target: &[String]) -> Value {
+    let mut command = Command::new("node");
+    command.arg(peers.0.join("node_modules/@modelcontextprotocol/inspector/cli/build/cli.js")).arg("--cli");
+    for (key, value) in
+        [("TOOLSCOUT_DATA", world.path("data").display().to_string()), ("TOOLSCOUT_EMBEDDER", "none".into())]
+    {
+        command.arg("-e").arg(format!("{key}={value}"));
+    }
+    command.args(target).args(["--method", "tools/call", "--tool-name", "call_tool"]);
+    command.args([
+        "--tool-arg",
+        "name=time/get_current_time",
+        "--tool-arg",
+        r#"arguments={"timezone":"Europe/Berlin"}"#,
+    ]);
+    command.env("NO_PROXY", "127.0.0.1").stdin(Stdio::null());
+    let output = spawn_blocking(move || command.output()).await.unwrap().expect("the inspector runs");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
+}
+
+#[tokio::test]
+async fn the_agent_answers_a_question_whose_tools_live_on_two_servers() {
+    let Some(peers) = Peers::installed() else { return };
+    let world = World::new();
+    let folder = workspace(&world);
+    let servers = world.servers(&five(&peers, &folder));
+    let script = world.path("script.jsonl");
+    let lines = [
+        json!({ "expect_tools": ["tool_search"], "reply": { "calls": [{ "name": "tool_search", "arguments": {
+            "queries": ["current time in a timezone", "commit history of a git repository"], "limit": 3
+        } }] } }),
+        json!({ "reply": { "calls": [
+            { "name": "time__get_current_time", "arguments": { "timezone": "Asia/Tokyo" } },
+            { "name": "git__git_log", "arguments": { "repo_path": folder } }
+        ] } }),
+        json!({ "reply": { "text": "The last commit begins with umbrellas; in Tokyo it is later." } }),
+    ];
+    std::fs::write(&script, lines.map(|line| format!("{line}\n")).concat()).unwrap();
+    let llm = format!("script:{}", script.display());
+    let question = "What was committed last, and what time is it in Tokyo?";
+    // Nobody sits here whom the gate could ask.
+    let ended =
+        world.run(&["agent", "--llm", &llm, "--no-recommend", "--allow", "*", "--mcp", &servers, question]).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("in Tokyo it is later"), "{}", ended.stdout);
+    for expected in
+        ["[loaded]", "[result] time__get_current_time", "Asia/Tokyo", "[result] git__git_log", "Begin with umbrellas"]
+    {
+        assert!(ended.stderr.contains(expected), "{expected:?} is not in {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn these_servers_cost_far_fewer_tokens_through_us() {
+    let Some(peers) = Peers::installed() else { return };
+    let world = World::new();
+    let folder = workspace(&world);
+    let upstream = Upstream::start(five(&peers, &folder)).await;
+    let searcher = upstream.catalog.searcher();
+    let tools: Vec<_> = searcher.tools().collect();
+    let as_model = |tools: &[&toolscout_index::Tool]| budget::count(&formats::emit(tools, Emit::Anthropic).to_string());
+    let direct = as_model(&tools.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+    let gateway = super::gateway::Cost::of(&upstream).await;
+    eprintln!(
+        "{} tools directly: {direct} tokens; through us: {} for the two tools and {} for a search of 5",
+        tools.len(),
+        gateway.tools,
+        gateway.search
+    );
+    assert!(direct > 20 * (gateway.tools + gateway.search), "{direct} against {gateway:?}");
+}
+
+#[tokio::test]
+async fn a_hundred_concurrent_calls_over_four_servers_are_all_answered() {
+    let Some(peers) = Peers::installed() else { return };
+    let world = World::new();
+    let folder = workspace(&world);
+    let servers = vec![peers.everything(), peers.filesystem(&folder), peers.time(), peers.generated()];
+    let upstream = Upstream::start(servers).await;
+    let (upstream, folder) = (&upstream, &folder);
+    let call = |number: usize| async move {
+        let (id, arguments, expected) = match number % 4 {
+            0 => ("everything/echo", json!({ "message": format!("n{number}") }), format!("n{number}")),
+            1 => ("filesystem/read_text_file", json!({ "path": folder.join("notes.txt") }), "umbrellas".to_owned()),
+            2 => ("time/get_current_time", json!({ "timezone": "Asia/Tokyo" }), "Asia/Tokyo".to_owned()),
+            _ => ("generated/tag_trees_west", json!({ "text": format!("n{number}") }), format!("west n{number}")),
+        };
+        let result = upstream.call(id, arguments).await.unwrap_or_else(|error| panic!("{id}: {error}"));
+        assert!(text(result).contains(&expected), "{id} {number}");
+    };
+    futures_util::future::join_all((0..100).map(call)).await;
+    upstream.pool.close().await;
+}
