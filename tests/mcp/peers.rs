@@ -265,7 +265,7 @@ fn check(words: &[String], report: &Value, has_list: bool) {
         assert!(after.contains(&json!("time__get_current_time")), "{words:?}: {report}");
     }
     if let Some(steps) = report["progress"].as_array() {
-        assert_eq!(steps.len(), 4, "{words:?}: {report}");
+        assert!(!steps.is_empty(), "{words:?}: {report}");
     }
 }
 
