@@ -28,7 +28,7 @@ pub struct Settings {
     pub cache: PathBuf,
     /// The catalog to work on.
     pub catalog: String,
-    /// Which model embeds.
+    /// What embeds.
     pub embedder: EmbedderKind,
     /// What a search does when its flags do not say.
     pub search: Search,
@@ -41,12 +41,16 @@ pub struct Settings {
     pub file: Option<PathBuf>,
 }
 
-/// Which model turns texts into vectors.
+/// What turns texts into vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EmbedderKind {
-    /// all-MiniLM-L6-v2 on the ONNX Runtime.
+    /// The built-in table, and all-MiniLM-L6-v2 beside it where its files are.
     #[default]
+    Auto,
+    /// The built-in table alone, whatever files there are.
+    Table,
+    /// The built-in table and all-MiniLM-L6-v2 on the ONNX Runtime; answers without it count as degraded.
     Minilm,
     /// None: every search is lexical.
     None,
@@ -59,10 +63,12 @@ impl FromStr for EmbedderKind {
 
     fn from_str(text: &str) -> Result<Self> {
         match text {
+            "auto" => Ok(EmbedderKind::Auto),
+            "table" => Ok(EmbedderKind::Table),
             "minilm" => Ok(EmbedderKind::Minilm),
             "none" => Ok(EmbedderKind::None),
             "hashing" => Ok(EmbedderKind::Hashing),
-            _ => bail!("unknown embedder {text:?}; use minilm or none"),
+            _ => bail!("unknown embedder {text:?}; use auto, table, minilm or none"),
         }
     }
 }
@@ -355,7 +361,7 @@ mod tests {
             ("[search]\ndense_weight = 1.5", ("X", ""), "search.dense_weight is 1.5"),
             ("[fetch]\ntimeout_s = 0", ("X", ""), "fetch.timeout_s is 0"),
             ("", ("TOOLSCOUT_SEARCH_K", "many"), "TOOLSCOUT_SEARCH_K is \"many\""),
-            ("", ("TOOLSCOUT_EMBEDDER", "gpt"), "use minilm or none"),
+            ("", ("TOOLSCOUT_EMBEDDER", "gpt"), "use auto, table, minilm or none"),
         ] {
             let message = resolve(Layer::default(), file, &[variable]).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");

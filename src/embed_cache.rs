@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 use prometheus_client::metrics::counter::Counter;
+use toolscout_index::document::View;
 use toolscout_index::{Embedder, Error, Result, Scripts};
 
 /// Most texts in one call. Larger batches gain little and make the first caller wait longer.
@@ -60,6 +61,18 @@ impl Embedder for CachedEmbedder {
 
     fn scripts(&self) -> Scripts {
         self.inner.scripts()
+    }
+
+    fn views(&self) -> &[View] {
+        self.inner.views()
+    }
+
+    fn share(&self) -> f32 {
+        self.inner.share()
+    }
+
+    fn is_instant(&self) -> bool {
+        self.inner.is_instant()
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
@@ -179,6 +192,18 @@ impl Embedder for BatchingEmbedder {
 
     fn scripts(&self) -> Scripts {
         self.inner.scripts()
+    }
+
+    fn views(&self) -> &[View] {
+        self.inner.views()
+    }
+
+    fn share(&self) -> f32 {
+        self.inner.share()
+    }
+
+    fn is_instant(&self) -> bool {
+        self.inner.is_instant()
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

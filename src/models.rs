@@ -2,7 +2,8 @@
 //!
 //! The model is in a hub-style cache (`models--Qdrant--all-MiniLM-L6-v2-onnx`), the runtime is a shared library of its
 //! own. [`locate`] only looks at paths and sizes, so every start can afford it; [`verify`] reads and checks everything;
-//! [`embedder`] loads (about 0.3 s); [`pull`] fetches what is missing.
+//! [`embedders`] loads (about 0.3 s with the model, 10 ms for the table that is part of the program); [`pull`] fetches
+//! what is missing.
 
 mod hub;
 mod model;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use toolscout_index::Embedder;
-use toolscout_index::embed::{Hashing, MiniLm};
+use toolscout_index::embed::{Hashing, MiniLm, StaticTable};
 
 use crate::config::{EmbedderKind, Settings};
 
@@ -101,12 +102,28 @@ enum Depth {
     Checksums,
 }
 
-/// Why there is no embedder.
+/// What embeds, as far as it could be had.
+pub struct Embedders {
+    /// In no order of importance.
+    pub found: Vec<Arc<dyn Embedder>>,
+    /// Why there is no model among them.
+    pub without_model: Option<Unavailable>,
+}
+
+/// Why there is no embedding model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// The settings ask for none.
-    Disabled,
-    /// Something it needs is missing or broken.
+    Disabled {
+        /// What they say.
+        kind: EmbedderKind,
+    },
+    /// The settings would take one, and none was ever fetched.
+    NotFetched {
+        /// What is missing, in one line.
+        reason: String,
+    },
+    /// Something it needs is broken, or missing though the settings ask for it.
     Unusable {
         /// What, in one line.
         reason: String,
@@ -116,9 +133,12 @@ pub enum Unavailable {
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unavailable::Disabled => f.write_str("embedding is switched off (embedder = \"none\")"),
-            Unavailable::Unusable { reason } => {
-                write!(f, "{reason}; searching lexically (`toolscout models pull` fetches what embedding needs)")
+            Unavailable::Disabled { kind: EmbedderKind::Table } => {
+                f.write_str("the embedding model is switched off (embedder = \"table\")")
+            }
+            Unavailable::Disabled { .. } => f.write_str("embedding is switched off (embedder = \"none\")"),
+            Unavailable::NotFetched { reason } | Unavailable::Unusable { reason } => {
+                write!(f, "{reason}; searching without it (`toolscout models pull` fetches what it needs)")
             }
         }
     }
@@ -142,24 +162,46 @@ pub fn named_runtime_problem(settings: &Settings) -> Option<String> {
     runtime::check(named, Depth::Sizes).problem("the ONNX Runtime named by ORT_DYLIB_PATH")
 }
 
+/// Loads what the settings ask for and is there.
+pub fn embedders(settings: &Settings) -> Embedders {
+    let kind = settings.embedder;
+    match kind {
+        EmbedderKind::None => Embedders { found: Vec::new(), without_model: Some(Unavailable::Disabled { kind }) },
+        EmbedderKind::Table => tabled(Err(Unavailable::Disabled { kind })),
+        EmbedderKind::Auto | EmbedderKind::Minilm => tabled(minilm(settings)),
+        EmbedderKind::Hashing => {
+            Embedders { found: vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))], without_model: None }
+        }
+    }
+}
+
+/// The table with the model, or without it.
+fn tabled(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
+    let (mut found, without_model) = match model {
+        Ok(model) => (vec![model], None),
+        Err(unavailable) => (Vec::new(), Some(unavailable)),
+    };
+    match StaticTable::bundled() {
+        Ok(table) => found.insert(0, table),
+        // A test reads the table that is built in; a program in which it is damaged searches without.
+        Err(error) => tracing::error!(%error, "the built-in table cannot be used"),
+    }
+    Embedders { found, without_model }
+}
+
 /// Loads the embedding model. Costs about 0.3 s and 100 MB.
 ///
 /// # Errors
 /// [`Unavailable`], as one line to warn with.
-pub fn embedder(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
-    match settings.embedder {
-        EmbedderKind::None => Err(Unavailable::Disabled),
-        EmbedderKind::Hashing => Ok(Arc::new(Hashing::new(HASHING_DIMENSIONS))),
-        EmbedderKind::Minilm => minilm(settings),
-    }
-}
-
-fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
+pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
     let ModelStatus { runtime, model } = locate(settings);
     let (Some(library), Some(folder)) = (runtime.ready(), model.ready()) else {
         let problems = [runtime.problem("the ONNX Runtime"), model.problem("the embedding model")];
         let reason = problems.into_iter().flatten().collect::<Vec<_>>().join(" and ");
-        return Err(Unavailable::Unusable { reason });
+        return Err(match (settings.embedder, &model) {
+            (EmbedderKind::Auto, Part::Missing { .. }) => Unavailable::NotFetched { reason },
+            _ => Unavailable::Unusable { reason },
+        });
     };
     match MiniLm::load(folder, library) {
         Ok(model) => Ok(Arc::new(model)),

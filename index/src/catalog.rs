@@ -144,11 +144,16 @@ struct Shared {
 impl Catalog {
     fn open(dir: PathBuf, options: Options) -> Result<Self> {
         let store = Store::open_read_only(&dir.join(DATABASE))?;
-        let loaded = Loaded::read(&store, &dir, &options.embedders, None)?;
+        let mut loaded = Loaded::read(&store, &dir, &options.embedders, None)?;
         let lexical = match lexical_on_disk(&dir, &loaded) {
             Ok(lexical) => lexical,
             Err(_) => rebuilt(&dir, &loaded)?,
         };
+        if loaded.has_unkept_vectors()
+            && let Ok(_lock) = lock(&dir)
+        {
+            loaded.keep_vectors(&dir);
+        }
         let current = RwLock::new(Arc::new(loaded.into_searcher(lexical)));
         let shared = Shared { dir, embedders: options.embedders, store: Mutex::new(store), current };
         Ok(Catalog { shared: Arc::new(shared) })
@@ -207,7 +212,9 @@ impl Catalog {
     /// [`Error::Store`].
     pub fn stats(&self) -> Result<Stats> {
         let searcher = self.searcher();
-        let vectors = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner).vector_counts()?;
+        let mut vectors = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner).vector_counts()?;
+        vectors.extend(searcher.instant_vector_counts());
+        vectors.sort_unstable();
         let mut servers: Vec<(String, usize)> = Vec::new();
         for id in searcher.ids_after(None) {
             match servers.iter_mut().rfind(|(server, _)| server == id.server()) {
@@ -338,7 +345,7 @@ impl Writer {
     }
 
     /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and returns the new
-    /// generation. Does not embed.
+    /// generation. Embeds with instant embedders only.
     ///
     /// # Errors
     /// [`Error::Store`]; the changes are then undone.
@@ -347,7 +354,8 @@ impl Writer {
         // Taken first: a commit that fails undoes all, and the next change begins a transaction of its own.
         let pending = std::mem::take(&mut self.pending);
         let generation = self.store.commit()?;
-        let loaded = self.load()?;
+        let mut loaded = self.load()?;
+        loaded.keep_vectors(&self.catalog.shared.dir);
         // The store is committed. A lexical index that cannot be brought up to it is rebuilt, in memory if need be.
         let lexical = match self.update_lexical(&loaded, &pending) {
             Ok(lexical) => lexical,
@@ -372,10 +380,11 @@ impl Writer {
         }
         let rows = self.load()?.rows;
         let mut work = Vec::new();
-        for embedder in self.catalog.shared.embedders.clone() {
+        let embedders = self.catalog.shared.embedders.iter().filter(|embedder| !embedder.is_instant());
+        for embedder in embedders.cloned().collect::<Vec<_>>() {
             let model = self.store.model(embedder.id(), embedder.dimensions())?;
             let embedded = model.map_or_else(|| Ok(Default::default()), |model| self.store.embedded(model))?;
-            work.push((snapshot::pending_texts(&rows, &embedded), embedder));
+            work.push((snapshot::pending_texts(&rows, embedder.views(), &embedded), embedder));
         }
         let mut state = EmbedProgress { done: 0, total: work.iter().map(|(texts, _)| texts.len()).sum() };
         let mut result = Ok(());

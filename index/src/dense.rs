@@ -5,11 +5,13 @@
 //! is below .001 nDCG@10. All tools are scanned while they are few; [`Graph`] takes over where it is measured to win.
 
 mod graph;
+mod kept;
 mod scan;
 
 use std::ops::Range;
 
 pub use graph::Graph;
+pub use kept::Kept;
 
 use crate::error::{Error, Result};
 

@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use crate::text;
 use crate::tool::Tool;
 
-/// Changes whenever [`views`] changes, so that what was embedded under another template is embedded again.
-pub const TEMPLATE_VERSION: u32 = 1;
+/// Changes whenever [`views`] changes, so that a catalog lists its tools' texts anew. Texts that stay the same keep their
+/// vectors.
+pub const TEMPLATE_VERSION: u32 = 2;
 
 /// Enum values read per parameter; longer lists are catalogs of their own and drown the rest.
 const MAX_ENUM_VALUES: usize = 20;
@@ -135,15 +136,25 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
     }
 }
 
-/// The texts of a tool that are embedded; a request is as near to the tool as to the nearest of them.
-///
-/// The first says all that is short; the second is the name alone, which short requests resemble more.
-pub fn views(tool: &Tool) -> Vec<String> {
+/// A way to put a tool in words. An embedder names those it wants; a request is as near to the tool as to the nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// All that is short: server, name, description, names of parameters.
+    Everything,
+    /// Server and name, which short requests resemble more.
+    Name,
+    /// The description, which words from names would dilute; server and name where it is empty.
+    Description,
+}
+
+/// The texts of a tool that are embedded, in the order of [`View`].
+pub fn views(tool: &Tool) -> [String; 3] {
     let name = text::spaced(tool.id.name());
     let full_name = joined([text::spaced(tool.id.server()).as_str(), name.as_str()]);
     let parameters: Vec<String> = properties(&tool.input_schema).map(|(name, _)| text::spaced(name)).collect();
     let all = format!("{full_name}: {} {}", tool.description, parameters.join(" "));
-    vec![all.trim().to_owned(), full_name]
+    let description = if tool.description.is_empty() { &full_name } else { &tool.description }.clone();
+    [all.trim().to_owned(), full_name, description]
 }
 
 fn joined<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
@@ -207,6 +218,9 @@ mod tests {
 
     #[test]
     fn views_read_as_text() {
-        assert_eq!(views(&weather()), ["met get Forecast: Weather to come. place Name options", "met get Forecast"]);
+        let all = "met get Forecast: Weather to come. place Name options";
+        assert_eq!(views(&weather()), [all, "met get Forecast", "Weather to come."]);
+        let bare = Tool { description: String::new(), ..weather() };
+        assert_eq!(views(&bare)[View::Description as usize], "met get Forecast");
     }
 }

@@ -2,10 +2,13 @@
 
 mod hashing;
 pub mod minilm;
+pub mod table;
 
 pub use hashing::Hashing;
 pub use minilm::MiniLm;
+pub use table::StaticTable;
 
+use crate::document::View;
 use crate::error::Result;
 
 /// The scripts an embedding model has learned.
@@ -28,6 +31,19 @@ pub trait Embedder: Send + Sync {
     fn dimensions(&self) -> usize;
     /// The scripts it serves.
     fn scripts(&self) -> Scripts;
+    /// The views of a tool it embeds.
+    fn views(&self) -> &[View] {
+        &[View::Everything, View::Name]
+    }
+    /// Its say in the dense score beside other embedders; only the proportion counts.
+    fn share(&self) -> f32 {
+        1.0
+    }
+    /// True when embedding a tool takes no longer than indexing its words. A commit then embeds at once, and the clauses
+    /// of a request are left to this embedder where slower ones stand beside it.
+    fn is_instant(&self) -> bool {
+        false
+    }
     /// Embeds what users ask.
     ///
     /// # Errors

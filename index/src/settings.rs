@@ -11,8 +11,10 @@ use crate::lexical::LexicalSettings;
 pub struct Settings {
     /// Field weights, k1 and b.
     pub lexical: LexicalSettings,
-    /// The share of the dense legs in a hybrid score, 0 to 1.
+    /// The share of the dense leg in a hybrid score, 0 to 1.
     pub dense_weight: f32,
+    /// The same where several dense legs are heard, which together deserve more trust.
+    pub joint_dense_weight: f32,
     /// A search finds nothing when the best tool contains less than this share of the request's words (any share at
     /// all where there is no dense leg) ...
     pub no_match_coverage: f32,
@@ -27,6 +29,7 @@ impl Default for Settings {
         Settings {
             lexical: LexicalSettings::default(),
             dense_weight: 0.6,
+            joint_dense_weight: 0.7,
             // So low that hardly a word in common is enough: abstaining must not cost answerable requests by default
             // (at .1 and .3 it emptied 11% of them on metatool). BENCHMARKS.md has the curve for those who want more.
             no_match_coverage: 0.02,
@@ -54,6 +57,7 @@ impl Settings {
         in_range("k1", self.lexical.k1, 0.0, 10.0)?;
         in_range("b", self.lexical.b, 0.0, 1.0)?;
         in_range("dense_weight", self.dense_weight, 0.0, 1.0)?;
+        in_range("joint_dense_weight", self.joint_dense_weight, 0.0, 1.0)?;
         in_range("no_match_coverage", self.no_match_coverage, 0.0, 1.0)?;
         in_range("no_match_cosine", self.no_match_cosine, -1.0, 1.0)
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::dense::{Graph, TextHash, Vectors};
-use crate::document::{self, Weights};
+use crate::dense::{Graph, Kept, TextHash, Vectors};
+use crate::document::{self, View, Weights};
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{Entry, LexicalIndex, LexicalSearcher};
@@ -21,6 +21,18 @@ pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
     catalog.join(format!("graph-{model}"))
 }
 
+/// The file of an instant embedder's vectors within a catalog's folder, the same for all versions of the embedder.
+fn kept_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
+    let name = embedder.id().split('/').next().unwrap_or_default();
+    catalog.join(format!("{name}.vectors"))
+}
+
+/// Rows read and analyzed at once: in parallel, and only these are in memory twice.
+const CHUNK: usize = 4096;
+/// The file of an instant embedder's vectors is written anew when it lacks more than this many and more than a twentieth
+/// of all: computing them takes some 10 µs each at every opening, writing the file 20 ms for 50,000.
+const MIN_UNKEPT: usize = 1024;
+
 /// A state of the store in memory, all but the lexical index.
 pub(crate) struct Loaded {
     pub(crate) generation: u64,
@@ -28,6 +40,12 @@ pub(crate) struct Loaded {
     pub(crate) rows: Vec<Arc<Row>>,
     names: Arc<Names>,
     legs: Vec<DenseLeg>,
+}
+
+impl DenseLeg {
+    fn has_unkept_vectors(&self) -> bool {
+        self.unkept > MIN_UNKEPT.max(self.vectors.len() / 20)
+    }
 }
 
 impl Loaded {
@@ -81,6 +99,21 @@ impl Loaded {
         self.legs.iter().filter(large).filter(|leg| leg.graph.is_none())
     }
 
+    /// True when an instant embedder's file lacks so many vectors that it is better written anew.
+    pub(crate) fn has_unkept_vectors(&self) -> bool {
+        self.legs.iter().any(DenseLeg::has_unkept_vectors)
+    }
+
+    /// Writes the files of instant embedders' vectors that lack too many. Only for whoever holds the writer's lock.
+    pub(crate) fn keep_vectors(&mut self, dir: &Path) {
+        for leg in self.legs.iter_mut().filter(|leg| leg.has_unkept_vectors()) {
+            // Derived data: where the disk is full or must not be written, the next opening computes it again.
+            if leg.vectors.save(&kept_path(dir, leg.embedder.as_ref()), leg.embedder.id()).is_ok() {
+                leg.unkept = 0;
+            }
+        }
+    }
+
     /// The snapshot, with this lexical index.
     pub(crate) fn into_searcher(self, lexical: LexicalSearcher) -> Searcher {
         Searcher {
@@ -109,8 +142,7 @@ pub(crate) fn settings(store: &Store) -> Result<Settings> {
 /// [`Error::Derived`].
 pub(crate) fn fill(index: &LexicalIndex, rows: &[Arc<Row>], settings: &Settings) -> Result<()> {
     let mut writer = index.writer()?;
-    // A chunk at a time: analysis runs in parallel, writing in order, and only a chunk is in memory twice.
-    for chunk in rows.chunks(4096) {
+    for chunk in rows.chunks(CHUNK) {
         for entry in entries(chunk, &settings.lexical.weights) {
             writer.add(&entry)?;
         }
@@ -129,11 +161,16 @@ pub(crate) fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
 
 /// The texts of these rows that have no vector of this model, with their hashes, shortest first: batches of equal
 /// length waste no padding.
-pub(crate) fn pending_texts(rows: &[Arc<Row>], embedded: &HashSet<TextHash>) -> Vec<(TextHash, String)> {
+pub(crate) fn pending_texts(
+    rows: &[Arc<Row>],
+    views: &[View],
+    embedded: &HashSet<TextHash>,
+) -> Vec<(TextHash, String)> {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
-    for row in rows.iter().filter(|row| row.stored.texts.iter().any(|hash| !embedded.contains(hash))) {
+    for row in rows.iter().filter(|row| row.stored.texts_of(views).any(|hash| !embedded.contains(hash))) {
         let Some(tool) = row.tool() else { continue };
-        let texts = document::views(&tool).into_iter().map(|text| (text_hash(&text), text));
+        let texts = document::views(&tool);
+        let texts = views.iter().map(|&view| (text_hash(&texts[view as usize]), texts[view as usize].clone()));
         pending.extend(texts.filter(|(hash, _)| !embedded.contains(hash)));
     }
     let mut pending: Vec<(TextHash, String)> = pending.into_iter().collect();
@@ -185,24 +222,82 @@ fn leg(
     settings: &Settings,
     previous: Option<PreviousLeg<'_>>,
 ) -> Result<DenseLeg> {
+    if embedder.is_instant() {
+        return instant_leg(dir, embedder, rows, previous);
+    }
     let model = store.model(embedder.id(), embedder.dimensions())?;
     let vectors = match previous {
         Some(previous) => changed_vectors(store, embedder.as_ref(), model, rows, previous)?,
         None => all_vectors(store, embedder.as_ref(), model, rows)?,
     };
-    let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < row.stored.texts.len());
-    let pending = pending.count();
+    let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
+    let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < wanted(row)).count();
     let graph = model
         .filter(|_| vectors.len() >= settings.graph_min_vectors)
         .and_then(|model| Graph::load(&graph_dir(dir, model), &vectors).ok());
-    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph, pending })
+    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph, pending, unkept: 0 })
+}
+
+/// The leg of an embedder that is quicker than reading its vectors from the database: they come from the previous
+/// snapshot, else from a file beside the index, and what neither has is computed. It never lags behind.
+fn instant_leg(
+    dir: &Path,
+    embedder: &Arc<dyn Embedder>,
+    rows: &[Arc<Row>],
+    previous: Option<PreviousLeg<'_>>,
+) -> Result<DenseLeg> {
+    let (id, dimensions) = (embedder.id(), embedder.dimensions());
+    let kept = match previous {
+        Some(_) => Kept::empty(dimensions),
+        None => Kept::load(&kept_path(dir, embedder.as_ref()), id, dimensions).unwrap_or_else(|_| Kept::empty(dimensions)),
+    };
+    let mut vectors = previous.map_or_else(|| Vectors::new(dimensions), |(leg, _)| Vectors::with_capacity_of(&leg.vectors));
+    let mut unkept = previous.map_or(0, |(leg, _)| leg.unkept);
+    let stood = |place: usize| previous.and_then(|(leg, places)| Some((leg, places[place]?)));
+    let is_kept = |row: &Row| !kept.is_empty() && row.stored.texts_of(embedder.views()).all(|text| kept.contains(text));
+    for (number, chunk) in rows.chunks(CHUNK).enumerate() {
+        let place = |offset: usize| number * CHUNK + offset;
+        let missing = chunk.iter().enumerate().filter(|(offset, row)| stood(place(*offset)).is_none() && !is_kept(row));
+        let missing: Vec<&Arc<Row>> = missing.map(|(_, row)| row).collect();
+        let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
+        for (offset, row) in chunk.iter().enumerate() {
+            if let Some((leg, place)) = stood(place(offset)) {
+                vectors.push_tool(&leg.vectors, place);
+                continue;
+            }
+            if is_kept(row) {
+                row.stored.texts_of(embedder.views()).for_each(|text| vectors.push_kept(&kept, text));
+            } else {
+                for (text, vector) in computed.next().unwrap_or_default() {
+                    vectors.push(id, text, &vector)?;
+                    unkept += 1;
+                }
+            }
+            vectors.end_tool();
+        }
+    }
+    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph: None, pending: 0, unkept })
+}
+
+/// The vectors of these rows' texts, row by row.
+fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Vec<(TextHash, Vec<f32>)>>> {
+    let of_row = |row: &&Arc<Row>| {
+        let Ok(tool) = row.stored.parse() else { return Ok(Vec::new()) };
+        let texts = document::views(&tool);
+        let wanted = embedder.views().iter().filter_map(|&view| Some((*row.stored.texts.get(view as usize)?, view)));
+        let (hashes, wanted): (Vec<TextHash>, Vec<&str>) =
+            wanted.map(|(hash, view)| (hash, texts[view as usize].as_str())).unzip();
+        Ok(hashes.into_iter().zip(embedder.embed_tools(&wanted)?).collect())
+    };
+    rows.par_iter().map(of_row).collect()
 }
 
 fn all_vectors(store: &Store, embedder: &dyn Embedder, model: Option<u64>, rows: &[Arc<Row>]) -> Result<Vectors> {
     let all = model.map_or_else(|| Ok(HashMap::new()), |model| store.vectors(model))?;
     let mut vectors = Vectors::new(embedder.dimensions());
     for row in rows {
-        for (hash, vector) in row.stored.texts.iter().filter_map(|hash| Some((hash, all.get(hash)?))) {
+        let texts = row.stored.texts_of(embedder.views());
+        for (hash, vector) in texts.filter_map(|hash| Some((hash, all.get(hash)?))) {
             vectors.push(embedder.id(), *hash, vector)?;
         }
         vectors.end_tool();
@@ -219,11 +314,11 @@ fn changed_vectors(
 ) -> Result<Vectors> {
     let mut vectors = Vectors::with_capacity_of(&previous.vectors);
     for (row, place) in rows.iter().zip(places) {
-        let texts = &row.stored.texts;
-        match place.filter(|&place| previous.vectors.rows_of(place).len() == texts.len()) {
+        let texts = || row.stored.texts_of(embedder.views());
+        match place.filter(|&place| previous.vectors.rows_of(place).len() == texts().count()) {
             Some(place) => vectors.push_tool(&previous.vectors, place),
             None => {
-                for hash in texts {
+                for hash in texts() {
                     if let Some(vector) = model.map_or(Ok(None), |model| store.vector(model, hash))? {
                         vectors.push(embedder.id(), *hash, &vector)?;
                     }

@@ -11,9 +11,12 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::dense::TextHash;
-use crate::document::{self, TEMPLATE_VERSION};
+use crate::document::{self, TEMPLATE_VERSION, View};
 use crate::error::{Error, Result};
 use crate::tool::{Tool, ToolId};
+
+/// Goes into the hash of every text; changes when vectors must not be found again under their texts.
+const TEXT_HASH_VERSION: u32 = 1;
 
 /// The layout of the database; a newer one is refused.
 const SCHEMA_VERSION: u32 = 1;
@@ -24,6 +27,8 @@ const DAMAGED: &str = "it is damaged";
 /// How long a connection waits for another's short lock before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
+// `vectors` has row ids: in a table without, rows over about 1,000 bytes spill to a page each, which takes five times the
+// disk and the time to read.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS tools (
@@ -45,7 +50,7 @@ const SCHEMA: &str = "
         text BLOB NOT NULL,
         vector BLOB NOT NULL,
         PRIMARY KEY (model, text)
-    ) WITHOUT ROWID;
+    );
     INSERT OR IGNORE INTO meta VALUES ('generation', '0');
 ";
 
@@ -56,7 +61,7 @@ pub struct StoredTool {
     pub key: u64,
     /// Its id.
     pub id: ToolId,
-    /// The texts of its views.
+    /// The texts of its views, in the order of [`View`].
     pub texts: Vec<TextHash>,
     /// The tool as JSON.
     pub json: String,
@@ -433,6 +438,11 @@ impl Store {
 }
 
 impl StoredTool {
+    /// The texts of these views. A catalog that an earlier version wrote may lack some until it is written to.
+    pub fn texts_of<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = &'a TextHash> {
+        views.iter().filter_map(|&view| self.texts.get(view as usize))
+    }
+
     /// The tool itself.
     ///
     /// # Errors
@@ -443,10 +453,10 @@ impl StoredTool {
     }
 }
 
-/// Names a text under the current template.
+/// Names a text.
 pub fn text_hash(text: &str) -> TextHash {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&TEMPLATE_VERSION.to_le_bytes());
+    hasher.update(&TEXT_HASH_VERSION.to_le_bytes());
     hasher.update(text.as_bytes());
     let mut hash = [0; 16];
     hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

@@ -117,7 +117,7 @@ impl How {
 
     /// Embeds what was written, unless that is to be done later.
     pub fn embed(&self, context: &Context, writer: &mut toolscout_index::Writer) -> Result<Option<Embedded>> {
-        if self.no_embed || context.embedder().is_err() {
+        if self.no_embed || context.without_model().is_some() {
             return Ok(None);
         }
         embed::pending(writer).map(Some)

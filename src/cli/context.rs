@@ -9,7 +9,7 @@ use toolscout_index::{Catalog, DataDir, Embedder, Options};
 
 use super::output::{Output, Printer};
 use crate::config::{Layer, Settings};
-use crate::models::{self, Unavailable};
+use crate::models::{self, Embedders, Unavailable};
 
 /// Settings, catalogs and printer of one run.
 pub struct Context {
@@ -18,7 +18,7 @@ pub struct Context {
     /// Where results go.
     pub printer: Printer,
     /// Loading takes a third of a second, so it happens when first needed, and once.
-    embedder: OnceCell<Result<Arc<dyn Embedder>, Unavailable>>,
+    embedders: OnceCell<Embedders>,
 }
 
 /// Which legs a catalog is opened with.
@@ -26,7 +26,7 @@ pub struct Context {
 pub enum Legs {
     /// Lexical alone: nothing is loaded.
     Lexical,
-    /// With the embedding model, where it can be had; a warning says when not.
+    /// With all that embeds; a warning says when the model was asked for and cannot be had.
     All,
 }
 
@@ -34,7 +34,7 @@ impl Context {
     /// Resolves the settings.
     pub fn new(flags: &Layer, config: Option<&Path>, output: Option<Output>) -> Result<Self> {
         let settings = Settings::resolve(flags.clone(), config, &|name| std::env::var_os(name))?;
-        Ok(Context { settings, printer: Printer::new(output), embedder: OnceCell::new() })
+        Ok(Context { settings, printer: Printer::new(output), embedders: OnceCell::new() })
     }
 
     /// The directory of the catalogs.
@@ -57,23 +57,30 @@ impl Context {
         Ok(self.data_dir().open_or_create(&self.settings.catalog, self.options(legs))?)
     }
 
-    /// The embedding model, loaded now if it was not.
-    pub fn embedder(&self) -> &Result<Arc<dyn Embedder>, Unavailable> {
-        self.embedder.get_or_init(|| {
-            let embedder = models::embedder(&self.settings);
-            if let Err(unavailable @ Unavailable::Unusable { .. }) = &embedder {
-                self.warn(unavailable);
-            }
-            embedder
-        })
+    /// What embeds, loaded now if it was not.
+    pub fn embedders(&self) -> &[Arc<dyn Embedder>] {
+        &self.loaded().found
     }
 
-    /// Why there is no embedder, if one was wanted and could not be had.
-    pub fn missing_embedder(&self) -> Option<&Unavailable> {
-        match self.embedder.get()? {
-            Err(unavailable @ Unavailable::Unusable { .. }) => Some(unavailable),
-            _ => None,
-        }
+    /// Why there is no embedding model, if there is none; loads it if that was not tried yet.
+    pub fn without_model(&self) -> Option<&Unavailable> {
+        self.loaded().without_model.as_ref()
+    }
+
+    /// Why there is no embedding model, if one was wanted and could not be had.
+    pub fn missing_model(&self) -> Option<&Unavailable> {
+        let without = self.embedders.get()?.without_model.as_ref();
+        without.filter(|unavailable| matches!(unavailable, Unavailable::Unusable { .. }))
+    }
+
+    fn loaded(&self) -> &Embedders {
+        self.embedders.get_or_init(|| {
+            let embedders = models::embedders(&self.settings);
+            if let Some(unavailable @ Unavailable::Unusable { .. }) = &embedders.without_model {
+                self.warn(unavailable);
+            }
+            embedders
+        })
     }
 
     /// Says something on stderr that does not stop the work.
@@ -84,7 +91,7 @@ impl Context {
     fn options(&self, legs: Legs) -> Options {
         let embedders = match legs {
             Legs::Lexical => Vec::new(),
-            Legs::All => self.embedder().iter().cloned().collect(),
+            Legs::All => self.embedders().to_vec(),
         };
         Options { embedders }
     }

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use serde::Serialize;
-use toolscout_index::Options;
+use toolscout_index::embed::StaticTable;
+use toolscout_index::{Embedder, Options};
 
 use super::context::Context;
 use super::models::described;
@@ -40,7 +41,7 @@ impl State {
 }
 
 /// One thing that was looked at.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Check {
     name: String,
     state: State,
@@ -145,9 +146,20 @@ fn catalog(context: &Context, name: &str) -> Check {
 
 fn embedding(context: &Context) -> Vec<Check> {
     match context.settings.embedder {
-        EmbedderKind::Minilm => minilm(context),
+        EmbedderKind::Auto | EmbedderKind::Minilm => [vec![table()], minilm(context)].concat(),
+        EmbedderKind::Table => vec![table()],
         EmbedderKind::None => vec![Check::ok("embedding", "switched off (embedder = \"none\"), searches are lexical")],
         EmbedderKind::Hashing => vec![Check::ok("embedding", "hashed words, which know no meaning: for tests only")],
+    }
+}
+
+fn table() -> Check {
+    match StaticTable::bundled() {
+        Ok(table) => {
+            let dimensions = table.dimensions();
+            Check::ok("table", format!("{}: {dimensions} dimensions, part of the program", table.id()))
+        }
+        Err(error) => Check::broken("table", one_line(&error.into()), "install the program anew"),
     }
 }
 
@@ -171,7 +183,7 @@ fn part(name: &str, part: &Part) -> Check {
     let (_, detail) = described(part);
     match part {
         Part::Ready { .. } => Check::ok(name, detail),
-        Part::Missing { .. } => Check::missing(name, format!("searches are lexical; {detail}"), PULL),
+        Part::Missing { .. } => Check::missing(name, format!("searches do without; {detail}"), PULL),
         Part::Broken { .. } => Check::broken(name, detail, PULL),
     }
 }
@@ -179,7 +191,7 @@ fn part(name: &str, part: &Part) -> Check {
 /// The only proof that model and runtime go together: embedding something.
 fn probe(context: &Context) -> Check {
     let start = Instant::now();
-    let embedder = match models::embedder(&context.settings) {
+    let embedder = match models::minilm(&context.settings) {
         Ok(embedder) => embedder,
         Err(error) => return Check::broken("embedding", error.to_string(), format!("{PULL} --force")),
     };

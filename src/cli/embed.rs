@@ -24,7 +24,7 @@ impl Args {
     /// Embeds and says how much and how fast.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let catalog = context.open(Legs::All)?;
-        if let Err(unavailable) = context.embedder() {
+        if let Some(unavailable) = context.without_model() {
             bail!("nothing was embedded: {unavailable}");
         }
         let embedded = pending(&mut catalog.writer()?)?;

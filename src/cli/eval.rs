@@ -158,8 +158,8 @@ impl Args {
         let names: Vec<String> = match self.mode {
             Some(mode) => vec![mode.name().into()],
             None if !self.arms.is_empty() => self.arms.clone(),
-            None if context.embedder().is_err() => {
-                context.warn("measuring the lexical arm alone, since there is no embedding model");
+            None if context.embedders().is_empty() => {
+                context.warn("measuring the lexical arm alone, since nothing embeds");
                 vec![Mode::Lexical.name().into()]
             }
             None => DEFAULT_ARMS.map(String::from).into(),
@@ -220,7 +220,7 @@ pub(super) fn workspace(context: &Context, index_dir: Option<&Path>, arms: &[Arm
     let lexical = arms.iter().all(|arm| arm.mode == Mode::Lexical);
     let embedders: Vec<Arc<dyn Embedder>> = match lexical {
         true => Vec::new(),
-        false => context.embedder().iter().cloned().collect(),
+        false => context.embedders().to_vec(),
     };
     Workspace::new(data, embedders)
 }

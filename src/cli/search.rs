@@ -71,7 +71,7 @@ impl Args {
         let searcher = context.open(legs)?.searcher();
         let opened = start.elapsed();
         let mut results = searcher.search(&query)?;
-        if let Some(missing) = context.missing_embedder() {
+        if let Some(missing) = context.missing_model() {
             results.degraded.get_or_insert_with(|| Degraded {
                 reason: missing.to_string(),
                 pending_embeddings: searcher.pending_embeddings(),

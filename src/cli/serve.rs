@@ -57,7 +57,7 @@ impl Args {
             agent: Some(self.agent.source(context)?),
             data: context.settings.data.clone(),
             default_catalog: context.settings.catalog.clone(),
-            embedders: context.embedder().iter().cloned().collect(),
+            embedders: context.embedders().to_vec(),
             allowed_hosts: self.allow_host,
             allowed_origins: self.allow_origin,
             exposure: if self.insecure_no_keys { Exposure::AnyoneWithoutKeys } else { Exposure::Loopback },

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use toolscout_index::document::View;
 use toolscout_index::{Embedder, Result, Scripts};
 
 /// Most vectors kept: those of the largest public query file with its clauses, 200 MB at 384 dimensions.
@@ -63,6 +64,18 @@ impl Embedder for Remembering {
 
     fn scripts(&self) -> Scripts {
         self.inner.scripts()
+    }
+
+    fn views(&self) -> &[View] {
+        self.inner.views()
+    }
+
+    fn share(&self) -> f32 {
+        self.inner.share()
+    }
+
+    fn is_instant(&self) -> bool {
+        self.inner.is_instant()
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

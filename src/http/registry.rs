@@ -67,10 +67,12 @@ pub struct Registry {
 impl Registry {
     /// The catalogs of `data`, none of them open yet.
     pub fn new(data: DataDir, embedders: &[Arc<dyn Embedder>], limits: &Limits, metrics: Arc<Metrics>) -> Self {
-        let embedders = embedders
-            .iter()
-            .map(|embedder| Arc::new(BatchingEmbedder::new(Arc::clone(embedder))) as Arc<dyn Embedder>)
-            .collect();
+        // Waiting for others would take longer than what is instant.
+        let batching = |embedder: &Arc<dyn Embedder>| match embedder.is_instant() {
+            true => Arc::clone(embedder),
+            false => Arc::new(BatchingEmbedder::new(Arc::clone(embedder))),
+        };
+        let embedders = embedders.iter().map(batching).collect();
         let opener =
             Opener { data, embedders, metrics, write_places: limits.write_line, cached: limits.cached_queries };
         Registry {
@@ -235,9 +237,11 @@ impl Opener {
 
     /// A cache for each catalog: what one tenant asks must not make another one's answer faster.
     fn options(&self) -> Options {
-        let cached = |embedder: &Arc<dyn Embedder>| {
-            let cache = CachedEmbedder::new(Arc::clone(embedder), self.cached, self.metrics.cache.clone());
-            Arc::new(cache) as Arc<dyn Embedder>
+        let cached = |embedder: &Arc<dyn Embedder>| -> Arc<dyn Embedder> {
+            if embedder.is_instant() {
+                return Arc::clone(embedder);
+            }
+            Arc::new(CachedEmbedder::new(Arc::clone(embedder), self.cached, self.metrics.cache.clone()))
         };
         Options { embedders: self.embedders.iter().map(cached).collect() }
     }

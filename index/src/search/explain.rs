@@ -15,7 +15,7 @@ pub(super) fn explain(search: &Search<'_>, tool: usize, request: &Request, evide
     Explain {
         name_match: evidence.named.get(&(tool as u32)).copied(),
         lexical: leg_score(&evidence.lexical).filter(|score| score.raw > 0.0),
-        dense: evidence.dense.iter().filter_map(|(id, leg)| Some((id.clone(), leg_score(leg)?))).collect(),
+        dense: evidence.dense.iter().filter_map(|voice| Some((voice.id.clone(), leg_score(&voice.scores)?))).collect(),
         matched,
         fuzzy,
         clauses: request.clauses().to_vec(),
@@ -49,7 +49,8 @@ fn best_clause(tool: usize, evidence: &Evidence) -> Option<usize> {
     let clauses = 1..evidence.lexical.by_text.len();
     let score = |clause: usize| {
         let lexical = evidence.lexical.by_text[clause][tool];
-        let dense: f32 = evidence.dense.iter().map(|(_, leg)| leg.by_text[clause][tool].max(0.0)).sum();
+        let dense: f32 =
+            evidence.dense.iter().filter_map(|voice| Some(voice.scores.by_text.get(clause)?[tool].max(0.0))).sum();
         lexical + dense
     };
     clauses.max_by(|&a, &b| score(a).total_cmp(&score(b)).then(b.cmp(&a))).map(|clause| clause - 1)

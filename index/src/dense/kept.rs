@@ -1,0 +1,192 @@
+//! Vectors in a file of their own, for embedders that are quicker than a database: what the file lacks is computed anew.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 8 | magic |
+//! | 4 | version of this layout |
+//! | 4 | dimensions |
+//! | 8 | rows |
+//! | 32 | BLAKE3 of the embedder's id and all the rest of the file |
+//! | 16 a row | the hash of its text |
+//! | 4 a row | what a code of 1 is worth |
+//! | 1 a row and dimension | the codes |
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
+
+use super::{TextHash, Vectors};
+use crate::error::{Error, Result};
+
+const MAGIC: &[u8; 8] = b"toolscVE";
+const VERSION: u32 = 1;
+const CHECKSUM: Range<usize> = 24..56;
+/// Bytes of a row beside its codes.
+const ROW_HEAD: usize = size_of::<TextHash>() + size_of::<f32>();
+
+/// Vectors of an embedder by their text, as a file had them.
+pub struct Kept {
+    vectors: Vectors,
+    rows: HashMap<TextHash, usize>,
+}
+
+impl Kept {
+    /// None.
+    pub fn empty(dimensions: usize) -> Self {
+        Kept { vectors: Vectors::new(dimensions), rows: HashMap::new() }
+    }
+
+    /// Reads a file. Vectors of another embedder, or of another version of it, are of no use.
+    ///
+    /// # Errors
+    /// [`Error::Derived`] when there is none, it is damaged, or of another embedder or layout; the caller computes anew.
+    pub fn load(path: &Path, embedder: &str, dimensions: usize) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(|e| derived(path, e))?;
+        let rows = checked_rows(&bytes, embedder, dimensions).map_err(|reason| derived(path, reason))?;
+        let (hashes, rest) = bytes[CHECKSUM.end..].split_at(rows * size_of::<TextHash>());
+        let (scales, codes) = rest.split_at(rows * size_of::<f32>());
+        let hashes = hashes.as_chunks().0.to_vec();
+        let scales = scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale)).collect();
+        let codes = codes.iter().map(|code| code.cast_signed()).collect();
+        let rows = hashes.iter().enumerate().map(|(row, hash)| (*hash, row)).collect();
+        Ok(Kept { vectors: Vectors { dimensions, codes, scales, hashes, starts: vec![0] }, rows })
+    }
+
+    /// Number of vectors.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True without vectors.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// True when it has the vector of this text.
+    pub fn contains(&self, text: &TextHash) -> bool {
+        self.rows.contains_key(text)
+    }
+}
+
+impl Vectors {
+    /// Adds a view of the tool under construction from a file, if the file has it.
+    pub fn push_kept(&mut self, kept: &Kept, text: &TextHash) {
+        let Some(&row) = kept.rows.get(text) else { return };
+        self.codes.extend_from_slice(kept.vectors.row(row));
+        self.scales.push(kept.vectors.scales[row]);
+        self.hashes.push(*text);
+    }
+
+    /// Writes the vectors to a file, replacing what was there in one step. Nothing waits for the disk: a file cut short
+    /// by a power failure fails its checksum and is made again.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn save(&self, path: &Path, embedder: &str) -> Result<()> {
+        let mut seen = HashSet::new();
+        let rows: Vec<usize> = (0..self.len()).filter(|&row| seen.insert(self.hashes[row])).collect();
+        let mut bytes = Vec::with_capacity(CHECKSUM.end + rows.len() * (ROW_HEAD + self.dimensions));
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&(self.dimensions as u32).to_le_bytes());
+        bytes.extend_from_slice(&(rows.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&[0; CHECKSUM.end - CHECKSUM.start]);
+        rows.iter().for_each(|&row| bytes.extend_from_slice(&self.hashes[row]));
+        rows.iter().for_each(|&row| bytes.extend_from_slice(&self.scales[row].to_le_bytes()));
+        rows.iter().for_each(|&row| bytes.extend(self.row(row).iter().map(|code| code.cast_unsigned())));
+        let sum = checksum(&bytes, embedder);
+        bytes[CHECKSUM].copy_from_slice(&sum);
+        let fresh = path.with_extension("new");
+        std::fs::write(&fresh, bytes).map_err(|e| Error::io("write", &fresh, e))?;
+        std::fs::rename(&fresh, path).map_err(|e| Error::io("rename", &fresh, e))
+    }
+}
+
+/// The number of rows of a file that is whole; else why it is of no use.
+fn checked_rows(bytes: &[u8], embedder: &str, dimensions: usize) -> Result<usize, String> {
+    if bytes.len() < CHECKSUM.end || !bytes.starts_with(MAGIC) {
+        return Err("it holds no vectors".to_owned());
+    }
+    let fields = bytes[MAGIC.len()..CHECKSUM.start].as_chunks().0;
+    let [version, found, low, high] = std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
+    if version != VERSION {
+        return Err(format!("it has layout {version}, this program reads layout {VERSION}"));
+    }
+    if found as usize != dimensions {
+        return Err(format!("its vectors have {found} dimensions, {embedder} has {dimensions}"));
+    }
+    let rows = u128::from(low) | u128::from(high) << 32;
+    let expected = CHECKSUM.end as u128 + rows * (ROW_HEAD + dimensions) as u128;
+    if bytes.len() as u128 != expected {
+        return Err(format!("{rows} rows take {expected} bytes, it has {}", bytes.len()));
+    }
+    if bytes[CHECKSUM] != checksum(bytes, embedder) {
+        return Err(format!("it is damaged or of another embedder than {embedder}"));
+    }
+    Ok(rows as usize)
+}
+
+fn checksum(bytes: &[u8], embedder: &str) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(embedder.as_bytes()).update(&bytes[..CHECKSUM.start]).update(&bytes[CHECKSUM.end..]);
+    *hasher.finalize().as_bytes()
+}
+
+fn derived(path: &Path, reason: impl ToString) -> Error {
+    Error::Derived { index: "vectors", path: path.to_owned(), reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vectors() -> Vectors {
+        let mut vectors = Vectors::new(3);
+        for (hash, vector) in [([1; 16], [1.0, 0.0, -1.0]), ([2; 16], [0.5, 0.5, 0.0]), ([1; 16], [1.0, 0.0, -1.0])] {
+            vectors.push("t", hash, &vector).unwrap();
+            vectors.end_tool();
+        }
+        vectors
+    }
+
+    fn reason(path: &Path, embedder: &str, dimensions: usize) -> String {
+        Kept::load(path, embedder, dimensions).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_file_gives_back_each_text_once_code_for_code() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, vectors) = (dir.path().join("v"), vectors());
+        vectors.save(&path, "t/1").unwrap();
+        let kept = Kept::load(&path, "t/1", 3).unwrap();
+        assert_eq!(kept.len(), 2);
+        let mut again = Vectors::new(3);
+        for hash in [[1; 16], [2; 16], [1; 16], [9; 16]] {
+            again.push_kept(&kept, &hash);
+            again.end_tool();
+        }
+        assert_eq!((again.codes, again.scales, again.hashes), (vectors.codes, vectors.scales, vectors.hashes));
+        assert_eq!(again.starts, [0, 1, 2, 3, 3]);
+    }
+
+    #[test]
+    fn another_embedder_other_dimensions_and_every_damage_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("v");
+        assert!(Kept::load(&path, "t/1", 3).is_err());
+        vectors().save(&path, "t/1").unwrap();
+        assert!(reason(&path, "t/2", 3).contains("another embedder than t/2"));
+        assert!(reason(&path, "t/1", 4).contains("3 dimensions, t/1 has 4"));
+        let good = std::fs::read(&path).unwrap();
+        for place in 0..good.len() {
+            let mut damaged = good.clone();
+            damaged[place] ^= 1;
+            std::fs::write(&path, damaged).unwrap();
+            assert_ne!(reason(&path, "t/1", 3), "", "byte {place}");
+        }
+        for length in 0..good.len() {
+            std::fs::write(&path, &good[..length]).unwrap();
+            assert_ne!(reason(&path, "t/1", 3), "", "{length} bytes");
+        }
+    }
+}

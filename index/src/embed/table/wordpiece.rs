@@ -1,0 +1,175 @@
+//! WordPiece as uncased BERT does it, so that the rows trained under its tokens are found again.
+//!
+//! Text is cleaned, lowercased and freed of accents, split at spaces, around punctuation and around each CJK
+//! character; a word is then spelt with the longest tokens the vocabulary has, left to right.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use unicode_normalization::{UnicodeNormalization, is_nfd};
+
+/// Longer words are unknown, as in training; it also bounds the work a hostile text can cause.
+const MAX_WORD_CHARS: usize = 100;
+
+/// Invisible characters, which are dropped.
+static CONTROL: LazyLock<Regex> = LazyLock::new(|| class(r"[\p{Cc}\p{Cf}\p{Co}]"));
+static ACCENT: LazyLock<Regex> = LazyLock::new(|| class(r"\p{Mn}"));
+static PUNCTUATION: LazyLock<Regex> = LazyLock::new(|| class(r"\p{P}"));
+
+/// The tokens of a table.
+pub(super) struct Vocabulary {
+    /// Tokens that begin a word.
+    first: HashMap<Box<str>, u32>,
+    /// Tokens that continue one, without their mark.
+    next: HashMap<Box<str>, u32>,
+    /// Bytes of the longest.
+    longest: usize,
+}
+
+impl Vocabulary {
+    /// Numbers tokens in the order they come.
+    pub(super) fn new<'a>(tokens: impl Iterator<Item = &'a str>) -> Self {
+        let mut vocabulary = Vocabulary { first: HashMap::new(), next: HashMap::new(), longest: 0 };
+        for (number, token) in tokens.enumerate() {
+            let (map, token) = match token.strip_prefix("##") {
+                Some(rest) if !rest.is_empty() => (&mut vocabulary.next, rest),
+                _ => (&mut vocabulary.first, token),
+            };
+            map.insert(token.into(), number as u32);
+            vocabulary.longest = vocabulary.longest.max(token.len());
+        }
+        vocabulary
+    }
+
+    /// The tokens of a text in order, words that cannot be spelt left out.
+    pub(super) fn tokens(&self, text: &str, mut emit: impl FnMut(u32)) {
+        let mut pieces = Vec::new();
+        for_each_word(text, |word| {
+            if self.spell(word, &mut pieces) {
+                pieces.iter().copied().for_each(&mut emit);
+            }
+        });
+    }
+
+    /// Spells a word; false when it cannot be.
+    fn spell(&self, word: &str, pieces: &mut Vec<u32>) -> bool {
+        pieces.clear();
+        if word.chars().nth(MAX_WORD_CHARS).is_some() {
+            return false;
+        }
+        let mut rest = word;
+        while !rest.is_empty() {
+            let map = if pieces.is_empty() { &self.first } else { &self.next };
+            let Some((token, length)) = self.longest_prefix(map, rest) else { return false };
+            pieces.push(token);
+            rest = &rest[length..];
+        }
+        true
+    }
+
+    fn longest_prefix(&self, map: &HashMap<Box<str>, u32>, rest: &str) -> Option<(u32, usize)> {
+        let ends = (1..=rest.len().min(self.longest)).rev().filter(|&end| rest.is_char_boundary(end));
+        ends.into_iter().find_map(|end| Some((*map.get(&rest[..end])?, end)))
+    }
+}
+
+fn for_each_word(text: &str, mut emit: impl FnMut(&str)) {
+    let mut word = String::new();
+    for c in normalised(text) {
+        let alone = stands_alone(c);
+        if (alone || c.is_whitespace()) && !word.is_empty() {
+            emit(&word);
+            word.clear();
+        }
+        if alone {
+            emit(c.encode_utf8(&mut [0; 4]));
+        } else if !c.is_whitespace() {
+            word.push(c);
+        }
+    }
+    if !word.is_empty() {
+        emit(&word);
+    }
+}
+
+/// Lowercase without accents and invisible characters.
+fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
+    let visible = text.chars().filter(|&c| !is_dropped(c));
+    // Most texts are ASCII, which decomposition leaves as it is.
+    let plain = is_nfd(text);
+    let as_is = plain.then(|| visible.clone());
+    let decomposed = (!plain).then(|| visible.nfd());
+    let chars = as_is.into_iter().flatten().chain(decomposed.into_iter().flatten());
+    chars.filter(|&c| c.is_ascii() || !is(&ACCENT, c)).flat_map(char::to_lowercase)
+}
+
+fn is_dropped(c: char) -> bool {
+    match c {
+        '\t' | '\n' | '\r' => false,
+        _ if c.is_ascii() => c.is_ascii_control(),
+        '\u{fffd}' => true,
+        _ => is(&CONTROL, c),
+    }
+}
+
+fn stands_alone(c: char) -> bool {
+    if c.is_ascii() { c.is_ascii_punctuation() } else { is_ideograph(c) || is(&PUNCTUATION, c) }
+}
+
+/// BERT's own ranges: Han characters, not kana or Hangul.
+fn is_ideograph(c: char) -> bool {
+    matches!(c as u32, 0x4E00..=0x9FFF | 0x3400..=0x4DBF | 0x20000..=0x2A6DF | 0x2A700..=0x2B73F | 0x2B740..=0x2B81F
+        | 0x2B920..=0x2CEAF | 0xF900..=0xFAFF | 0x2F800..=0x2FA1F)
+}
+
+fn is(class: &Regex, c: char) -> bool {
+    class.is_match(c.encode_utf8(&mut [0; 4]))
+}
+
+fn class(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is a constant that the tests compile")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for_each_word(text, |word| words.push(word.to_owned()));
+        words
+    }
+
+    #[test]
+    fn words_are_split_as_bert_splits_them() {
+        for (text, expected) in [
+            ("Get_User-ID, v2.0!", "get _ user - id , v2 . 0 !"),
+            ("  Café\tNAÏVE\nÅngström ", "cafe naive angstrom"),
+            ("查询weather天气", "查 询 weather 天 气"),
+            ("カタカナ 한국", "カタカナ 한국"),
+            ("soft\u{ad}hyphen zero\u{200b}width nul\u{0}", "softhyphen zerowidth nul"),
+            ("“quoted” — 5€ ¿qué?", "“ quoted ” — 5€ ¿ que ?"),
+            ("non\u{a0}breaking\u{3000}space", "non breaking space"),
+            ("", ""),
+        ] {
+            let expected: Vec<String> = expected.split_whitespace().map(|w| w.nfd().collect()).collect();
+            let found: Vec<String> = words(text).iter().map(|w| w.nfd().collect()).collect();
+            let unvoiced = |w: &String| w.chars().filter(|&c| !is(&ACCENT, c)).collect::<String>();
+            assert_eq!(found, expected.iter().map(unvoiced).collect::<Vec<_>>(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_tokens_win_and_unspellable_words_are_left_out() {
+        let vocabulary = Vocabulary::new(["un", "unable", "##able", "##a", "play", "##ing", "##"].into_iter());
+        let tokens = |text: &str| {
+            let mut tokens = Vec::new();
+            vocabulary.tokens(text, |token| tokens.push(token));
+            tokens
+        };
+        assert_eq!(tokens("unable una Playing"), [1, 0, 3, 4, 5]);
+        assert_eq!(tokens("unx play able"), [4]);
+        assert!(tokens(&"a".repeat(101)).is_empty());
+    }
+}
