@@ -22,6 +22,7 @@ pub mod bootstrap;
 pub mod cost;
 pub mod latency;
 pub mod nomatch;
+pub mod features;
 pub mod scale;
 pub mod tokens;
 pub mod worst;
@@ -109,6 +110,13 @@ pub struct Evaluation {
     pub worst: Vec<WorstQuery>,
     /// The arm whose worst queries and tokens are shown.
     pub main_arm: String,
+}
+
+impl Evaluation {
+    /// The arm whose worst queries and tokens are shown, as it is in the plan.
+    pub fn main<'a>(&self, plan: &'a Plan) -> &'a Arm {
+        plan.arms.iter().find(|arm| arm.name == self.main_arm).unwrap_or(&plan.arms[0])
+    }
 }
 
 /// Is told how far a measurement is.

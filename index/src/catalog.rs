@@ -17,6 +17,7 @@ use crate::dense::Graph;
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter};
+use crate::ranker::{self, Ranker};
 use crate::search::Searcher;
 use crate::settings::Settings;
 use crate::snapshot::{self, Loaded, graph_dir};
@@ -342,6 +343,22 @@ impl Writer {
         settings.validate()?;
         let json = serde_json::to_string(settings).unwrap_or_default();
         self.write(|writer| writer.store.set_meta("settings", &json))
+    }
+
+    /// Gives the catalog a ranker of its own, or takes it away; it ranks from the next commit on.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Store`].
+    pub fn set_ranker(&mut self, ranker: Option<&Ranker>) -> Result<()> {
+        self.begin()?;
+        let path = self.catalog.shared.dir.join(ranker::FILE_NAME);
+        match ranker {
+            Some(ranker) => ranker.save(&path),
+            None => match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("delete", &path, error)),
+                _ => Ok(()),
+            },
+        }
     }
 
     /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and returns the new

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use toolscout_index::{Mode, Results, Searcher, Settings};
 
-use super::arms::Arm;
+use super::arms::{Arm, Ranking};
 use super::bootstrap::{Interval, paired};
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
@@ -254,8 +254,13 @@ fn climb(train: &EvalSet, engine: &dyn Adjustable, knobs: &[Knob], tried: &(dyn 
 }
 
 fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<f64>> {
-    let hybrid =
-        Arm { name: "hybrid".into(), mode: Mode::Hybrid, fusion: toolscout_index::Fusion::Convex, dense_weight: None };
+    let hybrid = Arm {
+        name: "hybrid".into(),
+        mode: Mode::Hybrid,
+        fusion: toolscout_index::Fusion::Convex,
+        dense_weight: None,
+        ranker: Ranking::Learned,
+    };
     let depth = TARGET.depth.min(set.tools.len());
     let run = ArmRun::of(set, &*engine.at(values)?, &hybrid, depth, &|| ())?;
     Ok(Scores::strict(set, &run, &[TARGET]).column(TARGET).to_vec())

@@ -62,9 +62,16 @@ pub struct Scored {
     /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
     /// share of.
     pub limit: f32,
+    /// What a full match of each of the query's terms is worth, in their order.
+    pub gains: Vec<f32>,
 }
 
 impl QueryTerms {
+    /// Number of distinct words that no tool contains, corrected or not.
+    pub fn unknown(&self) -> usize {
+        self.unknown
+    }
+
     /// The indexed terms looked for.
     pub fn terms(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().map(|(term, _)| term.as_str())
@@ -116,10 +123,12 @@ impl LexicalSearcher {
     pub fn score(&self, query: &QueryTerms) -> Scored {
         let mut by_tool = vec![0.0; self.norms.len()];
         let mut limit = query.unknown as f32 * self.idf(0) * (self.k1 + 1.0);
+        let mut gains = Vec::with_capacity(query.terms.len());
         let mut postings = Vec::new();
         for (term, weight) in &query.terms {
             self.collect(term, &mut postings);
             let gain = weight * self.idf(postings.len()) * (self.k1 + 1.0);
+            gains.push(gain);
             // A correction stands for an unknown word, whose share is in already.
             limit += if *weight == 1.0 { gain } else { 0.0 };
             for &(tool, frequency) in &postings {
@@ -127,7 +136,7 @@ impl LexicalSearcher {
                 by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
             }
         }
-        Scored { by_tool, limit }
+        Scored { by_tool, limit, gains }
     }
 
     /// Inverse document frequency of a term that this many tools contain.
