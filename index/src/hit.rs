@@ -179,6 +179,8 @@ pub struct Results {
     pub hits: Vec<Hit>,
     /// The mode that answered: what was asked for, or what was possible.
     pub mode: Mode,
+    /// The embedders that were heard, by id: which tier answered. Empty when only words were matched.
+    pub embedders: Vec<String>,
     /// Set when a leg that was asked for could not take part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degraded: Option<Degraded>,

@@ -154,7 +154,17 @@ impl Searcher {
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
         let (mode, signals, confidence) = (search.mode, strongest(&evidence), confidence(&evidence));
-        Ok(Results { hits, mode, degraded, no_match, signals, confidence, timings, generation: self.generation })
+        Ok(Results {
+            hits,
+            mode,
+            embedders: heard(&evidence),
+            degraded,
+            no_match,
+            signals,
+            confidence,
+            timings,
+            generation: self.generation,
+        })
     }
 
     /// Measures the candidates of a query's first text, as the ranker sees them. `None` where it has no say: in dense mode
@@ -268,11 +278,10 @@ impl Searcher {
         let reason = if mode == Mode::Lexical || self.is_empty() {
             return None;
         } else if self.legs.is_empty() {
-            "no embedding model is loaded, so only words are matched; `toolscout models pull` fetches one".to_owned()
+            "nothing embeds, so only words are matched; give the catalog an embedder".to_owned()
         } else if pending_embeddings > 0 {
-            format!(
-                "{pending_embeddings} tools are not embedded yet and are found by words only; `toolscout embed` goes on"
-            )
+            let found = if self.legs.iter().any(|leg| leg.pending == 0) { "less precisely" } else { "by words only" };
+            format!("{pending_embeddings} tools are not embedded yet and are found {found}; `toolscout embed` goes on")
         } else if let OwnRanker::Unusable(problem) = &self.own_ranker {
             problem.clone()
         } else {
@@ -606,6 +615,15 @@ fn strongest(evidence: &[Evidence]) -> Signals {
         cosine: [a.cosine, b.cosine].into_iter().flatten().reduce(f32::max),
     };
     evidence.iter().map(|evidence| evidence.signals).reduce(stronger).unwrap_or_default()
+}
+
+/// The ids of the embedders that any request was judged by.
+fn heard(evidence: &[Evidence]) -> Vec<String> {
+    let mut heard: Vec<String> =
+        evidence.iter().flat_map(|evidence| &evidence.dense).map(|voice| voice.id.clone()).collect();
+    heard.sort_unstable();
+    heard.dedup();
+    heard
 }
 
 /// Runs a stage and adds its time.

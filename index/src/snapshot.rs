@@ -271,9 +271,12 @@ fn instant_leg(
     let (id, dimensions) = (embedder.id(), embedder.dimensions());
     let kept = match previous {
         Some(_) => Kept::empty(dimensions),
-        None => Kept::load(&kept_path(dir, embedder.as_ref()), id, dimensions).unwrap_or_else(|_| Kept::empty(dimensions)),
+        None => {
+            Kept::load(&kept_path(dir, embedder.as_ref()), id, dimensions).unwrap_or_else(|_| Kept::empty(dimensions))
+        }
     };
-    let mut vectors = previous.map_or_else(|| Vectors::new(dimensions), |(leg, _)| Vectors::with_capacity_of(&leg.vectors));
+    let mut vectors =
+        previous.map_or_else(|| Vectors::new(dimensions), |(leg, _)| Vectors::with_capacity_of(&leg.vectors));
     let mut unkept = previous.map_or(0, |(leg, _)| leg.unkept);
     let stood = |place: usize| previous.and_then(|(leg, places)| Some((leg, places[place]?)));
     let is_kept = |row: &Row| !kept.is_empty() && row.stored.texts_of(embedder.views()).all(|text| kept.contains(text));

@@ -1,11 +1,13 @@
-//! The static table in a catalog: never pending, stored with a commit, and heard beside a slower embedder.
+//! The static table in a catalog: never pending, kept in a file that can be lost, and heard beside a slower embedder.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use toolscout_index::document::View;
 use toolscout_index::embed::{Hashing, StaticTable};
-use toolscout_index::{DataDir, Embedder, Mode, Options, Query, Result, Scripts, Tool};
+use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Tool};
 
 fn tools() -> Vec<Tool> {
     let tool = |name: &str, description: &str| {
@@ -108,4 +110,122 @@ fn a_slow_embedder_is_asked_about_whole_requests_and_the_table_about_clauses() {
     let explain = results.hits[0].explain.as_ref().unwrap();
     assert_eq!((explain.clauses.len(), explain.dense.len()), (2, 2));
     assert_eq!(explain.dense_weight, catalog.searcher().settings().joint_dense_weight);
+}
+
+#[test]
+fn the_file_of_vectors_is_made_again_when_it_is_missing_or_damaged_and_changes_no_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let open = || data.open_or_create("c", options(vec![StaticTable::bundled().unwrap()])).unwrap();
+    let catalog = open();
+    let mut writer = catalog.writer().unwrap();
+    writer.upsert(&many_tools(600)).unwrap();
+    writer.commit().unwrap();
+    drop(writer);
+    let file = catalog.path().join("static-table.vectors");
+    let written = std::fs::read(&file).unwrap();
+    let answer = |catalog: &Catalog| {
+        let query = Query::new("exchange rates").mode(Mode::Dense).k(50);
+        let hits = catalog.searcher().search(&query).unwrap().hits;
+        hits.into_iter().map(|hit| (hit.id, hit.score)).collect::<Vec<_>>()
+    };
+    let expected = answer(&catalog);
+    assert_eq!(answer(&open()), expected, "from the file");
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(answer(&open()), expected, "without a file");
+    assert_eq!(std::fs::read(&file).unwrap(), written, "made again by who opened");
+    let mut damaged = written.clone();
+    damaged[written.len() / 2] ^= 1;
+    std::fs::write(&file, damaged).unwrap();
+    assert_eq!(answer(&open()), expected, "from a damaged file");
+    assert_eq!(std::fs::read(&file).unwrap(), written);
+}
+
+#[test]
+fn a_change_computes_what_changed_and_answers_as_a_catalog_built_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let counting = Counting::new();
+    let catalog = data.open_or_create("c", options(vec![counting.clone()])).unwrap();
+    let mut writer = catalog.writer().unwrap();
+    writer.upsert(&many_tools(40)).unwrap();
+    writer.commit().unwrap();
+    assert_eq!(counting.taken(), 3 * 40);
+    let mut changed = many_tools(40);
+    changed[7].description = "Feeds the cat.".to_owned();
+    writer.remove(&[changed[3].id.clone()]).unwrap();
+    writer.upsert(&changed[7..8]).unwrap();
+    writer.commit().unwrap();
+    assert_eq!(counting.taken(), 3);
+    changed.remove(3);
+    let fresh = data.open_or_create("fresh", options(vec![counting])).unwrap();
+    let mut writer = fresh.writer().unwrap();
+    writer.upsert(&changed).unwrap();
+    writer.commit().unwrap();
+    let answer = |catalog: &Catalog| {
+        let hits = catalog.searcher().search(&Query::new("food for a kitten").mode(Mode::Dense)).unwrap().hits;
+        hits.into_iter().map(|hit| (hit.id, hit.score)).collect::<Vec<_>>()
+    };
+    assert_eq!(answer(&catalog)[0].0.as_str(), changed[6].id.as_str());
+    assert_eq!(answer(&catalog), answer(&fresh));
+}
+
+fn many_tools(count: usize) -> Vec<Tool> {
+    let kinds = ["weather forecasts", "exchange rates", "e-mails", "train tickets", "database rows"];
+    let verbs = ["Lists", "Finds", "Deletes", "Converts", "Counts", "Watches", "Prints"];
+    let tool = |number: usize| {
+        let (verb, kind) = (verbs[number % verbs.len()], kinds[number % kinds.len()]);
+        let description = format!("{verb} {kind} of group {number}.");
+        let json = json!({"server": "s", "name": format!("tool_{number:04}"), "description": description});
+        serde_json::from_value(json).unwrap()
+    };
+    (0..count).map(tool).collect()
+}
+
+/// The table, with its texts counted.
+struct Counting {
+    inner: Arc<StaticTable>,
+    texts: AtomicUsize,
+}
+
+impl Counting {
+    fn new() -> Arc<Self> {
+        Arc::new(Counting { inner: StaticTable::bundled().unwrap(), texts: AtomicUsize::new(0) })
+    }
+
+    /// Texts embedded since it was asked last.
+    fn taken(&self) -> usize {
+        self.texts.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Embedder for Counting {
+    fn id(&self) -> &str {
+        self.inner.id()
+    }
+
+    fn dimensions(&self) -> usize {
+        self.inner.dimensions()
+    }
+
+    fn scripts(&self) -> Scripts {
+        self.inner.scripts()
+    }
+
+    fn views(&self) -> &[View] {
+        self.inner.views()
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.inner.embed_queries(texts)
+    }
+
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.texts.fetch_add(texts.len(), Ordering::Relaxed);
+        self.inner.embed_tools(texts)
+    }
 }

@@ -133,6 +133,7 @@ pub(crate) mod testing {
             Ok(Results {
                 hits: scored.into_iter().map(hit).collect(),
                 mode: arm.mode,
+                embedders: Vec::new(),
                 degraded: None,
                 no_match: None,
                 signals: Default::default(),

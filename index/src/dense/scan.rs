@@ -119,8 +119,7 @@ fn dot_avx2(row: &[i8], query: &[i16]) -> i32 {
     };
     let products = |row: &[i8; 16], query: &[i16; 16]| {
         // SAFETY: both arrays are as long as what is loaded from them, and neither load needs alignment.
-        let (row, query) =
-            unsafe { (_mm_loadu_si128(row.as_ptr().cast()), _mm256_loadu_si256(query.as_ptr().cast())) };
+        let (row, query) = unsafe { (_mm_loadu_si128(row.as_ptr().cast()), _mm256_loadu_si256(query.as_ptr().cast())) };
         _mm256_madd_epi16(_mm256_cvtepi8_epi16(row), query)
     };
     let (rows, rest) = row.as_chunks::<16>();
