@@ -17,6 +17,7 @@ use crate::dense::Graph;
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter};
+use crate::memory::Memory;
 use crate::ranker::{self, Ranker};
 use crate::search::Searcher;
 use crate::settings::Settings;
@@ -140,6 +141,7 @@ struct Shared {
     store: Mutex<Store>,
     /// What searches see.
     current: RwLock<Arc<Searcher>>,
+    memory: Arc<Memory>,
 }
 
 impl Catalog {
@@ -155,8 +157,10 @@ impl Catalog {
         {
             loaded.keep_vectors(&dir);
         }
-        let current = RwLock::new(Arc::new(loaded.into_searcher(lexical)));
-        let shared = Shared { dir, embedders: options.embedders, store: Mutex::new(store), current };
+        let memory = Arc::new(Memory::new(&dir, &options.embedders));
+        let searcher = Searcher { memory: Some(Arc::clone(&memory)), ..loaded.into_searcher(lexical) };
+        let current = RwLock::new(Arc::new(searcher));
+        let shared = Shared { dir, embedders: options.embedders, store: Mutex::new(store), current, memory };
         Ok(Catalog { shared: Arc::new(shared) })
     }
 
@@ -233,13 +237,18 @@ impl Catalog {
         })
     }
 
+    /// What was asked and which tools were called then; off until it is switched on.
+    pub fn memory(&self) -> &Memory {
+        &self.shared.memory
+    }
+
     /// The catalog's folder.
     pub fn path(&self) -> &Path {
         &self.shared.dir
     }
 
     fn publish(&self, searcher: Searcher) -> Arc<Searcher> {
-        let searcher = Arc::new(searcher);
+        let searcher = Arc::new(Searcher { memory: Some(Arc::clone(&self.shared.memory)), ..searcher });
         *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&searcher);
         searcher
     }

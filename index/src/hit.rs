@@ -101,6 +101,9 @@ pub struct Explain {
     /// What the ranker made of it; absent where it took no part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranker: Option<Reranked>,
+    /// How strongly remembered requests speak for it, 0 to 1; absent where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f32>,
 }
 
 /// What the ranker made of a hit.

@@ -14,6 +14,7 @@ pub mod dense;
 pub mod fuse;
 pub mod clauses;
 pub mod ranker;
+pub mod memory;
 pub mod settings;
 pub mod store;
 pub mod search;
@@ -24,6 +25,7 @@ pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writ
 pub use embed::{Embedder, Scripts};
 pub use error::{Error, Result};
 pub use hit::{Degraded, Explain, Hit, NoMatch, Reranked, Results, Signals, Timings};
+pub use memory::Memory;
 pub use query::{Filter, Fusion, Mode, Query};
 pub use ranker::Ranker;
 pub use search::Searcher;

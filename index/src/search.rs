@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::fuse;
 use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
 use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
+use crate::memory::Memory;
 use crate::names::Names;
 use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
 use crate::ranker::{Ranker, ToolFacts};
@@ -30,6 +31,9 @@ use rerank::Verdict;
 const MAX_CJK_SHARE_FOR_LATIN_MODELS: f32 = 0.3;
 /// The share of the clauses in a request's score; the rest is the request as a whole.
 const CLAUSES_SHARE: f32 = 0.5;
+/// What a request that was asked before, word for word, adds to its tool's score; less the less alike it is. Found on
+/// halves of public query files (BENCHMARKS.md).
+const MEMORY_WEIGHT: f32 = 0.4;
 /// Names offered when nothing fits.
 const NEAREST_NAMES: usize = 3;
 
@@ -45,6 +49,8 @@ pub struct Searcher {
     /// The catalog's own, or the one the crate carries.
     pub(crate) ranker: Option<Arc<Ranker>>,
     pub(crate) own_ranker: OwnRanker,
+    /// What was asked before and which tools were called then; shared by all snapshots of a catalog.
+    pub(crate) memory: Option<Arc<Memory>>,
 }
 
 /// Whether a catalog has a ranker of its own.
@@ -83,6 +89,7 @@ struct Request {
 }
 
 /// What one leg says of one request.
+#[derive(Default)]
 struct LegScores {
     /// As the leg gives them, for the whole request.
     raw: Vec<f32>,
@@ -93,6 +100,7 @@ struct LegScores {
 }
 
 /// All that is known about one request before ranking.
+#[derive(Default)]
 struct Evidence {
     /// By text.
     terms: Vec<QueryTerms>,
@@ -109,6 +117,10 @@ struct Evidence {
     signals: Signals,
     /// What the ranker says, where it has a say.
     verdict: Option<Verdict>,
+    /// One score per tool with what the ranker and the memory say, without the name tier; none where neither has a say.
+    reranked: Option<Vec<f32>>,
+    /// How strongly remembered requests speak for tools, by position.
+    recalled: HashMap<usize, f32>,
 }
 
 /// What one dense leg says of one request.
@@ -148,7 +160,8 @@ impl Searcher {
         let (search, requests, mut evidence) = self.gather(query, &mut degraded, &mut timings)?;
         lap(&mut timings.rank_ms, || {
             for (request, evidence) in requests.iter().zip(&mut evidence) {
-                evidence.verdict = rerank::verdict(&search, request, evidence);
+                (evidence.verdict, evidence.reranked) = rerank::verdict(&search, request, evidence).unzip();
+                search.remember(evidence);
             }
         });
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
@@ -341,8 +354,27 @@ impl Search<'_> {
             let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
             let named = named.into_iter().collect();
             let signals = self.signals(limit, &lexical, &dense);
-            Evidence { terms, lexical, dense, named, gains, limit, fused, dense_weight, signals, verdict: None }
+            Evidence { terms, lexical, dense, named, gains, limit, fused, dense_weight, signals, ..Evidence::default() }
         })
+    }
+
+    /// Adds what remembered requests say to the scores.
+    fn remember(&self, evidence: &mut Evidence) {
+        let Some(memory) = self.searcher.memory.as_ref().filter(|memory| memory.is_asked()) else { return };
+        let voices = evidence.dense.iter().map(|voice| (voice.id.as_str(), voice.share, voice.query.as_slice()));
+        let place = |id: &ToolId| self.searcher.rows.binary_search_by(|row| row.stored.id.cmp(id)).ok();
+        evidence.recalled =
+            memory.recall(voices).into_iter().filter_map(|(id, weight)| Some((place(&id)?, weight))).collect();
+        if evidence.recalled.is_empty() {
+            return;
+        }
+        let scale = 1.0 / (1.0 + MEMORY_WEIGHT);
+        let mut scores = evidence.reranked.take().unwrap_or_else(|| evidence.fused.clone());
+        scores.iter_mut().for_each(|score| *score *= scale);
+        for (&tool, weight) in &evidence.recalled {
+            scores[tool] += MEMORY_WEIGHT * weight * scale;
+        }
+        evidence.reranked = Some(scores);
     }
 
     fn dense_weight(&self, dense: &[Voice]) -> f32 {
@@ -556,7 +588,7 @@ impl LegScores {
 impl Evidence {
     /// One score per tool, without the name tier.
     fn scores(&self) -> &[f32] {
-        self.verdict.as_ref().and_then(|verdict| verdict.scores.as_deref()).unwrap_or(&self.fused)
+        self.reranked.as_deref().unwrap_or(&self.fused)
     }
 
     /// How likely one of the first five hits is right; certain for a tool that was asked for by name.

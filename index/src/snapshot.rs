@@ -129,6 +129,7 @@ impl Loaded {
             legs: self.legs,
             ranker: self.ranker,
             own_ranker: self.own_ranker,
+            memory: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::document::{Field, field_text};
-use crate::text::{self, Term};
+use crate::text::{self, Term, term_hash as hash};
 use crate::tool::Tool;
 
 /// Distinct words kept of a tool. A schema that says more is a document and not a tool.
@@ -36,7 +36,8 @@ static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| stems(&[
 /// A word of a tool and how often it stands in each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
-    hash: u32,
+    /// [`text::term_hash`] of the term.
+    pub hash: u32,
     /// In the name.
     pub name: u8,
     /// In the server's name.
@@ -59,8 +60,6 @@ pub struct ToolFacts {
     kinds: u8,
     /// Distinct words of the name.
     pub name_words: u16,
-    /// Distinct words of the server's name.
-    pub server_words: u16,
     /// Distinct words of the description.
     pub description_words: u16,
     /// Number of parameters.
@@ -88,7 +87,6 @@ impl ToolFacts {
         let told = &description[..description.len().min(WORDS_TO_ACT)];
         let facts = ToolFacts {
             name_words: words.with(|word| word.name),
-            server_words: words.with(|word| word.server),
             description_words: words.with(|word| word.description),
             parameters: parameters(tool),
             actions: if named == 0 { actions(told) } else { named },
@@ -98,6 +96,11 @@ impl ToolFacts {
             words: Box::default(),
         };
         ToolFacts { words: words.sorted(), ..facts }
+    }
+
+    /// Every word.
+    pub fn words(&self) -> &[Word] {
+        &self.words
     }
 
     /// The word as it stands in the tool.
@@ -151,11 +154,6 @@ impl RequestFacts {
     pub fn taken_kinds(&self, tool: &ToolFacts) -> f32 {
         (self.kinds & tool.kinds).count_ones() as f32
     }
-}
-
-/// Names a term. Two terms of one tool share a name once in a hundred million times.
-pub fn hash(term: &str) -> u32 {
-    term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 #[derive(Default)]
@@ -264,7 +262,7 @@ mod tests {
         let facts = facts("send_mail", "Sends mail to a mail box.");
         let word = facts.word(hash("mail")).unwrap();
         assert_eq!((word.name, word.server, word.description, word.parameters), (1, 0, 2, 0));
-        assert_eq!((facts.name_words, facts.server_words, facts.description_words), (2, 1, 3));
+        assert_eq!((facts.name_words, facts.description_words), (2, 3));
         assert!(facts.word(hash("rain")).is_none());
     }
 

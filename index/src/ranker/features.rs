@@ -1,6 +1,9 @@
 //! What is measured of a candidate, and of an answer as a whole: the columns of the ranker and of confidence.
 
-use super::facts::{RequestFacts, ToolFacts, hash};
+use std::collections::HashMap;
+
+use super::facts::{RequestFacts, ToolFacts, Word};
+use crate::text::term_hash;
 
 /// The best tools of each leg that are candidates, and the depth to which ranks are told apart.
 pub const DEPTH: usize = 40;
@@ -52,6 +55,8 @@ columns! {
         Table = "table" matches,
         /// Cosine with the name alone.
         TableName = "table_name" matches,
+        /// Cosine with the description alone.
+        TableDescription = "table_description" matches,
         /// Scaled cosine of the clause the tool fits best.
         TableClause = "table_clause" matches,
         /// 1 / (place + 5) in the table's leg.
@@ -80,10 +85,14 @@ columns! {
         Coverage = "coverage" matches,
         /// Share of the name's words that the request has.
         NameRecall = "name_recall" matches,
-        /// Of the server's.
+        /// The same by the rarity of words.
+        NameRareRecall = "name_rare_recall" matches,
+        /// Of the server's words, by rarity.
         ServerRecall = "server_recall" matches,
-        /// Of the description's.
+        /// Of the description's, by rarity.
         DescriptionRecall = "description_recall" matches,
+        /// Share of the words, by weight, of the clause that the tool has most of.
+        ClauseCoverage = "clause_coverage" matches,
         /// Repeats of the request's words in the description, saturating.
         DescriptionRepeats = "description_repeats" measures,
         /// Share of the request's neighbouring words that neighbour in the tool.
@@ -192,20 +201,24 @@ pub struct DenseView<'a> {
     pub leg: LegView<'a>,
     /// The cosine of a tool's name alone; 0 where the leg has no such view.
     pub name_cosine: &'a dyn Fn(usize) -> f32,
+    /// The same of its description.
+    pub description_cosine: &'a dyn Fn(usize) -> f32,
 }
 
 /// All that is measured from: what the legs and the tools say of one request.
 pub struct Request<'a> {
     /// As it was asked.
     pub text: &'a str,
-    /// Number of its clauses; 1 where it was taken whole.
-    pub clauses: usize,
+    /// The terms of each of its clauses; none where it was taken whole.
+    pub clauses: &'a [Vec<&'a str>],
     /// Its terms as resolved in the catalog, each with what a full match of it is worth.
     pub terms: &'a [(String, f32)],
     /// Number of its words that the catalog does not know.
     pub unknown: usize,
     /// The most BM25 that a tool could get.
     pub limit: f32,
+    /// How rare each term of the catalog is, by hash.
+    pub rarities: &'a HashMap<u32, f32>,
     /// The lexical leg.
     pub lexical: LegView<'a>,
     /// The static table, where it was heard.
@@ -420,6 +433,10 @@ struct Measure<'m, 'a> {
     facts: RequestFacts,
     /// The hash and the worth of each term.
     terms: Vec<(u32, f32)>,
+    /// The hashes alone, ascending.
+    hashes: Vec<u32>,
+    /// The hash and the rarity of each term, clause by clause.
+    clauses: Vec<Vec<(u32, f32)>>,
     best_coverage: f32,
     /// The best scores by server.
     servers: Vec<(Option<u32>, f32)>,
@@ -427,10 +444,15 @@ struct Measure<'m, 'a> {
 
 impl<'m, 'a> Measure<'m, 'a> {
     fn new(request: &'m Request<'a>, legs: &'m Legs, candidates: &[u32]) -> Self {
-        let terms: Vec<(u32, f32)> = request.terms.iter().map(|(term, worth)| (hash(term), *worth)).collect();
+        let terms: Vec<(u32, f32)> = request.terms.iter().map(|(term, worth)| (term_hash(term), *worth)).collect();
+        let mut hashes: Vec<u32> = terms.iter().map(|(hash, _)| *hash).collect();
+        hashes.sort_unstable();
+        let rarity = |hash: u32| (hash, request.rarities.get(&hash).copied().unwrap_or_default());
+        let clauses = request.clauses.iter().map(|terms| terms.iter().map(|term| rarity(term_hash(term))).collect());
         let servers = legs.fused.best.iter().map(|(tool, score)| ((request.server)(*tool as usize), *score)).collect();
         let facts = RequestFacts::new(request.text);
-        let mut measure = Measure { request, legs, facts, terms, best_coverage: 0.0, servers };
+        let clauses = clauses.collect();
+        let mut measure = Measure { request, legs, facts, terms, hashes, clauses, best_coverage: 0.0, servers };
         let coverages = candidates.iter().map(|&tool| measure.words_of(tool as usize).anywhere);
         measure.best_coverage = coverages.fold(0.0, f32::max);
         measure
@@ -455,6 +477,7 @@ impl<'m, 'a> Measure<'m, 'a> {
             row.set(Feature::TableCosine, view.leg.raw[tool]);
             row.set(Feature::Table, view.leg.by_text[0][tool]);
             row.set(Feature::TableName, (view.name_cosine)(tool));
+            row.set(Feature::TableDescription, (view.description_cosine)(tool));
             row.set(Feature::TableClause, best_clause(view.leg, tool));
             row.set(Feature::TableRank, ranking.reciprocal(tool));
         }
@@ -469,15 +492,17 @@ impl<'m, 'a> Measure<'m, 'a> {
     fn fill_words(&self, tool: usize, row: &mut Row<'_>) {
         let facts = (self.request.facts)(tool);
         let words = self.words_of(tool);
-        let recall = |found: u16, of: u16| f32::from(found) / f32::from(of.max(1));
+        let rare = self.rare_recall(facts);
         row.set(Feature::NameCoverage, words.name);
         row.set(Feature::ServerCoverage, words.server);
         row.set(Feature::DescriptionCoverage, words.description);
         row.set(Feature::ParameterCoverage, words.parameters);
         row.set(Feature::Coverage, words.anywhere);
-        row.set(Feature::NameRecall, recall(words.in_name, facts.name_words));
-        row.set(Feature::ServerRecall, recall(words.in_server, facts.server_words));
-        row.set(Feature::DescriptionRecall, recall(words.in_description, facts.description_words));
+        row.set(Feature::NameRecall, f32::from(words.in_name) / f32::from(facts.name_words.max(1)));
+        row.set(Feature::NameRareRecall, rare.name);
+        row.set(Feature::ServerRecall, rare.server);
+        row.set(Feature::DescriptionRecall, rare.description);
+        row.set(Feature::ClauseCoverage, self.clause_coverage(facts).unwrap_or(words.anywhere));
         row.set(Feature::DescriptionRepeats, words.repeats);
         row.set(Feature::Pairs, self.facts.shared_pairs(facts));
         row.set(Feature::Triples, self.facts.shared_triples(facts));
@@ -492,7 +517,7 @@ impl<'m, 'a> Measure<'m, 'a> {
     fn fill_request(&self, row: &mut Row<'_>) {
         let lead = |ranking: &Option<Ranking>| ranking.as_ref().map_or(0.0, Ranking::lead);
         row.set(Feature::RequestWords, (self.request.terms.len() + self.request.unknown) as f32);
-        row.set(Feature::Clauses, self.request.clauses as f32);
+        row.set(Feature::Clauses, self.request.clauses.len().max(1) as f32);
         row.set(Feature::BestCoverage, self.best_coverage);
         row.set(Feature::Agreement, self.legs.agreement());
         row.set(Feature::LexicalLead, self.legs.lexical.lead());
@@ -513,12 +538,38 @@ impl<'m, 'a> Measure<'m, 'a> {
             found.description += if word.description > 0 { share } else { 0.0 };
             found.parameters += if word.parameters > 0 { share } else { 0.0 };
             found.in_name += u16::from(word.name > 0);
-            found.in_server += u16::from(word.server > 0);
-            found.in_description += u16::from(word.description > 0);
             let times = f32::from(word.description);
             found.repeats += share * times / (times + 1.0);
         }
         found
+    }
+
+    /// Shares of the tool's words, by rarity, that the request has.
+    fn rare_recall(&self, facts: &ToolFacts) -> Rare {
+        let (mut had, mut all) = (Rare::default(), Rare::default());
+        for word in facts.words().iter().filter(|word| word.name > 0 || word.server > 0 || word.description > 0) {
+            let rarity = self.request.rarities.get(&word.hash).copied().unwrap_or_default();
+            all.add(word, rarity);
+            if self.hashes.binary_search(&word.hash).is_ok() {
+                had.add(word, rarity);
+            }
+        }
+        let share = |had: f32, all: f32| if all > 0.0 { had / all } else { 0.0 };
+        Rare {
+            name: share(had.name, all.name),
+            server: share(had.server, all.server),
+            description: share(had.description, all.description),
+        }
+    }
+
+    /// The share of the words of the clause that the tool has most of; `None` for a request without clauses.
+    fn clause_coverage(&self, facts: &ToolFacts) -> Option<f32> {
+        let share = |clause: &Vec<(u32, f32)>| {
+            let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
+            let had: f32 = clause.iter().filter(|(hash, _)| facts.word(*hash).is_some()).map(|(_, worth)| worth).sum();
+            if all > 0.0 { had / all } else { 0.0 }
+        };
+        self.clauses.iter().map(share).reduce(f32::max)
     }
 
     fn server_share(&self, tool: usize) -> f32 {
@@ -539,8 +590,22 @@ struct Found {
     anywhere: f32,
     repeats: f32,
     in_name: u16,
-    in_server: u16,
-    in_description: u16,
+}
+
+/// Sums of rarities by part of a tool.
+#[derive(Default)]
+struct Rare {
+    name: f32,
+    server: f32,
+    description: f32,
+}
+
+impl Rare {
+    fn add(&mut self, word: &Word, rarity: f32) {
+        self.name += if word.name > 0 { rarity } else { 0.0 };
+        self.server += if word.server > 0 { rarity } else { 0.0 };
+        self.description += if word.description > 0 { rarity } else { 0.0 };
+    }
 }
 
 /// The scaled score of the clause a tool fits best; of the whole request where it has none.

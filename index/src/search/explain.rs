@@ -22,7 +22,8 @@ pub(super) fn explain(search: &Search<'_>, tool: usize, request: &Request, evide
         best_clause: best_clause(tool, evidence),
         dense_weight: evidence.dense_weight,
         fused: evidence.fused[tool],
-        ranker: evidence.verdict.as_ref().and_then(|verdict| verdict.explain(search, &evidence.fused, tool)),
+        ranker: evidence.verdict.as_ref().and_then(|verdict| verdict.explain(search, evidence, tool)),
+        memory: evidence.recalled.get(&tool).copied(),
     }
 }
 

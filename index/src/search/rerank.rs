@@ -7,7 +7,8 @@ use crate::document::View;
 use crate::hit::Reranked;
 use crate::query::{Fusion, Mode};
 use crate::ranker::features::{self, Candidates, DenseView, Feature, LegView};
-use crate::ranker::{Ranker, facts};
+use crate::ranker::Ranker;
+use crate::text;
 
 /// What the ranker says of one request.
 pub(super) struct Verdict {
@@ -16,8 +17,8 @@ pub(super) struct Verdict {
     candidates: Candidates,
     /// What the forest gives each candidate.
     given: Vec<f64>,
-    /// One score per tool, 0 to 1, without the name tier; none where the formula decides alone.
-    pub(super) scores: Option<Vec<f32>>,
+    /// Its weight; 0 where the formula decides alone.
+    mix: f32,
     /// How likely one of the first five hits is right.
     pub(super) confidence: f32,
 }
@@ -35,8 +36,9 @@ pub struct Measured {
     pub legs: Vec<String>,
 }
 
-/// Asks the ranker about a request; `None` where none was trained for the legs that were heard.
-pub(super) fn verdict(search: &Search<'_>, request: &Request, evidence: &Evidence) -> Option<Verdict> {
+/// Asks the ranker about a request, for its verdict and one score per tool, from 0 to 1, without the name tier. `None`
+/// where none was trained for the legs that were heard.
+pub(super) fn verdict(search: &Search<'_>, request: &Request, evidence: &Evidence) -> Option<(Verdict, Vec<f32>)> {
     let ranker = Arc::clone(search.searcher.ranker.as_ref()?);
     let legs = heard(search, evidence)?;
     let model = ranker.model(ids(&legs))?;
@@ -53,9 +55,9 @@ pub(super) fn verdict(search: &Search<'_>, request: &Request, evidence: &Evidenc
         let confidence = model.confidence(&candidates.signals(columns, &scores, &given));
         (candidates, given, confidence)
     });
-    let scores = (mix > 0.0).then(|| mixed(&evidence.fused, &candidates, &given, mix));
+    let scores = mixed(&evidence.fused, &candidates, &given, mix);
     let legs = legs.iter().map(|(_, voice)| voice.id.clone()).collect();
-    Some(Verdict { ranker, legs, candidates, given, scores, confidence })
+    Some((Verdict { ranker, legs, candidates, given, mix, confidence }, scores))
 }
 
 /// Measures a request without judging it.
@@ -74,15 +76,17 @@ pub(super) fn measured(search: &Search<'_>, request: &Request, evidence: &Eviden
 
 impl Verdict {
     /// What the ranker made of a hit.
-    pub(super) fn explain(&self, search: &Search<'_>, fused: &[f32], tool: usize) -> Option<Reranked> {
-        let scores = self.scores.as_ref()?;
+    pub(super) fn explain(&self, search: &Search<'_>, evidence: &Evidence, tool: usize) -> Option<Reranked> {
+        if self.mix == 0.0 {
+            return None;
+        }
         let place = self.candidates.tools.binary_search(&(tool as u32)).ok()?;
         let width = Feature::ALL.len();
         let row = &self.candidates.rows[place * width..(place + 1) * width];
         let reasons = self.ranker.model(self.legs.iter().map(String::as_str)).map(|model| model.reasons(row));
         Some(Reranked {
-            before: search.place(fused, tool),
-            after: search.place(scores, tool),
+            before: search.place(&evidence.fused, tool),
+            after: search.place(evidence.scores(), tool),
             score: self.given[place] as f32,
             reasons: reasons.unwrap_or_default(),
         })
@@ -117,37 +121,52 @@ fn with_columns<T>(
     let rows = &search.searcher.rows;
     let instant = legs.iter().find(|(leg, _)| leg.embedder.is_instant());
     let slow = legs.iter().find(|(leg, _)| !leg.embedder.is_instant());
-    let name_of_instant = instant.map(|leg| name_cosine(leg));
-    let name_of_slow = slow.map(|leg| name_cosine(leg));
+    let (instant_cosines, slow_cosines) = (instant.map(Cosines::new), slow.map(Cosines::new));
     let terms = evidence.terms[0].terms().map(str::to_owned).zip(evidence.gains.iter().copied());
     run(&features::Request {
         text: &request.texts[0],
-        clauses: request.texts.len().max(2) - 1,
+        clauses: &evidence.terms[1..].iter().map(|terms| terms.terms().collect()).collect::<Vec<_>>(),
         terms: &terms.collect::<Vec<_>>(),
         unknown: evidence.terms[0].unknown(),
         limit: evidence.limit,
+        rarities: search.searcher.lexical.rarities(),
         lexical: evidence.lexical.view(),
-        table: dense_view(instant, name_of_instant.as_deref()),
-        model: dense_view(slow, name_of_slow.as_deref()),
+        table: dense_view(instant, instant_cosines.as_ref()),
+        model: dense_view(slow, slow_cosines.as_ref()),
         fused: &evidence.fused,
         allowed: &|tool| search.is_allowed(tool),
         facts: &|tool| rows[tool].facts(),
         server: &|tool| {
             let server = rows[tool].stored.id.server();
-            (!server.is_empty()).then(|| facts::hash(server))
+            (!server.is_empty()).then(|| text::term_hash(server))
         },
     })
 }
 
-fn dense_view<'a>(leg: Option<&Heard<'a>>, name_cosine: Option<&'a dyn Fn(usize) -> f32>) -> Option<DenseView<'a>> {
-    Some(DenseView { leg: leg?.1.scores.view(), name_cosine: name_cosine? })
+fn dense_view<'a>(leg: Option<&Heard<'a>>, cosines: Option<&'a Cosines<'a>>) -> Option<DenseView<'a>> {
+    let cosines = cosines?;
+    let leg = leg?.1.scores.view();
+    Some(DenseView { leg, name_cosine: &*cosines.name, description_cosine: &*cosines.description })
 }
 
-/// Tells the cosine of a tool's name; 0 where the leg does not embed names, or not this tool's.
-fn name_cosine<'a>((leg, voice): &Heard<'a>) -> Box<dyn Fn(usize) -> f32 + 'a> {
+/// Cosines of a request with single views of tools.
+struct Cosines<'a> {
+    name: Box<dyn Fn(usize) -> f32 + 'a>,
+    description: Box<dyn Fn(usize) -> f32 + 'a>,
+}
+
+impl<'a> Cosines<'a> {
+    fn new((leg, voice): &Heard<'a>) -> Self {
+        let (leg, voice) = (*leg, *voice);
+        Cosines { name: cosine(leg, voice, View::Name), description: cosine(leg, voice, View::Description) }
+    }
+}
+
+/// Tells the cosine of one view of a tool; 0 where the leg does not embed such views, or not this tool's.
+fn cosine<'a>(leg: &'a DenseLeg, voice: &'a Voice, view: View) -> Box<dyn Fn(usize) -> f32 + 'a> {
     let views = leg.embedder.views();
-    let Some(name) = views.iter().position(|view| *view == View::Name) else { return Box::new(|_| 0.0) };
-    let cosine = leg.vectors.view_cosine(&voice.query, name, views.len());
+    let Some(place) = views.iter().position(|other| *other == view) else { return Box::new(|_| 0.0) };
+    let cosine = leg.vectors.view_cosine(&voice.query, place, views.len());
     Box::new(move |tool| cosine(tool).unwrap_or(0.0))
 }
 
