@@ -27,6 +27,7 @@ pub mod scale;
 pub mod tokens;
 pub mod worst;
 
+pub mod ablation;
 pub mod baseline;
 pub mod html;
 pub mod report;

@@ -13,5 +13,6 @@ mod cli {
     pub mod run;
     pub mod search;
     pub mod settings;
+    pub mod tiers;
     pub mod url;
 }

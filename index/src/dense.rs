@@ -122,7 +122,17 @@ impl Vectors {
 
     /// The cosine of each query with each tool's nearest view, for all tools in one pass over memory.
     pub fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        scan::scores(self, &self.encode(queries))
+        scan::scores(self, &self.encode(queries), usize::MAX)
+    }
+
+    /// As [`Vectors::scores`], by each tool's first view alone.
+    pub fn first_view_scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        scan::scores(self, &self.encode(queries), 1)
+    }
+
+    /// Bytes that a scan reads.
+    pub fn bytes(&self) -> usize {
+        self.codes.len()
     }
 
     /// As [`Vectors::scores`], where only the tools that the graph finds near are scored; all others get the lowest
@@ -178,6 +188,8 @@ mod tests {
         assert!(close(scores[0][0], 1.0) && close(scores[1][0], 1.0));
         assert_eq!(scores[0][1], UNKNOWN);
         assert!(close(scores[0][2], 0.8) && close(scores[1][2], 0.6));
+        let first = vectors.first_view_scores(&[vec![0.0, 1.0]]);
+        assert!(close(first[0][0], 0.0) && close(first[0][2], 0.8));
     }
 
     #[test]

@@ -147,8 +147,11 @@ pub enum View {
     Description,
 }
 
+/// Number of views.
+pub const VIEWS: usize = 3;
+
 /// The texts of a tool that are embedded, in the order of [`View`].
-pub fn views(tool: &Tool) -> [String; 3] {
+pub fn views(tool: &Tool) -> [String; VIEWS] {
     let name = text::spaced(tool.id.name());
     let full_name = joined([text::spaced(tool.id.server()).as_str(), name.as_str()]);
     let parameters: Vec<String> = properties(&tool.input_schema).map(|(name, _)| text::spaced(name)).collect();

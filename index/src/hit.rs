@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::query::Mode;
 use crate::tool::{Tool, ToolId};
+use crate::variant::Variant;
 
 /// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal output. A tool may
 /// stand for its id by its position in a snapshot, which is in the order of ids.
@@ -26,6 +27,9 @@ pub struct Hit {
     pub score: f32,
     /// Which of the query's texts found it, by position.
     pub matched_queries: Vec<usize>,
+    /// Its near-duplicates on other servers, when they were to be folded into one hit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_on: Vec<ToolId>,
     /// How it came to this place, when asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<Explain>,
@@ -182,6 +186,8 @@ pub struct Results {
     pub hits: Vec<Hit>,
     /// The mode that answered: what was asked for, or what was possible.
     pub mode: Mode,
+    /// How much of the pipeline was run.
+    pub variant: Variant,
     /// The embedders that were heard, by id: which tier answered. Empty when only words were matched.
     pub embedders: Vec<String>,
     /// Set when a leg that was asked for could not take part.

@@ -3,11 +3,13 @@
 pub mod error;
 pub mod tool;
 pub mod formats;
+pub mod variant;
 pub mod query;
 pub mod hit;
 pub mod text;
 pub mod document;
 pub mod names;
+pub mod duplicates;
 pub mod lexical;
 pub mod embed;
 pub mod dense;
@@ -31,3 +33,4 @@ pub use ranker::Ranker;
 pub use search::Searcher;
 pub use settings::Settings;
 pub use tool::{Annotations, Tool, ToolId};
+pub use variant::{Parts, Variant};

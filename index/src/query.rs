@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::tool::{Tool, ToolId};
+use crate::variant::{Parts, Variant};
 
 /// Hits returned when a query does not say.
 pub const DEFAULT_K: usize = 5;
@@ -139,6 +140,14 @@ impl FromIterator<ToolId> for Filter {
     }
 }
 
+/// How much may be done for a query.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Effort {
+    All,
+    Variant(Variant),
+    BudgetMs(f64),
+}
+
 /// A search, built up as a sentence: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
 #[derive(Clone, Debug)]
 pub struct Query {
@@ -148,10 +157,11 @@ pub struct Query {
     pub(crate) filter: Filter,
     pub(crate) fusion: Fusion,
     pub(crate) dense_weight: Option<f32>,
-    pub(crate) clauses: bool,
+    pub(crate) parts: Parts,
+    pub(crate) effort: Effort,
+    pub(crate) fold: bool,
     pub(crate) explain: bool,
     pub(crate) min_score: f32,
-    pub(crate) ranker: bool,
     pub(crate) min_confidence: f32,
 }
 
@@ -170,10 +180,11 @@ impl Query {
             filter: Filter::default(),
             fusion: Fusion::Convex,
             dense_weight: None,
-            clauses: true,
+            parts: Parts::ALL,
+            effort: Effort::All,
+            fold: false,
             explain: false,
             min_score: 0.0,
-            ranker: true,
             min_confidence: 0.0,
         }
     }
@@ -210,7 +221,32 @@ impl Query {
 
     /// Takes the request as one need, never split into clauses.
     pub fn whole(mut self) -> Self {
-        self.clauses = false;
+        self.parts.clauses = false;
+        self
+    }
+
+    /// With these parts of the pipeline only.
+    pub fn parts(mut self, parts: Parts) -> Self {
+        self.parts = parts;
+        self
+    }
+
+    /// By this variant of the pipeline.
+    pub fn variant(mut self, variant: Variant) -> Self {
+        self.effort = Effort::Variant(variant);
+        self
+    }
+
+    /// In about this many milliseconds: by the best variant that is expected to take no longer, and by the cheapest when
+    /// none is. A first search after opening goes by figures of a typical machine, later ones by what earlier ones took.
+    pub fn budget_ms(mut self, budget_ms: f64) -> Self {
+        self.effort = Effort::BudgetMs(budget_ms);
+        self
+    }
+
+    /// With one hit for all near-duplicates of a tool on several servers; the hit names the others.
+    pub fn fold_duplicates(mut self) -> Self {
+        self.fold = true;
         self
     }
 
@@ -228,7 +264,7 @@ impl Query {
 
     /// By the formula alone, without the learned ranker.
     pub fn without_ranker(mut self) -> Self {
-        self.ranker = false;
+        self.parts.ranker = false;
         self
     }
 
@@ -259,6 +295,11 @@ impl Query {
                 "the dense weight is {}, it must be from 0 to 1",
                 self.dense_weight.unwrap_or_default()
             ));
+        }
+        if let Effort::BudgetMs(budget_ms) = self.effort
+            && !(budget_ms > 0.0 && budget_ms.is_finite())
+        {
+            return invalid(format!("the budget is {budget_ms} ms, it must be above 0"));
         }
         if self.min_score.is_nan() {
             return invalid("min_score is not a number".into());

@@ -3,12 +3,13 @@
 mod explain;
 mod rerank;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::clauses;
 use crate::dense::{Graph, Vectors};
+use crate::duplicates::Duplicates;
 use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
@@ -16,12 +17,13 @@ use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, r
 use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
 use crate::memory::Memory;
 use crate::names::Names;
-use crate::query::{Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
+use crate::query::{Effort, Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
 use crate::ranker::{Ranker, ToolFacts};
 use crate::settings::Settings;
 use crate::store::StoredTool;
 use crate::text;
 use crate::tool::{Tool, ToolId};
+use crate::variant::{Load, Pace, Parts, Standby, Variant};
 
 pub use rerank::Measured;
 use rerank::Verdict;
@@ -45,7 +47,10 @@ pub struct Searcher {
     pub(crate) rows: Vec<Arc<Row>>,
     pub(crate) lexical: Arc<LexicalSearcher>,
     pub(crate) names: Arc<Names>,
+    pub(crate) duplicates: Arc<Duplicates>,
     pub(crate) legs: Vec<DenseLeg>,
+    /// How fast searches have been, here and in the snapshots before.
+    pub(crate) pace: Arc<Pace>,
     /// The catalog's own, or the one the crate carries.
     pub(crate) ranker: Option<Arc<Ranker>>,
     pub(crate) own_ranker: OwnRanker,
@@ -144,6 +149,9 @@ struct Search<'a> {
     query: &'a Query,
     /// What is possible of what was asked.
     mode: Mode,
+    /// How much of what was asked for there is time for, and what takes part in that.
+    variant: Variant,
+    parts: Parts,
     /// True by position for tools that may be hits; `None` when all may.
     allowed: Option<Vec<bool>>,
 }
@@ -166,15 +174,18 @@ impl Searcher {
         });
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
-        let (mode, signals, confidence) = (search.mode, strongest(&evidence), confidence(&evidence));
+        let load = self.load(search.parts, &requests);
+        let by_tool_ms = timings.lexical_ms + timings.fuse_ms + timings.rank_ms;
+        self.pace.learn(&load, timings.embed_ms, by_tool_ms, timings.dense_ms);
         Ok(Results {
             hits,
-            mode,
+            mode: search.mode,
+            variant: search.variant,
             embedders: heard(&evidence),
             degraded,
             no_match,
-            signals,
-            confidence,
+            signals: strongest(&evidence),
+            confidence: confidence(&evidence),
             timings,
             generation: self.generation,
         })
@@ -187,9 +198,8 @@ impl Searcher {
     /// As [`Searcher::search`].
     pub fn measure(&self, query: &Query) -> Result<Option<Measured>> {
         let (search, requests, evidence) = self.gather(query, &mut None, &mut Timings::default())?;
-        Ok(requests.first().zip(evidence.first()).and_then(|(request, evidence)| {
-            rerank::measured(&search, request, evidence)
-        }))
+        let first = requests.first().zip(evidence.first());
+        Ok(first.and_then(|(request, evidence)| rerank::measured(&search, request, evidence)))
     }
 
     /// Asks every leg about every request of a query.
@@ -200,14 +210,20 @@ impl Searcher {
         timings: &mut Timings,
     ) -> Result<(Search<'a>, Vec<Request>, Vec<Evidence>)> {
         query.validate()?;
-        let requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, query.clauses)).collect();
-        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, query.mode, degraded));
+        let asked = asked_parts(query);
+        let mut requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, asked.clauses)).collect();
+        let variant = self.variant(query, asked, &requests);
+        let parts = variant.of(asked, self.standby(asked));
+        if !parts.clauses {
+            requests.iter_mut().for_each(|request| request.texts.truncate(1));
+        }
+        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, parts, degraded));
         let mode = match query.mode {
             _ if vectors.iter().all(Option::is_none) => Mode::Lexical,
             Mode::Auto => Mode::Hybrid,
             asked => asked,
         };
-        let search = Search { searcher: self, query, mode, allowed: self.allowed(&query.filter) };
+        let search = Search { searcher: self, query, mode, variant, parts, allowed: self.allowed(&query.filter) };
         let weighed = requests.iter().enumerate();
         let evidence = weighed.map(|(number, request)| search.weigh(request, number, &vectors, timings)).collect();
         Ok((search, requests, evidence))
@@ -291,7 +307,8 @@ impl Searcher {
         let reason = if mode == Mode::Lexical || self.is_empty() {
             return None;
         } else if self.legs.is_empty() {
-            "nothing embeds, so only words are matched; give the catalog an embedder".to_owned()
+            "no embedding model is loaded, so only words are matched; `embedder = \"auto\"` takes the built-in table"
+                .to_owned()
         } else if pending_embeddings > 0 {
             let found = if self.legs.iter().any(|leg| leg.pending == 0) { "less precisely" } else { "by words only" };
             format!("{pending_embeddings} tools are not embedded yet and are found {found}; `toolscout embed` goes on")
@@ -303,16 +320,54 @@ impl Searcher {
         Some(Degraded { reason, pending_embeddings })
     }
 
-    fn embed(&self, requests: &[Request], mode: Mode, degraded: &mut Option<Degraded>) -> QueryVectors {
-        // Most of a slow embedder's time goes to clauses. Where an instant one is there to tell them apart, asking both
-        // is worth .1 points of nDCG@10.
-        let instant = self.legs.iter().any(|leg| leg.embedder.is_instant() && leg.is_ready(mode));
+    /// How much of what is asked is done: what the query says, or what its budget is expected to suffice for.
+    fn variant(&self, query: &Query, asked: Parts, requests: &[Request]) -> Variant {
+        let standby = self.standby(asked);
+        match query.effort {
+            Effort::All => Variant::Full,
+            Effort::Variant(variant) => variant,
+            Effort::BudgetMs(budget_ms) => {
+                let possible = Variant::ALL.into_iter().filter(|&v| query.mode != Mode::Dense || v != Variant::Lexical);
+                let offered = possible.map(|variant| (variant, self.load(variant.of(asked, standby), requests)));
+                self.pace.choose(budget_ms, offered)
+            }
+        }
+    }
+
+    fn standby(&self, parts: Parts) -> Standby {
+        let instant = |leg: &DenseLeg| leg.embedder.is_instant() && leg.takes_part(parts);
+        if self.legs.iter().any(instant) { Standby::Present } else { Standby::Absent }
+    }
+
+    /// What a search with these parts has to do.
+    fn load(&self, parts: Parts, requests: &[Request]) -> Load {
+        let scored: usize = requests.iter().map(|request| request.of(parts).len()).sum();
+        let mut load = Load { scored: self.len() * scored, ..Load::default() };
+        for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
+            let texts: usize = requests.iter().map(|request| self.texts_for(leg, request, parts).len()).sum();
+            load.compared_bytes += leg.vectors.bytes() * texts;
+            load.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
+        }
+        load
+    }
+
+    /// What of a request a leg is asked about. Most of a slow embedder's time would go to clauses; where an instant one
+    /// tells them apart, asking both is worth .1 points of nDCG@10.
+    fn texts_for<'a>(&self, leg: &DenseLeg, request: &'a Request, parts: Parts) -> &'a [String] {
+        let stands_by =
+            |other: &DenseLeg| other.embedder.is_instant() && other.takes_part(parts) && other.is_heard(request, parts);
+        if !leg.embedder.is_instant() && self.legs.iter().any(stands_by) {
+            return &request.texts[..1];
+        }
+        request.of(parts)
+    }
+
+    fn embed(&self, requests: &[Request], parts: Parts, degraded: &mut Option<Degraded>) -> QueryVectors {
         let by_leg = self.legs.iter().map(|leg| {
-            if !leg.is_ready(mode) {
+            if !leg.takes_part(parts) {
                 return None;
             }
-            let most = if instant && !leg.embedder.is_instant() { 1 } else { usize::MAX };
-            let asked: Vec<&[String]> = requests.iter().map(|request| request.first(most)).collect();
+            let asked: Vec<&[String]> = requests.iter().map(|request| self.texts_for(leg, request, parts)).collect();
             let texts: Vec<&str> = asked.iter().copied().flatten().map(String::as_str).collect();
             match leg.embedder.embed_queries(&texts) {
                 Ok(vectors) => {
@@ -345,8 +400,8 @@ impl Search<'_> {
         let dense: Vec<Voice> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
-            let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.serves(request));
-            heard.map(|(leg, vectors)| leg.voice(vectors, &self.allowed)).collect()
+            let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.is_heard(request, self.parts));
+            heard.map(|(leg, vectors)| leg.voice(vectors, self.parts, &self.allowed)).collect()
         });
         lap(&mut timings.fuse_ms, || {
             let dense_weight = self.dense_weight(&dense);
@@ -423,6 +478,8 @@ impl Search<'_> {
         let mut found: Vec<(usize, (f32, Vec<usize>))> =
             best.into_iter().filter(|(_, (score, _))| *score >= self.query.min_score).collect();
         found.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| ranked((*a_score, a), (*b_score, b)));
+        let mut folded = HashSet::new();
+        found.retain(|(tool, _)| self.duplicates(*tool).first().is_none_or(|first| folded.insert(*first)));
         found.truncate(self.query.k);
         let hits: Vec<Hit> = found
             .into_iter()
@@ -445,7 +502,10 @@ impl Search<'_> {
         let mut matched_queries = found_by;
         matched_queries.sort_unstable();
         let explain = self.query.explain.then(|| explain::explain(self, tool, &requests[best], &evidence[best]));
-        Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, explain })
+        let others = self.duplicates(tool).iter().map(|&other| other as usize).filter(|&other| other != tool);
+        let also_on =
+            others.filter(|&other| self.is_allowed(other)).map(|other| self.searcher.rows[other].id()).collect();
+        Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, also_on, explain })
     }
 
     /// The best tools of one request, in no order.
@@ -460,11 +520,33 @@ impl Search<'_> {
                 scored.push((tool as usize, evidence.name_bonus(tool as usize)));
             }
         }
+        if self.query.fold {
+            self.fold(&mut scored);
+        }
         if scored.len() > self.query.k {
             scored.select_nth_unstable_by(self.query.k, |a, b| ranked((a.1, a.0), (b.1, b.0)));
             scored.truncate(self.query.k);
         }
         scored
+    }
+
+    /// Keeps of near-duplicates the best.
+    fn fold(&self, scored: &mut Vec<(usize, f32)>) {
+        let mut best: HashMap<u32, (usize, f32)> = HashMap::new();
+        scored.retain(|&(tool, score)| {
+            let Some(&first) = self.duplicates(tool).first() else { return true };
+            let known = best.entry(first).or_insert((tool, score));
+            if ranked((score, tool), (known.1, known.0)).is_lt() {
+                *known = (tool, score);
+            }
+            false
+        });
+        scored.extend(best.into_values());
+    }
+
+    /// A tool and its near-duplicates where they are to be folded and it has any.
+    fn duplicates(&self, tool: usize) -> &[u32] {
+        if self.query.fold { self.searcher.duplicates.of(tool as u32) } else { &[] }
     }
 
     fn signals(&self, limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
@@ -531,9 +613,9 @@ impl Request {
         Request { texts, cjk_share: text::cjk_share(text) }
     }
 
-    /// At most this many of its texts.
-    fn first(&self, most: usize) -> &[String] {
-        &self.texts[..self.texts.len().min(most)]
+    /// Its texts, as far as they take part.
+    fn of(&self, parts: Parts) -> &[String] {
+        if parts.clauses { &self.texts } else { &self.texts[..1] }
     }
 
     /// The needs it was split into; none when it was taken whole.
@@ -543,19 +625,24 @@ impl Request {
 }
 
 impl DenseLeg {
-    fn serves(&self, request: &Request) -> bool {
-        self.embedder.scripts() == Scripts::Any || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
+    /// True for a request in a script it knows; for every request without the gate.
+    fn is_heard(&self, request: &Request, parts: Parts) -> bool {
+        !parts.script_gate
+            || self.embedder.scripts() == Scripts::Any
+            || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
     }
 
-    fn voice(&self, queries: &[Vec<f32>], allowed: &Option<Vec<bool>>) -> Voice {
-        let scores = LegScores::new(self.scores(queries), farthest, allowed);
+    fn voice(&self, queries: &[Vec<f32>], parts: Parts, allowed: &Option<Vec<bool>>) -> Voice {
+        let raw = if parts.views { self.scores(queries) } else { self.vectors.first_view_scores(queries) };
+        let scores = LegScores::new(raw, farthest, allowed);
         let query = queries.first().cloned().unwrap_or_default();
         Voice { id: self.embedder.id().to_owned(), share: self.embedder.share(), query, scores }
     }
 
-    /// True when it can be asked about a request.
-    fn is_ready(&self, mode: Mode) -> bool {
-        mode != Mode::Lexical && !self.vectors.is_empty()
+    /// True when it is wanted and has something to say.
+    fn takes_part(&self, parts: Parts) -> bool {
+        let wanted = if self.embedder.is_instant() { parts.instant_embedders } else { parts.slow_embedders };
+        wanted && !self.vectors.is_empty()
     }
 
     fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
@@ -624,6 +711,14 @@ impl Row {
 
     fn id(&self) -> ToolId {
         self.stored.id.clone()
+    }
+}
+
+/// The parts that a query's mode leaves of those it asks for.
+fn asked_parts(query: &Query) -> Parts {
+    match query.mode {
+        Mode::Lexical => Parts { instant_embedders: false, slow_embedders: false, ..query.parts },
+        _ => query.parts,
     }
 }
 

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::dense::{Graph, Kept, TextHash, Vectors};
 use crate::document::{self, View, Weights};
+use crate::duplicates::{Duplicates, Fingerprint};
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{Entry, LexicalIndex, LexicalSearcher};
@@ -16,6 +17,8 @@ use crate::ranker::{self, Ranker};
 use crate::search::{DenseLeg, OwnRanker, Row, Searcher};
 use crate::settings::Settings;
 use crate::store::{Store, text_hash};
+use crate::tool::ToolId;
+use crate::variant::Pace;
 
 /// The folder of a model's graph within a catalog's.
 pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
@@ -40,9 +43,11 @@ pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Arc<Row>>,
     names: Arc<Names>,
+    duplicates: Arc<Duplicates>,
     legs: Vec<DenseLeg>,
     ranker: Option<Arc<Ranker>>,
     own_ranker: OwnRanker,
+    pace: Arc<Pace>,
 }
 
 impl DenseLeg {
@@ -78,6 +83,7 @@ impl Loaded {
         let settings = settings(store)?;
         let rows = rows(store, previous)?;
         let names = names(&rows, previous);
+        let duplicates = duplicates(&rows, previous);
         let places = previous.map_or_else(Vec::new, |previous| places(&rows, &previous.rows));
         let legs = embedders
             .iter()
@@ -89,7 +95,8 @@ impl Loaded {
             })
             .collect::<Result<_>>()?;
         let (ranker, own_ranker) = ranker(dir, previous);
-        Ok(Loaded { generation, settings, rows, names, legs, ranker, own_ranker })
+        let pace = previous.map(|previous| Arc::clone(&previous.pace)).unwrap_or_default();
+        Ok(Loaded { generation, settings, rows, names, duplicates, legs, ranker, own_ranker, pace })
     }
 
     /// Tool position by store key, which is how the lexical index names tools.
@@ -126,10 +133,12 @@ impl Loaded {
             rows: self.rows,
             lexical: Arc::new(lexical),
             names: self.names,
+            duplicates: self.duplicates,
             legs: self.legs,
             ranker: self.ranker,
             own_ranker: self.own_ranker,
             memory: None,
+            pace: self.pace,
         }
     }
 }
@@ -223,6 +232,18 @@ fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
     }
 }
 
+/// The near-duplicates among these rows; those of the previous snapshot where none came, went or changed in what tells
+/// them.
+fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Duplicates> {
+    fn told(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
+        rows.iter().map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
+    }
+    match previous {
+        Some(previous) if told(rows).eq(told(&previous.rows)) => Arc::clone(&previous.duplicates),
+        _ => Arc::new(Duplicates::new(told(rows))),
+    }
+}
+
 /// Where each row stood in a previous snapshot, if it is the same row still. Both are in the order of ids.
 fn places(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
     let mut before = previous.iter().enumerate().peekable();
@@ -269,40 +290,65 @@ fn instant_leg(
     rows: &[Arc<Row>],
     previous: Option<PreviousLeg<'_>>,
 ) -> Result<DenseLeg> {
-    let (id, dimensions) = (embedder.id(), embedder.dimensions());
-    let kept = match previous {
-        Some(_) => Kept::empty(dimensions),
-        None => {
-            Kept::load(&kept_path(dir, embedder.as_ref()), id, dimensions).unwrap_or_else(|_| Kept::empty(dimensions))
-        }
+    let known = Known::new(dir, embedder.as_ref(), previous);
+    let mut vectors = match previous {
+        Some((leg, _)) => Vectors::with_capacity_of(&leg.vectors),
+        None => Vectors::new(embedder.dimensions()),
     };
-    let mut vectors =
-        previous.map_or_else(|| Vectors::new(dimensions), |(leg, _)| Vectors::with_capacity_of(&leg.vectors));
     let mut unkept = previous.map_or(0, |(leg, _)| leg.unkept);
-    let stood = |place: usize| previous.and_then(|(leg, places)| Some((leg, places[place]?)));
-    let is_kept = |row: &Row| !kept.is_empty() && row.stored.texts_of(embedder.views()).all(|text| kept.contains(text));
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
-        let place = |offset: usize| number * CHUNK + offset;
-        let missing = chunk.iter().enumerate().filter(|(offset, row)| stood(place(*offset)).is_none() && !is_kept(row));
-        let missing: Vec<&Arc<Row>> = missing.map(|(_, row)| row).collect();
+        let placed = || (number * CHUNK..).zip(chunk);
+        let missing: Vec<&Arc<Row>> =
+            placed().filter(|(place, row)| !known.has(*place, row)).map(|(_, row)| row).collect();
         let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
-        for (offset, row) in chunk.iter().enumerate() {
-            if let Some((leg, place)) = stood(place(offset)) {
-                vectors.push_tool(&leg.vectors, place);
+        for (place, row) in placed() {
+            if known.has(place, row) {
+                known.push_onto(&mut vectors, place, row);
                 continue;
             }
-            if is_kept(row) {
-                row.stored.texts_of(embedder.views()).for_each(|text| vectors.push_kept(&kept, text));
-            } else {
-                for (text, vector) in computed.next().unwrap_or_default() {
-                    vectors.push(id, text, &vector)?;
-                    unkept += 1;
-                }
+            for (text, vector) in computed.next().unwrap_or_default() {
+                vectors.push(embedder.id(), text, &vector)?;
+                unkept += 1;
             }
             vectors.end_tool();
         }
     }
     Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph: None, pending: 0, unkept })
+}
+
+/// The vectors of an instant embedder that need not be computed.
+struct Known<'a> {
+    views: &'a [View],
+    previous: Option<PreviousLeg<'a>>,
+    kept: Kept,
+}
+
+impl<'a> Known<'a> {
+    /// Those of the previous snapshot, which has all that the file has, or of the file.
+    fn new(dir: &Path, embedder: &'a dyn Embedder, previous: Option<PreviousLeg<'a>>) -> Self {
+        let dimensions = embedder.dimensions();
+        let kept = match previous {
+            Some(_) => None,
+            None => Kept::load(&kept_path(dir, embedder), embedder.id(), dimensions).ok(),
+        };
+        Known { views: embedder.views(), previous, kept: kept.unwrap_or_else(|| Kept::empty(dimensions)) }
+    }
+
+    fn has(&self, place: usize, row: &Row) -> bool {
+        match self.previous {
+            Some((_, places)) => places[place].is_some(),
+            None => !self.kept.is_empty() && row.stored.texts_of(self.views).all(|text| self.kept.contains(text)),
+        }
+    }
+
+    /// Adds the tool of a row that it has.
+    fn push_onto(&self, vectors: &mut Vectors, place: usize, row: &Row) {
+        if let Some((leg, Some(place))) = self.previous.map(|(leg, places)| (leg, places[place])) {
+            return vectors.push_tool(&leg.vectors, place);
+        }
+        row.stored.texts_of(self.views).for_each(|text| vectors.push_kept(&self.kept, text));
+        vectors.end_tool();
+    }
 }
 
 /// The vectors of these rows' texts, row by row.

@@ -11,7 +11,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::dense::TextHash;
-use crate::document::{self, TEMPLATE_VERSION, View};
+use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
+use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result};
 use crate::tool::{Tool, ToolId};
 
@@ -63,6 +64,8 @@ pub struct StoredTool {
     pub id: ToolId,
     /// The texts of its views, in the order of [`View`].
     pub texts: Vec<TextHash>,
+    /// What tells its near-duplicates; none for a tool that says too little, or of a catalog that an earlier version wrote.
+    pub fingerprint: Option<Fingerprint>,
     /// The tool as JSON.
     pub json: String,
 }
@@ -265,7 +268,7 @@ impl Store {
         if let Some((key, _)) = &known {
             self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
         }
-        let texts: Vec<u8> = document::views(tool).iter().flat_map(|text| text_hash(text)).collect();
+        let texts = digest(tool);
         let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(sql, params![tool.id.as_str(), tool.id.server(), hash.as_bytes(), texts, json])?;
         let key = self.connection.last_insert_rowid() as u64;
@@ -366,8 +369,7 @@ impl Store {
         self.begin_write()?;
         for stored in self.tools()? {
             let tool = stored.parse()?;
-            let texts: Vec<u8> = document::views(&tool).iter().flat_map(|text| text_hash(text)).collect();
-            self.execute("UPDATE tools SET texts = ?2 WHERE key = ?1", params![stored.key, texts])?;
+            self.execute("UPDATE tools SET texts = ?2 WHERE key = ?1", params![stored.key, digest(&tool)])?;
         }
         self.set_meta("template_version", &version)?;
         self.commit()?;
@@ -420,7 +422,9 @@ impl Store {
         }
         let name = if server.is_empty() { id.as_str() } else { id.get(server.len() + 1..).unwrap_or_default() };
         let id = ToolId::new(&server, name).map_err(|e| self.error(e))?;
-        Ok(StoredTool { key, id, texts: texts.as_chunks().0.to_vec(), json })
+        let (texts, fingerprint) = texts.split_at(texts.len().min(VIEWS * size_of::<TextHash>()));
+        let fingerprint = Fingerprint::from_bytes(fingerprint);
+        Ok(StoredTool { key, id, texts: texts.as_chunks().0.to_vec(), fingerprint, json })
     }
 
     fn sql(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
@@ -451,6 +455,13 @@ impl StoredTool {
         serde_json::from_str(&self.json)
             .map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))
     }
+}
+
+/// What the column `texts` holds of a tool: the hashes of its views, then its fingerprint.
+fn digest(tool: &Tool) -> Vec<u8> {
+    let views = document::views(tool);
+    let fingerprint = Fingerprint::of(tool).map(Fingerprint::to_bytes).unwrap_or_default();
+    views.iter().flat_map(|text| text_hash(text)).chain(fingerprint).collect()
 }
 
 /// Names a text.

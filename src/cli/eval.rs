@@ -12,6 +12,7 @@ use toolscout_index::{Embedder, Fusion, Mode, Ranker};
 use super::Outcome;
 use super::context::Context;
 use super::output::bar;
+use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::{Baseline, Change, GATED};
 use crate::eval::error::EvalError;
 use crate::eval::features::FeaturesFile;
@@ -40,6 +41,9 @@ pub struct Args {
     /// Measure this way of searching alone
     #[arg(long, conflicts_with = "arms")]
     mode: Option<Mode>,
+    /// Take the default way of searching apart: an arm for each part added, in a table of its own
+    #[arg(long, conflicts_with_all = ["arms", "mode"])]
+    ablate: bool,
     /// Fusions of the hybrid: convex, rrf; each is an arm of its own
     #[arg(long, value_delimiter = ',', default_value = "convex", value_name = "FUSIONS")]
     fusion: Vec<Fusion>,
@@ -130,7 +134,8 @@ impl Args {
         features.map(FeaturesFile::finish).transpose()?;
         progress.bar.finish_and_clear();
         let reports: Vec<Report> = evaluations.iter().map(|evaluation| evaluation.report.clone()).collect();
-        self.write(&evaluations, &reports)?;
+        let steps = self.ablate.then(|| steps(context));
+        self.write(&evaluations, &reports, steps.as_deref())?;
         let outcome = match baseline {
             Some(baseline) => self.compare(&baseline, &reports)?,
             None => Outcome::Done,
@@ -177,6 +182,9 @@ impl Args {
 
     /// The arms asked for, by default every one that there is a model for.
     fn arms(&self, context: &Context) -> Result<Vec<Arm>> {
+        if self.ablate {
+            return Ok(steps(context).into_iter().map(|step| step.arm).collect());
+        }
         let names: Vec<String> = match self.mode {
             Some(mode) => vec![mode.name().into()],
             None if !self.arms.is_empty() => self.arms.clone(),
@@ -187,7 +195,7 @@ impl Args {
             None => DEFAULT_ARMS.map(String::from).into(),
         };
         let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
-        Ok(if self.no_ranker { Arm::without_ranker(arms) } else { arms })
+        Ok(if self.no_ranker { arms.into_iter().map(Arm::without_ranker).collect() } else { arms })
     }
 
     /// The place of measured catalogs, with the table and the ranker that were asked for.
@@ -203,7 +211,7 @@ impl Args {
         Ok(Workspace::new(index_dir(context, self.index_dir.as_deref()), embedders).ranked_by(ranker))
     }
 
-    fn write(&self, evaluations: &[Evaluation], reports: &[Report]) -> Result<()> {
+    fn write(&self, evaluations: &[Evaluation], reports: &[Report], steps: Option<&[Step]>) -> Result<()> {
         if let Some(path) = &self.trec {
             for evaluation in evaluations {
                 trec::write_all(path, &evaluation.set, &evaluation.runs)?;
@@ -217,11 +225,21 @@ impl Args {
             Some(path) => write(Path::new(path), &format!("{}\n", report::to_json(reports)?))?,
             None => {}
         }
-        print(&self.tables(reports))
+        match steps {
+            Some(steps) => {
+                let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
+                print(&table::ablation(&ablation::rows(evaluations, steps), &sets, self.style()))
+            }
+            None => print(&self.tables(reports)),
+        }
+    }
+
+    fn style(&self) -> Style {
+        if self.markdown { Style::Markdown } else { Style::Terminal }
     }
 
     fn tables(&self, reports: &[Report]) -> String {
-        let style = if self.markdown { Style::Markdown } else { Style::Terminal };
+        let style = self.style();
         let tables = [
             table::quality(reports, style),
             table::significance(reports, style),
@@ -248,6 +266,12 @@ impl Args {
         eprintln!("{dropped} of {} figures dropped by more than {} points", changes.len(), self.max_drop);
         Ok(Outcome::Amiss)
     }
+}
+
+/// The steps of an ablation with what embeds here.
+fn steps(context: &Context) -> Vec<Step> {
+    let instant = context.embedders().iter().all(|embedder| embedder.is_instant());
+    ablation::steps(if instant { Embedding::Instant } else { Embedding::Both })
 }
 
 /// Opens the place of measured catalogs, with the model only where an arm needs it.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{LegScore, NameMatch, Reason, Reranked};
-use toolscout_index::{Degraded, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool};
+use toolscout_index::{Degraded, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant};
 
 use super::context::{Context, Legs};
 use super::export::print_emitted;
@@ -56,6 +56,12 @@ pub struct Args {
     /// Only this tool (repeatable)
     #[arg(long, value_name = "ID")]
     id: Vec<String>,
+    /// Do what can be done in about this many milliseconds; the answer says how much that was
+    #[arg(long, value_name = "MS")]
+    budget_ms: Option<f64>,
+    /// Show near-duplicates of a tool on several servers as one hit
+    #[arg(long)]
+    fold: bool,
     /// Say how each hit came to its place
     #[arg(long)]
     explain: bool,
@@ -122,6 +128,12 @@ impl Args {
         if let Some(confidence) = self.min_confidence {
             query = query.min_confidence(confidence);
         }
+        if let Some(budget_ms) = self.budget_ms {
+            query = query.budget_ms(budget_ms);
+        }
+        if self.fold {
+            query = query.fold_duplicates();
+        }
         if self.whole {
             query = query.whole();
         }
@@ -173,7 +185,7 @@ impl Answer<'_> {
             if several {
                 row.push(self.found_by(hit));
             }
-            row.push(summary(&hit.tool));
+            row.push(summary(&hit.tool) + &also_on(hit).map(|others| format!(" ({others})")).unwrap_or_default());
             row
         });
         let header: &[&str] =
@@ -188,7 +200,7 @@ impl Answer<'_> {
 
     /// What is to be said below the hits: no match, less than asked for, and where the time went.
     fn notes(&self) -> Vec<String> {
-        let Results { hits, mode, degraded, no_match, timings, confidence, .. } = &self.results;
+        let Results { hits, degraded, no_match, timings, confidence, .. } = &self.results;
         let mut notes = Vec::new();
         if let Some(no_match) = no_match {
             let nearest: Vec<&str> = no_match.nearest.iter().map(|id| id.as_str()).collect();
@@ -199,7 +211,8 @@ impl Answer<'_> {
         }
         notes.extend(degraded.as_ref().map(|degraded| format!("degraded: {}", degraded.reason)));
         notes.push(format!(
-            "{mode} · {} of {} tools · {}{} · opened in {:.0} ms",
+            "{} · {} of {} tools · {}{} · opened in {:.0} ms",
+            tier(&self.results),
             hits.len(),
             self.searcher.len(),
             confidence.map(|confidence| format!("confidence {confidence:.2} · ")).unwrap_or_default(),
@@ -210,13 +223,15 @@ impl Answer<'_> {
     }
 
     fn as_json(&self) -> Value {
-        let Results { mode, degraded, no_match, timings, generation, .. } = &self.results;
+        let Results { mode, variant, embedders, degraded, no_match, timings, generation, .. } = &self.results;
         let hits: Vec<Value> =
             self.results.hits.iter().enumerate().map(|(index, hit)| hit_json(index + 1, hit)).collect();
         json!({
             "queries": self.texts,
             "hits": hits,
             "mode": mode,
+            "variant": variant,
+            "embedders": embedders,
             "degraded": degraded,
             "no_match": no_match,
             "confidence": self.results.confidence,
@@ -246,10 +261,27 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
         "score": hit.score,
         "matched_queries": hit.matched_queries,
     });
+    if !hit.also_on.is_empty() {
+        json["also_on"] = json!(hit.also_on);
+    }
     if let Some(explain) = &hit.explain {
         json["explain"] = json!(explain);
     }
     json
+}
+
+/// What answered: the mode, what was heard beside words, and what was left out for time.
+fn tier(results: &Results) -> String {
+    let names: Vec<&str> = results.embedders.iter().filter_map(|id| id.split('/').next()).collect();
+    let heard = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    let variant = results.variant;
+    let cut = if variant == Variant::Full { String::new() } else { format!(" · {variant} variant for time") };
+    format!("{}{heard}{cut}", results.mode)
+}
+
+fn also_on(hit: &Hit) -> Option<String> {
+    let others: Vec<&str> = hit.also_on.iter().map(|id| id.as_str()).collect();
+    (!others.is_empty()).then(|| format!("also on: {}", others.join(", ")))
 }
 
 fn told(timings: &Timings) -> String {
@@ -270,6 +302,7 @@ fn explained(hits: &[Hit]) -> Vec<String> {
     for (index, hit) in hits.iter().enumerate() {
         lines.push(format!("{}. {:.3}  {}", index + 1, hit.score, hit.id));
         lines.push(format!("     {}", clean(&summary(&hit.tool))));
+        lines.extend(also_on(hit).map(|others| format!("     {}", clean(&others))));
         if let Some(explain) = &hit.explain {
             lines.extend(reasons(explain).into_iter().map(|(title, reason)| format!("     {title:<8} {reason}")));
         }

@@ -1,6 +1,6 @@
-//! The ways of searching that are compared: a mode, and for the hybrid a fusion and whether the ranker has its say.
+//! The ways of searching that are compared: a mode, for the hybrid a fusion, and the parts that take part.
 
-use toolscout_index::{Fusion, Mode, Query};
+use toolscout_index::{Fusion, Mode, Parts, Query};
 
 use super::error::{EvalError, Result};
 
@@ -15,18 +15,8 @@ pub struct Arm {
     pub fusion: Fusion,
     /// The dense legs' share instead of the catalog's setting.
     pub dense_weight: Option<f32>,
-    /// Whether the learned ranker has its say.
-    pub ranker: Ranking,
-}
-
-/// Who orders the hits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ranking {
-    /// The formula, and the learned ranker where there is one for the legs.
-    #[default]
-    Learned,
-    /// The formula alone.
-    Formula,
+    /// What takes part.
+    pub parts: Parts,
 }
 
 /// The hybrid without the ranker, as an arm beside it.
@@ -53,19 +43,18 @@ impl Arm {
         Ok(arms)
     }
 
-    /// The same arms by the formula alone.
-    pub fn without_ranker(arms: Vec<Arm>) -> Vec<Arm> {
-        arms.into_iter().map(|arm| Arm { ranker: Ranking::Formula, ..arm }).collect()
+    /// The same arm by the formula alone.
+    pub fn without_ranker(self) -> Arm {
+        Arm { parts: Parts { ranker: false, ..self.parts }, ..self }
     }
 
     /// What the engine is asked.
     pub fn query(&self, text: &str) -> Query {
-        let query = Query::new(text).mode(self.mode).fusion(self.fusion);
-        let query = match self.dense_weight {
+        let query = Query::new(text).mode(self.mode).fusion(self.fusion).parts(self.parts);
+        match self.dense_weight {
             Some(weight) => query.dense_weight(weight),
             None => query,
-        };
-        if self.ranker == Ranking::Formula { query.without_ranker() } else { query }
+        }
     }
 
     /// True when the arm cannot answer without vectors.
@@ -75,11 +64,10 @@ impl Arm {
 }
 
 fn arms_of(name: &str, fusions: &[Fusion], dense_weight: Option<f32>) -> Result<Vec<Arm>> {
-    let of_mode = |mode, fusion, name: &str| {
-        Arm { name: name.into(), mode, fusion, dense_weight, ranker: Ranking::Learned }
-    };
+    let of_mode =
+        |mode, fusion, name: &str| Arm { name: name.into(), mode, fusion, dense_weight, parts: Parts::ALL };
     if name == FORMULA {
-        return Ok(Arm::without_ranker(vec![of_mode(Mode::Hybrid, Fusion::Convex, FORMULA)]));
+        return Ok(vec![of_mode(Mode::Hybrid, Fusion::Convex, FORMULA).without_ranker()]);
     }
     let mode: Mode = name.parse().map_err(|_| {
         EvalError::option("--arms", name, "there are lexical, dense, hybrid, formula and auto, separated by commas")

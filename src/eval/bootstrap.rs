@@ -32,6 +32,22 @@ pub fn intervals(columns: &[Vec<f64>], seed: u64) -> Vec<Interval> {
     means.into_iter().map(central_95).collect()
 }
 
+/// The 95% percentile bootstrap interval of the mean over sets of each set's mean over queries. Queries are drawn within
+/// their set: the sets are what they are, and all weigh the same.
+pub fn macro_interval(sets: &[Vec<f64>], seed: u64) -> Interval {
+    let sets: Vec<&Vec<f64>> = sets.iter().filter(|set| !set.is_empty()).collect();
+    if sets.is_empty() {
+        return [0.0, 0.0];
+    }
+    let mut random = Random::new(seed, "macro bootstrap");
+    let mut resampled = |set: &Vec<f64>| {
+        let drawn: f64 = (0..set.len()).map(|_| set[random.below(set.len())]).sum();
+        drawn / set.len() as f64
+    };
+    let mut resample = || sets.iter().map(|set| resampled(set)).sum::<f64>() / sets.len() as f64;
+    central_95((0..RESAMPLES).map(|_| resample()).collect())
+}
+
 /// Two systems compared query by query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paired {
@@ -85,6 +101,14 @@ fn central_95(mut values: Vec<f64>) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_weigh_the_same_in_the_macro_interval() {
+        // Standard error of the mean of both sets: half of the small set's .05 (100 queries), the large one adds nothing.
+        let [low, high] = macro_interval(&[halves(100), vec![1.0; 5000]], 1);
+        assert!((low - 0.701).abs() < 0.01 && (high - 0.799).abs() < 0.01, "[{low}, {high}]");
+        assert_eq!(macro_interval(&[], 1), [0.0, 0.0]);
+    }
 
     fn halves(queries: usize) -> Vec<f64> {
         (0..queries).map(|query| f64::from(u8::from(query % 2 == 0))).collect()

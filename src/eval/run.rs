@@ -128,11 +128,13 @@ pub(crate) mod testing {
                 id: tool.id.clone(),
                 score,
                 matched_queries: vec![0],
+                also_on: Vec::new(),
                 explain: None,
             };
             Ok(Results {
                 hits: scored.into_iter().map(hit).collect(),
                 mode: arm.mode,
+                variant: Default::default(),
                 embedders: Vec::new(),
                 degraded: None,
                 no_match: None,

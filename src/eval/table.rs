@@ -3,7 +3,9 @@
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table};
 
+use super::ablation::Row;
 use super::baseline::Change;
+use super::bootstrap::Interval;
 use super::cost::CostReport;
 use super::metrics::{Measure, Metric};
 use super::report::{ArmReport, Means, Report, macro_average};
@@ -37,6 +39,25 @@ pub fn quality(reports: &[Report], style: Style) -> String {
         }
     }
     finish(table, 2)
+}
+
+/// What each part is worth, a row a step. `sets` names the columns.
+pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
+    let mut table = new_table(style);
+    let last = ["mean", "95% interval", "added", "95% interval"].map(String::from);
+    table.set_header([String::from("step")].into_iter().chain(sets.iter().map(|set| (*set).to_owned())).chain(last));
+    let interval = |[low, high]: Interval| format!("{} to {}", share(low), share(high));
+    for row in rows {
+        let (added, of_added) = match row.added {
+            Some((added, [low, high])) => (format!("{added:+.3}"), format!("{low:+.3} to {high:+.3}")),
+            None => Default::default(),
+        };
+        let (mean, of_mean) = row.mean;
+        let figures =
+            row.by_set.iter().map(|&value| share(value)).chain([share(mean), interval(of_mean), added, of_added]);
+        table.add_row([row.name.clone()].into_iter().chain(figures));
+    }
+    finish(table, 1)
 }
 
 /// What the index costs, a row a set.

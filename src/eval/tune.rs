@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolscout_index::{Mode, Results, Searcher, Settings};
+use toolscout_index::{Fusion, Mode, Parts, Results, Searcher, Settings};
 
-use super::arms::{Arm, Ranking};
+use super::arms::Arm;
 use super::bootstrap::{Interval, paired};
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
@@ -257,9 +257,9 @@ fn column(set: &EvalSet, engine: &dyn Adjustable, values: &[f32]) -> Result<Vec<
     let hybrid = Arm {
         name: "hybrid".into(),
         mode: Mode::Hybrid,
-        fusion: toolscout_index::Fusion::Convex,
+        fusion: Fusion::Convex,
         dense_weight: None,
-        ranker: Ranking::Learned,
+        parts: Parts::ALL,
     };
     let depth = TARGET.depth.min(set.tools.len());
     let run = ArmRun::of(set, &*engine.at(values)?, &hybrid, depth, &|| ())?;

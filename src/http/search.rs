@@ -15,7 +15,7 @@ use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, QueryString};
 use super::settings::CatalogSettings;
-use super::wire::{SearchMode, ToolFormat};
+use super::wire::{SearchMode, SearchVariant, ToolFormat};
 use crate::budget::{self, Fitted};
 
 /// A search.
@@ -44,6 +44,11 @@ pub struct SearchRequest {
     /// False orders hits by the formula alone, without the learned ranker.
     #[schema(default = true)]
     pub ranker: Option<bool>,
+    /// Does what can be done in about this many milliseconds; `variant` says how much that was.
+    #[schema(exclusive_minimum = 0.0)]
+    pub budget_ms: Option<f64>,
+    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the others.
+    pub fold_duplicates: bool,
     /// Says for each hit how it came to its place.
     pub explain: bool,
     /// Gives the found tools in this form as `tools`.
@@ -110,6 +115,11 @@ pub struct SearchParams {
     min_confidence: Option<f32>,
     /// False orders hits by the formula alone, without the learned ranker.
     ranker: Option<bool>,
+    /// Does what can be done in about this many milliseconds; `variant` says how much that was.
+    #[param(exclusive_minimum = 0.0)]
+    budget_ms: Option<f64>,
+    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the others.
+    fold_duplicates: Option<bool>,
     /// Says for each hit how it came to its place.
     explain: Option<bool>,
     /// Gives the found tools in this form as `tools`.
@@ -136,6 +146,8 @@ impl From<SearchParams> for SearchRequest {
             min_score: params.min_score,
             min_confidence: params.min_confidence,
             ranker: params.ranker,
+            budget_ms: params.budget_ms,
+            fold_duplicates: params.fold_duplicates.unwrap_or_default(),
             explain: params.explain.unwrap_or_default(),
             format: params.format,
             max_tokens: params.max_tokens,
@@ -161,6 +173,10 @@ pub struct SearchAnswer {
     pub took_ms: TookMs,
     /// The legs that answered.
     pub mode: SearchMode,
+    /// How much of the pipeline was run.
+    pub variant: SearchVariant,
+    /// The embedders that were heard beside words, by id.
+    pub embedders: Vec<String>,
     /// Set when a leg that was asked for could not take part.
     pub degraded: Option<DegradedReport>,
     /// Set when nothing fits; `hits` is then empty.
@@ -189,6 +205,9 @@ pub struct SearchHit {
     pub score: f32,
     /// Which of the queries found it, by position.
     pub matched_queries: Vec<usize>,
+    /// Ids of its near-duplicates on other servers, where they were to be folded into one hit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_on: Vec<String>,
     /// How it came to this place.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
@@ -330,6 +349,12 @@ impl Ask {
         if request.ranker == Some(false) {
             query = query.without_ranker();
         }
+        if let Some(budget_ms) = request.budget_ms {
+            query = query.budget_ms(budget_ms);
+        }
+        if request.fold_duplicates {
+            query = query.fold_duplicates();
+        }
         if request.explain {
             query = query.explain();
         }
@@ -346,6 +371,8 @@ impl Ask {
             budget,
             took_ms: TookMs::from(&results.timings),
             mode: results.mode.into(),
+            variant: results.variant.into(),
+            embedders: results.embedders.clone(),
             degraded: results.degraded.as_ref().map(DegradedReport::from),
             no_match: results.no_match.as_ref().map(NoMatchReport::from),
             confidence: results.confidence,
@@ -411,6 +438,7 @@ impl From<&Hit> for SearchHit {
             description: hit.tool.description.clone(),
             score: hit.score,
             matched_queries: hit.matched_queries.clone(),
+            also_on: hit.also_on.iter().map(ToString::to_string).collect(),
             explain: hit.explain.clone(),
         }
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolscout_index::formats::Emit;
-use toolscout_index::{Changes, Mode, Tool, ToolId};
+use toolscout_index::{Changes, Mode, Tool, ToolId, Variant};
 use utoipa::ToSchema;
 
 /// Which retrieval legs answer; `auto` is hybrid where vectors are there, else lexical.
@@ -38,6 +38,31 @@ impl From<Mode> for SearchMode {
             Mode::Dense => SearchMode::Dense,
             Mode::Hybrid => SearchMode::Hybrid,
             Mode::Auto => SearchMode::Auto,
+        }
+    }
+}
+
+/// How much of the pipeline was run: less than `full` only where a budget asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchVariant {
+    /// All that was asked for.
+    Full,
+    /// Without the embedders that take milliseconds.
+    Instant,
+    /// That, and the request as a whole only.
+    Whole,
+    /// The request as a whole, by its words only.
+    Lexical,
+}
+
+impl From<Variant> for SearchVariant {
+    fn from(variant: Variant) -> Self {
+        match variant {
+            Variant::Full => SearchVariant::Full,
+            Variant::Instant => SearchVariant::Instant,
+            Variant::Whole => SearchVariant::Whole,
+            Variant::Lexical => SearchVariant::Lexical,
         }
     }
 }

@@ -86,6 +86,22 @@ fn a_baseline_passes_on_the_same_figures_and_fails_on_a_drop() {
     assert_eq!(world.run(&[&measure[..], &["--baseline", "better.json", "--max-drop", "2.5"]].concat()).code, 0);
 }
 
+#[test]
+fn the_default_search_is_taken_apart_step_by_step() {
+    let world = World::new();
+    let args = ["--embedder", "table", "eval", &fixtures(), "--queries", "40", "--parts", "", "--ablate", "--markdown"];
+    let table = world.ok(&args);
+    let cells = |row: &str| -> Vec<String> { row.split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let rows: Vec<Vec<String>> = table.lines().skip(2).map(cells).collect();
+    let steps: Vec<&str> = rows.iter().map(|row| row[1].as_str()).collect();
+    assert_eq!((steps.len(), steps[0], steps[5]), (6, "words", "+ clauses: no-download tier"), "{table}");
+    let figure = |row: usize, column: usize| -> f64 { rows[row][column].parse().expect("a figure") };
+    // Each step's mean is the mean of the step before it and what it added, but for rounding.
+    for step in 1..rows.len() {
+        assert!((figure(step - 1, 3) + figure(step, 5) - figure(step, 3)).abs() < 0.0021, "{table}");
+    }
+}
+
 /// The project's own gate: `fixtures/baseline.json` holds the lexical figures of the whole query file.
 #[test]
 fn the_fixtures_are_found_as_well_as_they_were() {

@@ -114,7 +114,7 @@ fn what_no_tool_can_do_is_no_error() {
 }
 
 #[test]
-fn without_a_model_the_answer_is_lexical_and_says_so() {
+fn without_the_model_that_was_asked_for_the_table_answers_and_says_so() {
     let world = World::with_tools(&four_tools());
     let mut command = world.command();
     command.env("TOOLSCOUT_EMBEDDER", "minilm").args(["search", "open an issue", "--json"]);
@@ -124,7 +124,8 @@ fn without_a_model_the_answer_is_lexical_and_says_so() {
     assert_eq!(warnings.len(), 1, "{}", ended.stderr);
     assert!(warnings[0].contains("model is missing") && warnings[0].contains("toolscout models pull"), "{warnings:?}");
     let answer: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
-    assert_eq!((&answer["mode"], &answer["hits"][0]["id"]), (&json!("lexical"), &json!("github/create_issue")));
+    assert_eq!((&answer["mode"], &answer["hits"][0]["id"]), (&json!("hybrid"), &json!("github/create_issue")));
+    assert!(answer["embedders"][0].as_str().is_some_and(|id| id.starts_with("static-table/")), "{answer}");
     assert!(answer["degraded"]["reason"].is_string(), "{answer}");
 }
 

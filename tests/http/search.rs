@@ -1,5 +1,6 @@
 use reqwest::Method;
 use serde_json::{Value, json};
+use toolscout_index::embed::StaticTable;
 
 use super::server::{Server, ids, read, tool};
 
@@ -103,6 +104,23 @@ async fn a_mode_without_a_model_says_that_it_is_degraded() {
     let answer = server.post("/v1/search", &json!({ "query": "send an email", "mode": "hybrid" })).await;
     assert!(answer.body["degraded"]["reason"].as_str().unwrap().contains("no embedding model"), "{answer:?}");
     assert_eq!(ids(&answer)[0], "mail/send_email");
+}
+
+#[tokio::test]
+async fn a_budget_and_folded_duplicates_are_told() {
+    let description = "Sends an email with a subject and a text to one or more recipients at once.";
+    let twins: Vec<Value> = ["gmail", "outlook"].iter().map(|server| tool(server, "send_email", description)).collect();
+    let server = Server::start_with(|settings| settings.embedders = vec![StaticTable::bundled().unwrap()]).await;
+    server.post("/v1/catalogs/default/tools", &json!(twins)).await;
+    let whole = server.post("/v1/search", &json!({ "query": "send an email", "budget_ms": 60000 })).await;
+    assert_eq!((&whole.body["variant"], &whole.body["degraded"]), (&json!("full"), &Value::Null));
+    assert!(whole.body["embedders"][0].as_str().unwrap().starts_with("static-table/"), "{whole:?}");
+    assert_eq!(ids(&whole).len(), 2);
+    let short = server.get("/v1/catalogs/default/search?q=send+an+email&budget_ms=0.000001&fold_duplicates=true").await;
+    assert_eq!((&short.body["variant"], &short.body["embedders"]), (&json!("lexical"), &json!([])));
+    assert_eq!(short.body["hits"][0]["also_on"], json!(["outlook/send_email"]), "{short:?}");
+    let wrong = server.post("/v1/search", &json!({ "query": "x", "budget_ms": -1 })).await;
+    assert!(wrong.status.is_client_error() && wrong.message().contains("-1 ms"), "{wrong:?}");
 }
 
 #[tokio::test]

@@ -26,16 +26,16 @@ impl Encoded {
 /// handing them out costs little.
 const TOOLS_PER_TASK: usize = 4096;
 
-/// One score per tool, for each query.
-pub(super) fn scores(vectors: &Vectors, queries: &[Encoded]) -> Vec<Vec<f32>> {
+/// One score per tool, for each query, by at most the first `views` of its rows.
+pub(super) fn scores(vectors: &Vectors, queries: &[Encoded], views: usize) -> Vec<Vec<f32>> {
     let count = queries.len();
     let mut by_tool = vec![UNKNOWN; vectors.tools() * count];
     let tasks = by_tool.chunks_mut((TOOLS_PER_TASK * count).max(1));
     if vectors.tools() <= TOOLS_PER_TASK {
-        tasks.for_each(|scores| scan(vectors, queries, 0, scores));
+        tasks.for_each(|scores| scan(vectors, queries, 0, views, scores));
     } else {
         let tasks: Vec<_> = tasks.enumerate().collect();
-        tasks.into_par_iter().for_each(|(task, scores)| scan(vectors, queries, task * TOOLS_PER_TASK, scores));
+        tasks.into_par_iter().for_each(|(task, scores)| scan(vectors, queries, task * TOOLS_PER_TASK, views, scores));
     }
     (0..count).map(|query| by_tool.iter().skip(query).step_by(count).copied().collect()).collect()
 }
@@ -61,19 +61,19 @@ pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
 }
 
 /// Fills in the scores of the tools from `first` on, all queries of a tool side by side.
-fn scan(vectors: &Vectors, queries: &[Encoded], first: usize, scores: &mut [f32]) {
+fn scan(vectors: &Vectors, queries: &[Encoded], first: usize, views: usize, scores: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2, which is all that the function asks for.
-        return unsafe { scan_avx2(vectors, queries, first, scores) };
+        return unsafe { scan_avx2(vectors, queries, first, views, scores) };
     }
-    scan_by(vectors, queries, first, scores, dot_portable);
+    scan_by(vectors, queries, first, views, scores, dot_portable);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn scan_avx2(vectors: &Vectors, queries: &[Encoded], first: usize, scores: &mut [f32]) {
-    scan_by(vectors, queries, first, scores, |row, query| dot_avx2(row, query));
+fn scan_avx2(vectors: &Vectors, queries: &[Encoded], first: usize, views: usize, scores: &mut [f32]) {
+    scan_by(vectors, queries, first, views, scores, |row, query| dot_avx2(row, query));
 }
 
 #[inline(always)]
@@ -81,11 +81,12 @@ fn scan_by(
     vectors: &Vectors,
     queries: &[Encoded],
     first: usize,
+    views: usize,
     scores: &mut [f32],
     dot: impl Fn(&[i8], &[i16]) -> i32,
 ) {
     for (offset, scores) in scores.chunks_mut(queries.len()).enumerate() {
-        for row in vectors.rows_of(first + offset) {
+        for row in vectors.rows_of(first + offset).take(views) {
             let (codes, scale) = (vectors.row(row), vectors.scales[row]);
             for (query, score) in queries.iter().zip(scores.iter_mut()) {
                 *score = score.max(dot(codes, &query.codes) as f32 * scale * query.scale);

@@ -42,7 +42,7 @@ pub(super) fn verdict(search: &Search<'_>, request: &Request, evidence: &Evidenc
     let ranker = Arc::clone(search.searcher.ranker.as_ref()?);
     let legs = heard(search, evidence)?;
     let model = ranker.model(ids(&legs))?;
-    let mix = if search.query.ranker { model.mix() } else { 0.0 };
+    let mix = if search.parts.ranker { model.mix() } else { 0.0 };
     let (candidates, given, confidence) = with_columns(search, request, evidence, &legs, |columns| {
         let candidates = Candidates::measure(columns);
         let given = model.scores(&candidates);

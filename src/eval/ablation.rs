@@ -1,0 +1,126 @@
+//! What each part of the default way of searching is worth: arms that add one part at a time, and a table of the gains.
+
+use toolscout_index::{Fusion, Mode, Parts};
+
+use super::Evaluation;
+use super::arms::Arm;
+use super::bootstrap::{Interval, macro_interval};
+use super::judge::Scores;
+use super::metrics::{Metric, mean};
+use super::report::headline;
+
+/// What there is to build on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Embedding {
+    /// An instant embedder alone.
+    Instant,
+    /// A slow one beside it.
+    Both,
+}
+
+/// A way of searching and the one it adds a part to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// How it searches.
+    pub arm: Arm,
+    /// The step before it, by position; none for the first.
+    pub after: Option<usize>,
+}
+
+/// The steps from words alone to the whole: with instant embedders, then, where there is a slow one, from words again
+/// with that.
+pub fn steps(embedding: Embedding) -> Vec<Step> {
+    let hybrid =
+        |name: &str, fusion, parts| Arm { name: name.into(), mode: Mode::Hybrid, fusion, dense_weight: None, parts };
+    let words = Arm { mode: Mode::Lexical, ..hybrid("words", Fusion::Convex, Parts::ALL) };
+    let bare = Parts { slow_embedders: false, views: false, script_gate: false, clauses: false, ranker: false, ..Parts::ALL };
+    let views = Parts { views: true, ..bare };
+    let gate = Parts { script_gate: true, ..views };
+    let mut arms = vec![
+        words,
+        hybrid("words + table, by rank", Fusion::Rrf, bare),
+        hybrid("by score", Fusion::Convex, bare),
+        hybrid("+ views", Fusion::Convex, views),
+        hybrid("+ script gate", Fusion::Convex, gate),
+        hybrid("+ clauses", Fusion::Convex, Parts { clauses: true, ..gate }),
+        hybrid("+ ranker: no-download tier", Fusion::Convex, Parts { clauses: true, ranker: true, ..gate }),
+    ];
+    let restart = arms.len();
+    if embedding == Embedding::Both {
+        let model = |parts| Parts { slow_embedders: true, instant_embedders: false, ..parts };
+        let joint = Parts { slow_embedders: true, ..gate };
+        arms.extend([
+            hybrid("words + model, by rank", Fusion::Rrf, model(bare)),
+            hybrid("model, by score", Fusion::Convex, model(bare)),
+            hybrid("model + views", Fusion::Convex, model(views)),
+            hybrid("model + script gate", Fusion::Convex, model(gate)),
+            hybrid("model + table", Fusion::Convex, joint),
+            hybrid("model + clauses: whole formula", Fusion::Convex, Parts { clauses: true, ..joint }),
+            hybrid("model + ranker", Fusion::Convex, Parts { clauses: true, ranker: true, ..joint }),
+        ]);
+    }
+    let after = |place: usize| if place == restart { Some(0) } else { place.checked_sub(1) };
+    arms.into_iter().enumerate().map(|(place, arm)| Step { arm, after: after(place) }).collect()
+}
+
+/// One step's figures: nDCG at the deepest place measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The step's name.
+    pub name: String,
+    /// By set.
+    pub by_set: Vec<f64>,
+    /// The mean over sets, each weighing the same, with its interval.
+    pub mean: (f64, Interval),
+    /// The mean of what the step added to the one before it, with its interval.
+    pub added: Option<(f64, Interval)>,
+}
+
+/// The figures of every step over sets that were all measured by the arms of these steps.
+pub fn rows(evaluations: &[Evaluation], steps: &[Step]) -> Vec<Row> {
+    let columns: Vec<Vec<Vec<f64>>> =
+        (0..steps.len()).map(|step| evaluations.iter().map(|evaluation| column(evaluation, step)).collect()).collect();
+    let seed = evaluations.first().map_or(0, |evaluation| evaluation.report.seed);
+    let averaged = |columns: &[Vec<f64>]| {
+        let means: Vec<f64> = columns.iter().map(|column| mean(column)).collect();
+        (mean(&means), macro_interval(columns, seed))
+    };
+    let row = |(place, step): (usize, &Step)| Row {
+        name: step.arm.name.clone(),
+        by_set: columns[place].iter().map(|column| mean(column)).collect(),
+        mean: averaged(&columns[place]),
+        added: step.after.map(|before| averaged(&differences(&columns[place], &columns[before]))),
+    };
+    steps.iter().enumerate().map(row).collect()
+}
+
+/// The figure of every query of a set by one arm.
+fn column(evaluation: &Evaluation, arm: usize) -> Vec<f64> {
+    let metrics: Vec<Metric> = evaluation.report.arms[arm].means.0.iter().map(|(metric, _)| *metric).collect();
+    let metric = headline(&metrics);
+    Scores::strict(&evaluation.set, &evaluation.runs[arm], &[metric]).column(metric).to_vec()
+}
+
+fn differences(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let of_set = |(a, b): (&Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| a - b).collect();
+    a.iter().zip(b).map(of_set).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_end_in_the_default_each_adding_to_an_earlier_one() {
+        let all = steps(Embedding::Both);
+        let last = all.last().map(|step| &step.arm);
+        assert!(last.is_some_and(|arm| arm.parts == Parts::ALL && arm.fusion == Fusion::Convex));
+        let after: Vec<Option<usize>> = all.iter().map(|step| step.after).collect();
+        let chain =
+            [None, Some(0), Some(1), Some(2), Some(3), Some(4), Some(0), Some(6), Some(7), Some(8), Some(9), Some(10)];
+        assert_eq!(after, chain);
+        let without_model = steps(Embedding::Instant);
+        assert_eq!(without_model, all[..6]);
+        assert_eq!(without_model[5].arm.parts, Parts { slow_embedders: false, ..Parts::ALL });
+    }
+}
