@@ -20,6 +20,7 @@ mod eval;
 mod export;
 mod keys;
 mod list;
+mod memory;
 mod models;
 mod remove;
 mod search;
@@ -124,6 +125,8 @@ enum Verb {
     Serve(serve::Args),
     /// Make, list and revoke keys of the HTTP API
     Keys(keys::Args),
+    /// Remember which tools requests led to, list it, forget it
+    Memory(memory::Args),
     /// List or fetch what embedding needs
     Models(models::Args),
     /// Check that everything is where it should be
@@ -161,6 +164,7 @@ impl Cli {
             Verb::Catalogs(args) => args.run(&context()?),
             Verb::Serve(args) => args.run(&context()?),
             Verb::Keys(args) => args.run(&context()?),
+            Verb::Memory(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
             Verb::Eval(args) => args.run(&context()?),

@@ -32,6 +32,8 @@ mod error;
 mod extract;
 mod feedback;
 mod guard;
+#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
+mod memory;
 mod openapi;
 mod pool;
 mod registry;
@@ -65,6 +67,8 @@ pub fn router(app: App) -> Router {
         .route("/v1/catalogs/{catalog}/stats", get(catalogs::stats))
         .route("/v1/catalogs/{catalog}/search", get(search::search_by_query).post(search::search))
         .route("/v1/catalogs/{catalog}/feedback", post(feedback::record))
+        .route("/v1/catalogs/{catalog}/memory", get(memory::list).put(memory::switch).delete(memory::forget))
+        .route("/v1/catalogs/{catalog}/memory/export", get(memory::export))
         .route(
             "/v1/catalogs/{catalog}/tools",
             get(tools::list).post(tools::upsert).delete(tools::remove_matching).layer(bulk),

@@ -15,6 +15,7 @@ use super::App;
 use super::access::Reading;
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
+use super::memory;
 use super::tools::unknown_tool;
 
 /// The database of feedback, beside the catalogs in the data directory.
@@ -64,7 +65,7 @@ pub struct FeedbackAnswer {
     recorded: bool,
 }
 
-/// Records which tool was used for a search.
+/// Records which tool was used for a search. A catalog whose memory is on remembers it, if `query` says what was asked.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/feedback", tag = "feedback",
     params(("catalog" = String, Path, description = "The catalog's name")),
@@ -78,10 +79,12 @@ pub async fn record(
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
     request.validate()?;
     let known = ToolId::parse(&request.tool).ok().and_then(|id| catalog.searcher().tool(&id));
-    if known.is_none() {
-        return Err(unknown_tool(&request.tool, &catalog.name));
-    }
+    let Some(tool) = known else { return Err(unknown_tool(&request.tool, &catalog.name)) };
+    let called = request.query.clone().filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
     app.feedback.keep(catalog.name.clone(), request).await?;
+    if let Some(query) = called {
+        memory::remember(&app, catalog, query, tool.id.clone()).await?;
+    }
     app.metrics.feedback.inc();
     Ok((StatusCode::CREATED, Json(FeedbackAnswer { recorded: true })))
 }

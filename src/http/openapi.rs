@@ -6,7 +6,7 @@ use utoipa::openapi::security::{
 use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
-use super::{catalogs, error, feedback, search, servers, service, tasks, tools};
+use super::{catalogs, error, feedback, memory, search, servers, service, tasks, tools};
 
 /// The OpenAPI description of every route.
 pub fn description() -> Description {
@@ -36,6 +36,10 @@ pub fn description() -> Description {
         catalogs::set_settings,
         catalogs::stats,
         feedback::record,
+        memory::list,
+        memory::switch,
+        memory::export,
+        memory::forget,
         tasks::show,
         tasks::cancel,
         service::livez,
