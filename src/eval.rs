@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod bootstrap;
 pub mod cost;
 pub mod latency;
+pub mod memory;
 pub mod nomatch;
 pub mod features;
 pub mod scale;
@@ -35,6 +36,7 @@ pub mod table;
 pub mod trec;
 
 pub mod tune;
+pub mod adapt;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,6 +51,7 @@ pub use report::Report;
 use cost::{CostReport, ScalePoint};
 use judge::{Scores, Twins};
 use latency::Latency;
+use memory::MemoryReport;
 use nomatch::{HeldOut, NoMatchReport};
 use report::{ArmReport, Means};
 use run::{ArmRun, Ask};
@@ -65,6 +68,8 @@ pub enum Part {
     NoMatch,
     /// Tokens of the catalog and of answers.
     Tokens,
+    /// What a usage memory is worth.
+    Memory,
 }
 
 /// What to measure.
@@ -160,6 +165,11 @@ pub fn evaluate(set: EvalSet, plan: &Plan, workspace: &Workspace, progress: &dyn
     if plan.parts.contains(&Part::Tokens) {
         progress.stage("counting tokens", 0);
         report.tokens = Some(TokensReport::of(&set, &measured.runs[measurement.main_position()].rankings));
+    }
+    if plan.parts.contains(&Part::Memory) {
+        progress.stage("asking with a memory", set.queries.len());
+        let arm = &plan.arms[measurement.main_position()];
+        report.memory = Some(MemoryReport::of(&set, workspace, arm, plan.seed, &|| progress.step())?);
     }
     let main_arm = plan.arms[measurement.main_position()].name.clone();
     Ok(Evaluation { report, runs: measured.runs, worst: measured.worst, main_arm, set })

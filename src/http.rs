@@ -50,7 +50,7 @@ mod wire;
 mod writes;
 
 use error::{ApiError, ApiResult};
-use feedback::FeedbackStore;
+pub use feedback::FeedbackStore;
 use pool::SearchPool;
 use registry::Registry;
 use tasks::Tasks;

@@ -11,6 +11,7 @@ mod http {
     pub mod durability;
     pub mod errors;
     pub mod feedback;
+    pub mod memory;
     pub mod search;
     pub mod service;
     pub mod stream;

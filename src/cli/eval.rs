@@ -244,6 +244,7 @@ impl Args {
             table::quality(reports, style),
             table::significance(reports, style),
             table::no_match(reports, style),
+            table::memory(reports, style),
             table::latency(reports, style),
             table::cost(reports, style),
             table::tokens(reports, style),
@@ -293,7 +294,8 @@ fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
         "cost" => Ok(Part::Cost),
         "no-match" => Ok(Part::NoMatch),
         "tokens" => Ok(Part::Tokens),
-        _ => Err(EvalError::option("--parts", name, "there are cost, no-match and tokens, separated by commas")),
+        "memory" => Ok(Part::Memory),
+        _ => Err(EvalError::option("--parts", name, "there are cost, no-match, tokens and memory, separated by commas")),
     };
     names.iter().filter(|name| !name.is_empty()).map(part).collect()
 }
