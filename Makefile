@@ -15,7 +15,7 @@ build: ## Build in release
 	$(CARGO) build --release --locked
 
 setup: build ## Fetch the embedding model and the ONNX Runtime, if they are not there
-	@$(TOOLSCOUT) models pull || echo "warning: no embedding model, everything works lexically (see 'toolscout doctor')" >&2
+	@$(TOOLSCOUT) models pull || echo "warning: no embedding model, searches go by words and the built-in table (see 'toolscout doctor')" >&2
 
 demo: setup ## Index the bundled catalog and show some searches
 	@TOOLSCOUT="$(TOOLSCOUT)" scripts/demo

@@ -98,8 +98,8 @@ struct Request {
 struct LegScores {
     /// As the leg gives them, for the whole request.
     raw: Vec<f32>,
-    /// Scaled, clauses joined in.
-    joined: Vec<f32>,
+    /// The best scaled score over the clauses; none where the leg was not asked about any.
+    clauses: Option<Vec<f32>>,
     /// The scaled scores of each text; only the first where the leg was not asked about clauses.
     by_text: Vec<Vec<f32>>,
 }
@@ -404,8 +404,8 @@ impl Search<'_> {
             heard.map(|(leg, vectors)| leg.voice(vectors, self.parts, &self.allowed)).collect()
         });
         lap(&mut timings.fuse_ms, || {
-            let dense_weight = self.dense_weight(&dense);
-            let fused = self.fuse(&lexical, &dense, dense_weight);
+            let dense_weight = self.dense_weight(dense.len());
+            let fused = self.fuse(&lexical, &dense);
             let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
             let named = named.into_iter().collect();
             let signals = self.signals(limit, &lexical, &dense);
@@ -432,9 +432,10 @@ impl Search<'_> {
         evidence.reranked = Some(scores);
     }
 
-    fn dense_weight(&self, dense: &[Voice]) -> f32 {
+    /// The weight of this many dense legs together.
+    fn dense_weight(&self, legs: usize) -> f32 {
         let settings = &self.searcher.settings;
-        match (self.mode, dense.len()) {
+        match (self.mode, legs) {
             (_, 0) => 0.0,
             (Mode::Dense, _) => 1.0,
             (_, 1) => self.query.dense_weight.unwrap_or(settings.dense_weight),
@@ -442,19 +443,30 @@ impl Search<'_> {
         }
     }
 
-    /// One score per tool, 0 to 1. A tool without a vector is judged by its words alone.
-    fn fuse(&self, lexical: &LegScores, dense: &[Voice], dense_weight: f32) -> Vec<f32> {
-        let shares: f32 = dense.iter().map(|voice| voice.share).sum();
+    /// One score per tool, 0 to 1: half by the request as a whole, half by its clauses where it has several. A leg that
+    /// was not asked about clauses leaves its say in them to those that were.
+    fn fuse(&self, lexical: &LegScores, dense: &[Voice]) -> Vec<f32> {
+        let whole: Vec<(&[f32], f32)> = dense.iter().map(|voice| (voice.scores.whole(), voice.share)).collect();
+        let fused = self.fuse_part(lexical.whole(), &whole);
+        let Some(by_words) = &lexical.clauses else { return fused };
+        let voices = dense.iter().filter_map(|voice| Some((voice.scores.clauses.as_deref()?, voice.share)));
+        let clauses = self.fuse_part(by_words, &voices.collect::<Vec<_>>());
+        fused.iter().zip(clauses).map(|(&whole, clauses)| fuse::convex(whole, clauses, CLAUSES_SHARE)).collect()
+    }
+
+    /// Fuses what the legs, each with its share, say of one part of a request. A tool without a vector is judged by its
+    /// words alone.
+    fn fuse_part(&self, lexical: &[f32], dense: &[(&[f32], f32)]) -> Vec<f32> {
+        let dense_weight = self.dense_weight(dense.len());
+        let shares: f32 = dense.iter().map(|(_, share)| share).sum();
+        let weighted = dense.iter().map(|&(scores, share)| (scores, dense_weight * share / shares));
         if self.query.fusion == Fusion::Rrf && !dense.is_empty() {
-            let mut lists = vec![(lexical.joined.as_slice(), 1.0 - dense_weight)];
-            let voices = dense.iter();
-            lists.extend(voices.map(|voice| (voice.scores.joined.as_slice(), dense_weight * voice.share / shares)));
-            return fuse::reciprocal_rank(&lists, 0.0, lexical.joined.len());
+            let lists: Vec<(&[f32], f32)> = [(lexical, 1.0 - dense_weight)].into_iter().chain(weighted).collect();
+            return fuse::reciprocal_rank(&lists, 0.0, lexical.len());
         }
-        let mut fused: Vec<f32> = lexical.joined.iter().map(|score| score * (1.0 - dense_weight)).collect();
-        for voice in dense {
-            let weight = dense_weight * voice.share / shares;
-            for ((fused, &score), &by_words) in fused.iter_mut().zip(&voice.scores.joined).zip(&lexical.joined) {
+        let mut fused: Vec<f32> = lexical.iter().map(|score| score * (1.0 - dense_weight)).collect();
+        for (scores, weight) in weighted {
+            for ((fused, &score), &by_words) in fused.iter_mut().zip(scores).zip(lexical) {
                 *fused += weight * if score.is_finite() { score } else { by_words };
             }
         }
@@ -661,14 +673,16 @@ impl LegScores {
             let floor = floor(scores);
             fuse::min_max(scores, floor, |tool| allowed.as_ref().is_none_or(|allowed| allowed[tool]));
         }
-        let mut joined = by_text[0].clone();
-        if by_text.len() > 1 {
-            for (tool, joined) in joined.iter_mut().enumerate() {
-                let best = by_text[1..].iter().map(|scores| scores[tool]).fold(f32::NEG_INFINITY, f32::max);
-                *joined = fuse::convex(*joined, best, CLAUSES_SHARE);
-            }
-        }
-        LegScores { raw, joined, by_text }
+        let clauses = (by_text.len() > 1).then(|| {
+            let best = |tool: usize| by_text[1..].iter().map(|scores| scores[tool]).fold(f32::NEG_INFINITY, f32::max);
+            (0..raw.len()).map(best).collect()
+        });
+        LegScores { raw, clauses, by_text }
+    }
+
+    /// The scaled scores of the request as a whole.
+    fn whole(&self) -> &[f32] {
+        &self.by_text[0]
     }
 }
 

@@ -351,8 +351,11 @@ impl<'a> Known<'a> {
     }
 }
 
+/// A row's texts with their vectors.
+type Computed = Vec<(TextHash, Vec<f32>)>;
+
 /// The vectors of these rows' texts, row by row.
-fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Vec<(TextHash, Vec<f32>)>>> {
+fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>> {
     let of_row = |row: &&Arc<Row>| {
         let Ok(tool) = row.stored.parse() else { return Ok(Vec::new()) };
         let texts = document::views(&tool);
