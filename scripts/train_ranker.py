@@ -13,6 +13,7 @@ makes them and calls this. The same files and seed give the same ranker.
 
 import argparse
 import dataclasses
+import functools
 import json
 import sys
 from collections import defaultdict
@@ -35,9 +36,9 @@ class Plan:
     leaves: int = 12
     learning_rate: float = 0.08
     # Requests of one set that are learned from, so that large sets do not drown small ones.
-    requests: int = 300
+    requests: int = 700
     # The ranker's weight beside the formula.
-    mix: float = 0.1
+    mix: float = 0.15
     confidence_trees: int = 60
     confidence_leaves: int = 6
     confidence_rate: float = 0.06
@@ -58,7 +59,7 @@ class Request:
     signals: np.ndarray
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Export:
     """What one features file holds."""
 
@@ -146,7 +147,7 @@ def fit_ranker(export, requests, plan):
 
 def fit_confidence(export, requests, ranker, plan):
     """Logistic boosting over the signals of answers: is one of the first five hits right?"""
-    requests = sampled(requests, 2 * plan.requests, plan.seed)
+    requests = sampled(requests, plan.requests, plan.seed)
     rows = np.array([signals(export, request, ranker(request), plan.mix) for request in requests])
     right = np.array([found(export, request, ranker(request), plan.mix) for request in requests])
     data = lightgbm.Dataset(rows, right, params={"max_bin": 127})
@@ -268,8 +269,9 @@ def write(path, exports, models):
     print(f"{path}: {Path(path).stat().st_size} bytes, checksum {checksum[:8]}", file=sys.stderr)
 
 
-def out_of_sample(export, plan):
-    """For each set, the requests with what a ranker gives them that has not seen the set."""
+@functools.cache
+def rankers_without(export, plan):
+    """For each set, its requests, and a ranker that has not seen it."""
     by_set = defaultdict(list)
     for request in export.requests:
         by_set[request.set].append(request)
@@ -278,6 +280,12 @@ def out_of_sample(export, plan):
         rest = [request for request in export.requests if request.set != name and not request.held_out]
         # A single set has no others to learn from.
         rankers[name] = fit_ranker(export, rest or export.requests, plan)
+    return by_set, rankers
+
+
+def out_of_sample(export, plan):
+    """For each set, its requests, and what a ranker gives them that has not seen the set."""
+    by_set, rankers = rankers_without(export, plan)
     return by_set, {
         name: {id(request): rankers[name].predict(request.rows).astype(np.float32) for request in by_set[name]}
         for name in by_set
@@ -366,12 +374,24 @@ def train(export, left_out, plan):
     whole = [request for request in requests if not request.held_out]
     booster = fit_ranker(export, whole, plan)
     # Confidence learns from scores of rankers that had not seen the set, as it will meet them.
-    kept = dataclasses.replace(export, requests=requests)
+    kept = dataclasses.replace(export, requests=requests) if left_out else export
     _, ranked = out_of_sample(kept, plan)
     of_request = {key: value for scores in ranked.values() for key, value in scores.items()}
     confidence = fit_confidence(kept, requests, lambda request: of_request[id(request)], plan)
-    mix = plan.mix if export.legs else 0.0
-    return {"legs": sorted(export.legs), "mix": mix, "trees": trees_of(booster), "confidence": trees_of(confidence)}
+    return model(export, plan, booster, trees_of(confidence))
+
+
+def model(export, plan, booster, confidence):
+    """A model as the file has it."""
+    return {"legs": sorted(export.legs), "mix": plan.mix, "trees": trees_of(booster), "confidence": confidence}
+
+
+def write_each_left_out(folder, exports, plan):
+    """Writes `without-SET.json` for each set: rankers that have not seen it, for `toolscout eval --ranker`."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name in rankers_without(exports[0], plan)[0]:
+        models = [model(export, plan, rankers_without(export, plan)[1][name], []) for export in exports]
+        write(Path(folder) / f"without-{name}.json", exports, models)
 
 
 def main():
@@ -379,6 +399,7 @@ def main():
     parser.add_argument("features", nargs="+", help="what `toolscout eval --features` wrote, a file for each tier")
     parser.add_argument("--out", help="the ranker file to write")
     parser.add_argument("--evaluate", action="store_true", help="print figures on sets left out")
+    parser.add_argument("--each-left-out", metavar="DIR", help="write a ranker without each set in turn")
     parser.add_argument("--leave-out", default="", help="sets the ranker must not see, separated by commas")
     for field in dataclasses.fields(Plan):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
@@ -388,6 +409,8 @@ def main():
     if arguments.evaluate:
         for export in exports:
             evaluate(export, plan)
+    if arguments.each_left_out:
+        write_each_left_out(arguments.each_left_out, exports, plan)
     if arguments.out:
         left_out = set(filter(None, arguments.leave_out.split(",")))
         write(arguments.out, exports, [train(export, left_out, plan) for export in exports])

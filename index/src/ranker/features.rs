@@ -276,47 +276,61 @@ impl Candidates {
         let mut signals = vec![0.0; Signal::ALL.len()];
         let mut order: Vec<usize> = (0..self.tools.len()).collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-        let Some(&top) = order.first() else { return signals };
+        let Some((&top, following)) = order.split_first() else { return signals };
+        let following = &following[..following.len().min(FOLLOWING)];
+        let mut set = |(signal, value): (Signal, f32)| signals[signal as usize] = value;
+        OF_THE_TOP.iter().map(|&(signal, feature)| (signal, self.feature(top, feature))).for_each(&mut set);
+        self.of_the_legs(request).into_iter().for_each(&mut set);
         let ranker: Vec<f32> = ranker.iter().map(|&score| score as f32).collect();
-        let mut set = |signal: Signal, value: f32| signals[signal as usize] = value;
-        for (signal, feature) in [
-            (Signal::Coverage, Feature::BestCoverage),
-            (Signal::TopCoverage, Feature::Coverage),
-            (Signal::TopNameCoverage, Feature::NameCoverage),
-            (Signal::TopNameRecall, Feature::NameRecall),
-            (Signal::TopLexicalShare, Feature::LexicalShare),
-            (Signal::TopTriples, Feature::Triples),
-            (Signal::TopPairs, Feature::Pairs),
-            (Signal::TopTableCosine, Feature::TableCosine),
-            (Signal::TopModelCosine, Feature::ModelCosine),
-            (Signal::Agreement, Feature::Agreement),
-            (Signal::RequestWords, Feature::RequestWords),
-            (Signal::Clauses, Feature::Clauses),
-        ] {
-            set(signal, self.feature(top, feature));
-        }
-        let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
-        set(Signal::TableCosine, self.legs.table.as_ref().map_or(0.0, best));
-        set(Signal::ModelCosine, self.legs.model.as_ref().map_or(0.0, best));
-        let deviation = |ranking: &Ranking, leg: LegView<'_>| deviation(best(ranking), leg.raw);
-        let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| {
-            ranking.as_ref().zip(view.as_ref()).map_or(0.0, |(ranking, view)| deviation(ranking, view.leg))
-        };
-        set(Signal::LexicalDeviation, deviation(&self.legs.lexical, request.lexical));
-        set(Signal::TableDeviation, dense(&self.legs.table, &request.table));
-        set(Signal::ModelDeviation, dense(&self.legs.model, &request.model));
-        let next: Vec<usize> = order.iter().copied().skip(1).take(5).collect();
-        let mean = |of: &[f32]| next.iter().map(|&place| of[place]).sum::<f32>() / next.len().max(1) as f32;
-        set(Signal::Margin, scores[top] - next.first().map_or(0.0, |&place| scores[place]));
-        set(Signal::Lead, scores[top] - mean(scores));
-        set(Signal::Ranker, ranker.get(top).copied().unwrap_or_default());
-        set(Signal::RankerLead, if ranker.is_empty() { 0.0 } else { ranker[top] - mean(&ranker) });
-        set(Signal::Unanimity, self.legs.unanimity(self.tools[top]));
-        set(Signal::Known, self.known);
-        set(Signal::Tools, (request.fused.len() as f32).ln_1p());
+        let mean = |of: &[f32]| following.iter().map(|&place| of[place]).sum::<f32>() / following.len().max(1) as f32;
+        let second = following.first().map_or(0.0, |&place| scores[place]);
+        set((Signal::Margin, scores[top] - second));
+        set((Signal::Lead, scores[top] - mean(scores)));
+        set((Signal::Ranker, ranker[top]));
+        set((Signal::RankerLead, ranker[top] - mean(&ranker)));
+        set((Signal::Unanimity, self.legs.unanimity(self.tools[top])));
+        set((Signal::Known, self.known));
+        set((Signal::Tools, (request.fused.len() as f32).ln_1p()));
         signals
     }
+
+    /// The best score of each leg, and how far it stands out.
+    fn of_the_legs(&self, request: &Request<'_>) -> [(Signal, f32); 5] {
+        let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
+        let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view) {
+            (Some(ranking), Some(view)) => (best(ranking), deviation(best(ranking), view.leg.raw)),
+            _ => (0.0, 0.0),
+        };
+        let (table, table_deviation) = dense(&self.legs.table, &request.table);
+        let (model, model_deviation) = dense(&self.legs.model, &request.model);
+        [
+            (Signal::TableCosine, table),
+            (Signal::ModelCosine, model),
+            (Signal::LexicalDeviation, deviation(best(&self.legs.lexical), request.lexical.raw)),
+            (Signal::TableDeviation, table_deviation),
+            (Signal::ModelDeviation, model_deviation),
+        ]
+    }
 }
+
+/// Hits behind the first that its lead is measured against: with it, those that are shown by default and one more.
+const FOLLOWING: usize = 5;
+
+/// Signals that are features of the first hit.
+const OF_THE_TOP: [(Signal, Feature); 12] = [
+    (Signal::Coverage, Feature::BestCoverage),
+    (Signal::TopCoverage, Feature::Coverage),
+    (Signal::TopNameCoverage, Feature::NameCoverage),
+    (Signal::TopNameRecall, Feature::NameRecall),
+    (Signal::TopLexicalShare, Feature::LexicalShare),
+    (Signal::TopTriples, Feature::Triples),
+    (Signal::TopPairs, Feature::Pairs),
+    (Signal::TopTableCosine, Feature::TableCosine),
+    (Signal::TopModelCosine, Feature::ModelCosine),
+    (Signal::Agreement, Feature::Agreement),
+    (Signal::RequestWords, Feature::RequestWords),
+    (Signal::Clauses, Feature::Clauses),
+];
 
 /// A leg's best tools, best first.
 struct Ranking {
