@@ -146,7 +146,7 @@ impl Memory {
     /// # Errors
     /// [`Error::Store`].
     pub fn switch(&self) -> Result<Switch> {
-        self.read(Switch::Off, |connection| switch(connection))
+        self.read(Switch::Off, switch)
     }
 
     /// Switches it on or off; what is remembered stays.
@@ -155,7 +155,9 @@ impl Memory {
     /// [`Error::Store`].
     pub fn set_switch(&self, switch: Switch) -> Result<()> {
         let value = i64::from(switch == Switch::On);
-        self.write(|connection| connection.execute("INSERT OR REPLACE INTO flags VALUES ('on', ?1)", [value]).map(drop))?;
+        self.write(|connection| {
+            connection.execute("INSERT OR REPLACE INTO flags VALUES ('on', ?1)", [value]).map(drop)
+        })?;
         self.reload()
     }
 
@@ -216,7 +218,8 @@ impl Memory {
     /// # Errors
     /// [`Error::Store`].
     pub fn len(&self) -> Result<usize> {
-        let count = |connection: &Connection| connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0));
+        let count =
+            |connection: &Connection| connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0));
         self.read(0u64, count).map(|count| count as usize)
     }
 
@@ -260,9 +263,8 @@ impl Memory {
     /// and the vector each. Only tools that anything speaks for.
     pub(crate) fn recall<'a>(&self, voices: impl Iterator<Item = (&'a str, f32, &'a [f32])>) -> HashMap<ToolId, f32> {
         let Some(recall) = self.loaded().recall else { return HashMap::new() };
-        let heard: Vec<_> = voices
-            .filter_map(|(id, share, vector)| Some((recall.by_embedder.get(id)?, share, vector)))
-            .collect();
+        let heard: Vec<_> =
+            voices.filter_map(|(id, share, vector)| Some((recall.by_embedder.get(id)?, share, vector))).collect();
         let shares: f32 = heard.iter().map(|(_, share, _)| share).sum();
         let mut recalled = HashMap::new();
         for (neighbours, share, vector) in heard {
@@ -405,7 +407,8 @@ impl Neighbours {
     fn near(&self, vector: &[f32]) -> HashMap<ToolId, f32> {
         let query = [vector.to_vec()];
         let mut near: HashMap<ToolId, f32> = HashMap::new();
-        for (vectors, tools, share) in [(&self.requests, &self.tools, 1.0), (&self.centres, &self.centred, CENTRE_SHARE)]
+        for (vectors, tools, share) in
+            [(&self.requests, &self.tools, 1.0), (&self.centres, &self.centred, CENTRE_SHARE)]
         {
             for (place, cosine) in nearest(&vectors.scores(&query)[0]) {
                 let weight = share * (cosine - MIN_COSINE) / (1.0 - MIN_COSINE);

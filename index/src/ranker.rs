@@ -203,11 +203,7 @@ fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
     Ok(body)
 }
 
-fn same<'a>(
-    what: &str,
-    found: &[String],
-    expected: impl Iterator<Item = &'a str>,
-) -> std::result::Result<(), String> {
+fn same<'a>(what: &str, found: &[String], expected: impl Iterator<Item = &'a str>) -> std::result::Result<(), String> {
     let expected: Vec<&str> = expected.collect();
     if found == expected {
         return Ok(());

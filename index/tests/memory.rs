@@ -135,7 +135,8 @@ fn entries_are_listed_in_pages_and_counted() {
 fn the_longest_unused_make_room() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()), "a");
-    let entry = |number: usize| Entry { query: format!("request {number}"), tool: id("q7"), times: 1, at_ms: number as i64 };
+    let entry =
+        |number: usize| Entry { query: format!("request {number}"), tool: id("q7"), times: 1, at_ms: number as i64 };
     let entries: Vec<Entry> = (0..MAX_ENTRIES + 2).map(entry).collect();
     catalog.memory().insert(&entries).unwrap();
     assert_eq!(catalog.memory().len().unwrap(), MAX_ENTRIES);
@@ -148,7 +149,8 @@ fn a_damaged_memory_is_named_and_searches_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     drop(filled(&data, "a"));
-    std::fs::write(dir.path().join("catalogs/a").join(FILE_NAME), "this is no database, it only looks like a file").unwrap();
+    std::fs::write(dir.path().join("catalogs/a").join(FILE_NAME), "this is no database, it only looks like a file")
+        .unwrap();
     let catalog = data.open("a", options()).unwrap();
     assert_eq!(first(&catalog, REQUEST), "list_tickets");
     let error = catalog.memory().len().unwrap_err().to_string();

@@ -1,7 +1,6 @@
 //! The ranker: its trees against LightGBM's own predictions, its files, and what it may and may not do to an answer.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolscout_index::embed::StaticTable;
@@ -152,7 +151,8 @@ fn strange_requests_are_ranked_too() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
     let clauses = "send the first email; ".repeat(200);
-    for text in ["weather", "the of and", "?!…", "🙂🙃", "send 查询 почта", &"email ".repeat(20_000), &clauses] {
+    for text in ["weather", "the of and", "?!…", "🙂🙃", "send 查询 почта", &"email ".repeat(20_000), &clauses]
+    {
         let results = catalog.searcher().search(&Query::new(text).explain()).unwrap();
         assert!(results.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)), "{text}");
     }
@@ -244,5 +244,4 @@ fn refitting_towards_what_was_right_raises_it() {
         given[wanted] - given[other]
     };
     assert!(lead(&refitted) > lead(model.trees()));
-    let _shared: Arc<Ranker> = ranker;
 }

@@ -295,7 +295,9 @@ fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
         "no-match" => Ok(Part::NoMatch),
         "tokens" => Ok(Part::Tokens),
         "memory" => Ok(Part::Memory),
-        _ => Err(EvalError::option("--parts", name, "there are cost, no-match, tokens and memory, separated by commas")),
+        _ => {
+            Err(EvalError::option("--parts", name, "there are cost, no-match, tokens and memory, separated by commas"))
+        }
     };
     names.iter().filter(|name| !name.is_empty()).map(part).collect()
 }

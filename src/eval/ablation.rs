@@ -33,7 +33,8 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
     let hybrid =
         |name: &str, fusion, parts| Arm { name: name.into(), mode: Mode::Hybrid, fusion, dense_weight: None, parts };
     let words = Arm { mode: Mode::Lexical, ..hybrid("words", Fusion::Convex, Parts::ALL) };
-    let bare = Parts { slow_embedders: false, views: false, script_gate: false, clauses: false, ranker: false, ..Parts::ALL };
+    let bare =
+        Parts { slow_embedders: false, views: false, script_gate: false, clauses: false, ranker: false, ..Parts::ALL };
     let views = Parts { views: true, ..bare };
     let gate = Parts { script_gate: true, ..views };
     let mut arms = vec![

@@ -118,11 +118,8 @@ fn judged(lessons: &[Lesson], mix: f32) -> Vec<Judged> {
     // Without weight there is no common unit; the formula's say is then left out.
     let unit = if mix > 0.0 { f64::from(mix) } else { f64::INFINITY };
     let base = |lesson: &Lesson| lesson.fused.iter().map(|&score| f64::from(score) / unit).collect();
-    let judged = |lesson: &Lesson| Judged {
-        rows: lesson.rows.clone(),
-        relevant: lesson.relevant.clone(),
-        base: base(lesson),
-    };
+    let judged =
+        |lesson: &Lesson| Judged { rows: lesson.rows.clone(), relevant: lesson.relevant.clone(), base: base(lesson) };
     lessons.iter().map(judged).collect()
 }
 

@@ -64,8 +64,7 @@ impl Arm {
 }
 
 fn arms_of(name: &str, fusions: &[Fusion], dense_weight: Option<f32>) -> Result<Vec<Arm>> {
-    let of_mode =
-        |mode, fusion, name: &str| Arm { name: name.into(), mode, fusion, dense_weight, parts: Parts::ALL };
+    let of_mode = |mode, fusion, name: &str| Arm { name: name.into(), mode, fusion, dense_weight, parts: Parts::ALL };
     if name == FORMULA {
         return Ok(vec![of_mode(Mode::Hybrid, Fusion::Convex, FORMULA).without_ranker()]);
     }

@@ -94,7 +94,12 @@ impl EvalSet {
         for (number, (text, mut relevant)) in called.into_iter().enumerate() {
             relevant.retain(|id| known.contains(id.as_str()));
             if !relevant.is_empty() {
-                queries.push(RawQuery { id: format!("called-{}", number + 1), text, relevant, judged_in: path.to_owned() });
+                queries.push(RawQuery {
+                    id: format!("called-{}", number + 1),
+                    text,
+                    relevant,
+                    judged_in: path.to_owned(),
+                });
             }
         }
         let set = EvalSet::new(path, RawSet { tools, queries, unanswerable })?;

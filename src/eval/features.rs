@@ -157,9 +157,8 @@ impl FeaturesFile {
 impl<'a> Line<'a> {
     fn new(set: &'a EvalSet, query: usize, measured: &'a Measured, part: Part<'_>) -> Self {
         let judged = &set.queries[query];
-        let is_right = |id: &ToolId| {
-            set.position(id.as_str()).is_some_and(|tool| judged.relevant.binary_search(&tool).is_ok())
-        };
+        let is_right =
+            |id: &ToolId| set.position(id.as_str()).is_some_and(|tool| judged.relevant.binary_search(&tool).is_ok());
         let is_out = |tool: &ToolIndex| part.held_out.is_some_and(|out| out.tools.binary_search(tool).is_ok());
         let relevant = judged.relevant.iter().filter(|tool| !is_out(tool)).count();
         Line {

@@ -42,13 +42,7 @@ impl MemoryReport {
     ///
     /// # Errors
     /// The engine's.
-    pub fn of(
-        set: &EvalSet,
-        workspace: &Workspace,
-        arm: &Arm,
-        seed: u64,
-        asked: &(dyn Fn() + Sync),
-    ) -> Result<Self> {
+    pub fn of(set: &EvalSet, workspace: &Workspace, arm: &Arm, seed: u64, asked: &(dyn Fn() + Sync)) -> Result<Self> {
         let copy = workspace.copy(set, "memory")?;
         let chosen = Random::new(seed, "memory").sample(set.queries.len(), set.queries.len() / 2);
         let entries = entries(set, &chosen);
@@ -66,7 +60,8 @@ impl MemoryReport {
         let with = column()?;
         let gain = paired(&with, &without, seed);
         let is_known = |id: &str| entries.iter().any(|entry| entry.tool.as_str() == id);
-        let known = rest.queries.iter().filter(|query| query.relevant.iter().any(|&tool| is_known(set.tool(tool).id.as_str())));
+        let known =
+            rest.queries.iter().filter(|query| query.relevant.iter().any(|&tool| is_known(set.tool(tool).id.as_str())));
         Ok(MemoryReport {
             remembered: chosen.len(),
             asked: rest.queries.len(),

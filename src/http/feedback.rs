@@ -80,7 +80,8 @@ pub async fn record(
     request.validate()?;
     let known = ToolId::parse(&request.tool).ok().and_then(|id| catalog.searcher().tool(&id));
     let Some(tool) = known else { return Err(unknown_tool(&request.tool, &catalog.name)) };
-    let called = request.query.clone().filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
+    let called =
+        request.query.clone().filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
     app.feedback.keep(catalog.name.clone(), request).await?;
     if let Some(query) = called {
         memory::remember(&app, catalog, query, tool.id.clone()).await?;

@@ -14,24 +14,43 @@ const MAX_PAIRS: usize = 256;
 const WORDS_TO_ACT: usize = 8;
 
 /// Verbs that do the same to different things. The place in the list is the bit.
-static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| stems(&[
-    &["create", "add", "new", "insert", "make", "generate", "register", "build", "start", "launch", "open", "book"],
-    &["delete", "remove", "clear", "cancel", "drop", "stop", "close", "terminate", "destroy", "disable", "unsubscribe"],
-    &["update", "edit", "modify", "change", "set", "rename", "replace", "enable", "configure", "adjust"],
-    &["get", "list", "show", "find", "search", "fetch", "retrieve", "view", "describe", "check", "query", "read", "look"],
-    &["send", "post", "share", "mail", "message", "notify", "publish", "upload"],
-    &["calculate", "compute", "estimate", "convert", "predict", "analyze", "translate", "evaluate"],
-]));
+static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
+    stems(&[
+        &["create", "add", "new", "insert", "make", "generate", "register", "build", "start", "launch", "open", "book"],
+        &[
+            "delete",
+            "remove",
+            "clear",
+            "cancel",
+            "drop",
+            "stop",
+            "close",
+            "terminate",
+            "destroy",
+            "disable",
+            "unsubscribe",
+        ],
+        &["update", "edit", "modify", "change", "set", "rename", "replace", "enable", "configure", "adjust"],
+        &[
+            "get", "list", "show", "find", "search", "fetch", "retrieve", "view", "describe", "check", "query", "read",
+            "look",
+        ],
+        &["send", "post", "share", "mail", "message", "notify", "publish", "upload"],
+        &["calculate", "compute", "estimate", "convert", "predict", "analyze", "translate", "evaluate"],
+    ])
+});
 
 /// Kinds of values, by the words of the parameters that take them.
-static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| stems(&[
-    &["email", "mail", "recipient"],
-    &["url", "link", "uri", "website"],
-    &["path", "file", "filename", "folder", "directory"],
-    &["number", "amount", "count", "limit", "size", "price", "value", "quantity"],
-    &["date", "time", "day", "year", "month", "start", "end"],
-    &["city", "location", "country", "address", "place", "destination", "origin", "state"],
-]));
+static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
+    stems(&[
+        &["email", "mail", "recipient"],
+        &["url", "link", "uri", "website"],
+        &["path", "file", "filename", "folder", "directory"],
+        &["number", "amount", "count", "limit", "size", "price", "value", "quantity"],
+        &["date", "time", "day", "year", "month", "start", "end"],
+        &["city", "location", "country", "address", "place", "destination", "origin", "state"],
+    ])
+});
 
 /// A word of a tool and how often it stands in each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -589,7 +589,8 @@ impl<'m, 'a> Measure<'m, 'a> {
     fn server_share(&self, tool: usize) -> f32 {
         let server = (self.request.server)(tool);
         let all: f32 = self.servers.iter().map(|(_, score)| score).sum();
-        let same: f32 = self.servers.iter().filter(|(other, _)| server.is_some() && *other == server).map(|s| s.1).sum();
+        let same: f32 =
+            self.servers.iter().filter(|(other, _)| server.is_some() && *other == server).map(|s| s.1).sum();
         if all > 0.0 { same / all } else { 0.0 }
     }
 }

@@ -90,8 +90,7 @@ mod tests {
 
     /// One split on the first feature, and two candidates on either side of it.
     fn lesson(right_is_high: bool) -> (Forest, Vec<Judged>) {
-        let forest: Forest =
-            serde_json::from_str(r#"[{"splits":[[0,0.5,-1,-2,0.0]],"leaves":[0.2,-0.2]}]"#).unwrap();
+        let forest: Forest = serde_json::from_str(r#"[{"splits":[[0,0.5,-1,-2,0.0]],"leaves":[0.2,-0.2]}]"#).unwrap();
         let width = Feature::ALL.len();
         let mut rows = vec![0.0; 2 * width];
         rows[width] = 1.0;

@@ -43,8 +43,8 @@ impl Forest {
         if self.trees.len() > MAX_TREES {
             return Err(format!("{} trees, {MAX_TREES} are allowed", self.trees.len()));
         }
-        let checked = self.trees.iter().enumerate();
-        checked.map(|(number, tree)| tree.check(features).map_err(|e| format!("tree {number}: {e}"))).collect()
+        let mut numbered = self.trees.iter().enumerate();
+        numbered.try_for_each(|(number, tree)| tree.check(features).map_err(|e| format!("tree {number}: {e}")))
     }
 
     /// The predictions of rows that lie end to end, `width` values each.

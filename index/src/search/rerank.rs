@@ -6,8 +6,8 @@ use super::{DenseLeg, Evidence, LegScores, Request, Search, Voice};
 use crate::document::View;
 use crate::hit::Reranked;
 use crate::query::{Fusion, Mode};
-use crate::ranker::features::{self, Candidates, DenseView, Feature, LegView};
 use crate::ranker::Ranker;
+use crate::ranker::features::{self, Candidates, DenseView, Feature, LegView};
 use crate::text;
 
 /// What the ranker says of one request.
