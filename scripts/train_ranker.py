@@ -36,7 +36,7 @@ class Plan:
     leaves: int = 12
     learning_rate: float = 0.08
     # Requests of one set that are learned from, so that large sets do not drown small ones.
-    requests: int = 700
+    requests: int = 350
     # The ranker's weight beside the formula.
     mix: float = 0.15
     confidence_trees: int = 60

@@ -30,8 +30,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Neighbours that have a say.
 const NEIGHBOURS: usize = 8;
-/// A remembered request has no say below this cosine, and all of it at 1: found on halves of public query files, where
-/// lower ones recalled more and were wrong more often.
+/// A remembered request has no say below this cosine, which requests for different things reach too, and all of it at 1.
 const MIN_COSINE: f32 = 0.6;
 /// What the centre of a tool's requests counts beside the nearest of them.
 const CENTRE_SHARE: f32 = 0.5;
@@ -411,7 +410,8 @@ impl Neighbours {
             [(&self.requests, &self.tools, 1.0), (&self.centres, &self.centred, CENTRE_SHARE)]
         {
             for (place, cosine) in nearest(&vectors.scores(&query)[0]) {
-                let weight = share * (cosine - MIN_COSINE) / (1.0 - MIN_COSINE);
+                // Squared: the same request says nearly all, one that is half way hardly anything.
+                let weight = share * ((cosine - MIN_COSINE) / (1.0 - MIN_COSINE)).powi(2);
                 let known = near.entry(tools[place].clone()).or_insert(0.0);
                 *known = known.max(weight.min(1.0));
             }
