@@ -524,7 +524,9 @@ impl Search<'_> {
     fn top(&self, evidence: &Evidence) -> Vec<(usize, f32)> {
         let fused = evidence.fused.iter().zip(evidence.scores()).enumerate();
         let mut scored: Vec<(usize, f32)> = fused
-            .filter(|&(tool, (&fused, _))| fused > 0.0 && self.is_allowed(tool))
+            .filter(|&(tool, (&fused, _))| {
+                (fused > 0.0 || evidence.recalled.contains_key(&tool)) && self.is_allowed(tool)
+            })
             .map(|(tool, (_, &score))| (tool, score + evidence.name_bonus(tool)))
             .collect();
         for &tool in evidence.named.keys().filter(|&&tool| evidence.fused[tool as usize] <= 0.0) {

@@ -27,10 +27,12 @@ fn trees_predict_what_lightgbm_predicts() {
 }
 
 #[test]
-fn the_bundled_ranker_is_whole_and_serves_the_built_in_table() {
+fn the_bundled_ranker_is_whole_and_serves_both_tiers() {
     let ranker = Ranker::bundled().expect("the file that is built in can be read");
-    let model = ranker.model(["static-table/x"].into_iter()).expect("a model for the table");
-    assert!(model.mix() > 0.0 && model.trees().trees().len() >= 50);
+    for legs in [vec!["static-table/x"], vec!["static-table/x", "all-MiniLM-L6-v2/y/128"]] {
+        let model = ranker.model(legs.iter().copied()).unwrap_or_else(|| panic!("no model for {legs:?}"));
+        assert!(model.mix() > 0.0 && model.trees().trees().len() >= 50, "{legs:?}");
+    }
     assert!(ranker.model(["hashing-64"].into_iter()).is_none(), "nothing was learned of this embedder");
 }
 

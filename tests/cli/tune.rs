@@ -29,7 +29,7 @@ fn a_fitted_ranker_is_kept_only_where_other_tools_gain_by_it() {
 #[test]
 fn too_few_judged_queries_and_tools_that_are_not_there_are_named() {
     let world = with_fixtures();
-    let few = world.file("few.jsonl", r#"{"id":"1","query":"send a mail","relevant":["gmail/send_message"]}"#);
+    let few = world.file("few.jsonl", r#"{"id":"1","query":"send a mail","relevant":["gmail/send_email"]}"#);
     world.run(&["--embedder", "table", "tune", "--ranker", "--queries", text(&few)]).failed(1, &["at least 20"]);
     let gone = world.file("gone.jsonl", r#"{"id":"1","query":"send a mail","relevant":["no/such"]}"#);
     world.run(&["--embedder", "table", "tune", "--ranker", "--queries", text(&gone)]).failed(1, &["no/such"]);
