@@ -117,11 +117,12 @@ mod tests {
         let last = all.last().map(|step| &step.arm);
         assert!(last.is_some_and(|arm| arm.parts == Parts::ALL && arm.fusion == Fusion::Convex));
         let after: Vec<Option<usize>> = all.iter().map(|step| step.after).collect();
-        let chain =
-            [None, Some(0), Some(1), Some(2), Some(3), Some(4), Some(0), Some(6), Some(7), Some(8), Some(9), Some(10)];
-        assert_eq!(after, chain);
+        // Words, what the table adds, and from words again what the model adds.
+        let table = (0..6).map(Some);
+        let model = [0, 7, 8, 9, 10, 11, 12].map(Some);
+        assert_eq!(after, [None].into_iter().chain(table).chain(model).collect::<Vec<_>>());
         let without_model = steps(Embedding::Instant);
-        assert_eq!(without_model, all[..6]);
-        assert_eq!(without_model[5].arm.parts, Parts { slow_embedders: false, ..Parts::ALL });
+        assert_eq!(without_model, all[..7]);
+        assert_eq!(without_model[6].arm.parts, Parts { slow_embedders: false, ..Parts::ALL });
     }
 }
