@@ -295,7 +295,7 @@ impl Terminal {
             let asks = self.questions.is_waiting();
             let next = tokio::select! {
                 next = stream.next() => next,
-                line = self.lines.get_or_insert_with(lines_of_stdin).recv(), if asks => {
+                line = next_line(&mut self.lines), if asks => {
                     self.decide(&line.unwrap_or_default())?;
                     continue;
                 }
@@ -347,7 +347,7 @@ impl Terminal {
                 write!(io::stderr(), "> ")?;
             }
             let line = tokio::select! {
-                line = self.lines.get_or_insert_with(lines_of_stdin).recv() => line,
+                line = next_line(&mut self.lines) => line,
                 _ = tokio::signal::ctrl_c() => None,
             };
             let Some(line) = line else { return Ok(outcome) };
@@ -389,6 +389,11 @@ impl Terminal {
 fn person() -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|variable| std::env::var(variable).ok());
     format!("terminal:{}", name.unwrap_or_else(|| "unknown".into()))
+}
+
+/// The next line of stdin, which is read from the first time on that somebody waits for one.
+async fn next_line(lines: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
+    lines.get_or_insert_with(lines_of_stdin).recv().await
 }
 
 /// The lines of stdin, read in a thread of its own: reading a terminal cannot be cancelled.
