@@ -109,7 +109,7 @@ fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
 }
 
 /// Sixteen products an instruction, added in pairs by `pmaddwd`, which the compiler does not find by itself: it widens to
-/// 32 bits first and takes three times as long. Two sums, since one addition waits for the last.
+/// 32 bits first and takes longer. Two sums, since one addition waits for the last.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
