@@ -6,6 +6,8 @@
 //!
 //!     scripts/mcp_peers.sh && cargo bench --bench mcp
 
+#![allow(clippy::print_stdout, reason = "the figures are this program's output")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

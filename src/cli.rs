@@ -23,6 +23,7 @@ mod export;
 mod keys;
 mod list;
 mod mcp;
+mod memory;
 mod models;
 mod remove;
 mod search;
@@ -131,6 +132,8 @@ enum Verb {
     Mcp(mcp::Args),
     /// Make, list and revoke keys of the HTTP API
     Keys(keys::Args),
+    /// Remember which tools requests led to, list it, forget it
+    Memory(memory::Args),
     /// List or fetch what embedding needs
     Models(models::Args),
     /// Check that everything is where it should be
@@ -170,6 +173,7 @@ impl Cli {
             Verb::Serve(args) => args.run(&context()?),
             Verb::Mcp(args) => args.run(&context()?),
             Verb::Keys(args) => args.run(&context()?),
+            Verb::Memory(args) => args.run(&context()?),
             Verb::Models(args) => args.run(&context()?),
             Verb::Doctor(args) => args.run(&context()?),
             Verb::Eval(args) => args.run(&context()?),

@@ -21,7 +21,9 @@ pub mod metrics;
 pub mod bootstrap;
 pub mod cost;
 pub mod latency;
+pub mod memory;
 pub mod nomatch;
+pub mod features;
 pub mod scale;
 pub mod tokens;
 pub mod worst;
@@ -36,6 +38,7 @@ pub mod trec;
 pub mod agent;
 
 pub mod tune;
+pub mod adapt;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,6 +53,7 @@ pub use report::Report;
 use cost::{CostReport, ScalePoint};
 use judge::{Scores, Twins};
 use latency::Latency;
+use memory::MemoryReport;
 use nomatch::{HeldOut, NoMatchReport};
 use report::{ArmReport, Means};
 use run::{ArmRun, Ask};
@@ -66,6 +70,8 @@ pub enum Part {
     NoMatch,
     /// Tokens of the catalog and of answers.
     Tokens,
+    /// What a usage memory is worth.
+    Memory,
 }
 
 /// What to measure.
@@ -114,6 +120,13 @@ pub struct Evaluation {
     pub main_arm: String,
 }
 
+impl Evaluation {
+    /// The arm whose worst queries and tokens are shown, as it is in the plan.
+    pub fn main<'a>(&self, plan: &'a Plan) -> &'a Arm {
+        plan.arms.iter().find(|arm| arm.name == self.main_arm).unwrap_or(&plan.arms[0])
+    }
+}
+
 /// Is told how far a measurement is.
 pub trait Progress: Sync {
     /// A stage of this many steps begins; 0 when their number is not known.
@@ -154,6 +167,11 @@ pub fn evaluate(set: EvalSet, plan: &Plan, workspace: &Workspace, progress: &dyn
     if plan.parts.contains(&Part::Tokens) {
         progress.stage("counting tokens", 0);
         report.tokens = Some(TokensReport::of(&set, &measured.runs[measurement.main_position()].rankings));
+    }
+    if plan.parts.contains(&Part::Memory) {
+        progress.stage("asking with a memory", set.queries.len());
+        let arm = &plan.arms[measurement.main_position()];
+        report.memory = Some(MemoryReport::of(&set, workspace, arm, plan.seed, &|| progress.step())?);
     }
     let main_arm = plan.arms[measurement.main_position()].name.clone();
     Ok(Evaluation { report, runs: measured.runs, worst: measured.worst, main_arm, set })

@@ -35,6 +35,8 @@ mod extract;
 mod feedback;
 mod guard;
 mod mcp;
+#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
+mod memory;
 mod openapi;
 mod pool;
 mod registry;
@@ -51,7 +53,7 @@ mod wire;
 mod writes;
 
 use error::{ApiError, ApiResult};
-use feedback::FeedbackStore;
+pub use feedback::FeedbackStore;
 use pool::SearchPool;
 use registry::{OpenCatalog, Registry};
 use tasks::Tasks;
@@ -68,6 +70,8 @@ pub fn router(app: App) -> Router {
         .route("/v1/catalogs/{catalog}/stats", get(catalogs::stats))
         .route("/v1/catalogs/{catalog}/search", get(search::search_by_query).post(search::search))
         .route("/v1/catalogs/{catalog}/feedback", post(feedback::record))
+        .route("/v1/catalogs/{catalog}/memory", get(memory::list).put(memory::switch).delete(memory::forget))
+        .route("/v1/catalogs/{catalog}/memory/export", get(memory::export))
         .route(
             "/v1/catalogs/{catalog}/tools",
             get(tools::list).post(tools::upsert).delete(tools::remove_matching).layer(bulk),

@@ -9,10 +9,12 @@ mod cli {
     pub mod embed;
     pub mod eval;
     pub mod manage;
+    pub mod memory;
     pub mod model;
     pub mod run;
     pub mod search;
     pub mod settings;
     pub mod tiers;
+    pub mod tune;
     pub mod url;
 }

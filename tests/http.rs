@@ -13,6 +13,7 @@ mod http {
     pub mod errors;
     pub mod feedback;
     pub mod mcp;
+    pub mod memory;
     pub mod search;
     pub mod service;
     pub mod stream;

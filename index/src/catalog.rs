@@ -17,6 +17,8 @@ use crate::dense::Graph;
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter};
+use crate::memory::Memory;
+use crate::ranker::{self, Ranker};
 use crate::search::Searcher;
 use crate::settings::Settings;
 use crate::snapshot::{self, Loaded, graph_dir};
@@ -139,6 +141,7 @@ struct Shared {
     store: Mutex<Store>,
     /// What searches see.
     current: RwLock<Arc<Searcher>>,
+    memory: Arc<Memory>,
 }
 
 impl Catalog {
@@ -154,8 +157,10 @@ impl Catalog {
         {
             loaded.keep_vectors(&dir);
         }
-        let current = RwLock::new(Arc::new(loaded.into_searcher(lexical)));
-        let shared = Shared { dir, embedders: options.embedders, store: Mutex::new(store), current };
+        let memory = Arc::new(Memory::new(&dir, &options.embedders));
+        let searcher = Searcher { memory: Some(Arc::clone(&memory)), ..loaded.into_searcher(lexical) };
+        let current = RwLock::new(Arc::new(searcher));
+        let shared = Shared { dir, embedders: options.embedders, store: Mutex::new(store), current, memory };
         Ok(Catalog { shared: Arc::new(shared) })
     }
 
@@ -232,13 +237,18 @@ impl Catalog {
         })
     }
 
+    /// What was asked and which tools were called then; off until it is switched on.
+    pub fn memory(&self) -> &Memory {
+        &self.shared.memory
+    }
+
     /// The catalog's folder.
     pub fn path(&self) -> &Path {
         &self.shared.dir
     }
 
     fn publish(&self, searcher: Searcher) -> Arc<Searcher> {
-        let searcher = Arc::new(searcher);
+        let searcher = Arc::new(Searcher { memory: Some(Arc::clone(&self.shared.memory)), ..searcher });
         *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&searcher);
         searcher
     }
@@ -342,6 +352,22 @@ impl Writer {
         settings.validate()?;
         let json = serde_json::to_string(settings).unwrap_or_default();
         self.write(|writer| writer.store.set_meta("settings", &json))
+    }
+
+    /// Gives the catalog a ranker of its own, or takes it away; it ranks from the next commit on.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Store`].
+    pub fn set_ranker(&mut self, ranker: Option<&Ranker>) -> Result<()> {
+        self.begin()?;
+        let path = self.catalog.shared.dir.join(ranker::FILE_NAME);
+        match ranker {
+            Some(ranker) => ranker.save(&path),
+            None => match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("delete", &path, error)),
+                _ => Ok(()),
+            },
+        }
     }
 
     /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and returns the new

@@ -146,6 +146,16 @@ impl Vectors {
         by_query.collect()
     }
 
+    /// Tells the cosine of a query with one view of a tool, by its place among the `of` views that tools have; nothing of a
+    /// tool that lacks some of them.
+    pub fn view_cosine<'a>(&'a self, query: &[f32], view: usize, of: usize) -> impl Fn(usize) -> Option<f32> + use<'a> {
+        let query = scan::Encoded::new(query);
+        move |tool| {
+            let rows = self.rows_of(tool);
+            (rows.len() == of).then(|| scan::cosine(self, &query, rows.start + view))
+        }
+    }
+
     fn row(&self, row: usize) -> &[i8] {
         &self.codes[row * self.dimensions..(row + 1) * self.dimensions]
     }

@@ -119,6 +119,14 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// A ranker file cannot be used.
+    #[error("the ranker {} cannot be used: {reason}; the previous one stays, `toolscout tune --ranker --apply` makes it anew, and it can be deleted", path.display())]
+    Ranker {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The file system said no.
     #[error("{action} {}: {source}{}", path.display(), next_step(source))]
     Io {

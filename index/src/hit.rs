@@ -100,8 +100,38 @@ pub struct Explain {
     pub best_clause: Option<usize>,
     /// The share of the dense legs in the fused score.
     pub dense_weight: f32,
-    /// The fused score before the name tier.
+    /// The fused score before the ranker and the name tier.
     pub fused: f32,
+    /// What the ranker made of it; absent where it took no part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranker: Option<Reranked>,
+    /// How strongly remembered requests speak for it, 0 to 1; absent where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f32>,
+}
+
+/// What the ranker made of a hit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reranked {
+    /// Its place by the formula alone, from 1.
+    pub before: usize,
+    /// Its place with the ranker.
+    pub after: usize,
+    /// What the ranker gives it, before its weight.
+    pub score: f32,
+    /// The features that moved it most, the strongest first.
+    pub reasons: Vec<Reason>,
+}
+
+/// A feature and how much it moved the ranker's score of a hit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reason {
+    /// The feature's name.
+    pub feature: &'static str,
+    /// Its value.
+    pub value: f32,
+    /// What it added, before the ranker's weight.
+    pub moved: f32,
 }
 
 /// Why an answer is less than what was asked for.
@@ -133,6 +163,8 @@ pub struct Timings {
     pub dense_ms: f64,
     /// Fusion, ordering and explanation.
     pub fuse_ms: f64,
+    /// The ranker and confidence.
+    pub rank_ms: f64,
     /// All of it.
     pub total_ms: f64,
 }
@@ -166,6 +198,10 @@ pub struct Results {
     pub no_match: Option<NoMatch>,
     /// How much there was to go by, at best over the query's texts.
     pub signals: Signals,
+    /// How likely one of the first five hits is right, 0 to 1: the highest over the query's texts, 1 for a tool asked for
+    /// by name. Absent where confidence was not learned for the legs that were heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f32>,
     /// Where the time went.
     pub timings: Timings,
     /// The state of the catalog that answered.

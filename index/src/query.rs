@@ -162,6 +162,7 @@ pub struct Query {
     pub(crate) fold: bool,
     pub(crate) explain: bool,
     pub(crate) min_score: f32,
+    pub(crate) min_confidence: f32,
 }
 
 impl Query {
@@ -184,6 +185,7 @@ impl Query {
             fold: false,
             explain: false,
             min_score: 0.0,
+            min_confidence: 0.0,
         }
     }
 
@@ -260,6 +262,19 @@ impl Query {
         self
     }
 
+    /// By the formula alone, without the learned ranker.
+    pub fn without_ranker(mut self) -> Self {
+        self.parts.ranker = false;
+        self
+    }
+
+    /// Answers "no match" below this confidence, 0 to 1. 0, the default, never abstains for it: at any higher value some
+    /// requests that could have been answered are not (BENCHMARKS.md has the price).
+    pub fn min_confidence(mut self, min_confidence: f32) -> Self {
+        self.min_confidence = min_confidence;
+        self
+    }
+
     /// Checks the numbers and that there is something to look for.
     ///
     /// # Errors
@@ -288,6 +303,9 @@ impl Query {
         }
         if self.min_score.is_nan() {
             return invalid("min_score is not a number".into());
+        }
+        if !(0.0..=1.0).contains(&self.min_confidence) {
+            return invalid(format!("min_confidence is {}, it must be from 0 to 1", self.min_confidence));
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! An immutable snapshot that answers queries. The one file that knows the pipeline.
 
 mod explain;
+mod rerank;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -14,19 +15,27 @@ use crate::error::Result;
 use crate::fuse;
 use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
 use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
+use crate::memory::Memory;
 use crate::names::Names;
 use crate::query::{Effort, Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
+use crate::ranker::{Ranker, ToolFacts};
 use crate::settings::Settings;
 use crate::store::StoredTool;
 use crate::text;
 use crate::tool::{Tool, ToolId};
 use crate::variant::{Load, Pace, Parts, Standby, Variant};
 
+pub use rerank::Measured;
+use rerank::Verdict;
+
 /// From this share of CJK on, a request gets nothing from a model that knows Latin script only: with its say the
 /// Chinese set falls from 90.0 to 84.1 nDCG@10.
 const MAX_CJK_SHARE_FOR_LATIN_MODELS: f32 = 0.3;
 /// The share of the clauses in a request's score; the rest is the request as a whole.
 const CLAUSES_SHARE: f32 = 0.5;
+/// What a request that was asked before, word for word, adds to its tool's score; less the less alike it is. Above 1, so
+/// that what was called for the very same request comes before the best match by content.
+const MEMORY_WEIGHT: f32 = 1.2;
 /// Names offered when nothing fits.
 const NEAREST_NAMES: usize = 3;
 
@@ -42,12 +51,29 @@ pub struct Searcher {
     pub(crate) legs: Vec<DenseLeg>,
     /// How fast searches have been, here and in the snapshots before.
     pub(crate) pace: Arc<Pace>,
+    /// The catalog's own, or the one the crate carries.
+    pub(crate) ranker: Option<Arc<Ranker>>,
+    pub(crate) own_ranker: OwnRanker,
+    /// What was asked before and which tools were called then; shared by all snapshots of a catalog.
+    pub(crate) memory: Option<Arc<Memory>>,
+}
+
+/// Whether a catalog has a ranker of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OwnRanker {
+    /// It has none: the crate's ranks.
+    None,
+    /// It has, and it ranks.
+    Used,
+    /// It has one that cannot be used, for this reason.
+    Unusable(String),
 }
 
 /// A tool of a snapshot, parsed on first use.
 pub(crate) struct Row {
     pub(crate) stored: StoredTool,
     parsed: OnceLock<Option<Arc<Tool>>>,
+    facts: OnceLock<ToolFacts>,
 }
 
 /// One embedder's vectors.
@@ -68,6 +94,7 @@ struct Request {
 }
 
 /// What one leg says of one request.
+#[derive(Default)]
 struct LegScores {
     /// As the leg gives them, for the whole request.
     raw: Vec<f32>,
@@ -78,6 +105,7 @@ struct LegScores {
 }
 
 /// All that is known about one request before ranking.
+#[derive(Default)]
 struct Evidence {
     /// By text.
     terms: Vec<QueryTerms>,
@@ -85,10 +113,19 @@ struct Evidence {
     /// The legs that were heard.
     dense: Vec<Voice>,
     named: HashMap<u32, NameMatch>,
-    /// One score per tool, without the name tier.
+    /// What a full match of each of the whole request's terms is worth, and all of them together.
+    gains: Vec<f32>,
+    limit: f32,
+    /// One score per tool by the formula, without the name tier.
     fused: Vec<f32>,
     dense_weight: f32,
     signals: Signals,
+    /// What the ranker says, where it has a say.
+    verdict: Option<Verdict>,
+    /// One score per tool with what the ranker and the memory say, without the name tier; none where neither has a say.
+    reranked: Option<Vec<f32>>,
+    /// How strongly remembered requests speak for tools, by position.
+    recalled: HashMap<usize, f32>,
 }
 
 /// What one dense leg says of one request.
@@ -97,6 +134,8 @@ struct Voice {
     id: String,
     /// Its part of the dense score, as a proportion to the others'.
     share: f32,
+    /// The vector of the whole request.
+    query: Vec<f32>,
     scores: LegScores,
 }
 
@@ -110,7 +149,8 @@ struct Search<'a> {
     query: &'a Query,
     /// What is possible of what was asked.
     mode: Mode,
-    /// What takes part.
+    /// How much of what was asked for there is time for, and what takes part in that.
+    variant: Variant,
     parts: Parts,
     /// True by position for tools that may be hits; `None` when all may.
     allowed: Option<Vec<bool>>,
@@ -122,9 +162,54 @@ impl Searcher {
     /// # Errors
     /// [`crate::Error::InvalidQuery`] for a query out of its ranges.
     pub fn search(&self, query: &Query) -> Result<Results> {
-        query.validate()?;
         let clock = Instant::now();
         let mut timings = Timings::default();
+        let mut degraded = self.degraded(query.mode);
+        let (search, requests, mut evidence) = self.gather(query, &mut degraded, &mut timings)?;
+        lap(&mut timings.rank_ms, || {
+            for (request, evidence) in requests.iter().zip(&mut evidence) {
+                (evidence.verdict, evidence.reranked) = rerank::verdict(&search, request, evidence).unzip();
+                search.remember(evidence);
+            }
+        });
+        let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
+        timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
+        let load = self.load(search.parts, &requests);
+        let by_tool_ms = timings.lexical_ms + timings.fuse_ms + timings.rank_ms;
+        self.pace.learn(&load, timings.embed_ms, by_tool_ms, timings.dense_ms);
+        Ok(Results {
+            hits,
+            mode: search.mode,
+            variant: search.variant,
+            embedders: heard(&evidence),
+            degraded,
+            no_match,
+            signals: strongest(&evidence),
+            confidence: confidence(&evidence),
+            timings,
+            generation: self.generation,
+        })
+    }
+
+    /// Measures the candidates of a query's first text, as the ranker sees them. `None` where it has no say: in dense mode
+    /// and with reciprocal rank fusion.
+    ///
+    /// # Errors
+    /// As [`Searcher::search`].
+    pub fn measure(&self, query: &Query) -> Result<Option<Measured>> {
+        let (search, requests, evidence) = self.gather(query, &mut None, &mut Timings::default())?;
+        let first = requests.first().zip(evidence.first());
+        Ok(first.and_then(|(request, evidence)| rerank::measured(&search, request, evidence)))
+    }
+
+    /// Asks every leg about every request of a query.
+    fn gather<'a>(
+        &'a self,
+        query: &'a Query,
+        degraded: &mut Option<Degraded>,
+        timings: &mut Timings,
+    ) -> Result<(Search<'a>, Vec<Request>, Vec<Evidence>)> {
+        query.validate()?;
         let asked = asked_parts(query);
         let mut requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, asked.clauses)).collect();
         let variant = self.variant(query, asked, &requests);
@@ -132,27 +217,16 @@ impl Searcher {
         if !parts.clauses {
             requests.iter_mut().for_each(|request| request.texts.truncate(1));
         }
-        let mut degraded = self.degraded(query.mode);
-        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, parts, &mut degraded));
+        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, parts, degraded));
         let mode = match query.mode {
             _ if vectors.iter().all(Option::is_none) => Mode::Lexical,
             Mode::Auto => Mode::Hybrid,
             asked => asked,
         };
-        let search = Search { searcher: self, query, mode, parts, allowed: self.allowed(&query.filter) };
-        let evidence: Vec<Evidence> = requests
-            .iter()
-            .enumerate()
-            .map(|(number, request)| search.weigh(request, number, &vectors, &mut timings))
-            .collect();
-        let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
-        timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
-        let load = self.load(parts, &requests);
-        self.pace.learn(&load, timings.embed_ms, timings.lexical_ms + timings.fuse_ms, timings.dense_ms);
-        let signals = strongest(&evidence);
-        let embedders = heard(&evidence);
-        let generation = self.generation;
-        Ok(Results { hits, mode, variant, embedders, degraded, no_match, signals, timings, generation })
+        let search = Search { searcher: self, query, mode, variant, parts, allowed: self.allowed(&query.filter) };
+        let weighed = requests.iter().enumerate();
+        let evidence = weighed.map(|(number, request)| search.weigh(request, number, &vectors, timings)).collect();
+        Ok((search, requests, evidence))
     }
 
     /// The tool of this id.
@@ -197,6 +271,16 @@ impl Searcher {
         &self.settings
     }
 
+    /// True where the catalog has a ranker of its own, usable or not.
+    pub fn has_own_ranker(&self) -> bool {
+        self.own_ranker != OwnRanker::None
+    }
+
+    /// The ranker it ranks with.
+    pub fn ranker(&self) -> Option<&Arc<Ranker>> {
+        self.ranker.as_ref()
+    }
+
     /// Tools that the dense legs cannot find yet.
     pub fn pending_embeddings(&self) -> usize {
         self.legs.iter().map(|leg| leg.pending).max().unwrap_or(0)
@@ -228,6 +312,8 @@ impl Searcher {
         } else if pending_embeddings > 0 {
             let found = if self.legs.iter().any(|leg| leg.pending == 0) { "less precisely" } else { "by words only" };
             format!("{pending_embeddings} tools are not embedded yet and are found {found}; `toolscout embed` goes on")
+        } else if let OwnRanker::Unusable(problem) = &self.own_ranker {
+            problem.clone()
         } else {
             return None;
         };
@@ -303,13 +389,13 @@ impl Search<'_> {
     /// Gathers what every leg says of a request.
     fn weigh(&self, request: &Request, number: usize, vectors: &QueryVectors, timings: &mut Timings) -> Evidence {
         let searcher = self.searcher;
-        let (terms, limit, lexical) = lap(&mut timings.lexical_ms, || {
+        let (terms, gains, limit, lexical) = lap(&mut timings.lexical_ms, || {
             let analyzed = request.texts.iter().map(|text| searcher.lexical.resolve(&text::terms(text)));
             let terms: Vec<QueryTerms> = analyzed.collect();
-            let scored: Vec<Scored> = terms.iter().map(|terms| searcher.lexical.score(terms)).collect();
-            let limit = scored[0].limit;
+            let mut scored: Vec<Scored> = terms.iter().map(|terms| searcher.lexical.score(terms)).collect();
+            let (gains, limit) = (std::mem::take(&mut scored[0].gains), scored[0].limit);
             let raw = scored.into_iter().map(|scored| scored.by_tool).collect();
-            (terms, limit, LegScores::new(raw, |_| 0.0, &self.allowed))
+            (terms, gains, limit, LegScores::new(raw, |_| 0.0, &self.allowed))
         });
         let dense: Vec<Voice> = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
@@ -323,8 +409,27 @@ impl Search<'_> {
             let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
             let named = named.into_iter().collect();
             let signals = self.signals(limit, &lexical, &dense);
-            Evidence { terms, lexical, dense, named, fused, dense_weight, signals }
+            Evidence { terms, lexical, dense, named, gains, limit, fused, dense_weight, signals, ..Evidence::default() }
         })
+    }
+
+    /// Adds what remembered requests say to the scores.
+    fn remember(&self, evidence: &mut Evidence) {
+        let Some(memory) = self.searcher.memory.as_ref().filter(|memory| memory.is_asked()) else { return };
+        let voices = evidence.dense.iter().map(|voice| (voice.id.as_str(), voice.share, voice.query.as_slice()));
+        let place = |id: &ToolId| self.searcher.rows.binary_search_by(|row| row.stored.id.cmp(id)).ok();
+        evidence.recalled =
+            memory.recall(voices).into_iter().filter_map(|(id, weight)| Some((place(&id)?, weight))).collect();
+        if evidence.recalled.is_empty() {
+            return;
+        }
+        let scale = 1.0 / (1.0 + MEMORY_WEIGHT);
+        let mut scores = evidence.reranked.take().unwrap_or_else(|| evidence.fused.clone());
+        scores.iter_mut().for_each(|score| *score *= scale);
+        for (&tool, weight) in &evidence.recalled {
+            scores[tool] += MEMORY_WEIGHT * weight * scale;
+        }
+        evidence.reranked = Some(scores);
     }
 
     /// The weight of this many dense legs together.
@@ -417,12 +522,12 @@ impl Search<'_> {
 
     /// The best tools of one request, in no order.
     fn top(&self, evidence: &Evidence) -> Vec<(usize, f32)> {
-        let mut scored: Vec<(usize, f32)> = evidence
-            .fused
-            .iter()
-            .enumerate()
-            .filter(|&(tool, &score)| score > 0.0 && self.is_allowed(tool))
-            .map(|(tool, &score)| (tool, score + evidence.name_bonus(tool)))
+        let fused = evidence.fused.iter().zip(evidence.scores()).enumerate();
+        let mut scored: Vec<(usize, f32)> = fused
+            .filter(|&(tool, (&fused, _))| {
+                (fused > 0.0 || evidence.recalled.contains_key(&tool)) && self.is_allowed(tool)
+            })
+            .map(|(tool, (_, &score))| (tool, score + evidence.name_bonus(tool)))
             .collect();
         for &tool in evidence.named.keys().filter(|&&tool| evidence.fused[tool as usize] <= 0.0) {
             if self.is_allowed(tool as usize) {
@@ -473,7 +578,9 @@ impl Search<'_> {
         let settings = &self.searcher.settings;
         let Signals { coverage, cosine } = evidence.signals;
         let in_words = coverage >= if cosine.is_some() { settings.no_match_coverage } else { f32::MIN_POSITIVE };
-        !evidence.named.is_empty() || in_words || cosine.is_some_and(|cosine| cosine >= settings.no_match_cosine)
+        let in_meaning = cosine.is_some_and(|cosine| cosine >= settings.no_match_cosine);
+        let confident = evidence.confidence().is_none_or(|confidence| confidence >= self.query.min_confidence);
+        !evidence.named.is_empty() || ((in_words || in_meaning) && confident)
     }
 
     fn no_match(&self, evidence: &[Evidence]) -> NoMatch {
@@ -481,6 +588,8 @@ impl Search<'_> {
             "the catalog has no tools".to_owned()
         } else if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&true)) {
             "no tool passes the filter".to_owned()
+        } else if let Some(confidence) = confidence(evidence).filter(|found| *found < self.query.min_confidence) {
+            format!("the confidence is {confidence:.2}, below {:.2}", self.query.min_confidence)
         } else if self.query.min_score > 0.0 {
             format!("no tool scores {} or more", self.query.min_score)
         } else {
@@ -491,6 +600,15 @@ impl Search<'_> {
         nearest.dedup_by_key(|(tool, _)| *tool);
         let nearest = nearest.into_iter().take(NEAREST_NAMES).map(|(tool, _)| self.searcher.rows[tool].id()).collect();
         NoMatch { reason, nearest }
+    }
+
+    /// The place of a tool among those that may be hits, from 1.
+    fn place(&self, scores: &[f32], tool: usize) -> usize {
+        let score = scores[tool];
+        let ahead = |(other, other_score): &(usize, &f32)| {
+            self.is_allowed(*other) && (**other_score > score || (**other_score == score && *other < tool))
+        };
+        1 + scores.iter().enumerate().filter(ahead).count()
     }
 
     fn is_allowed(&self, tool: usize) -> bool {
@@ -531,7 +649,8 @@ impl DenseLeg {
     fn voice(&self, queries: &[Vec<f32>], parts: Parts, allowed: &Option<Vec<bool>>) -> Voice {
         let raw = if parts.views { self.scores(queries) } else { self.vectors.first_view_scores(queries) };
         let scores = LegScores::new(raw, farthest, allowed);
-        Voice { id: self.embedder.id().to_owned(), share: self.embedder.share(), scores }
+        let query = queries.first().cloned().unwrap_or_default();
+        Voice { id: self.embedder.id().to_owned(), share: self.embedder.share(), query, scores }
     }
 
     /// True when it is wanted and has something to say.
@@ -570,6 +689,17 @@ impl LegScores {
 }
 
 impl Evidence {
+    /// One score per tool, without the name tier.
+    fn scores(&self) -> &[f32] {
+        self.reranked.as_deref().unwrap_or(&self.fused)
+    }
+
+    /// How likely one of the first five hits is right; certain for a tool that was asked for by name.
+    fn confidence(&self) -> Option<f32> {
+        let named = self.named.values().any(|name| *name >= NameMatch::Exact);
+        if named { Some(1.0) } else { self.verdict.as_ref().map(|verdict| verdict.confidence) }
+    }
+
     fn name_bonus(&self, tool: usize) -> f32 {
         match self.named.get(&(tool as u32)) {
             None => 0.0,
@@ -582,12 +712,17 @@ impl Evidence {
 
 impl Row {
     pub(crate) fn new(stored: StoredTool) -> Self {
-        Row { stored, parsed: OnceLock::new() }
+        Row { stored, parsed: OnceLock::new(), facts: OnceLock::new() }
     }
 
     /// The tool; `None` if the store held what is no tool, which its writer rules out.
     pub(crate) fn tool(&self) -> Option<Arc<Tool>> {
         self.parsed.get_or_init(|| self.stored.parse().ok().map(Arc::new)).clone()
+    }
+
+    /// What the ranker knows of the tool; read on first use, in some 50 microseconds.
+    fn facts(&self) -> &ToolFacts {
+        self.facts.get_or_init(|| self.tool().map(|tool| ToolFacts::new(&tool)).unwrap_or_default())
     }
 
     fn id(&self) -> ToolId {
@@ -609,6 +744,11 @@ fn farthest(scores: &[f32]) -> f32 {
     let known = || scores.iter().copied().filter(|score| score.is_finite());
     let (lo, hi) = (known().fold(f32::INFINITY, f32::min), known().fold(f32::NEG_INFINITY, f32::max));
     if lo < hi { lo } else { lo.min(0.0) }
+}
+
+/// The highest confidence of any request.
+fn confidence(evidence: &[Evidence]) -> Option<f32> {
+    evidence.iter().filter_map(Evidence::confidence).reduce(f32::max)
 }
 
 /// The strongest signals of any request.

@@ -13,7 +13,8 @@ use crate::embed::Embedder;
 use crate::error::{Error, Result};
 use crate::lexical::{Entry, LexicalIndex, LexicalSearcher};
 use crate::names::Names;
-use crate::search::{DenseLeg, Row, Searcher};
+use crate::ranker::{self, Ranker};
+use crate::search::{DenseLeg, OwnRanker, Row, Searcher};
 use crate::settings::Settings;
 use crate::store::{Store, text_hash};
 use crate::tool::ToolId;
@@ -44,6 +45,8 @@ pub(crate) struct Loaded {
     names: Arc<Names>,
     duplicates: Arc<Duplicates>,
     legs: Vec<DenseLeg>,
+    ranker: Option<Arc<Ranker>>,
+    own_ranker: OwnRanker,
     pace: Arc<Pace>,
 }
 
@@ -91,8 +94,9 @@ impl Loaded {
                 leg(store, dir, embedder, &rows, &settings, previous)
             })
             .collect::<Result<_>>()?;
+        let (ranker, own_ranker) = ranker(dir, previous);
         let pace = previous.map(|previous| Arc::clone(&previous.pace)).unwrap_or_default();
-        Ok(Loaded { generation, settings, rows, names, duplicates, legs, pace })
+        Ok(Loaded { generation, settings, rows, names, duplicates, legs, ranker, own_ranker, pace })
     }
 
     /// Tool position by store key, which is how the lexical index names tools.
@@ -131,6 +135,9 @@ impl Loaded {
             names: self.names,
             duplicates: self.duplicates,
             legs: self.legs,
+            ranker: self.ranker,
+            own_ranker: self.own_ranker,
+            memory: None,
             pace: self.pace,
         }
     }
@@ -143,6 +150,22 @@ impl Loaded {
 pub(crate) fn settings(store: &Store) -> Result<Settings> {
     let Some(json) = store.meta("settings")? else { return Ok(Settings::default()) };
     serde_json::from_str(&json).map_err(|e| Error::InvalidQuery { reason: format!("the catalog's settings: {e}") })
+}
+
+/// The catalog's own ranker, where it has one, else the one the crate carries. One that cannot be read changes nothing
+/// but for what is said about it.
+fn ranker(dir: &Path, previous: Option<&Searcher>) -> (Option<Arc<Ranker>>, OwnRanker) {
+    let path = dir.join(ranker::FILE_NAME);
+    if !path.exists() {
+        return (Ranker::bundled(), OwnRanker::None);
+    }
+    match Ranker::load(&path) {
+        Ok(ranker) => (Some(Arc::new(ranker)), OwnRanker::Used),
+        Err(error) => {
+            let previous = previous.and_then(|previous| previous.ranker.clone());
+            (previous.or_else(Ranker::bundled), OwnRanker::Unusable(error.to_string()))
+        }
+    }
 }
 
 /// Fills an empty lexical index with all rows.

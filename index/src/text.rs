@@ -123,6 +123,12 @@ pub fn stem(word: &str) -> String {
     })
 }
 
+/// Names a term in 32 bits. Of the terms of a large catalog hardly two share a name.
+pub fn term_hash(term: &str) -> u32 {
+    // FNV-1a.
+    term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 enum Word<'a> {
     /// Letters or digits, lowercase.
     Plain(&'a str),

@@ -19,12 +19,20 @@ pub struct Parts {
     pub script_gate: bool,
     /// The needs of a request beside the request as a whole.
     pub clauses: bool,
+    /// The learned ranker.
+    pub ranker: bool,
 }
 
 impl Parts {
     /// All of them.
-    pub const ALL: Parts =
-        Parts { instant_embedders: true, slow_embedders: true, views: true, script_gate: true, clauses: true };
+    pub const ALL: Parts = Parts {
+        instant_embedders: true,
+        slow_embedders: true,
+        views: true,
+        script_gate: true,
+        clauses: true,
+        ranker: true,
+    };
 }
 
 impl Default for Parts {

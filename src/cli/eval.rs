@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
-use toolscout_index::{Embedder, Fusion, Mode};
+use toolscout_index::embed::StaticTable;
+use toolscout_index::{Embedder, Fusion, Mode, Ranker};
 
 use super::Outcome;
 use super::context::Context;
@@ -16,6 +17,7 @@ use super::output::bar;
 use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::{Baseline, Change, GATED};
 use crate::eval::error::EvalError;
+use crate::eval::features::FeaturesFile;
 use crate::eval::metrics::DEFAULT_DEPTHS;
 use crate::eval::table::{self, Style};
 use crate::eval::{Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Report, Workspace};
@@ -50,6 +52,18 @@ pub struct Args {
     /// Share of the dense legs in the hybrid, 0 to 1, instead of the default
     #[arg(long, value_name = "WEIGHT")]
     dense_weight: Option<f32>,
+    /// Measure every arm by the formula alone; `formula` among --arms is the hybrid without the ranker beside it
+    #[arg(long)]
+    no_ranker: bool,
+    /// Rank with this file instead of the built-in ranker
+    #[arg(long, value_name = "FILE", conflicts_with = "no_ranker")]
+    ranker: Option<PathBuf>,
+    /// Embed with this file instead of the built-in table
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+    /// Write what the ranker measures of every candidate, for scripts/train_ranker.py
+    #[arg(long, value_name = "FILE")]
+    features: Option<PathBuf>,
     /// Depths of the metrics
     #[arg(long, value_delimiter = ',', value_name = "K", default_values_t = DEFAULT_DEPTHS)]
     k: Vec<usize>,
@@ -109,14 +123,22 @@ impl Args {
         // Everything that can be wrong with the files is told before the first minute of measuring.
         let sets = self.folders().map(EvalSet::load).collect::<Result<Vec<_>, _>>()?;
         let plan = self.plan(context)?;
-        let workspace = workspace(context, self.index_dir.as_deref(), &plan.arms);
+        let workspace = self.workspace(context, &plan.arms)?;
         let progress = Bar::new();
         let mut evaluations = Vec::new();
+        let mut features = self.features.as_deref().map(FeaturesFile::create).transpose()?;
         for set in sets {
             let name = set.name.clone();
             progress.begin(&name);
-            evaluations.push(evaluate(set, &plan, &workspace, &progress).with_context(|| format!("set {name}"))?);
+            let evaluation = evaluate(set, &plan, &workspace, &progress).with_context(|| format!("set {name}"))?;
+            if let Some(features) = &mut features {
+                progress.stage("measuring candidates", 2 * evaluation.set.queries.len());
+                let arm = evaluation.main(&plan);
+                features.add(&evaluation.set, &workspace, arm, plan.seed, &|| progress.step())?;
+            }
+            evaluations.push(evaluation);
         }
+        features.map(FeaturesFile::finish).transpose()?;
         progress.bar.finish_and_clear();
         let reports: Vec<Report> = evaluations.iter().map(|evaluation| evaluation.report.clone()).collect();
         let steps = self.ablate.then(|| steps(context));
@@ -179,7 +201,21 @@ impl Args {
             }
             None => DEFAULT_ARMS.map(String::from).into(),
         };
-        Ok(Arm::named(&names, &self.fusion, self.dense_weight)?)
+        let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
+        Ok(if self.no_ranker { arms.into_iter().map(Arm::without_ranker).collect() } else { arms })
+    }
+
+    /// The place of measured catalogs, with the table and the ranker that were asked for.
+    fn workspace(&self, context: &Context, arms: &[Arm]) -> Result<Workspace> {
+        let mut embedders = embedders(context, arms);
+        if let Some(path) = &self.table {
+            let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+            let table: Arc<dyn Embedder> = Arc::new(StaticTable::read(bytes)?);
+            embedders.retain(|embedder| !embedder.is_instant());
+            embedders.insert(0, table);
+        }
+        let ranker = self.ranker.as_deref().map(Ranker::load).transpose()?;
+        Ok(Workspace::new(index_dir(context, self.index_dir.as_deref()), embedders).ranked_by(ranker))
     }
 
     fn write(&self, evaluations: &[Evaluation], reports: &[Report], steps: Option<&[Step]>) -> Result<()> {
@@ -215,6 +251,7 @@ impl Args {
             table::quality(reports, style),
             table::significance(reports, style),
             table::no_match(reports, style),
+            table::memory(reports, style),
             table::latency(reports, style),
             table::cost(reports, style),
             table::tokens(reports, style),
@@ -247,13 +284,16 @@ fn steps(context: &Context) -> Vec<Step> {
 
 /// Opens the place of measured catalogs, with the model only where an arm needs it.
 pub(super) fn workspace(context: &Context, index_dir: Option<&Path>, arms: &[Arm]) -> Workspace {
-    let data = index_dir.map_or_else(|| context.settings.cache.join("eval"), Path::to_owned);
+    Workspace::new(self::index_dir(context, index_dir), embedders(context, arms))
+}
+
+fn index_dir(context: &Context, index_dir: Option<&Path>) -> PathBuf {
+    index_dir.map_or_else(|| context.settings.cache.join("eval"), Path::to_owned)
+}
+
+fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
     let lexical = arms.iter().all(|arm| arm.mode == Mode::Lexical);
-    let embedders: Vec<Arc<dyn Embedder>> = match lexical {
-        true => Vec::new(),
-        false => context.embedders().to_vec(),
-    };
-    Workspace::new(data, embedders)
+    if lexical { Vec::new() } else { context.embedders().to_vec() }
 }
 
 fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
@@ -261,7 +301,10 @@ fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
         "cost" => Ok(Part::Cost),
         "no-match" => Ok(Part::NoMatch),
         "tokens" => Ok(Part::Tokens),
-        _ => Err(EvalError::option("--parts", name, "there are cost, no-match and tokens, separated by commas")),
+        "memory" => Ok(Part::Memory),
+        _ => {
+            Err(EvalError::option("--parts", name, "there are cost, no-match, tokens and memory, separated by commas"))
+        }
     };
     names.iter().filter(|name| !name.is_empty()).map(part).collect()
 }

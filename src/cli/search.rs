@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
-use toolscout_index::hit::{LegScore, NameMatch};
+use toolscout_index::hit::{LegScore, NameMatch, Reason, Reranked};
 use toolscout_index::{Degraded, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant};
 
 use super::context::{Context, Legs};
@@ -42,6 +42,12 @@ pub struct Args {
     /// Leave out hits below this score [default: search.min_score, 0]
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
+    /// Order hits by the formula alone, without the learned ranker
+    #[arg(long)]
+    no_ranker: bool,
+    /// Answer "no match" below this confidence, 0 to 1 [default: 0, never]
+    #[arg(long, value_name = "CONFIDENCE")]
+    min_confidence: Option<f32>,
     /// Take the request as one need, never split into several
     #[arg(long)]
     whole: bool,
@@ -116,6 +122,12 @@ impl Args {
         if let Some(weight) = self.dense_weight.or(defaults.dense_weight) {
             query = query.dense_weight(weight);
         }
+        if self.no_ranker {
+            query = query.without_ranker();
+        }
+        if let Some(confidence) = self.min_confidence {
+            query = query.min_confidence(confidence);
+        }
         if let Some(budget_ms) = self.budget_ms {
             query = query.budget_ms(budget_ms);
         }
@@ -188,7 +200,7 @@ impl Answer<'_> {
 
     /// What is to be said below the hits: no match, less than asked for, and where the time went.
     fn notes(&self) -> Vec<String> {
-        let Results { hits, degraded, no_match, timings, .. } = &self.results;
+        let Results { hits, degraded, no_match, timings, confidence, .. } = &self.results;
         let mut notes = Vec::new();
         if let Some(no_match) = no_match {
             let nearest: Vec<&str> = no_match.nearest.iter().map(|id| id.as_str()).collect();
@@ -199,10 +211,11 @@ impl Answer<'_> {
         }
         notes.extend(degraded.as_ref().map(|degraded| format!("degraded: {}", degraded.reason)));
         notes.push(format!(
-            "{} · {} of {} tools · {} · opened in {:.0} ms",
+            "{} · {} of {} tools · {}{} · opened in {:.0} ms",
             tier(&self.results),
             hits.len(),
             self.searcher.len(),
+            confidence.map(|confidence| format!("confidence {confidence:.2} · ")).unwrap_or_default(),
             told(timings),
             self.opened.as_secs_f64() * 1e3
         ));
@@ -221,12 +234,14 @@ impl Answer<'_> {
             "embedders": embedders,
             "degraded": degraded,
             "no_match": no_match,
+            "confidence": self.results.confidence,
             "took_ms": {
                 "open": self.opened.as_secs_f64() * 1e3,
                 "embed": timings.embed_ms,
                 "lexical": timings.lexical_ms,
                 "dense": timings.dense_ms,
                 "fuse": timings.fuse_ms,
+                "rank": timings.rank_ms,
                 "total": timings.total_ms,
             },
             "tools": self.searcher.len(),
@@ -275,6 +290,7 @@ fn told(timings: &Timings) -> String {
         ("lexical", timings.lexical_ms),
         ("dense", timings.dense_ms),
         ("fuse", timings.fuse_ms),
+        ("rank", timings.rank_ms),
     ];
     let stages: Vec<String> =
         stages.iter().filter(|(_, ms)| *ms >= SHOWN_MS).map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
@@ -312,7 +328,14 @@ fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
         reasons.push(("clauses", clauses_told(explain)));
     }
     reasons.push(("fused", format!("{:.3} with dense weight {:.2}", explain.fused, explain.dense_weight)));
+    reasons.extend(explain.ranker.as_ref().map(|ranker| ("ranker", ranker_told(ranker))));
     reasons
+}
+
+fn ranker_told(ranker: &Reranked) -> String {
+    let moved = |reason: &Reason| format!("{} {:+.2}", reason.feature, reason.moved);
+    let reasons: Vec<String> = ranker.reasons.iter().map(moved).collect();
+    format!("place {} to {}, by {}", ranker.before, ranker.after, reasons.join(", "))
 }
 
 fn name_told(how: NameMatch) -> &'static str {

@@ -33,7 +33,8 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
     let hybrid =
         |name: &str, fusion, parts| Arm { name: name.into(), mode: Mode::Hybrid, fusion, dense_weight: None, parts };
     let words = Arm { mode: Mode::Lexical, ..hybrid("words", Fusion::Convex, Parts::ALL) };
-    let bare = Parts { slow_embedders: false, views: false, script_gate: false, clauses: false, ..Parts::ALL };
+    let bare =
+        Parts { slow_embedders: false, views: false, script_gate: false, clauses: false, ranker: false, ..Parts::ALL };
     let views = Parts { views: true, ..bare };
     let gate = Parts { script_gate: true, ..views };
     let mut arms = vec![
@@ -42,7 +43,8 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
         hybrid("by score", Fusion::Convex, bare),
         hybrid("+ views", Fusion::Convex, views),
         hybrid("+ script gate", Fusion::Convex, gate),
-        hybrid("+ clauses: no-download tier", Fusion::Convex, Parts { clauses: true, ..gate }),
+        hybrid("+ clauses", Fusion::Convex, Parts { clauses: true, ..gate }),
+        hybrid("+ ranker: no-download tier", Fusion::Convex, Parts { clauses: true, ranker: true, ..gate }),
     ];
     let restart = arms.len();
     if embedding == Embedding::Both {
@@ -55,6 +57,7 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
             hybrid("model + script gate", Fusion::Convex, model(gate)),
             hybrid("model + table", Fusion::Convex, joint),
             hybrid("model + clauses: whole formula", Fusion::Convex, Parts { clauses: true, ..joint }),
+            hybrid("model + ranker", Fusion::Convex, Parts { clauses: true, ranker: true, ..joint }),
         ]);
     }
     let after = |place: usize| if place == restart { Some(0) } else { place.checked_sub(1) };

@@ -1,13 +1,13 @@
 //! The ways of searching that are compared: a mode, for the hybrid a fusion, and the parts that take part.
 
-use toolscout_index::{Fusion, Mode, Parts};
+use toolscout_index::{Fusion, Mode, Parts, Query};
 
 use super::error::{EvalError, Result};
 
 /// One way of searching.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// `lexical`, `dense`, `hybrid`, `hybrid-rrf`.
+    /// `lexical`, `dense`, `hybrid`, `hybrid-rrf`, `formula`.
     pub name: String,
     /// Which legs answer.
     pub mode: Mode,
@@ -18,6 +18,9 @@ pub struct Arm {
     /// What takes part.
     pub parts: Parts,
 }
+
+/// The hybrid without the ranker, as an arm beside it.
+const FORMULA: &str = "formula";
 
 impl Arm {
     /// The arms of these names; `hybrid` stands for one arm a fusion.
@@ -30,10 +33,7 @@ impl Arm {
         }
         let mut arms: Vec<Arm> = Vec::new();
         for name in names {
-            let mode = name.parse().map_err(|_| {
-                EvalError::option("--arms", name, "there are lexical, dense, hybrid and auto, separated by commas")
-            })?;
-            for arm in arms_of(mode, fusions, dense_weight) {
+            for arm in arms_of(name, fusions, dense_weight)? {
                 if arms.iter().any(|other| other.name == arm.name) {
                     return Err(EvalError::option("--arms", name, "it is named twice"));
                 }
@@ -43,22 +43,43 @@ impl Arm {
         Ok(arms)
     }
 
+    /// The same arm by the formula alone.
+    pub fn without_ranker(self) -> Arm {
+        Arm { parts: Parts { ranker: false, ..self.parts }, ..self }
+    }
+
+    /// What the engine is asked.
+    pub fn query(&self, text: &str) -> Query {
+        let query = Query::new(text).mode(self.mode).fusion(self.fusion).parts(self.parts);
+        match self.dense_weight {
+            Some(weight) => query.dense_weight(weight),
+            None => query,
+        }
+    }
+
     /// True when the arm cannot answer without vectors.
     pub fn needs_vectors(&self) -> bool {
         matches!(self.mode, Mode::Dense | Mode::Hybrid)
     }
 }
 
-fn arms_of(mode: Mode, fusions: &[Fusion], dense_weight: Option<f32>) -> Vec<Arm> {
-    let plain = |fusion, name: &str| Arm { name: name.into(), mode, fusion, dense_weight, parts: Parts::ALL };
+fn arms_of(name: &str, fusions: &[Fusion], dense_weight: Option<f32>) -> Result<Vec<Arm>> {
+    let of_mode = |mode, fusion, name: &str| Arm { name: name.into(), mode, fusion, dense_weight, parts: Parts::ALL };
+    if name == FORMULA {
+        return Ok(vec![of_mode(Mode::Hybrid, Fusion::Convex, FORMULA).without_ranker()]);
+    }
+    let mode: Mode = name.parse().map_err(|_| {
+        EvalError::option("--arms", name, "there are lexical, dense, hybrid, formula and auto, separated by commas")
+    })?;
+    let plain = |fusion, name: &str| of_mode(mode, fusion, name);
     if mode != Mode::Hybrid {
-        return vec![plain(Fusion::Convex, mode.name())];
+        return Ok(vec![plain(Fusion::Convex, mode.name())]);
     }
     let named = |fusion: &Fusion| match fusion {
         Fusion::Convex => plain(Fusion::Convex, "hybrid"),
         Fusion::Rrf => plain(Fusion::Rrf, "hybrid-rrf"),
     };
-    fusions.iter().map(named).collect()
+    Ok(fusions.iter().map(named).collect())
 }
 
 #[cfg(test)]
@@ -75,6 +96,7 @@ mod tests {
         let both = [Fusion::Convex, Fusion::Rrf];
         assert_eq!(names("lexical,hybrid", &both).unwrap(), ["lexical", "hybrid", "hybrid-rrf"]);
         assert_eq!(names("hybrid,dense", &[Fusion::Rrf]).unwrap(), ["hybrid-rrf", "dense"]);
+        assert_eq!(names("formula,hybrid", &both).unwrap(), ["formula", "hybrid", "hybrid-rrf"]);
     }
 
     #[test]

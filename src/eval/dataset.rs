@@ -77,6 +77,40 @@ impl EvalSet {
         EvalSet::new(path, raw)
     }
 
+    /// A catalog's tools with judged queries: those of a file, and requests with the ids of tools that were called for
+    /// them, of which tools that are gone are left out.
+    ///
+    /// # Errors
+    /// As [`EvalSet::load`].
+    pub fn over_catalog(
+        name: &str,
+        tools: Vec<Tool>,
+        file: Option<&Path>,
+        called: Vec<(String, Vec<String>)>,
+    ) -> Result<Self> {
+        let path = file.unwrap_or(Path::new(name));
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let (mut queries, unanswerable) = match file {
+            Some(file) => files::read_query_file(file, folder)?,
+            None => Default::default(),
+        };
+        let known: std::collections::HashSet<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
+        for (number, (text, mut relevant)) in called.into_iter().enumerate() {
+            relevant.retain(|id| known.contains(id.as_str()));
+            if !relevant.is_empty() {
+                queries.push(RawQuery {
+                    id: format!("called-{}", number + 1),
+                    text,
+                    relevant,
+                    groups: Vec::new(),
+                    judged_in: path.to_owned(),
+                });
+            }
+        }
+        let set = EvalSet::new(path, RawSet { tools, queries, unanswerable })?;
+        Ok(EvalSet { name: name.to_owned(), ..set })
+    }
+
     fn new(path: &Path, raw: RawSet) -> Result<Self> {
         let empty = |what| EvalError::Empty { path: path.to_owned(), what };
         if raw.tools.is_empty() {

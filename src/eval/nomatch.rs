@@ -132,6 +132,7 @@ fn signals(results: &Results) -> Vec<(String, f64)> {
     let best = |values: &mut dyn Iterator<Item = f32>| values.map(f64::from).reduce(f64::max);
     let bm25 = |hit: &Hit| Some(hit.explain.as_ref()?.lexical.as_ref()?.raw);
     [
+        ("confidence", results.confidence.map(f64::from)),
         ("coverage", Some(f64::from(results.signals.coverage))),
         ("cosine", results.signals.cosine.map(f64::from)),
         ("bm25", best(&mut results.hits.iter().filter_map(bm25))),

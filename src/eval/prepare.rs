@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolscout_index::{Catalog, DataDir, EmbedProgress, Embedder, Options, Tool, ToolId};
+use toolscout_index::{Catalog, DataDir, EmbedProgress, Embedder, Options, Ranker, Tool, ToolId};
 
 use super::cost::Build;
 use super::dataset::EvalSet;
@@ -22,13 +22,20 @@ const NAME_CHARS: usize = 32;
 pub struct Workspace {
     data: DataDir,
     embedders: Vec<Arc<Remembering>>,
+    /// Ranks instead of the built-in ranker.
+    ranker: Option<Ranker>,
 }
 
 impl Workspace {
     /// Keeps catalogs under `data`, apart from those that are searched in earnest.
     pub fn new(data: impl Into<PathBuf>, embedders: Vec<Arc<dyn Embedder>>) -> Self {
         let embedders = embedders.into_iter().map(|embedder| Arc::new(Remembering::new(embedder))).collect();
-        Workspace { data: DataDir::new(data), embedders }
+        Workspace { data: DataDir::new(data), embedders, ranker: None }
+    }
+
+    /// Measures with this ranker instead of the built-in one.
+    pub fn ranked_by(self, ranker: Option<Ranker>) -> Self {
+        Workspace { ranker, ..self }
     }
 
     /// True when there is anything to search densely with.
@@ -67,6 +74,7 @@ impl Workspace {
         let indexed = self.time_indexing(&name, &set.tools)?;
         let catalog = self.open(&name)?;
         let embedding = fill(&catalog, &set.tools, embedded)?;
+        self.set_ranker(&catalog)?;
         let pending = catalog.searcher().pending_embeddings();
         if pending > 0 && !self.embedders.is_empty() {
             return Err(EvalError::PendingEmbeddings { set: set.name.clone(), pending, tools: set.tools.len() });
@@ -138,6 +146,16 @@ impl Workspace {
         drop(opened);
         let embed_s = embedding.map(|embedding| embedding.seconds);
         Ok((passing, Build { index_s, embed_s, open_s, disk_bytes, tools: tools.len() }))
+    }
+
+    /// Gives the catalog the ranker that is measured, or takes back one of an earlier measurement.
+    fn set_ranker(&self, catalog: &Catalog) -> Result<()> {
+        if self.ranker.is_some() || catalog.searcher().has_own_ranker() {
+            let mut writer = catalog.writer()?;
+            writer.set_ranker(self.ranker.as_ref())?;
+            writer.commit()?;
+        }
+        Ok(())
     }
 
     fn open(&self, name: &str) -> Result<Catalog> {

@@ -10,6 +10,7 @@ use super::cost::{CostReport, ScalePoint};
 use super::dataset::EvalSet;
 use super::judge::Scores;
 use super::latency::Latency;
+use super::memory::MemoryReport;
 use super::metrics::{Measure, Metric};
 use super::nomatch::NoMatchReport;
 use super::run::ArmRun;
@@ -41,6 +42,9 @@ pub struct Report {
     pub significance: Vec<Comparison>,
     /// Null when it was not measured, or no query lost all its tools.
     pub no_match: Option<NoMatchReport>,
+    /// What a usage memory is worth, where that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryReport>,
     /// Null when it was not measured.
     pub cost: Option<CostReport>,
     /// Null when it was not measured.
@@ -218,6 +222,7 @@ pub(super) fn identity(set: &EvalSet, queries_in_set: usize, seed: u64, embedder
         arms: Vec::new(),
         significance: Vec::new(),
         no_match: None,
+        memory: None,
         cost: None,
         tokens: None,
         scale: Vec::new(),

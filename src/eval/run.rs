@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use toolscout_index::{Query, Results, Searcher};
+use toolscout_index::{Results, Searcher};
 
 use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
@@ -32,14 +32,8 @@ pub trait Ask: Sync {
 
 impl Ask for Searcher {
     fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results> {
-        let mut query = Query::new(text).k(depth).mode(arm.mode).fusion(arm.fusion).parts(arm.parts);
-        if let Some(weight) = arm.dense_weight {
-            query = query.dense_weight(weight);
-        }
-        if detail == Detail::Explained {
-            query = query.explain();
-        }
-        self.search(&query)
+        let query = arm.query(text).k(depth);
+        self.search(&if detail == Detail::Explained { query.explain() } else { query })
     }
 }
 
@@ -145,6 +139,7 @@ pub(crate) mod testing {
                 degraded: None,
                 no_match: None,
                 signals: Default::default(),
+                confidence: None,
                 timings: Default::default(),
                 generation: 1,
             })

@@ -130,6 +130,27 @@ pub fn no_match(reports: &[Report], style: Style) -> String {
     finish(table, 2)
 }
 
+/// What a usage memory is worth, a row a set.
+pub fn memory(reports: &[Report], style: Style) -> String {
+    let mut table = new_table(style);
+    table.set_header(["set", "remembered", "asked", "tool known", "without", "with", "95% of the gain", "p"]);
+    for report in reports {
+        let Some(found) = &report.memory else { continue };
+        let [low, high] = found.gain_ci95;
+        table.add_row([
+            report.set.clone(),
+            found.remembered.to_string(),
+            found.asked.to_string(),
+            share(found.known),
+            share(found.without),
+            share(found.with),
+            format!("{low:+.3} to {high:+.3}"),
+            format!("{:.4}", found.gain_p),
+        ]);
+    }
+    finish(table, 1)
+}
+
 /// What tools cost in context, a row a set and format.
 pub fn tokens(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);

@@ -122,7 +122,7 @@ pub fn tune(set: &EvalSet, engine: &dyn Adjustable, seed: u64, tried: &(dyn Fn()
 }
 
 impl Half {
-    fn of([before, after]: &[Vec<f64>; 2]) -> Self {
+    pub(super) fn of([before, after]: &[Vec<f64>; 2]) -> Self {
         let mean = super::metrics::mean;
         Half { queries: before.len(), before: mean(before), after: mean(after) }
     }
@@ -198,14 +198,14 @@ impl Ask for Snapshot {
     }
 }
 
-struct Split {
-    train: EvalSet,
-    test: EvalSet,
-    left_out: usize,
+pub(super) struct Split {
+    pub(super) train: EvalSet,
+    pub(super) test: EvalSet,
+    pub(super) left_out: usize,
 }
 
 impl Split {
-    fn draw(set: &EvalSet, seed: u64) -> Result<Self> {
+    pub(super) fn draw(set: &EvalSet, seed: u64) -> Result<Self> {
         let half = Random::new(seed, "split").sample(set.tools.len(), set.tools.len() / 2);
         let trains = |tool: &ToolIndex| half.binary_search(&(*tool as usize)).is_ok();
         let with = |keep: &dyn Fn(&[ToolIndex]) -> bool| {

@@ -44,7 +44,7 @@ pub fn routes() -> Router<App> {
 #[serde(deny_unknown_fields)]
 pub struct ChatRequest {
     /// What is asked.
-    #[schema(min_length = 1, max_length = 262_144, example = "Will it rain in Bergen tomorrow?")]
+    #[schema(min_length = 1, example = "Will it rain in Bergen tomorrow?")]
     query: String,
     /// The conversation to go on with; a new one when left out.
     #[serde(default)]
@@ -107,6 +107,16 @@ pub struct StreamParams {
     /// The user on whose behalf tools are called.
     #[serde(default)]
     identity: Option<String>,
+}
+
+/// One of the events of a stream, as it is described.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is written by axum and only described here")]
+pub struct ServerSentEvent {
+    /// The event's number, from 1.
+    id: Option<String>,
+    /// An `AgentEvent` as JSON, or one of AG-UI's.
+    data: String,
 }
 
 /// A conversation to stop.
@@ -207,7 +217,7 @@ fn configured(app: &App) -> ApiResult<Agent> {
     post, path = "/v1/agent/chat", tag = "agent",
     params(ChatParams),
     request_body = ChatRequest,
-    responses((status = 200, body = String, content_type = "text/event-stream", description = "The run's events",
+    responses((status = 200, body = ServerSentEvent, content_type = "text/event-stream", description = "The run's events",
         headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
 )]
 pub async fn chat(
@@ -231,7 +241,7 @@ pub async fn chat(
 #[utoipa::path(
     get, path = "/agent/chat/stream", tag = "agent",
     params(StreamParams),
-    responses((status = 200, body = String, content_type = "text/event-stream", description = "The run's events",
+    responses((status = 200, body = ServerSentEvent, content_type = "text/event-stream", description = "The run's events",
         headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
 )]
 pub async fn chat_by_query(

@@ -15,6 +15,7 @@ use super::App;
 use super::access::Reading;
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
+use super::memory;
 use super::tools::unknown_tool;
 
 /// The database of feedback, beside the catalogs in the data directory.
@@ -64,7 +65,7 @@ pub struct FeedbackAnswer {
     recorded: bool,
 }
 
-/// Records which tool was used for a search.
+/// Records which tool was used for a search. A catalog whose memory is on remembers it, if `query` says what was asked.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/feedback", tag = "feedback",
     params(("catalog" = String, Path, description = "The catalog's name")),
@@ -78,10 +79,13 @@ pub async fn record(
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
     request.validate()?;
     let known = ToolId::parse(&request.tool).ok().and_then(|id| catalog.searcher().tool(&id));
-    if known.is_none() {
-        return Err(unknown_tool(&request.tool, &catalog.name));
-    }
+    let Some(tool) = known else { return Err(unknown_tool(&request.tool, &catalog.name)) };
+    let called =
+        request.query.clone().filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
     app.feedback.keep(catalog.name.clone(), request).await?;
+    if let Some(query) = called {
+        memory::remember(&app, catalog, query, tool.id.clone()).await?;
+    }
     app.metrics.feedback.inc();
     Ok((StatusCode::CREATED, Json(FeedbackAnswer { recorded: true })))
 }
@@ -123,6 +127,29 @@ impl FeedbackStore {
         let store = self.clone();
         let kept = tokio::task::spawn_blocking(move || store.insert(&catalog, &feedback, SystemTime::now()));
         kept.await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+    }
+
+    /// The requests of a catalog that were given with feedback, each with the tools that were used or right for it, ids
+    /// as they were then.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn called(&self, catalog: &str) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
+        self.with(|connection| {
+            let mut rows = connection.prepare(
+                "SELECT DISTINCT trim(query), tool FROM feedback
+                 WHERE catalog = ?1 AND outcome <> 'not_helpful' AND trim(coalesce(query, '')) <> '' ORDER BY 1, 2",
+            )?;
+            let mut called: Vec<(String, Vec<String>)> = Vec::new();
+            for row in rows.query_map([catalog], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))? {
+                let (query, tool) = row?;
+                match called.last_mut().filter(|(known, _)| *known == query) {
+                    Some((_, tools)) => tools.push(tool),
+                    None => called.push((query, vec![tool])),
+                }
+            }
+            Ok(called)
+        })
     }
 
     /// Deletes what was kept for a catalog.
@@ -199,6 +226,30 @@ mod tests {
             rows.query_map([], |row| row.get(0))?.collect()
         };
         store.with(read).unwrap()
+    }
+
+    #[test]
+    fn what_was_called_for_a_request_is_told_by_catalog() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FeedbackStore::open(dir.path()).unwrap();
+        let called = |tool: &str, outcome, query: Option<&str>| FeedbackRequest {
+            request_id: "r".into(),
+            tool: tool.into(),
+            outcome,
+            query: query.map(str::to_owned),
+        };
+        for (catalog, feedback) in [
+            ("a", called("s/t", Outcome::Used, Some("mail it "))),
+            ("a", called("s/t", Outcome::Used, Some("mail it"))),
+            ("a", called("s/u", Outcome::Helpful, Some("mail it"))),
+            ("a", called("s/v", Outcome::NotHelpful, Some("mail it"))),
+            ("a", called("s/t", Outcome::Used, None)),
+            ("b", called("s/w", Outcome::Used, Some("other"))),
+        ] {
+            store.insert(catalog, &feedback, SystemTime::now()).unwrap();
+        }
+        assert_eq!(store.called("a").unwrap(), [("mail it".to_owned(), vec!["s/t".to_owned(), "s/u".to_owned()])]);
+        assert!(store.called("none").unwrap().is_empty());
     }
 
     #[tokio::test]

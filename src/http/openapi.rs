@@ -6,7 +6,7 @@ use utoipa::openapi::security::{
 use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
-use super::{agent, catalogs, error, feedback, search, servers, service, tasks, tools};
+use super::{agent, catalogs, error, feedback, memory, search, servers, service, tasks, tools};
 use crate::agent::Event;
 
 /// The OpenAPI description of every route.
@@ -37,6 +37,10 @@ pub fn description() -> Description {
         catalogs::set_settings,
         catalogs::stats,
         feedback::record,
+        memory::list,
+        memory::switch,
+        memory::export,
+        memory::forget,
         tasks::show,
         tasks::cancel,
         agent::chat,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::StatusCode;
-use toolscout_index::{Catalog, DataDir, Embedder, Error, Options, Searcher};
+use toolscout_index::{Catalog, DataDir, Embedder, Error, Memory, Options, Searcher};
 
 use super::Limits;
 use super::error::{ApiError, ApiResult, unknown_catalog};
@@ -29,6 +29,11 @@ impl OpenCatalog {
     /// The newest snapshot.
     pub fn searcher(&self) -> Arc<Searcher> {
         self.catalog.searcher()
+    }
+
+    /// What was asked of it and which tools were called then.
+    pub fn memory(&self) -> &Memory {
+        self.catalog.memory()
     }
 
     /// Sizes on disk and in memory. Reads the disk.

@@ -40,6 +40,12 @@ pub struct SearchRequest {
     pub filter: SearchFilter,
     /// Hits below this score are left out.
     pub min_score: Option<f32>,
+    /// Answers `no_match` below this confidence; 0, the default, never does.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub min_confidence: Option<f32>,
+    /// False orders hits by the formula alone, without the learned ranker.
+    #[schema(default = true)]
+    pub ranker: Option<bool>,
     /// Does what can be done in about this many milliseconds; `variant` says how much that was.
     #[schema(exclusive_minimum = 0.0)]
     pub budget_ms: Option<f64>,
@@ -106,6 +112,11 @@ pub struct SearchParams {
     read_only: Option<bool>,
     /// Hits below this score are left out.
     min_score: Option<f32>,
+    /// Answers `no_match` below this confidence; 0, the default, never does.
+    #[param(minimum = 0.0, maximum = 1.0)]
+    min_confidence: Option<f32>,
+    /// False orders hits by the formula alone, without the learned ranker.
+    ranker: Option<bool>,
     /// Does what can be done in about this many milliseconds; `variant` says how much that was.
     #[param(exclusive_minimum = 0.0)]
     budget_ms: Option<f64>,
@@ -135,6 +146,8 @@ impl From<SearchParams> for SearchRequest {
             mode: params.mode,
             filter,
             min_score: params.min_score,
+            min_confidence: params.min_confidence,
+            ranker: params.ranker,
             budget_ms: params.budget_ms,
             fold_duplicates: params.fold_duplicates.unwrap_or_default(),
             explain: params.explain.unwrap_or_default(),
@@ -170,6 +183,9 @@ pub struct SearchAnswer {
     pub degraded: Option<DegradedReport>,
     /// Set when nothing fits; `hits` is then empty.
     pub no_match: Option<NoMatchReport>,
+    /// How likely one of the first five hits is right, from 0 to 1; null where that was not learned for the legs that
+    /// answered.
+    pub confidence: Option<f32>,
     /// The commit of the catalog that answered.
     pub generation: u64,
     /// The request's id, to be given with feedback.
@@ -224,6 +240,8 @@ pub struct TookMs {
     pub dense: f64,
     /// Fusion, ordering and explanation.
     pub fuse: f64,
+    /// The learned ranker and confidence.
+    pub rank: f64,
     /// The whole search, without waiting for its turn.
     pub total: f64,
 }
@@ -329,6 +347,12 @@ impl Ask {
         if let Some(min_score) = request.min_score.or(defaults.min_score) {
             query = query.min_score(min_score);
         }
+        if let Some(min_confidence) = request.min_confidence.or(defaults.min_confidence) {
+            query = query.min_confidence(min_confidence);
+        }
+        if request.ranker == Some(false) {
+            query = query.without_ranker();
+        }
         if let Some(budget_ms) = request.budget_ms {
             query = query.budget_ms(budget_ms);
         }
@@ -355,6 +379,7 @@ impl Ask {
             embedders: results.embedders.clone(),
             degraded: results.degraded.as_ref().map(DegradedReport::from),
             no_match: results.no_match.as_ref().map(NoMatchReport::from),
+            confidence: results.confidence,
             generation: results.generation,
             request_id,
         };
@@ -441,6 +466,7 @@ impl From<&toolscout_index::Timings> for TookMs {
             lexical: timings.lexical_ms,
             dense: timings.dense_ms,
             fuse: timings.fuse_ms,
+            rank: timings.rank_ms,
             total: timings.total_ms,
         }
     }

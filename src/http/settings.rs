@@ -30,6 +30,9 @@ pub struct CatalogSettings {
     pub dense_weight: Option<f32>,
     /// Hits below this score are left out.
     pub min_score: Option<f32>,
+    /// Answers below this confidence are `no_match`.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub min_confidence: Option<f32>,
 }
 
 impl CatalogSettings {
@@ -45,6 +48,10 @@ impl CatalogSettings {
             (_, Some(weight)) if !(0.0..=1.0).contains(&weight) => {
                 invalid(format!("dense_weight is {weight}, it must be from 0 to 1"))
             }
+            _ if self.min_confidence.is_some_and(|confidence| !(0.0..=1.0).contains(&confidence)) => invalid(format!(
+                "min_confidence is {}, it must be from 0 to 1",
+                self.min_confidence.unwrap_or_default()
+            )),
             _ if self.description.chars().count() > MAX_DESCRIPTION_CHARS => {
                 invalid(format!("the description is longer than {MAX_DESCRIPTION_CHARS} characters"))
             }

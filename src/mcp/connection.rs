@@ -308,6 +308,8 @@ impl Connection {
             }
         };
         abandoned.request = None;
+        // The SDK hands each notification to a task of its own, which the answer may overtake.
+        tokio::task::yield_now().await;
         while let Some(Some(step)) = progress.next().now_or_never() {
             tell(context, step);
         }

@@ -23,7 +23,8 @@ use rmcp::{ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId};
@@ -40,6 +41,8 @@ use crate::tools::{Arguments, arguments};
 
 /// Progress notes that wait for a slow client before they are dropped.
 const PROGRESS_QUEUE: usize = 16;
+/// How long a result waits for a slow client to take the progress before it.
+const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest message of a client on its standard output, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
@@ -217,12 +220,16 @@ impl Session {
         if let Err(message) = arguments::check(tool, &given) {
             return failed(&message);
         }
-        let progress = context.meta.get_progress_token().map(|token| forward_progress(context.peer.clone(), token));
-        let calling = CallContext { progress, cancelled: context.ct.clone() };
-        match self.shared.pool.call(&tool.id, given, &calling).await {
-            Ok(result) => stamped(result, &tool.id),
-            Err(error) => stamped(failed(&error.to_string()), &tool.id),
+        let progress = context.meta.get_progress_token().map(|token| Forwarding::start(context.peer.clone(), token));
+        let (steps, forwarding) = progress.map(|forwarding| (forwarding.steps, forwarding.task)).unzip();
+        let calling = CallContext { progress: steps, cancelled: context.ct.clone() };
+        let called = self.shared.pool.call(&tool.id, given, &calling).await;
+        drop(calling);
+        if let Some(forwarding) = forwarding {
+            // What the client is told of a call comes before its result.
+            let _ = timeout(PROGRESS_PATIENCE, forwarding).await;
         }
+        stamped(called.unwrap_or_else(|error| failed(&error.to_string())), &tool.id)
     }
 
     fn style(&self, context: &RequestContext<RoleServer>) -> Style {
@@ -314,19 +321,26 @@ fn has_session(context: &RequestContext<RoleServer>) -> bool {
     !is_http || version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
 }
 
-/// Passes a call's progress on to the client under the client's own token.
-fn forward_progress(peer: Peer<RoleServer>, token: ProgressToken) -> mpsc::Sender<Progress> {
-    let (sender, mut steps) = mpsc::channel::<Progress>(PROGRESS_QUEUE);
-    tokio::spawn(async move {
-        while let Some(Progress { done, total, message }) = steps.recv().await {
-            let mut step = ProgressNotificationParam::new(token.clone(), done);
-            (step.total, step.message) = (total, message);
-            if peer.notify_progress(step).await.is_err() {
-                return;
+/// Passes a call's progress on to the client, under the client's own token, until the other end of `steps` is dropped.
+struct Forwarding {
+    steps: mpsc::Sender<Progress>,
+    task: JoinHandle<()>,
+}
+
+impl Forwarding {
+    fn start(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
+        let (sender, mut steps) = mpsc::channel::<Progress>(PROGRESS_QUEUE);
+        let task = tokio::spawn(async move {
+            while let Some(Progress { done, total, message }) = steps.recv().await {
+                let mut step = ProgressNotificationParam::new(token.clone(), done);
+                (step.total, step.message) = (total, message);
+                if peer.notify_progress(step).await.is_err() {
+                    return;
+                }
             }
-        }
-    });
-    sender
+        });
+        Forwarding { steps: sender, task }
+    }
 }
 
 fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use toolscout_index::ranker::Forest;
 
 use super::run::World;
 
@@ -102,12 +103,15 @@ fn the_default_search_is_taken_apart_step_by_step() {
     }
 }
 
-/// The project's own gate: `fixtures/baseline.json` holds the lexical figures of the whole query file.
+/// The project's own gates: the figures of the whole query file by words, and with the built-in table.
 #[test]
 fn the_fixtures_are_found_as_well_as_they_were() {
-    let baseline = format!("{}/baseline.json", fixtures());
-    let ended = World::new().run(&["eval", &fixtures(), "--arms", "lexical", "--parts", "", "--baseline", &baseline]);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for (file, embedder, arm) in [("baseline.json", "none", "lexical"), ("baseline-table.json", "table", "hybrid")] {
+        let baseline = format!("{}/{file}", fixtures());
+        let args = ["--embedder", embedder, "eval", &fixtures(), "--arms", arm, "--parts", "", "--baseline", &baseline];
+        let ended = World::new().run(&args);
+        assert_eq!(ended.code, 0, "{file}: {}", ended.stderr);
+    }
 }
 
 #[test]
@@ -203,4 +207,39 @@ fn figures_equal_those_of_a_public_implementation() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/check_metrics.py");
     let text = run("venv/bin/python", &[script.to_str().expect("UTF-8"), "out.json", "out.trec"]);
     assert!(text.contains("14 figures compared, 0 differ"), "{text}");
+}
+
+/// Trains on what this program exports and ranks with what that gives; and LightGBM's own predictions for a forest of
+/// twenty trees are those of the crate's walker. Installs LightGBM from PyPI, so it runs where
+/// `TOOLSCOUT_TEST_LIGHTGBM` is set.
+#[test]
+fn a_ranker_trained_by_lightgbm_predicts_here_what_it_predicts_there() {
+    if std::env::var_os("TOOLSCOUT_TEST_LIGHTGBM").is_none() {
+        return;
+    }
+    let world = World::new();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let script = |name: &str| scripts.join(name).to_str().expect("UTF-8").to_owned();
+    let run = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).current_dir(world.dir.path()).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{program} {args:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    };
+    run("python3", &["-m", "venv", "venv"]);
+    run("venv/bin/pip", &["install", "--quiet", "-r", &script("requirements-ranker.txt")]);
+    let check = ["--trees", "20", "--leaves", "12", "--features", "5", "--rows", "500", "--seed", "7"];
+    let told = run("venv/bin/python", &[&[script("check_ranker.py").as_str()], check.as_slice()].concat());
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let forest: Forest = serde_json::from_value(told["trees"].clone()).expect("trees");
+    let rows: Vec<Vec<f32>> = serde_json::from_value(told["rows"].clone()).expect("rows");
+    let expected: Vec<f64> = serde_json::from_value(told["predictions"].clone()).expect("predictions");
+    let found = forest.predict(&rows.concat(), rows[0].len());
+    assert!(found.len() == 500 && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6));
+
+    let eval = |args: &[&str]| world.ok(&[&["eval", &fixtures(), "--embedder", "table", "--parts", ""], args].concat());
+    eval(&["--arms", "hybrid", "--queries", "80", "--features", "features.jsonl"]);
+    let train = ["features.jsonl", "--trees", "5", "--confidence-trees", "5", "--out", "ranker.json"];
+    run("venv/bin/python", &[&[script("train_ranker.py").as_str()], train.as_slice()].concat());
+    eval(&["--arms", "hybrid,formula", "--queries", "20", "--ranker", "ranker.json"]);
 }

@@ -174,8 +174,8 @@ async fn the_agent_uses_tools_of_two_servers() {
         writeln!(file, "{line}").unwrap();
     }
     let llm = format!("script:{}", script.display());
-    let ended =
-        world.run(&["agent", "--llm", &llm, "--no-recommend", "--allow", "*", "--mcp", &servers, "ask both"]).await;
+    let agent = ["agent", "--llm", &llm, "--no-recommend", "--allow", "*", "--mcp", &servers, "ask both"];
+    let ended = world.run(&agent).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "both answered\n"), "{}", ended.stderr);
     for expected in ["[result] a__echo", "from a", "[result] b__mixed", "words", "[failed] a__fail", "no, not today"] {
         assert!(ended.stderr.contains(expected), "{expected:?} is not in {}", ended.stderr);

@@ -55,6 +55,11 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
     scores
 }
 
+/// The cosine of a query with one row.
+pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
+    dot(vectors.row(row), &query.codes) as f32 * vectors.scales[row] * query.scale
+}
+
 /// Fills in the scores of the tools from `first` on, all queries of a tool side by side.
 fn scan(vectors: &Vectors, queries: &[Encoded], first: usize, views: usize, scores: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]

@@ -5,7 +5,7 @@
 //! that was changed a thousand times scores like a fresh one.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tantivy::postings::BlockSegmentPostings;
 use tantivy::schema::{Field as TantivyField, IndexRecordOption, Term as TantivyTerm};
@@ -13,7 +13,7 @@ use tantivy::{InvertedIndexReader, SegmentReader};
 
 use super::{Fields, LexicalSettings, STEPS_PER_WEIGHT, fuzzy};
 use crate::hit::FuzzyEdit;
-use crate::text::Term;
+use crate::text::{self, Term};
 
 /// The position of a deleted document.
 const DEAD: u32 = u32::MAX;
@@ -32,6 +32,7 @@ pub struct LexicalSearcher {
     k1: f32,
     /// k1 times the length normalisation, by tool.
     norms: Vec<f32>,
+    rarities: OnceLock<HashMap<u32, f32>>,
 }
 
 struct Segment {
@@ -62,9 +63,16 @@ pub struct Scored {
     /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
     /// share of.
     pub limit: f32,
+    /// What a full match of each of the query's terms is worth, in their order.
+    pub gains: Vec<f32>,
 }
 
 impl QueryTerms {
+    /// Number of distinct words that no tool contains, corrected or not.
+    pub fn unknown(&self) -> usize {
+        self.unknown
+    }
+
     /// The indexed terms looked for.
     pub fn terms(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().map(|(term, _)| term.as_str())
@@ -89,7 +97,7 @@ impl LexicalSearcher {
         let average = if average > 0.0 { average as f32 } else { 1.0 };
         let LexicalSettings { k1, b, .. } = *settings;
         let norms = lengths.into_iter().map(|length| k1 * (1.0 - b + b * length / average)).collect();
-        Ok(Some(LexicalSearcher { segments, fields, k1, norms }))
+        Ok(Some(LexicalSearcher { segments, fields, k1, norms, rarities: OnceLock::new() }))
     }
 
     /// Looks the distinct terms of a text up; a word that matches nothing is replaced by the nearest indexed ones.
@@ -116,10 +124,12 @@ impl LexicalSearcher {
     pub fn score(&self, query: &QueryTerms) -> Scored {
         let mut by_tool = vec![0.0; self.norms.len()];
         let mut limit = query.unknown as f32 * self.idf(0) * (self.k1 + 1.0);
+        let mut gains = Vec::with_capacity(query.terms.len());
         let mut postings = Vec::new();
         for (term, weight) in &query.terms {
             self.collect(term, &mut postings);
             let gain = weight * self.idf(postings.len()) * (self.k1 + 1.0);
+            gains.push(gain);
             // A correction stands for an unknown word, whose share is in already.
             limit += if *weight == 1.0 { gain } else { 0.0 };
             for &(tool, frequency) in &postings {
@@ -127,13 +137,22 @@ impl LexicalSearcher {
                 by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
             }
         }
-        Scored { by_tool, limit }
+        Scored { by_tool, limit, gains }
     }
 
     /// Inverse document frequency of a term that this many tools contain.
     fn idf(&self, tools: usize) -> f32 {
         let (all, with) = (self.norms.len() as f32, tools as f32);
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+    }
+
+    /// The inverse document frequency of every term, by [`text::term_hash`]. Read on first use, in some milliseconds.
+    pub fn rarities(&self) -> &HashMap<u32, f32> {
+        self.rarities.get_or_init(|| {
+            let mut tools: HashMap<u32, usize> = HashMap::new();
+            self.segments.iter().for_each(|segment| segment.count_tools(&mut tools));
+            tools.into_iter().map(|(term, tools)| (term, self.idf(tools))).collect()
+        })
     }
 
     fn correct(&self, word: &str, resolved: &mut QueryTerms) {
@@ -209,6 +228,25 @@ impl Segment {
             !alive
         });
         alive
+    }
+
+    /// Adds up, by term, how many living tools have it.
+    fn count_tools(&self, tools: &mut HashMap<u32, usize>) {
+        // As in `for_each_block`, a read error counts as the end.
+        let Ok(mut terms) = self.body.terms().stream() else { return };
+        while terms.advance() {
+            let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
+            let mut count = terms.value().doc_freq as usize;
+            if self.has_deletes {
+                count = 0;
+                self.for_each_block(self.fields.body, term, |block| {
+                    let alive = |document: &&u32| self.ordinals[**document as usize] != DEAD;
+                    count += block.docs().iter().filter(alive).count();
+                    true
+                });
+            }
+            *tools.entry(text::term_hash(term)).or_default() += count;
+        }
     }
 
     /// Gives the term's postings block by block until `visit` returns false. A read error counts as the end: the files

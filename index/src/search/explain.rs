@@ -22,15 +22,14 @@ pub(super) fn explain(search: &Search<'_>, tool: usize, request: &Request, evide
         best_clause: best_clause(tool, evidence),
         dense_weight: evidence.dense_weight,
         fused: evidence.fused[tool],
+        ranker: evidence.verdict.as_ref().and_then(|verdict| verdict.explain(search, evidence, tool)),
+        memory: evidence.recalled.get(&tool).copied(),
     }
 }
 
 fn leg_score(search: &Search<'_>, tool: usize, leg: &LegScores) -> Option<LegScore> {
     let raw = leg.raw[tool];
-    let ahead =
-        |(other, score): (usize, &f32)| search.is_allowed(other) && (*score > raw || (*score == raw && other < tool));
-    let rank = 1 + leg.raw.iter().enumerate().filter(|&other| ahead(other)).count();
-    raw.is_finite().then(|| LegScore { rank, raw, normalised: leg.by_text[0][tool] })
+    raw.is_finite().then(|| LegScore { rank: search.place(&leg.raw, tool), raw, normalised: leg.by_text[0][tool] })
 }
 
 fn matched_fields(tool: &Tool, terms: &[&str]) -> Vec<MatchedField> {

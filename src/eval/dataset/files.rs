@@ -73,12 +73,17 @@ fn read_queries(set: &Path) -> Result<(Vec<RawQuery>, Vec<Unanswerable>)> {
     if !path.is_file() {
         return Err(not_a_set(set, "it has no queries.jsonl"));
     }
+    read_query_file(&path, set)
+}
+
+/// Reads a file of queries; judgements that are not in it are looked for in `set`.
+pub(super) fn read_query_file(path: &Path, set: &Path) -> Result<(Vec<RawQuery>, Vec<Unanswerable>)> {
     let mut seen = HashMap::new();
-    let queries = each_object(&path, |line, value| {
-        let query = read_query(&path, line, &value)?;
+    let queries = each_object(path, |line, value| {
+        let query = read_query(path, line, &value)?;
         match seen.insert(query.id.clone(), line) {
-            Some(first) => Err(EvalError::DuplicateQuery { path: path.clone(), id: query.id, first, second: line }),
-            None => Ok((query, judgement_of(&path, line, &value)?)),
+            Some(first) => Err(EvalError::DuplicateQuery { path: path.to_owned(), id: query.id, first, second: line }),
+            None => Ok((query, judgement_of(path, line, &value)?)),
         }
     })?;
     let judged_here = queries.iter().any(|(_, judgement)| *judgement != Judgement::Absent);

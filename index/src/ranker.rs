@@ -1,0 +1,218 @@
+//! The learned ranker and the confidence in an answer: small forests over what is measured of candidates.
+//!
+//! The best forty tools of each leg are candidates. A forest trained with LightGBM on public sets gives each a score
+//! that is added to the formula's, a tenth of it; another tells from the answer as a whole how likely one of its first
+//! five hits is right. Which forests answer is decided by the legs that were heard: what is worth much beside a
+//! transformer is worth something else without.
+//!
+//! The file is a line `toolscout-ranker VERSION CHECKSUM`, the checksum being BLAKE3 of all that follows, and then JSON.
+//! `scripts/train_ranker.py` writes it; `assets/RANKER_CARD.md` says of what and how well it does.
+
+pub mod facts;
+pub mod features;
+pub mod refit;
+pub mod trees;
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::hit::Reason;
+pub use facts::ToolFacts;
+pub use features::{Candidates, DenseView, Feature, LegView, Request, Signal};
+pub use trees::Forest;
+
+/// The name of a ranker file within a catalog's folder.
+pub const FILE_NAME: &str = "ranker.json";
+
+const MAGIC: &str = "toolscout-ranker";
+const VERSION: u32 = 1;
+/// Far more than any ranker has; bounds what is read of a file that is none.
+const MAX_BYTES: u64 = 4 << 20;
+/// Features named in an explanation.
+const REASONS: usize = 5;
+
+static BUNDLED: &[u8] = include_bytes!("../assets/ranker.json");
+
+/// A loaded ranker: a model for each combination of legs it was trained for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ranker {
+    features: Vec<String>,
+    signals: Vec<String>,
+    models: Vec<Model>,
+}
+
+/// The forests for one combination of legs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Names of the embedders beside the lexical leg, sorted.
+    legs: Vec<String>,
+    /// What the ranker's score is multiplied by before it is added to the formula's; 0 where it does not pay.
+    mix: f32,
+    trees: Forest,
+    /// The logit of confidence.
+    confidence: Forest,
+}
+
+impl Ranker {
+    /// The ranker the crate carries, read once for the process in a few milliseconds. `None` where the program was built
+    /// with a file that cannot be read, which a test rules out.
+    pub fn bundled() -> Option<Arc<Self>> {
+        static RANKER: LazyLock<Option<Arc<Ranker>>> =
+            LazyLock::new(|| Ranker::read(BUNDLED, Path::new("of the program")).ok().map(Arc::new));
+        RANKER.clone()
+    }
+
+    /// Reads a ranker file.
+    ///
+    /// # Errors
+    /// [`Error::Io`], and [`Error::Ranker`] naming what is wrong with it.
+    pub fn load(path: &Path) -> Result<Self> {
+        let size = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?.len();
+        if size > MAX_BYTES {
+            return Err(failed(path, format!("it has {size} bytes, no ranker has more than {MAX_BYTES}")));
+        }
+        Ranker::read(&std::fs::read(path).map_err(|e| Error::io("read", path, e))?, path)
+    }
+
+    /// Reads a ranker from the bytes of its file; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Ranker`] naming what is wrong: no ranker, another version, damaged, of other features.
+    pub fn read(bytes: &[u8], path: &Path) -> Result<Self> {
+        let body = checked_body(bytes).map_err(|reason| failed(path, reason))?;
+        let ranker: Ranker = serde_json::from_slice(body).map_err(|e| failed(path, e.to_string()))?;
+        ranker.check().map_err(|reason| failed(path, reason))?;
+        Ok(ranker)
+    }
+
+    /// Writes the ranker into a file; a crash leaves the old or the new one.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let body = serde_json::to_vec(self).map_err(|e| Error::io("write", path, e.into()))?;
+        let mut bytes = format!("{MAGIC} {VERSION} {}\n", blake3::hash(&body).to_hex()).into_bytes();
+        bytes.extend(body);
+        let draft = path.with_extension("json.new");
+        std::fs::write(&draft, bytes).map_err(|e| Error::io("write", &draft, e))?;
+        std::fs::rename(&draft, path).map_err(|e| Error::io("replace", path, e))
+    }
+
+    /// The model for these embedders beside the lexical leg, named by their ids.
+    pub fn model<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Option<&Model> {
+        let mut names: Vec<&str> = ids.map(leg_name).collect();
+        names.sort_unstable();
+        self.models.iter().find(|model| model.legs == names)
+    }
+
+    /// As [`Ranker::model`], to be changed.
+    pub fn model_mut<'a>(&mut self, ids: impl Iterator<Item = &'a str>) -> Option<&mut Model> {
+        let mut names: Vec<&str> = ids.map(leg_name).collect();
+        names.sort_unstable();
+        self.models.iter_mut().find(|model| model.legs == names)
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        same("features", &self.features, Feature::ALL.iter().map(|feature| feature.name()))?;
+        same("signals", &self.signals, Signal::ALL.iter().map(|signal| signal.name()))?;
+        for model in &self.models {
+            if !(0.0..=1.0).contains(&model.mix) {
+                return Err(format!("mix is {}, it must be from 0 to 1", model.mix));
+            }
+            model.trees.check(Feature::ALL.len())?;
+            model.confidence.check(Signal::ALL.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl Model {
+    /// The weight of the ranker's score beside the formula's.
+    pub fn mix(&self) -> f32 {
+        self.mix
+    }
+
+    /// The forest that ranks.
+    pub fn trees(&self) -> &Forest {
+        &self.trees
+    }
+
+    /// The same model with another forest and weight.
+    pub fn adapted(&self, trees: Forest, mix: f32) -> Self {
+        Model { trees, mix, ..self.clone() }
+    }
+
+    /// The ranker's score of each candidate.
+    pub fn scores(&self, candidates: &Candidates) -> Vec<f64> {
+        self.trees.predict(&candidates.rows, Feature::ALL.len())
+    }
+
+    /// How likely one of the first five hits is right, 0 to 1, by what is measured of the answer.
+    pub fn confidence(&self, signals: &[f32]) -> f32 {
+        let logit: f64 = self.confidence.predict(signals, Signal::ALL.len()).iter().sum();
+        (1.0 / (1.0 + (-logit).exp())) as f32
+    }
+
+    /// The features that moved the score of a row most, the strongest first.
+    pub fn reasons(&self, row: &[f32]) -> Vec<Reason> {
+        let moved = self.trees.moved(row);
+        let mut reasons: Vec<Reason> = Feature::ALL
+            .iter()
+            .map(|&feature| Reason {
+                feature: feature.name(),
+                value: row[feature as usize],
+                moved: moved[feature as usize] as f32,
+            })
+            .collect();
+        reasons.sort_by(|a, b| b.moved.abs().total_cmp(&a.moved.abs()));
+        reasons.truncate(REASONS);
+        reasons.retain(|reason| reason.moved != 0.0);
+        reasons
+    }
+}
+
+/// An embedder's name within its id, which goes on with the hash of its weights.
+pub(crate) fn leg_name(id: &str) -> &str {
+    id.split('/').next().unwrap_or(id)
+}
+
+/// What follows the first line, if that line is right about it.
+fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
+    let end = bytes.iter().take(256).position(|&byte| byte == b'\n').unwrap_or(0);
+    let (line, body) = bytes.split_at(end);
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    if words.next() != Some(MAGIC) {
+        return Err(format!("its {} bytes are no ranker", bytes.len()));
+    }
+    let version = words.next().unwrap_or_default();
+    if version != VERSION.to_string() {
+        return Err(format!("it has version {version} and this program reads version {VERSION}"));
+    }
+    let (body, expected) = (&body[1..], words.next().unwrap_or_default());
+    let found = blake3::hash(body).to_hex();
+    if found.as_str() != expected {
+        let expected = &expected[..expected.floor_char_boundary(8)];
+        return Err(format!("it is damaged: checksum {}, expected {expected}", &found[..8]));
+    }
+    Ok(body)
+}
+
+fn same<'a>(what: &str, found: &[String], expected: impl Iterator<Item = &'a str>) -> std::result::Result<(), String> {
+    let expected: Vec<&str> = expected.collect();
+    if found == expected {
+        return Ok(());
+    }
+    let stranger = found.iter().find(|name| !expected.contains(&name.as_str()));
+    let detail = stranger.map_or_else(|| "in another order".to_owned(), |name| format!("{name:?} among them"));
+    Err(format!("it has {} {what}, {detail}; this program has {}", found.len(), expected.len()))
+}
+
+fn failed(path: &Path, reason: String) -> Error {
+    Error::Ranker { path: path.to_owned(), reason }
+}

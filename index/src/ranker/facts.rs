@@ -1,0 +1,311 @@
+//! What the ranker knows of a tool, and of a request, besides scores: which words stand where.
+
+use std::sync::LazyLock;
+
+use crate::document::{Field, field_text};
+use crate::text::{self, Term, term_hash as hash};
+use crate::tool::Tool;
+
+/// Distinct words kept of a tool. A schema that says more is a document and not a tool.
+const MAX_WORDS: usize = 1024;
+/// Words whose neighbours are kept.
+const MAX_PAIRS: usize = 256;
+/// Words of a description looked at for what the tool does, where its name does not say.
+const WORDS_TO_ACT: usize = 8;
+
+/// Verbs that do the same to different things. The place in the list is the bit.
+static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
+    stems(&[
+        &["create", "add", "new", "insert", "make", "generate", "register", "build", "start", "launch", "open", "book"],
+        &[
+            "delete",
+            "remove",
+            "clear",
+            "cancel",
+            "drop",
+            "stop",
+            "close",
+            "terminate",
+            "destroy",
+            "disable",
+            "unsubscribe",
+        ],
+        &["update", "edit", "modify", "change", "set", "rename", "replace", "enable", "configure", "adjust"],
+        &[
+            "get", "list", "show", "find", "search", "fetch", "retrieve", "view", "describe", "check", "query", "read",
+            "look",
+        ],
+        &["send", "post", "share", "mail", "message", "notify", "publish", "upload"],
+        &["calculate", "compute", "estimate", "convert", "predict", "analyze", "translate", "evaluate"],
+    ])
+});
+
+/// Kinds of values, by the words of the parameters that take them.
+static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
+    stems(&[
+        &["email", "mail", "recipient"],
+        &["url", "link", "uri", "website"],
+        &["path", "file", "filename", "folder", "directory"],
+        &["number", "amount", "count", "limit", "size", "price", "value", "quantity"],
+        &["date", "time", "day", "year", "month", "start", "end"],
+        &["city", "location", "country", "address", "place", "destination", "origin", "state"],
+    ])
+});
+
+/// A word of a tool and how often it stands in each part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// [`text::term_hash`] of the term.
+    pub hash: u32,
+    /// In the name.
+    pub name: u8,
+    /// In the server's name.
+    pub server: u8,
+    /// In title, description and tags.
+    pub description: u8,
+    /// In names, descriptions and values of parameters.
+    pub parameters: u8,
+}
+
+/// A tool's words, read once; some 600 bytes for a tool of fifty words.
+#[derive(Debug, Default)]
+pub struct ToolFacts {
+    words: Box<[Word]>,
+    /// Neighbouring words of name and description.
+    pairs: Box<[u32]>,
+    /// Letter triples of the name.
+    triples: Box<[u32]>,
+    actions: u8,
+    kinds: u8,
+    /// Distinct words of the name.
+    pub name_words: u16,
+    /// Distinct words of the description.
+    pub description_words: u16,
+    /// Number of parameters.
+    pub parameters: u16,
+}
+
+impl ToolFacts {
+    /// Reads a tool.
+    pub fn new(tool: &Tool) -> Self {
+        let part = |fields: &[Field]| -> Vec<Term> {
+            fields.iter().flat_map(|&field| text::terms(&field_text(tool, field))).collect()
+        };
+        let name = part(&[Field::Name]);
+        let server = part(&[Field::Server]);
+        let description = part(&[Field::Title, Field::Description, Field::Tags]);
+        let schema = part(&[Field::ParameterNames, Field::ParameterDescriptions, Field::EnumValues]);
+        let mut words = Words::default();
+        words.count(&name, |word| &mut word.name);
+        words.count(&server, |word| &mut word.server);
+        words.count(&description, |word| &mut word.description);
+        words.count(&schema, |word| &mut word.parameters);
+        let mut pairs = pairs(&name);
+        pairs.extend(pairs_of_head(&description));
+        let named = actions(&name);
+        let told = &description[..description.len().min(WORDS_TO_ACT)];
+        let facts = ToolFacts {
+            name_words: words.with(|word| word.name),
+            description_words: words.with(|word| word.description),
+            parameters: parameters(tool),
+            actions: if named == 0 { actions(told) } else { named },
+            kinds: kinds_taken(&part(&[Field::ParameterNames])),
+            pairs: distinct(pairs),
+            triples: distinct(triples(&text::spaced(tool.id.name()))),
+            words: Box::default(),
+        };
+        ToolFacts { words: words.sorted(), ..facts }
+    }
+
+    /// Every word.
+    pub fn words(&self) -> &[Word] {
+        &self.words
+    }
+
+    /// The word as it stands in the tool.
+    pub fn word(&self, hash: u32) -> Option<&Word> {
+        self.words.binary_search_by_key(&hash, |word| word.hash).ok().map(|place| &self.words[place])
+    }
+}
+
+/// What a request says besides its words' weights.
+#[derive(Debug, Default)]
+pub struct RequestFacts {
+    pairs: Box<[u32]>,
+    triples: Box<[u32]>,
+    actions: u8,
+    kinds: u8,
+}
+
+impl RequestFacts {
+    /// Reads a request.
+    pub fn new(request: &str) -> Self {
+        let terms = text::terms(request);
+        RequestFacts {
+            pairs: distinct(pairs(&terms)),
+            triples: distinct(triples(request)),
+            actions: actions(&terms),
+            kinds: kinds_given(request),
+        }
+    }
+
+    /// The share of the request's neighbouring words that neighbour in the tool, 0 to 1.
+    pub fn shared_pairs(&self, tool: &ToolFacts) -> f32 {
+        common(&self.pairs, &tool.pairs) as f32 / self.pairs.len().max(1) as f32
+    }
+
+    /// The share of the letter triples of the tool's name that the request has, 0 to 1.
+    pub fn shared_triples(&self, tool: &ToolFacts) -> f32 {
+        // Two more than there are: a name of three letters is not found by chance.
+        common(&self.triples, &tool.triples) as f32 / (tool.triples.len() + 2) as f32
+    }
+
+    /// 1 where both do the same, -1 where the tool does only something else, 0 where one does not say.
+    pub fn same_action(&self, tool: &ToolFacts) -> f32 {
+        match (self.actions & tool.actions, self.actions, tool.actions) {
+            (_, 0, _) | (_, _, 0) => 0.0,
+            (0, ..) => -1.0,
+            _ => 1.0,
+        }
+    }
+
+    /// How many kinds of values of the request the tool takes.
+    pub fn taken_kinds(&self, tool: &ToolFacts) -> f32 {
+        (self.kinds & tool.kinds).count_ones() as f32
+    }
+}
+
+#[derive(Default)]
+struct Words(std::collections::BTreeMap<u32, Word>);
+
+impl Words {
+    fn count(&mut self, terms: &[Term], part: impl Fn(&mut Word) -> &mut u8) {
+        for term in terms {
+            let hash = hash(&term.term);
+            if self.0.len() < MAX_WORDS || self.0.contains_key(&hash) {
+                let empty = Word { hash, name: 0, server: 0, description: 0, parameters: 0 };
+                let count = part(self.0.entry(hash).or_insert(empty));
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+
+    fn with(&self, part: impl Fn(&Word) -> u8) -> u16 {
+        self.0.values().filter(|word| part(word) > 0).count() as u16
+    }
+
+    fn sorted(self) -> Box<[Word]> {
+        self.0.into_values().collect()
+    }
+}
+
+fn parameters(tool: &Tool) -> u16 {
+    let properties = tool.input_schema.get("properties").and_then(serde_json::Value::as_object);
+    properties.map_or(0, |properties| properties.len().min(usize::from(u16::MAX)) as u16)
+}
+
+fn pairs(terms: &[Term]) -> Vec<u32> {
+    terms.windows(2).map(|pair| hash(&pair[0].term).rotate_left(7) ^ hash(&pair[1].term)).collect()
+}
+
+fn pairs_of_head(terms: &[Term]) -> Vec<u32> {
+    pairs(&terms[..terms.len().min(MAX_PAIRS)])
+}
+
+fn triples(text: &str) -> Vec<u32> {
+    let words = text::words(text).into_iter().filter(|word| !text::is_stop_word(word));
+    let of_word = |word: String| {
+        let padded: Vec<char> = std::iter::once('_').chain(word.chars()).chain(['_']).collect();
+        padded.windows(3).map(|triple| hash(&triple.iter().collect::<String>())).collect::<Vec<_>>()
+    };
+    words.flat_map(of_word).collect()
+}
+
+fn actions(terms: &[Term]) -> u8 {
+    bits(ACTIONS.iter().map(|stems| terms.iter().any(|term| stems.contains(&term.term))))
+}
+
+fn kinds_taken(parameters: &[Term]) -> u8 {
+    bits(KINDS.iter().map(|stems| parameters.iter().any(|term| stems.contains(&term.term))))
+}
+
+/// The kinds of values a request seems to hold.
+fn kinds_given(request: &str) -> u8 {
+    let tokens: Vec<&str> = request.split_whitespace().collect();
+    let is_place = |pair: &[&str]| {
+        matches!(pair[0], "in" | "at" | "near" | "from" | "to") && pair[1].starts_with(|c: char| c.is_ascii_uppercase())
+    };
+    let is_year = |token: &&str| token.len() >= 4 && (token.starts_with("19") || token.starts_with("20"));
+    let soon = ["today", "tomorrow", "yesterday"];
+    let found = [
+        tokens.iter().any(|token| token.find('@').is_some_and(|at| at > 0 && at + 1 < token.len())),
+        tokens.iter().any(|token| token.contains("://") || token.starts_with("www.")),
+        tokens.iter().any(|token| token.len() > 1 && (token.starts_with('/') || token.starts_with("~/"))),
+        request.bytes().any(|byte| byte.is_ascii_digit()),
+        tokens.iter().any(|token| is_year(token) || soon.contains(&token.to_ascii_lowercase().as_str())),
+        tokens.windows(2).any(is_place),
+    ];
+    bits(found.into_iter())
+}
+
+/// A bit for each class that is there, the first the lowest.
+fn bits(found: impl Iterator<Item = bool>) -> u8 {
+    found.enumerate().fold(0, |bits, (class, found)| bits | u8::from(found) << class)
+}
+
+fn stems(classes: &[&[&str]]) -> Vec<Vec<String>> {
+    classes.iter().map(|words| words.iter().map(|word| text::stem(word)).collect()).collect()
+}
+
+fn distinct(mut hashes: Vec<u32>) -> Box<[u32]> {
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes.into()
+}
+
+/// How many numbers two ascending lists have in common.
+fn common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().filter(|hash| b.binary_search(hash).is_ok()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(name: &str, description: &str) -> ToolFacts {
+        ToolFacts::new(&Tool::new("post", name).unwrap().with_description(description))
+    }
+
+    #[test]
+    fn a_word_is_counted_where_it_stands() {
+        let facts = facts("send_mail", "Sends mail to a mail box.");
+        let word = facts.word(hash("mail")).unwrap();
+        assert_eq!((word.name, word.server, word.description, word.parameters), (1, 0, 2, 0));
+        assert_eq!((facts.name_words, facts.description_words), (2, 3));
+        assert!(facts.word(hash("rain")).is_none());
+    }
+
+    #[test]
+    fn a_request_shares_pairs_and_triples_in_their_order() {
+        let tool = facts("weather_forecast", "Tells the weather forecast.");
+        assert_eq!(RequestFacts::new("weather forecast").shared_pairs(&tool), 1.0);
+        assert_eq!(RequestFacts::new("forecast weather").shared_pairs(&tool), 0.0);
+        assert!(RequestFacts::new("wether forecasts").shared_triples(&tool) > 0.5);
+    }
+
+    #[test]
+    fn actions_agree_or_clash_or_are_not_said() {
+        let delete = facts("delete_file", "");
+        assert_eq!(RequestFacts::new("remove the file").same_action(&delete), 1.0);
+        assert_eq!(RequestFacts::new("create a file").same_action(&delete), -1.0);
+        assert_eq!(RequestFacts::new("file").same_action(&delete), 0.0);
+    }
+
+    #[test]
+    fn strange_requests_have_facts_too() {
+        for request in ["", "?!", "🙂", "a", "@", "查询天气", "/", &"x ".repeat(9000)] {
+            let shared = RequestFacts::new(request).shared_triples(&facts("a", ""));
+            assert!((0.0..=1.0).contains(&shared), "{request}");
+        }
+    }
+}

@@ -1,0 +1,643 @@
+//! What is measured of a candidate, and of an answer as a whole: the columns of the ranker and of confidence.
+
+use std::collections::HashMap;
+
+use super::facts::{RequestFacts, ToolFacts, Word};
+use crate::text::term_hash;
+
+/// The best tools of each leg that are candidates, and the depth to which ranks are told apart.
+pub const DEPTH: usize = 40;
+/// Added to a rank before it is inverted: the first five places differ, the last ones hardly do.
+const RANK_OFFSET: f32 = 5.0;
+/// Tools behind the best that its lead is measured against.
+const RIVALS: usize = 10;
+
+/// Declares the columns of a table: each a variant with a name, and whether a higher value can only mean a better match.
+macro_rules! columns {
+    (@is_match matches) => { true };
+    (@is_match measures) => { false };
+    ($(#[$doc:meta])* $table:ident { $($(#[$column_doc:meta])* $column:ident = $name:literal $kind:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $table { $($(#[$column_doc])* $column,)+ }
+
+        impl $table {
+            /// Every column, in order.
+            pub const ALL: &'static [$table] = &[$($table::$column,)+];
+
+            /// The column's name in files and explanations.
+            pub fn name(self) -> &'static str {
+                match self { $($table::$column => $name,)+ }
+            }
+
+            /// True for a column in which more is better, whatever the others say: trees may not use it otherwise.
+            pub fn is_match(self) -> bool {
+                match self { $($table::$column => columns!(@is_match $kind),)+ }
+            }
+        }
+    };
+}
+
+columns! {
+    /// What is measured of a candidate. Scores of legs that were not heard are 0.
+    Feature {
+        /// BM25, scaled over the catalog.
+        Lexical = "lexical" matches,
+        /// BM25 as a share of the most a tool could get.
+        LexicalShare = "lexical_share" matches,
+        /// BM25 of the clause the tool fits best, scaled.
+        LexicalClause = "lexical_clause" matches,
+        /// 1 / (place + 5) in the lexical leg.
+        LexicalRank = "lexical_rank" matches,
+        /// Cosine of the static table.
+        TableCosine = "table_cosine" matches,
+        /// The same, scaled over the catalog.
+        Table = "table" matches,
+        /// Cosine with the name alone.
+        TableName = "table_name" matches,
+        /// Cosine with the description alone.
+        TableDescription = "table_description" matches,
+        /// Scaled cosine of the clause the tool fits best.
+        TableClause = "table_clause" matches,
+        /// 1 / (place + 5) in the table's leg.
+        TableRank = "table_rank" matches,
+        /// Cosine of the transformer.
+        ModelCosine = "model_cosine" matches,
+        /// The same, scaled over the catalog.
+        Model = "model" matches,
+        /// Cosine with the name alone.
+        ModelName = "model_name" matches,
+        /// 1 / (place + 5) in the transformer's leg.
+        ModelRank = "model_rank" matches,
+        /// The score without the ranker.
+        Fused = "fused" matches,
+        /// 1 / (place + 5) by that score.
+        FusedRank = "fused_rank" matches,
+        /// Share of the request's words, by weight, in the name.
+        NameCoverage = "name_coverage" matches,
+        /// In the name of the server.
+        ServerCoverage = "server_coverage" matches,
+        /// In title, description and tags.
+        DescriptionCoverage = "description_coverage" matches,
+        /// In the parameters.
+        ParameterCoverage = "parameter_coverage" matches,
+        /// Anywhere.
+        Coverage = "coverage" matches,
+        /// Share of the name's words that the request has.
+        NameRecall = "name_recall" matches,
+        /// The same by the rarity of words.
+        NameRareRecall = "name_rare_recall" matches,
+        /// Of the server's words, by rarity.
+        ServerRecall = "server_recall" matches,
+        /// Of the description's, by rarity.
+        DescriptionRecall = "description_recall" matches,
+        /// Share of the words, by weight, of the clause that the tool has most of.
+        ClauseCoverage = "clause_coverage" matches,
+        /// Repeats of the request's words in the description, saturating.
+        DescriptionRepeats = "description_repeats" measures,
+        /// Share of the request's neighbouring words that neighbour in the tool.
+        Pairs = "pairs" matches,
+        /// Share of the letter triples of the name that the request has.
+        Triples = "triples" matches,
+        /// 1 where request and tool do the same, -1 where they do not, 0 where one does not say.
+        Action = "action" matches,
+        /// Kinds of values in the request that parameters take.
+        Kinds = "kinds" matches,
+        /// ln(1 + distinct words of the description).
+        DescriptionWords = "description_words" measures,
+        /// Number of parameters.
+        Parameters = "parameters" measures,
+        /// Distinct words of the name.
+        NameWords = "name_words" measures,
+        /// Share of the other candidates' best scores that tools of the same server have.
+        ServerShare = "server_share" measures,
+        /// What clauses add to the scaled score of the lexical leg.
+        ClauseGain = "clause_gain" measures,
+        /// Number of the request's distinct words.
+        RequestWords = "request_words" measures,
+        /// Number of its clauses.
+        Clauses = "clauses" measures,
+        /// Share of its words, by weight, in the tool that has most of them.
+        BestCoverage = "best_coverage" measures,
+        /// Share of the legs' ten best tools that they have in common.
+        Agreement = "agreement" measures,
+        /// Lead of the best tool of the lexical leg.
+        LexicalLead = "lexical_lead" measures,
+        /// Lead of the best tool of the table's leg.
+        TableLead = "table_lead" measures,
+        /// Lead of the best tool of the transformer's leg.
+        ModelLead = "model_lead" measures,
+        /// Lead of the best tool without the ranker.
+        FusedLead = "fused_lead" measures,
+    }
+}
+
+columns! {
+    /// What is measured of an answer, of which its confidence is made.
+    Signal {
+        /// Share of the request's words, by weight, in the tool that has most of them.
+        Coverage = "coverage" matches,
+        /// Share of them in the first hit.
+        TopCoverage = "top_coverage" matches,
+        /// Share of them in the first hit's name.
+        TopNameCoverage = "top_name_coverage" matches,
+        /// Share of the words of the first hit's name that the request has.
+        TopNameRecall = "top_name_recall" matches,
+        /// BM25 of the first hit as a share of the most a tool could get.
+        TopLexicalShare = "top_lexical_share" matches,
+        /// Letter triples of the first hit's name that the request has.
+        TopTriples = "top_triples" matches,
+        /// Neighbouring words of the request that neighbour in the first hit.
+        TopPairs = "top_pairs" matches,
+        /// Best cosine of the static table.
+        TableCosine = "table_cosine" matches,
+        /// The first hit's.
+        TopTableCosine = "top_table_cosine" matches,
+        /// Best cosine of the transformer.
+        ModelCosine = "model_cosine" matches,
+        /// The first hit's.
+        TopModelCosine = "top_model_cosine" matches,
+        /// Standard deviations by which the best BM25 stands out of the catalog's.
+        LexicalDeviation = "lexical_deviation" matches,
+        /// The best cosine of the table out of the catalog's.
+        TableDeviation = "table_deviation" matches,
+        /// The best cosine of the transformer out of the catalog's.
+        ModelDeviation = "model_deviation" matches,
+        /// The score of the first hit before the second's.
+        Margin = "margin" measures,
+        /// The score of the first hit before the mean of the next five.
+        Lead = "lead" measures,
+        /// What the ranker gives the first hit.
+        Ranker = "ranker" matches,
+        /// That before what it gives the next five.
+        RankerLead = "ranker_lead" measures,
+        /// Share of the legs' ten best tools that they have in common.
+        Agreement = "agreement" matches,
+        /// Share of the legs whose best tool is the first hit.
+        Unanimity = "unanimity" matches,
+        /// Share of the request's words that the catalog knows.
+        Known = "known" matches,
+        /// Number of the request's distinct words.
+        RequestWords = "request_words" measures,
+        /// Number of its clauses.
+        Clauses = "clauses" measures,
+        /// ln(1 + tools).
+        Tools = "tools" measures,
+    }
+}
+
+/// What one leg says of a request, one score a tool.
+#[derive(Clone, Copy)]
+pub struct LegView<'a> {
+    /// As the leg gives them, for the whole request.
+    pub raw: &'a [f32],
+    /// Scaled, text by text, the whole request first.
+    pub by_text: &'a [Vec<f32>],
+}
+
+/// What one dense leg says of a request.
+pub struct DenseView<'a> {
+    /// Its scores.
+    pub leg: LegView<'a>,
+    /// The cosine of a tool's name alone; 0 where the leg has no such view.
+    pub name_cosine: &'a dyn Fn(usize) -> f32,
+    /// The same of its description.
+    pub description_cosine: &'a dyn Fn(usize) -> f32,
+}
+
+/// All that is measured from: what the legs and the tools say of one request.
+pub struct Request<'a> {
+    /// As it was asked.
+    pub text: &'a str,
+    /// The terms of each of its clauses; none where it was taken whole.
+    pub clauses: &'a [Vec<&'a str>],
+    /// Its terms as resolved in the catalog, each with what a full match of it is worth.
+    pub terms: &'a [(String, f32)],
+    /// Number of its words that the catalog does not know.
+    pub unknown: usize,
+    /// The most BM25 that a tool could get.
+    pub limit: f32,
+    /// How rare each term of the catalog is, by hash.
+    pub rarities: &'a HashMap<u32, f32>,
+    /// The lexical leg.
+    pub lexical: LegView<'a>,
+    /// The static table, where it was heard.
+    pub table: Option<DenseView<'a>>,
+    /// The transformer, where it was heard.
+    pub model: Option<DenseView<'a>>,
+    /// The score without the ranker.
+    pub fused: &'a [f32],
+    /// True for tools that may be hits.
+    pub allowed: &'a dyn Fn(usize) -> bool,
+    /// What is known of a tool.
+    pub facts: &'a dyn Fn(usize) -> &'a ToolFacts,
+    /// Names a tool's server, by any number that tells servers apart; none for a tool without one.
+    pub server: &'a dyn Fn(usize) -> Option<u32>,
+}
+
+/// A request's candidates with their features.
+pub struct Candidates {
+    /// Their positions, ascending.
+    pub tools: Vec<u32>,
+    /// Their features, a row of [`Feature::ALL`] each, end to end.
+    pub rows: Vec<f32>,
+    legs: Legs,
+    known: f32,
+}
+
+impl Candidates {
+    /// Gathers the candidates of a request and measures them.
+    pub fn measure(request: &Request<'_>) -> Self {
+        let legs = Legs::rank(request);
+        let tools = legs.candidates();
+        let measure = Measure::new(request, &legs, &tools);
+        let mut rows = vec![0.0; tools.len() * Feature::ALL.len()];
+        for (&tool, row) in tools.iter().zip(rows.chunks_exact_mut(Feature::ALL.len())) {
+            measure.fill(tool as usize, &mut Row(row));
+        }
+        drop(measure);
+        let words = request.terms.len() + request.unknown;
+        let known = 1.0 - request.unknown as f32 / words.max(1) as f32;
+        Candidates { tools, rows, legs, known }
+    }
+
+    /// The row of each candidate.
+    pub fn by_tool(&self) -> impl Iterator<Item = (u32, &[f32])> {
+        self.tools.iter().copied().zip(self.rows.chunks_exact(Feature::ALL.len()))
+    }
+
+    /// One feature of the candidate at a place.
+    pub fn feature(&self, place: usize, feature: Feature) -> f32 {
+        self.rows[place * Feature::ALL.len() + feature as usize]
+    }
+
+    /// What is measured of the answer in which the candidates have these scores and, from the ranker, these.
+    pub fn signals(&self, request: &Request<'_>, scores: &[f32], ranker: &[f64]) -> Vec<f32> {
+        let mut signals = vec![0.0; Signal::ALL.len()];
+        let mut order: Vec<usize> = (0..self.tools.len()).collect();
+        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+        let Some((&top, following)) = order.split_first() else { return signals };
+        let following = &following[..following.len().min(FOLLOWING)];
+        let mut set = |(signal, value): (Signal, f32)| signals[signal as usize] = value;
+        OF_THE_TOP.iter().map(|&(signal, feature)| (signal, self.feature(top, feature))).for_each(&mut set);
+        self.of_the_legs(request).into_iter().for_each(&mut set);
+        let ranker: Vec<f32> = ranker.iter().map(|&score| score as f32).collect();
+        let mean = |of: &[f32]| following.iter().map(|&place| of[place]).sum::<f32>() / following.len().max(1) as f32;
+        let second = following.first().map_or(0.0, |&place| scores[place]);
+        set((Signal::Margin, scores[top] - second));
+        set((Signal::Lead, scores[top] - mean(scores)));
+        set((Signal::Ranker, ranker[top]));
+        set((Signal::RankerLead, ranker[top] - mean(&ranker)));
+        set((Signal::Unanimity, self.legs.unanimity(self.tools[top])));
+        set((Signal::Known, self.known));
+        set((Signal::Tools, (request.fused.len() as f32).ln_1p()));
+        signals
+    }
+
+    /// The best score of each leg, and how far it stands out.
+    fn of_the_legs(&self, request: &Request<'_>) -> [(Signal, f32); 5] {
+        let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
+        let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view) {
+            (Some(ranking), Some(view)) => (best(ranking), deviation(best(ranking), view.leg.raw)),
+            _ => (0.0, 0.0),
+        };
+        let (table, table_deviation) = dense(&self.legs.table, &request.table);
+        let (model, model_deviation) = dense(&self.legs.model, &request.model);
+        [
+            (Signal::TableCosine, table),
+            (Signal::ModelCosine, model),
+            (Signal::LexicalDeviation, deviation(best(&self.legs.lexical), request.lexical.raw)),
+            (Signal::TableDeviation, table_deviation),
+            (Signal::ModelDeviation, model_deviation),
+        ]
+    }
+}
+
+/// Hits behind the first that its lead is measured against: with it, those that are shown by default and one more.
+const FOLLOWING: usize = 5;
+
+/// Signals that are features of the first hit.
+const OF_THE_TOP: [(Signal, Feature); 12] = [
+    (Signal::Coverage, Feature::BestCoverage),
+    (Signal::TopCoverage, Feature::Coverage),
+    (Signal::TopNameCoverage, Feature::NameCoverage),
+    (Signal::TopNameRecall, Feature::NameRecall),
+    (Signal::TopLexicalShare, Feature::LexicalShare),
+    (Signal::TopTriples, Feature::Triples),
+    (Signal::TopPairs, Feature::Pairs),
+    (Signal::TopTableCosine, Feature::TableCosine),
+    (Signal::TopModelCosine, Feature::ModelCosine),
+    (Signal::Agreement, Feature::Agreement),
+    (Signal::RequestWords, Feature::RequestWords),
+    (Signal::Clauses, Feature::Clauses),
+];
+
+/// A leg's best tools, best first.
+struct Ranking {
+    best: Vec<(u32, f32)>,
+    /// Place by tool, in the order of tools.
+    places: Vec<(u32, u32)>,
+}
+
+impl Ranking {
+    /// The [`DEPTH`] best of the tools above `floor` that may be hits.
+    fn new(scores: &[f32], floor: f32, allowed: &dyn Fn(usize) -> bool) -> Self {
+        let by_rank = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        let mut best: Vec<(u32, f32)> = Vec::with_capacity(2 * DEPTH);
+        // Only what beats the worst kept so far is looked at again, so one pass over the catalog is nearly all.
+        let mut bar = floor;
+        for (tool, &score) in scores.iter().enumerate() {
+            if score > bar && allowed(tool) {
+                best.push((tool as u32, score));
+                if best.len() == 2 * DEPTH {
+                    best.select_nth_unstable_by(DEPTH - 1, by_rank);
+                    best.truncate(DEPTH);
+                    bar = best[DEPTH - 1].1;
+                }
+            }
+        }
+        best.sort_unstable_by(by_rank);
+        best.truncate(DEPTH);
+        let mut places: Vec<(u32, u32)> =
+            best.iter().enumerate().map(|(place, (tool, _))| (*tool, place as u32)).collect();
+        places.sort_unstable();
+        Ranking { best, places }
+    }
+
+    fn reciprocal(&self, tool: usize) -> f32 {
+        let found = self.places.binary_search_by_key(&(tool as u32), |(tool, _)| *tool);
+        found.map_or(0.0, |place| 1.0 / (self.places[place].1 as f32 + RANK_OFFSET))
+    }
+
+    /// How far the best is ahead of the next ten, as a share of its own score.
+    fn lead(&self) -> f32 {
+        let Some(((_, best), rivals)) = self.best.split_first() else { return 0.0 };
+        let rivals = &rivals[..rivals.len().min(RIVALS)];
+        let mean = rivals.iter().map(|(_, score)| score).sum::<f32>() / rivals.len().max(1) as f32;
+        if *best > 0.0 { (best - mean) / best } else { 0.0 }
+    }
+
+    fn first(&self, count: usize) -> impl Iterator<Item = u32> {
+        self.best.iter().take(count).map(|(tool, _)| *tool)
+    }
+}
+
+/// The rankings of everything that ranks.
+struct Legs {
+    lexical: Ranking,
+    table: Option<Ranking>,
+    model: Option<Ranking>,
+    fused: Ranking,
+}
+
+impl Legs {
+    fn rank(request: &Request<'_>) -> Self {
+        let ranking = |scores: &[f32], floor| Ranking::new(scores, floor, request.allowed);
+        let dense = |view: &Option<DenseView<'_>>| view.as_ref().map(|view| ranking(view.leg.raw, f32::NEG_INFINITY));
+        Legs {
+            lexical: ranking(request.lexical.raw, 0.0),
+            table: dense(&request.table),
+            model: dense(&request.model),
+            fused: ranking(request.fused, 0.0),
+        }
+    }
+
+    fn retrieving(&self) -> impl Iterator<Item = &Ranking> {
+        std::iter::once(&self.lexical).chain(&self.table).chain(&self.model)
+    }
+
+    fn candidates(&self) -> Vec<u32> {
+        let mut tools: Vec<u32> =
+            self.retrieving().chain([&self.fused]).flat_map(|ranking| ranking.first(DEPTH)).collect();
+        tools.sort_unstable();
+        tools.dedup();
+        tools
+    }
+
+    /// The share of the words' ten best tools that the most knowing dense leg has among its ten best.
+    fn agreement(&self) -> f32 {
+        let Some(dense) = self.model.as_ref().or(self.table.as_ref()) else { return 0.0 };
+        let dense: Vec<u32> = dense.first(RIVALS).collect();
+        self.lexical.first(RIVALS).filter(|tool| dense.contains(tool)).count() as f32 / RIVALS as f32
+    }
+
+    fn unanimity(&self, tool: u32) -> f32 {
+        let (mut legs, mut agree) = (0, 0);
+        for ranking in self.retrieving() {
+            legs += 1;
+            agree += usize::from(ranking.first(1).eq([tool]));
+        }
+        agree as f32 / legs as f32
+    }
+}
+
+struct Row<'a>(&'a mut [f32]);
+
+impl Row<'_> {
+    fn set(&mut self, feature: Feature, value: f32) {
+        // A tool without a vector has no score; nothing is as good as worst.
+        self.0[feature as usize] = if value.is_finite() { value } else { 0.0 };
+    }
+}
+
+/// What is the same for all candidates of a request, worked out once.
+struct Measure<'m, 'a> {
+    request: &'m Request<'a>,
+    legs: &'m Legs,
+    facts: RequestFacts,
+    /// The hash and the worth of each term.
+    terms: Vec<(u32, f32)>,
+    /// The hashes alone, ascending.
+    hashes: Vec<u32>,
+    /// The hash and the rarity of each term, clause by clause.
+    clauses: Vec<Vec<(u32, f32)>>,
+    best_coverage: f32,
+    /// The best scores by server.
+    servers: Vec<(Option<u32>, f32)>,
+}
+
+impl<'m, 'a> Measure<'m, 'a> {
+    fn new(request: &'m Request<'a>, legs: &'m Legs, candidates: &[u32]) -> Self {
+        let terms: Vec<(u32, f32)> = request.terms.iter().map(|(term, worth)| (term_hash(term), *worth)).collect();
+        let mut hashes: Vec<u32> = terms.iter().map(|(hash, _)| *hash).collect();
+        hashes.sort_unstable();
+        let rarity = |hash: u32| (hash, request.rarities.get(&hash).copied().unwrap_or_default());
+        let clauses = request.clauses.iter().map(|terms| terms.iter().map(|term| rarity(term_hash(term))).collect());
+        let servers = legs.fused.best.iter().map(|(tool, score)| ((request.server)(*tool as usize), *score)).collect();
+        let facts = RequestFacts::new(request.text);
+        let clauses = clauses.collect();
+        let mut measure = Measure { request, legs, facts, terms, hashes, clauses, best_coverage: 0.0, servers };
+        let coverages = candidates.iter().map(|&tool| measure.words_of(tool as usize).anywhere);
+        measure.best_coverage = coverages.fold(0.0, f32::max);
+        measure
+    }
+
+    fn fill(&self, tool: usize, row: &mut Row<'_>) {
+        self.fill_scores(tool, row);
+        self.fill_words(tool, row);
+        self.fill_request(row);
+    }
+
+    fn fill_scores(&self, tool: usize, row: &mut Row<'_>) {
+        let Request { lexical, limit, fused, .. } = *self.request;
+        row.set(Feature::Lexical, lexical.by_text[0][tool]);
+        row.set(Feature::LexicalShare, if limit > 0.0 { lexical.raw[tool] / limit } else { 0.0 });
+        row.set(Feature::LexicalClause, best_clause(lexical, tool));
+        row.set(Feature::LexicalRank, self.legs.lexical.reciprocal(tool));
+        row.set(Feature::ClauseGain, best_clause(lexical, tool) - lexical.by_text[0][tool]);
+        row.set(Feature::Fused, fused[tool]);
+        row.set(Feature::FusedRank, self.legs.fused.reciprocal(tool));
+        if let (Some(view), Some(ranking)) = (&self.request.table, &self.legs.table) {
+            row.set(Feature::TableCosine, view.leg.raw[tool]);
+            row.set(Feature::Table, view.leg.by_text[0][tool]);
+            row.set(Feature::TableName, (view.name_cosine)(tool));
+            row.set(Feature::TableDescription, (view.description_cosine)(tool));
+            row.set(Feature::TableClause, best_clause(view.leg, tool));
+            row.set(Feature::TableRank, ranking.reciprocal(tool));
+        }
+        if let (Some(view), Some(ranking)) = (&self.request.model, &self.legs.model) {
+            row.set(Feature::ModelCosine, view.leg.raw[tool]);
+            row.set(Feature::Model, view.leg.by_text[0][tool]);
+            row.set(Feature::ModelName, (view.name_cosine)(tool));
+            row.set(Feature::ModelRank, ranking.reciprocal(tool));
+        }
+    }
+
+    fn fill_words(&self, tool: usize, row: &mut Row<'_>) {
+        let facts = (self.request.facts)(tool);
+        let words = self.words_of(tool);
+        let rare = self.rare_recall(facts);
+        row.set(Feature::NameCoverage, words.name);
+        row.set(Feature::ServerCoverage, words.server);
+        row.set(Feature::DescriptionCoverage, words.description);
+        row.set(Feature::ParameterCoverage, words.parameters);
+        row.set(Feature::Coverage, words.anywhere);
+        row.set(Feature::NameRecall, f32::from(words.in_name) / f32::from(facts.name_words.max(1)));
+        row.set(Feature::NameRareRecall, rare.name);
+        row.set(Feature::ServerRecall, rare.server);
+        row.set(Feature::DescriptionRecall, rare.description);
+        row.set(Feature::ClauseCoverage, self.clause_coverage(facts).unwrap_or(words.anywhere));
+        row.set(Feature::DescriptionRepeats, words.repeats);
+        row.set(Feature::Pairs, self.facts.shared_pairs(facts));
+        row.set(Feature::Triples, self.facts.shared_triples(facts));
+        row.set(Feature::Action, self.facts.same_action(facts));
+        row.set(Feature::Kinds, self.facts.taken_kinds(facts));
+        row.set(Feature::DescriptionWords, f32::from(facts.description_words).ln_1p());
+        row.set(Feature::Parameters, f32::from(facts.parameters));
+        row.set(Feature::NameWords, f32::from(facts.name_words));
+        row.set(Feature::ServerShare, self.server_share(tool));
+    }
+
+    fn fill_request(&self, row: &mut Row<'_>) {
+        let lead = |ranking: &Option<Ranking>| ranking.as_ref().map_or(0.0, Ranking::lead);
+        row.set(Feature::RequestWords, (self.request.terms.len() + self.request.unknown) as f32);
+        row.set(Feature::Clauses, self.request.clauses.len().max(1) as f32);
+        row.set(Feature::BestCoverage, self.best_coverage);
+        row.set(Feature::Agreement, self.legs.agreement());
+        row.set(Feature::LexicalLead, self.legs.lexical.lead());
+        row.set(Feature::TableLead, lead(&self.legs.table));
+        row.set(Feature::ModelLead, lead(&self.legs.model));
+        row.set(Feature::FusedLead, self.legs.fused.lead());
+    }
+
+    fn words_of(&self, tool: usize) -> Found {
+        let facts = (self.request.facts)(tool);
+        let mut found = Found::default();
+        for &(hash, worth) in &self.terms {
+            let Some(word) = facts.word(hash) else { continue };
+            let share = if self.request.limit > 0.0 { worth / self.request.limit } else { 0.0 };
+            found.anywhere += share;
+            found.name += if word.name > 0 { share } else { 0.0 };
+            found.server += if word.server > 0 { share } else { 0.0 };
+            found.description += if word.description > 0 { share } else { 0.0 };
+            found.parameters += if word.parameters > 0 { share } else { 0.0 };
+            found.in_name += u16::from(word.name > 0);
+            let times = f32::from(word.description);
+            found.repeats += share * times / (times + 1.0);
+        }
+        found
+    }
+
+    /// Shares of the tool's words, by rarity, that the request has.
+    fn rare_recall(&self, facts: &ToolFacts) -> Rare {
+        let (mut had, mut all) = (Rare::default(), Rare::default());
+        for word in facts.words().iter().filter(|word| word.name > 0 || word.server > 0 || word.description > 0) {
+            let rarity = self.request.rarities.get(&word.hash).copied().unwrap_or_default();
+            all.add(word, rarity);
+            if self.hashes.binary_search(&word.hash).is_ok() {
+                had.add(word, rarity);
+            }
+        }
+        let share = |had: f32, all: f32| if all > 0.0 { had / all } else { 0.0 };
+        Rare {
+            name: share(had.name, all.name),
+            server: share(had.server, all.server),
+            description: share(had.description, all.description),
+        }
+    }
+
+    /// The share of the words of the clause that the tool has most of; `None` for a request without clauses.
+    fn clause_coverage(&self, facts: &ToolFacts) -> Option<f32> {
+        let share = |clause: &Vec<(u32, f32)>| {
+            let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
+            let had: f32 = clause.iter().filter(|(hash, _)| facts.word(*hash).is_some()).map(|(_, worth)| worth).sum();
+            if all > 0.0 { had / all } else { 0.0 }
+        };
+        self.clauses.iter().map(share).reduce(f32::max)
+    }
+
+    fn server_share(&self, tool: usize) -> f32 {
+        let server = (self.request.server)(tool);
+        let all: f32 = self.servers.iter().map(|(_, score)| score).sum();
+        let same: f32 =
+            self.servers.iter().filter(|(other, _)| server.is_some() && *other == server).map(|s| s.1).sum();
+        if all > 0.0 { same / all } else { 0.0 }
+    }
+}
+
+/// Where a request's words were found in a tool: shares by weight, and numbers of words.
+#[derive(Default)]
+struct Found {
+    name: f32,
+    server: f32,
+    description: f32,
+    parameters: f32,
+    anywhere: f32,
+    repeats: f32,
+    in_name: u16,
+}
+
+/// Sums of rarities by part of a tool.
+#[derive(Default)]
+struct Rare {
+    name: f32,
+    server: f32,
+    description: f32,
+}
+
+impl Rare {
+    fn add(&mut self, word: &Word, rarity: f32) {
+        self.name += if word.name > 0 { rarity } else { 0.0 };
+        self.server += if word.server > 0 { rarity } else { 0.0 };
+        self.description += if word.description > 0 { rarity } else { 0.0 };
+    }
+}
+
+/// The scaled score of the clause a tool fits best; of the whole request where it has none.
+fn best_clause(leg: LegView<'_>, tool: usize) -> f32 {
+    let clauses = leg.by_text[1..].iter().map(|scores| scores[tool]);
+    clauses.reduce(f32::max).unwrap_or(leg.by_text[0][tool])
+}
+
+/// Standard deviations by which the best score stands out of all.
+fn deviation(best: f32, scores: &[f32]) -> f32 {
+    let (mut sum, mut squares, mut count) = (0.0f64, 0.0f64, 0.0f64);
+    for score in scores.iter().filter(|score| score.is_finite()) {
+        sum += f64::from(*score);
+        squares += f64::from(*score).powi(2);
+        count += 1.0;
+    }
+    let mean = sum / count.max(1.0);
+    let variance = squares / count.max(1.0) - mean * mean;
+    if variance > 1e-12 { ((f64::from(best) - mean) / variance.sqrt()) as f32 } else { 0.0 }
+}

@@ -1,0 +1,123 @@
+//! Fits the leaves of a forest anew to judged requests of one catalog: the splits stay, what they are worth moves.
+//!
+//! The gradients are LambdaRank's (Burges 2010), as in training. A leaf that few candidates reach hardly moves, so a
+//! dozen judged requests cannot undo what thousands have taught.
+
+use super::features::Feature;
+use super::trees::Forest;
+
+/// Step of a tree towards what its leaves would best be, as in training.
+const LEARNING_RATE: f64 = 0.08;
+/// Pull of every leaf towards nothing: the weight of so much curvature, in pairs.
+const DAMPING: f64 = 5.0;
+/// Places whose order counts.
+const TRUNCATION: usize = 12;
+
+/// The candidates of one judged request.
+#[derive(Clone, Debug, Default)]
+pub struct Judged {
+    /// Their features, a row each, end to end.
+    pub rows: Vec<f32>,
+    /// Which of them are right.
+    pub relevant: Vec<bool>,
+    /// The scores they have without the forest, in units of its own.
+    pub base: Vec<f64>,
+}
+
+/// The forest with leaves between what they were and what these requests ask for: `keep` 1 leaves them, 0 forgets them.
+pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
+    let width = Feature::ALL.len();
+    let mut refitted = forest.clone();
+    let mut scores: Vec<Vec<f64>> = requests.iter().map(|request| request.base.clone()).collect();
+    for tree in refitted.trees_mut() {
+        let mut sums = vec![(0.0, 0.0); tree.leaves().len()];
+        let mut ends: Vec<Vec<usize>> = Vec::with_capacity(requests.len());
+        for (request, scores) in requests.iter().zip(&scores) {
+            let leaves: Vec<usize> = request.rows.chunks_exact(width).map(|row| tree.leaf(row)).collect();
+            for (&leaf, (gradient, curvature)) in leaves.iter().zip(lambdas(&request.relevant, scores)) {
+                sums[leaf].0 += gradient;
+                sums[leaf].1 += curvature;
+            }
+            ends.push(leaves);
+        }
+        for (leaf, (gradient, curvature)) in tree.leaves_mut().iter_mut().zip(sums) {
+            let asked = LEARNING_RATE * gradient / (curvature + DAMPING);
+            // Without a candidate there is nothing to learn from, and the leaf stays.
+            let keep = if curvature > 0.0 { keep } else { 1.0 };
+            *leaf = keep * *leaf + (1.0 - keep) * asked;
+        }
+        for (scores, ends) in scores.iter_mut().zip(&ends) {
+            scores.iter_mut().zip(ends).for_each(|(score, &leaf)| *score += tree.leaves()[leaf]);
+        }
+    }
+    refitted
+}
+
+/// The direction in which each candidate's score should move, and how curved the loss is there.
+fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    let mut place = vec![0; scores.len()];
+    order.iter().enumerate().for_each(|(at, &candidate)| place[candidate] = at);
+    let ideal: f64 = (0..relevant.iter().filter(|right| **right).count().min(TRUNCATION)).map(discount).sum();
+    let mut moves = vec![(0.0, 0.0); scores.len()];
+    let right = (0..scores.len()).filter(|&candidate| relevant[candidate]);
+    for right in right {
+        for wrong in (0..scores.len()).filter(|&candidate| !relevant[candidate]) {
+            if place[right].min(place[wrong]) >= TRUNCATION {
+                continue;
+            }
+            let gain = (discount(place[right]) - discount(place[wrong])).abs() / ideal.max(f64::MIN_POSITIVE);
+            let doubt = 1.0 / (1.0 + (scores[right] - scores[wrong]).exp());
+            let (force, curvature) = (gain * doubt, gain * doubt * (1.0 - doubt));
+            moves[right].0 += force;
+            moves[wrong].0 -= force;
+            moves[right].1 += curvature;
+            moves[wrong].1 += curvature;
+        }
+    }
+    moves
+}
+
+/// What a right tool at this place, from 0, is worth in nDCG.
+fn discount(place: usize) -> f64 {
+    1.0 / ((place + 2) as f64).log2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One split on the first feature, and two candidates on either side of it.
+    fn lesson(right_is_high: bool) -> (Forest, Vec<Judged>) {
+        let forest: Forest = serde_json::from_str(r#"[{"splits":[[0,0.5,-1,-2,0.0]],"leaves":[0.2,-0.2]}]"#).unwrap();
+        let width = Feature::ALL.len();
+        let mut rows = vec![0.0; 2 * width];
+        rows[width] = 1.0;
+        let request = Judged { rows, relevant: vec![!right_is_high, right_is_high], base: vec![0.0, 0.0] };
+        (forest, vec![request; 50])
+    }
+
+    #[test]
+    fn leaves_move_towards_what_was_right() {
+        let (forest, lessons) = lesson(true);
+        let refitted = refit(&forest, &lessons, 0.5);
+        let before = forest.predict(&lessons[0].rows, Feature::ALL.len());
+        let after = refitted.predict(&lessons[0].rows, Feature::ALL.len());
+        assert!(before[0] > before[1] && after[1] - after[0] > before[1] - before[0], "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn keeping_all_changes_nothing_and_no_lesson_neither() {
+        let (forest, lessons) = lesson(true);
+        assert_eq!(refit(&forest, &lessons, 1.0), forest);
+        assert_eq!(refit(&forest, &[], 0.0), forest);
+    }
+
+    #[test]
+    fn forces_of_a_request_cancel_out() {
+        let moves = lambdas(&[false, true, false], &[0.3, 0.1, 0.2]);
+        assert!(moves.iter().map(|(force, _)| force).sum::<f64>().abs() < 1e-12);
+        assert!(moves[1].0 > 0.0 && moves[0].0 < 0.0);
+    }
+}

@@ -1,0 +1,198 @@
+//! Boosted regression trees, as LightGBM trains them: reading, predicting, and telling what moved a prediction.
+
+use serde::{Deserialize, Serialize};
+
+/// Most trees of a forest and most splits of a tree; bounds the time of a prediction whatever a file says.
+const MAX_TREES: usize = 1000;
+const MAX_SPLITS: usize = 255;
+
+/// Where a row goes at a node: left when its value of `feature` is at most `threshold`. A child that is not negative is
+/// a split, `-1` is the first leaf, `-2` the second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Split {
+    feature: u16,
+    threshold: f64,
+    left: i16,
+    right: i16,
+    /// What the tree would say if it ended here; tells how much a split moved.
+    value: f64,
+}
+
+/// One tree. Splits stand before those below them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tree {
+    #[serde(with = "rows")]
+    splits: Vec<Split>,
+    leaves: Vec<f64>,
+}
+
+/// The sum of trees over rows of features.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Forest {
+    trees: Vec<Tree>,
+}
+
+impl Forest {
+    /// Checks that every prediction over rows of `features` values ends, and at a leaf.
+    ///
+    /// # Errors
+    /// What is wrong, with the tree's number.
+    pub fn check(&self, features: usize) -> Result<(), String> {
+        if self.trees.len() > MAX_TREES {
+            return Err(format!("{} trees, {MAX_TREES} are allowed", self.trees.len()));
+        }
+        let mut numbered = self.trees.iter().enumerate();
+        numbered.try_for_each(|(number, tree)| tree.check(features).map_err(|e| format!("tree {number}: {e}")))
+    }
+
+    /// The predictions of rows that lie end to end, `width` values each.
+    pub fn predict(&self, rows: &[f32], width: usize) -> Vec<f64> {
+        let mut sums = vec![0.0; rows.len() / width.max(1)];
+        // Tree by tree: one tree's splits stay in the nearest cache while all rows pass through it.
+        for tree in &self.trees {
+            for (sum, row) in sums.iter_mut().zip(rows.chunks_exact(width)) {
+                *sum += tree.leaves[tree.leaf(row)];
+            }
+        }
+        sums
+    }
+
+    /// How much each feature moved a row's prediction: the changes along its path through every tree.
+    pub fn moved(&self, row: &[f32]) -> Vec<f64> {
+        let mut moved = vec![0.0; row.len()];
+        self.trees.iter().for_each(|tree| tree.add_moved(row, &mut moved));
+        moved
+    }
+
+    /// The trees, in the order in which they were trained.
+    pub fn trees(&self) -> &[Tree] {
+        &self.trees
+    }
+
+    /// The same splits with other leaf values, tree by tree.
+    pub(super) fn trees_mut(&mut self) -> &mut [Tree] {
+        &mut self.trees
+    }
+}
+
+impl Tree {
+    /// The number of the leaf a row ends in.
+    pub fn leaf(&self, row: &[f32]) -> usize {
+        let mut node = if self.splits.is_empty() { -1 } else { 0 };
+        while node >= 0 {
+            let split = &self.splits[node as usize];
+            node = if f64::from(row[split.feature as usize]) <= split.threshold { split.left } else { split.right };
+        }
+        !node as usize
+    }
+
+    /// The values of the leaves.
+    pub fn leaves(&self) -> &[f64] {
+        &self.leaves
+    }
+
+    pub(super) fn leaves_mut(&mut self) -> &mut [f64] {
+        &mut self.leaves
+    }
+
+    fn add_moved(&self, row: &[f32], moved: &mut [f64]) {
+        let mut node = if self.splits.is_empty() { -1 } else { 0 };
+        while node >= 0 {
+            let split = &self.splits[node as usize];
+            let feature = split.feature as usize;
+            node = if f64::from(row[feature]) <= split.threshold { split.left } else { split.right };
+            moved[feature] += self.value(node) - split.value;
+        }
+    }
+
+    fn value(&self, node: i16) -> f64 {
+        if node >= 0 { self.splits[node as usize].value } else { self.leaves[!node as usize] }
+    }
+
+    fn check(&self, features: usize) -> Result<(), String> {
+        if self.splits.len() > MAX_SPLITS || self.leaves.len() != self.splits.len() + 1 {
+            return Err(format!("{} splits and {} leaves do not make a tree", self.splits.len(), self.leaves.len()));
+        }
+        let is_below = |node: usize, child: i16| match usize::try_from(child) {
+            Ok(split) => split > node && split < self.splits.len(),
+            Err(_) => (!child as usize) < self.leaves.len(),
+        };
+        for (node, split) in self.splits.iter().enumerate() {
+            if split.feature as usize >= features {
+                return Err(format!("split {node} asks for feature {}, there are {features}", split.feature));
+            }
+            if !is_below(node, split.left) || !is_below(node, split.right) {
+                return Err(format!("split {node} leads to {} and {}", split.left, split.right));
+            }
+        }
+        let finite = self.leaves.iter().chain(self.splits.iter().map(|split| &split.threshold)).all(|n| n.is_finite());
+        if finite { Ok(()) } else { Err("a number is not finite".to_owned()) }
+    }
+}
+
+/// Splits as rows of five numbers, a third of the bytes of named fields.
+mod rows {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Split;
+
+    type Row = (u16, f64, i16, i16, f64);
+
+    pub fn serialize<S: Serializer>(splits: &[Split], serializer: S) -> Result<S::Ok, S::Error> {
+        let rows: Vec<Row> = splits.iter().map(|s| (s.feature, s.threshold, s.left, s.right, s.value)).collect();
+        rows.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Split>, D::Error> {
+        let rows = Vec::<Row>::deserialize(deserializer)?;
+        let split = |(feature, threshold, left, right, value)| Split { feature, threshold, left, right, value };
+        Ok(rows.into_iter().map(split).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forest(json: &str) -> Forest {
+        serde_json::from_str(json).unwrap()
+    }
+
+    /// Two levels: feature 0 at .5, then feature 1 at .25.
+    const TWO: &str = r#"[{"splits":[[0,0.5,-1,1,0.1],[1,0.25,-2,-3,0.5]],"leaves":[-1.0,0.25,2.0]}]"#;
+
+    #[test]
+    fn a_value_at_the_threshold_goes_left() {
+        let rows = [0.5, 9.0, 0.51, 0.25, 0.51, 0.26];
+        assert_eq!(forest(TWO).predict(&rows, 2), [-1.0, 0.25, 2.0]);
+    }
+
+    #[test]
+    fn what_moved_a_row_adds_up_from_the_root_to_its_leaf() {
+        let moved = forest(TWO).moved(&[0.9, 0.9]);
+        assert!((moved[0] - 0.4).abs() < 1e-12 && (moved[1] - 1.5).abs() < 1e-12, "{moved:?}");
+    }
+
+    #[test]
+    fn a_tree_without_splits_is_a_constant() {
+        let constant = forest(r#"[{"splits":[],"leaves":[0.75]}]"#);
+        assert_eq!(constant.predict(&[1.0, 2.0], 1), [0.75, 0.75]);
+        assert!(constant.check(1).is_ok());
+    }
+
+    #[test]
+    fn trees_that_would_not_end_at_a_leaf_are_named() {
+        assert!(forest(TWO).check(2).is_ok());
+        for (json, expected) in [
+            (r#"[{"splits":[[7,0,-1,-2,0]],"leaves":[0,1]}]"#, "tree 0: split 0 asks for feature 7"),
+            (r#"[{"splits":[[0,0,0,-2,0]],"leaves":[0,1]}]"#, "split 0 leads to 0"),
+            (r#"[{"splits":[[0,0,-1,-9,0]],"leaves":[0,1]}]"#, "-9"),
+            (r#"[{"splits":[[0,0,-1,-2,0]],"leaves":[0]}]"#, "do not make a tree"),
+        ] {
+            let error = forest(json).check(2).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Usage memory: it finds again what was called, only where it is switched on, only in its own catalog, and forgets.
+
+use serde_json::json;
+use toolscout_index::embed::StaticTable;
+use toolscout_index::memory::{Entry, FILE_NAME, Forget, MAX_ENTRIES, Switch};
+use toolscout_index::{Catalog, DataDir, Options, Query, Tool, ToolId};
+
+fn options() -> Options {
+    Options { embedders: vec![StaticTable::bundled().unwrap()] }
+}
+
+fn filled(data: &DataDir, name: &str) -> Catalog {
+    let tool = |name: &str, description: &str| -> Tool {
+        serde_json::from_value(json!({"server": "s", "name": name, "description": description})).unwrap()
+    };
+    let catalog = data.open_or_create(name, options()).unwrap();
+    let mut writer = catalog.writer().unwrap();
+    let tools = [
+        tool("run_report", "Runs a report."),
+        tool("list_tickets", "Lists tickets of a queue."),
+        tool("q7", "Internal."),
+        tool("send_email", "Sends an email."),
+    ];
+    writer.upsert(&tools).unwrap();
+    writer.commit().unwrap();
+    drop(writer);
+    catalog
+}
+
+fn id(name: &str) -> ToolId {
+    ToolId::new("s", name).unwrap()
+}
+
+fn first(catalog: &Catalog, request: &str) -> String {
+    let results = catalog.searcher().search(&Query::new(request)).unwrap();
+    results.hits.first().map(|hit| hit.id.name().to_owned()).unwrap_or_default()
+}
+
+const REQUEST: &str = "show me the open tickets of the support queue";
+const LIKE_IT: &str = "show the open tickets of our support queue please";
+
+#[test]
+fn what_was_called_is_found_again_for_the_same_request_and_one_like_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()), "a");
+    assert_eq!(first(&catalog, REQUEST), "list_tickets");
+    catalog.memory().set_switch(Switch::On).unwrap();
+    assert!(catalog.memory().remember(REQUEST, &id("q7"), 1).unwrap());
+    assert_eq!(first(&catalog, REQUEST), "q7");
+    let like_it = catalog.searcher().search(&Query::new(LIKE_IT).explain()).unwrap();
+    let remembered = like_it.hits.iter().find(|hit| hit.id == id("q7")).expect("it is found");
+    assert!(remembered.explain.as_ref().unwrap().memory.is_some_and(|weight| weight > 0.2 && weight < 1.0));
+    assert_eq!(first(&catalog, "send an email to Ann"), "send_email", "what is not alike is left alone");
+    let results = catalog.searcher().search(&Query::new(REQUEST).explain()).unwrap();
+    assert!(results.hits[0].explain.as_ref().unwrap().memory.is_some_and(|weight| weight > 0.9));
+    assert!(results.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)));
+}
+
+#[test]
+fn it_is_off_until_it_is_switched_on_and_off_again_it_keeps_what_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let memory = catalog.memory();
+    assert_eq!(memory.switch().unwrap(), Switch::Off);
+    assert!(!memory.remember(REQUEST, &id("q7"), 1).unwrap());
+    assert!(!catalog.path().join(FILE_NAME).exists(), "nothing is written before there is something to keep");
+    memory.set_switch(Switch::On).unwrap();
+    memory.remember(REQUEST, &id("q7"), 1).unwrap();
+    memory.set_switch(Switch::Off).unwrap();
+    assert_eq!((first(&catalog, REQUEST), memory.len().unwrap()), ("list_tickets".into(), 1));
+}
+
+#[test]
+fn catalogs_do_not_know_of_each_others_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let (a, b) = (filled(&data, "a"), filled(&data, "b"));
+    for catalog in [&a, &b] {
+        catalog.memory().set_switch(Switch::On).unwrap();
+    }
+    a.memory().remember(REQUEST, &id("q7"), 1).unwrap();
+    assert_eq!((first(&a, REQUEST), first(&b, REQUEST)), ("q7".into(), "list_tickets".into()));
+    assert!(b.memory().is_empty().unwrap());
+    drop(a);
+    data.delete("a").unwrap();
+    let again = filled(&data, "a");
+    assert_eq!((again.memory().switch().unwrap(), again.memory().len().unwrap()), (Switch::Off, 0));
+}
+
+#[test]
+fn a_memory_outlives_the_process_and_a_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let catalog = filled(&data, "a");
+    catalog.memory().set_switch(Switch::On).unwrap();
+    catalog.memory().remember(REQUEST, &id("q7"), 1).unwrap();
+    catalog.writer().unwrap().commit().unwrap();
+    assert_eq!(first(&catalog, REQUEST), "q7");
+    assert_eq!(first(&data.open("a", options()).unwrap(), REQUEST), "q7");
+}
+
+#[test]
+fn what_is_forgotten_is_gone_from_searches_and_from_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let memory = catalog.memory();
+    memory.set_switch(Switch::On).unwrap();
+    memory.remember(REQUEST, &id("q7"), 1).unwrap();
+    memory.remember("run the monthly numbers", &id("q7"), 2).unwrap();
+    memory.remember("run the monthly numbers", &id("run_report"), 3).unwrap();
+    assert_eq!(memory.forget(&Forget::Query("run the monthly numbers".into())).unwrap(), 2);
+    assert_eq!(memory.forget(&Forget::Tool(id("run_report"))).unwrap(), 0);
+    assert_eq!(memory.forget(&Forget::Tool(id("q7"))).unwrap(), 1);
+    assert_eq!((first(&catalog, REQUEST), memory.len().unwrap()), ("list_tickets".into(), 0));
+    let bytes = std::fs::read(catalog.path().join(FILE_NAME)).unwrap();
+    assert!(!String::from_utf8_lossy(&bytes).contains("support queue"), "the words are still in the file");
+    memory.remember(REQUEST, &id("q7"), 1).unwrap();
+    assert_eq!((memory.forget(&Forget::All).unwrap(), memory.len().unwrap()), (1, 0));
+}
+
+#[test]
+fn entries_are_listed_in_pages_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let memory = catalog.memory();
+    memory.set_switch(Switch::On).unwrap();
+    for (request, at_ms) in [("b", 1), ("a", 2), ("b", 5)] {
+        memory.remember(request, &id("q7"), at_ms).unwrap();
+    }
+    let entry = |query: &str, times, at_ms| Entry { query: query.into(), tool: id("q7"), times, at_ms };
+    assert_eq!(memory.entries(None, 1).unwrap(), [entry("a", 1, 2)]);
+    assert_eq!(memory.entries(Some(("a", "s/q7")), 10).unwrap(), [entry("b", 2, 5)]);
+    let error = memory.remember(" ", &id("q7"), 1).unwrap_err().to_string();
+    assert!(error.contains("empty"), "{error}");
+}
+
+#[test]
+fn the_longest_unused_make_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let entry =
+        |number: usize| Entry { query: format!("request {number}"), tool: id("q7"), times: 1, at_ms: number as i64 };
+    let entries: Vec<Entry> = (0..MAX_ENTRIES + 2).map(entry).collect();
+    catalog.memory().insert(&entries).unwrap();
+    assert_eq!(catalog.memory().len().unwrap(), MAX_ENTRIES);
+    assert_eq!(catalog.memory().forget(&Forget::Query("request 1".into())).unwrap(), 0);
+    assert_eq!(catalog.memory().forget(&Forget::Query("request 2".into())).unwrap(), 1);
+}
+
+#[test]
+fn a_damaged_memory_is_named_and_searches_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    drop(filled(&data, "a"));
+    std::fs::write(dir.path().join("catalogs/a").join(FILE_NAME), "this is no database, it only looks like a file")
+        .unwrap();
+    let catalog = data.open("a", options()).unwrap();
+    assert_eq!(first(&catalog, REQUEST), "list_tickets");
+    let error = catalog.memory().len().unwrap_err().to_string();
+    assert!(error.contains(FILE_NAME) && error.contains("deleting it"), "{error}");
+}

@@ -1,0 +1,176 @@
+//! Writes what the ranker measures of every candidate, for training: a line of JSON a query.
+//!
+//! The first line names the columns; `scripts/train_ranker.py` reads the file. Queries are asked twice: of the whole
+//! catalog, and of one from which a fifth of the tools was taken out (see [`nomatch`]), which is where confidence
+//! learns what an answer to an unanswerable request looks like.
+//!
+//! [`nomatch`]: super::nomatch
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use toolscout_index::ranker::{Feature, Signal};
+use toolscout_index::search::Measured;
+use toolscout_index::{Searcher, ToolId};
+
+use super::arms::Arm;
+use super::dataset::{EvalSet, ToolIndex};
+use super::error::{EvalError, Result};
+use super::nomatch::HeldOut;
+use super::prepare::Workspace;
+use super::run::{THREADS, each_text};
+
+/// A features file being written.
+pub struct FeaturesFile {
+    file: BufWriter<File>,
+    path: PathBuf,
+    legs: Option<Vec<String>>,
+}
+
+/// The first line.
+#[derive(Serialize)]
+struct Head<'a> {
+    legs: &'a [String],
+    features: Vec<Column>,
+    signals: Vec<Column>,
+}
+
+#[derive(Serialize)]
+struct Column {
+    name: &'static str,
+    is_match: bool,
+}
+
+/// One request's line.
+#[derive(Serialize)]
+struct Line<'a> {
+    set: &'a str,
+    query: &'a str,
+    held_out: bool,
+    /// False where all its relevant tools were taken out.
+    answerable: bool,
+    /// Number of relevant tools in the catalog.
+    relevant: usize,
+    tools: &'a [ToolId],
+    labels: Vec<u8>,
+    rows: &'a [f32],
+    signals: &'a [f32],
+}
+
+/// One catalog's part of a set's lines.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    /// The tools that were taken out; none of the whole catalog.
+    held_out: Option<&'a HeldOut>,
+}
+
+impl FeaturesFile {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// [`EvalError::Io`].
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).map_err(|source| EvalError::io("create", path, source))?;
+        Ok(FeaturesFile { file: BufWriter::new(file), path: path.to_owned(), legs: None })
+    }
+
+    /// Adds a set's queries, asked by an arm over the catalog that [`Workspace::prepare`] left. `asked` is called after
+    /// each.
+    ///
+    /// # Errors
+    /// The engine's; [`EvalError::Option`] where the arm has no candidates or other sets were asked by other legs.
+    pub fn add(
+        &mut self,
+        set: &EvalSet,
+        workspace: &Workspace,
+        arm: &Arm,
+        seed: u64,
+        asked: &(dyn Fn() + Sync),
+    ) -> Result<()> {
+        let whole = workspace.open_set(set)?.searcher();
+        self.add_part(set, &whole, arm, Part { held_out: None }, asked)?;
+        let held_out = HeldOut::draw(set, seed);
+        if !held_out.tells() {
+            return Ok(());
+        }
+        let rest = workspace.without(set, &held_out.ids(set))?;
+        let part = Part { held_out: Some(&held_out) };
+        self.add_part(set, &rest.catalog.searcher(), arm, part, asked)
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// [`EvalError::Io`].
+    pub fn finish(mut self) -> Result<()> {
+        self.file.flush().map_err(|source| EvalError::io("write", &self.path, source))
+    }
+
+    fn add_part(
+        &mut self,
+        set: &EvalSet,
+        searcher: &Searcher,
+        arm: &Arm,
+        part: Part<'_>,
+        asked: &(dyn Fn() + Sync),
+    ) -> Result<()> {
+        let texts: Vec<&str> = set.queries.iter().map(|query| query.text.as_str()).collect();
+        let measured = each_text(&texts, THREADS, |text| {
+            let measured = searcher.measure(&arm.query(text))?;
+            asked();
+            Ok(measured)
+        })?;
+        for (query, measured) in measured.into_iter().enumerate() {
+            let Some(measured) = measured else {
+                let reason = "its answers are not fused by the convex formula, so there is nothing to rank anew";
+                return Err(EvalError::option("--features", &arm.name, reason));
+            };
+            // A request in a script that a leg does not serve is answered by fewer legs; it teaches nothing of this one.
+            if self.begin(&measured)? {
+                self.write(&Line::new(set, query, &measured, part))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the first line with the first request; false for a request that other legs have answered.
+    fn begin(&mut self, measured: &Measured) -> Result<bool> {
+        if let Some(legs) = &self.legs {
+            return Ok(*legs == measured.legs);
+        }
+        let features = Feature::ALL.iter().map(|f| Column { name: f.name(), is_match: f.is_match() }).collect();
+        let signals = Signal::ALL.iter().map(|s| Column { name: s.name(), is_match: s.is_match() }).collect();
+        self.write(&Head { legs: &measured.legs, features, signals })?;
+        self.legs = Some(measured.legs.clone());
+        Ok(true)
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<()> {
+        let written = serde_json::to_writer(&mut self.file, line).map_err(std::io::Error::from);
+        let ended = written.and_then(|()| self.file.write_all(b"\n"));
+        ended.map_err(|source| EvalError::io("write", &self.path, source))
+    }
+}
+
+impl<'a> Line<'a> {
+    fn new(set: &'a EvalSet, query: usize, measured: &'a Measured, part: Part<'_>) -> Self {
+        let judged = &set.queries[query];
+        let is_right =
+            |id: &ToolId| set.position(id.as_str()).is_some_and(|tool| judged.relevant.binary_search(&tool).is_ok());
+        let is_out = |tool: &ToolIndex| part.held_out.is_some_and(|out| out.tools.binary_search(tool).is_ok());
+        let relevant = judged.relevant.iter().filter(|tool| !is_out(tool)).count();
+        Line {
+            set: &set.name,
+            query: &judged.id,
+            held_out: part.held_out.is_some(),
+            answerable: relevant > 0,
+            relevant,
+            tools: &measured.tools,
+            labels: measured.tools.iter().map(|id| u8::from(is_right(id))).collect(),
+            rows: &measured.rows,
+            signals: &measured.signals,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a usage memory is worth: half of the queries are remembered with the tools they want, the other half is asked.
+//!
+//! The halves are of queries and not of tools, since a memory can only help where a tool is wanted again. A set whose
+//! queries were written over from one another flatters it.
+
+use serde::Serialize;
+use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch};
+
+use super::arms::Arm;
+use super::bootstrap::{Interval, paired};
+use super::dataset::EvalSet;
+use super::error::Result;
+use super::judge::Scores;
+use super::metrics::{Measure, Metric, mean};
+use super::prepare::Workspace;
+use super::random::Random;
+use super::run::ArmRun;
+
+const METRIC: Metric = Metric::new(Measure::Ndcg, 10);
+
+/// A memory of half of the queries, asked the other half.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemoryReport {
+    /// Queries remembered.
+    pub remembered: usize,
+    /// Queries asked.
+    pub asked: usize,
+    /// Share of the asked queries that want a tool that a remembered one led to.
+    pub known: f64,
+    /// Mean nDCG@10 with the memory switched off.
+    pub without: f64,
+    /// Mean nDCG@10 with it switched on.
+    pub with: f64,
+    /// 95% interval of the gain.
+    pub gain_ci95: Interval,
+    /// p-value of the gain.
+    pub gain_p: f64,
+}
+
+impl MemoryReport {
+    /// Measures on a copy of the set's catalog. `asked` is called after each query.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn of(set: &EvalSet, workspace: &Workspace, arm: &Arm, seed: u64, asked: &(dyn Fn() + Sync)) -> Result<Self> {
+        let copy = workspace.copy(set, "memory")?;
+        let chosen = Random::new(seed, "memory").sample(set.queries.len(), set.queries.len() / 2);
+        let entries = entries(set, &chosen);
+        let mut rest = set.clone();
+        let mut place = 0..;
+        rest.queries.retain(|_| place.next().is_some_and(|place| chosen.binary_search(&place).is_err()));
+        let column = || -> Result<Vec<f64>> {
+            let run = ArmRun::of(&rest, &*copy.catalog.searcher(), arm, METRIC.depth.min(set.tools.len()), asked)?;
+            Ok(Scores::strict(&rest, &run, &[METRIC]).column(METRIC).to_vec())
+        };
+        let without = column()?;
+        let memory = copy.catalog.memory();
+        memory.set_switch(Switch::On)?;
+        memory.insert(&entries)?;
+        let with = column()?;
+        let gain = paired(&with, &without, seed);
+        let is_known = |id: &str| entries.iter().any(|entry| entry.tool.as_str() == id);
+        let known =
+            rest.queries.iter().filter(|query| query.relevant.iter().any(|&tool| is_known(set.tool(tool).id.as_str())));
+        Ok(MemoryReport {
+            remembered: chosen.len(),
+            asked: rest.queries.len(),
+            known: known.count() as f64 / rest.queries.len().max(1) as f64,
+            without: mean(&without),
+            with: mean(&with),
+            gain_ci95: gain.interval,
+            gain_p: gain.p,
+        })
+    }
+}
+
+/// One entry a relevant tool; as many as a memory keeps.
+fn entries(set: &EvalSet, chosen: &[usize]) -> Vec<Entry> {
+    let of_query = |&place: &usize| {
+        let query = &set.queries[place];
+        let entry = |tool| Entry { query: query.text.clone(), tool, times: 1, at_ms: place as i64 };
+        query.relevant.iter().map(|&tool| set.tool(tool).id.clone()).map(entry).collect::<Vec<_>>()
+    };
+    chosen.iter().flat_map(of_query).take(MAX_ENTRIES).collect()
+}
