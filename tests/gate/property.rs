@@ -38,7 +38,7 @@ async fn nothing_is_executed_without_an_allow_or_an_approval() {
         outcome.check(&format!("TOOLSCOUT_SEED={seed}, run {run}"));
     }
     // A test in which nothing happens shows nothing.
-    assert!(executed > 100 && asked > 100 && approved > 20, "{executed} executed, {asked} asked, {approved} approved");
+    assert!(executed > 30 && asked > 50 && approved > 10, "{executed} executed, {asked} asked, {approved} approved");
     eprintln!("{RUNS} runs, {executed} calls executed, {asked} asked for, {approved} of them approved");
 }
 
