@@ -6,9 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::dense::TextHash;
 use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
@@ -27,6 +27,8 @@ const DAMAGED: &str = "it is damaged";
 
 /// How long a connection waits for another's short lock before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two attempts at what SQLite does not wait for.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 // `vectors` has row ids: in a table without, rows over about 1,000 bytes spill to a page each, which takes five times the
 // disk and the time to read.
@@ -378,7 +380,7 @@ impl Store {
 
     fn prepare(&self) -> rusqlite::Result<()> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
-        self.connection.pragma_update(None, "journal_mode", "wal")?;
+        self.use_wal()?;
         // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and worth the sync.
         self.connection.pragma_update(None, "synchronous", "full")?;
         if self.connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))? == 0 {
@@ -386,6 +388,17 @@ impl Store {
                 .execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"))?;
         }
         Ok(())
+    }
+
+    /// Switches to WAL mode. The switch does not wait for another connection's by itself, whatever the busy timeout.
+    fn use_wal(&self) -> rusqlite::Result<()> {
+        let give_up = Instant::now() + BUSY_TIMEOUT;
+        loop {
+            match self.connection.pragma_update(None, "journal_mode", "wal") {
+                Err(error) if is_busy(&error) && Instant::now() < give_up => std::thread::sleep(BUSY_PAUSE),
+                switched => return switched,
+            }
+        }
     }
 
     fn version(&self) -> rusqlite::Result<u32> {
@@ -458,6 +471,10 @@ impl StoredTool {
 }
 
 /// What the column `texts` holds of a tool: the hashes of its views, then its fingerprint.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
 fn digest(tool: &Tool) -> Vec<u8> {
     let views = document::views(tool);
     let fingerprint = Fingerprint::of(tool).map(Fingerprint::to_bytes).unwrap_or_default();
