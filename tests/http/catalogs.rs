@@ -34,7 +34,7 @@ async fn a_deleted_catalog_comes_back_empty() {
 async fn settings_and_tools_outlive_the_server() {
     let server = Server::with_tools(&[tool("s", "t", "")]).await;
     let settings = json!({
-        "description": "ours", "k": 7, "mode": "lexical", "dense_weight": null, "min_score": null, "min_confidence": .2
+        "description": "ours", "k": 7, "mode": "lexical", "dense_weight": null, "min_score": null, "min_confidence": 0.25
     });
     assert_eq!(server.put("/v1/catalogs/default/settings", &settings).await.body, settings);
     let data = server.stop().await;
