@@ -1,7 +1,7 @@
 //! The agent without a model: what injection and eviction cost and bring over whole conversations.
 //!
 //! The queries of a set that need several tools are [put together](conversations) into conversations in which tools
-//! recur. An [oracle](oracle) that knows the right tools answers in the model's place: it calls what it sees, searches
+//! recur. An [oracle] that knows the right tools answers in the model's place: it calls what it sees, searches
 //! for what it does not see, and nothing else. Everything else is the real thing: the [agent](crate::agent) with its
 //! runs, its toolbox, its search and its token counting, turn by turn, conversations kept in memory.
 
