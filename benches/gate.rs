@@ -1,8 +1,9 @@
 //! What the gate costs a call that nobody is asked about, beside the tool itself.
 //!
 //! `judge`: class, rule, identity, normalising and checking of a call with four arguments, two of which have to be
-//! changed, under 20 rules. `pass`: the same call let through to a tool that does nothing, in a task of its own. `pass_audited`:
-//! that with both of its entries in the audit log on disk. `deny_audited`: a call that is refused and written down.
+//! changed, under 20 rules. `tool_alone`: a tool that does nothing, in the task of its own that contains it. `pass`: the
+//! judged call let through to that tool. `pass_audited`: that with both of its entries in the audit log on disk.
+//! `deny_audited`: a call that is refused and written down. The gate costs what is left without `tool_alone`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use toolscout::gate::approval::Nobody;
 use toolscout::gate::{AuditLog, Call, Caller, Decision, Directory, Gate, Ledger, Passage, Pattern, Policies, Rule};
-use toolscout::tools::{Arguments, Callable, ToolFailure};
+use toolscout::tools::{Arguments, Callable, ToolFailure, execute};
 use toolscout_index::{Tool, ToolId};
 
 /// Rules before the one that fits.
@@ -23,25 +24,32 @@ fn main() {
     divan::main();
 }
 
-#[divan::bench]
+#[divan::bench(sample_count = 1_000)]
 fn judge(bencher: Bencher) {
     let bed = Bed::new(Decision::Allow);
     bencher.with_inputs(|| bed.arguments()).bench_values(|arguments| bed.gate.judge(&bed.caller, &bed.tool, arguments));
 }
 
-#[divan::bench]
+#[divan::bench(sample_count = 1_000)]
+fn tool_alone(bencher: Bencher) {
+    let bed = Bed::new(Decision::Allow);
+    let limit = Duration::from_secs(60);
+    bencher.bench(|| bed.runtime.block_on(execute(Arc::new(Nothing), Arguments::new(), limit)));
+}
+
+#[divan::bench(sample_count = 1_000)]
 fn pass(bencher: Bencher) {
     let bed = Bed::new(Decision::Allow);
     bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
 }
 
-#[divan::bench]
+#[divan::bench(sample_count = 1_000)]
 fn pass_audited(bencher: Bencher) {
     let (bed, _folder) = Bed::audited(Decision::Allow);
     bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
 }
 
-#[divan::bench]
+#[divan::bench(sample_count = 1_000)]
 fn deny_audited(bencher: Bencher) {
     let (bed, _folder) = Bed::audited(Decision::Deny);
     bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
