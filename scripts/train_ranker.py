@@ -36,9 +36,9 @@ class Plan:
     leaves: int = 12
     learning_rate: float = 0.08
     # Requests of one set that are learned from, so that large sets do not drown small ones.
-    requests: int = 350
+    requests: int = 700
     # The ranker's weight beside the formula.
-    mix: float = 0.15
+    mix: float = 0.3
     confidence_trees: int = 60
     confidence_leaves: int = 6
     confidence_rate: float = 0.06
@@ -204,6 +204,8 @@ def signals(export, request, ranked, mix):
         ("top_name_recall", "name_recall"),
         ("top_lexical_share", "lexical_share"),
         ("top_triples", "triples"),
+        ("top_near", "near"),
+        ("top_near_name_recall", "near_name_recall"),
         ("top_pairs", "pairs"),
         ("top_table_cosine", "table_cosine"),
         ("top_model_cosine", "model_cosine"),
@@ -297,7 +299,7 @@ def evaluate(export, plan):
     check_signals(export)
     by_set, ranked = out_of_sample(export, plan)
     legs = "+".join(["words", *export.legs])
-    mixes = [0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 10.0]
+    mixes = [0.0, 0.1, 0.2, 0.3, 0.4, 10.0]
     print(f"\n## {legs}: nDCG@10 on sets left out, by weight of the ranker\n")
     print("| set | requests |" + "".join(f" {mix} |" for mix in mixes))
     print("|---|---|" + "---|" * len(mixes))

@@ -1,7 +1,7 @@
 //! The learned ranker and the confidence in an answer: small forests over what is measured of candidates.
 //!
 //! The best forty tools of each leg are candidates. A forest trained with LightGBM on public sets gives each a score
-//! that is added to the formula's, a tenth of it; another tells from the answer as a whole how likely one of its first
+//! that is added to the formula's with a weight; another tells from the answer as a whole how likely one of its first
 //! five hits is right. Which forests answer is decided by the legs that were heard: what is worth much beside a
 //! transformer is worth something else without.
 //!
@@ -10,6 +10,7 @@
 
 pub mod facts;
 pub mod features;
+pub mod nearness;
 pub mod refit;
 pub mod trees;
 

@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::wordpiece::Vocabulary;
+use crate::codes::dot;
 use crate::document::View;
 use crate::embed::{Embedder, Scripts};
 use crate::error::{Error, Result};
@@ -50,6 +51,8 @@ pub struct StaticTable {
     vocabulary: Vocabulary,
     /// What a code of 1 is worth, by token.
     scales: Vec<f32>,
+    /// How long each row's codes are.
+    lengths: Vec<f32>,
     bytes: Cow<'static, [u8]>,
     /// Where the codes begin.
     codes: usize,
@@ -83,7 +86,8 @@ impl StaticTable {
         let vocabulary = Vocabulary::new(vocabulary.split('\n'));
         let scales = bytes[vocabulary_end..codes].as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale));
         let scales = scales.collect();
-        Ok(StaticTable { id: header.id, dimensions: header.dimensions, vocabulary, scales, bytes, codes })
+        let lengths = bytes[codes..].chunks_exact(header.dimensions).map(length).collect();
+        Ok(StaticTable { id: header.id, dimensions: header.dimensions, vocabulary, scales, lengths, bytes, codes })
     }
 
     /// The unit vector of a text; all zeros when nothing in it can be spelt with the table's tokens.
@@ -102,9 +106,52 @@ impl StaticTable {
         vector
     }
 
+    /// Number of its tokens.
+    #[allow(clippy::len_without_is_empty, reason = "no table is empty")]
+    pub fn len(&self) -> usize {
+        self.scales.len()
+    }
+
+    /// The tokens of a text, in order.
+    pub fn tokens(&self, text: &str) -> Vec<u32> {
+        let mut tokens = Vec::new();
+        self.vocabulary.tokens(text, |token| tokens.push(token));
+        tokens
+    }
+
+    /// What a token adds to a text: the length of its row. Frequent tokens have short rows.
+    pub fn weight(&self, token: u32) -> f32 {
+        self.scales[token as usize] * self.lengths[token as usize]
+    }
+
+    /// Prepares to compare tokens with these.
+    pub fn comparison(&self, tokens: &[u32]) -> Comparison<'_> {
+        let codes = |token: &u32| self.row(*token as usize).iter().map(|code| i16::from(code.cast_signed())).collect();
+        let lengths = tokens.iter().map(|token| self.lengths[*token as usize]).collect();
+        Comparison { table: self, rows: tokens.iter().map(codes).collect(), lengths }
+    }
+
     fn row(&self, token: usize) -> &[u8] {
         let start = self.codes + token * self.dimensions;
         &self.bytes[start..start + self.dimensions]
+    }
+}
+
+/// Tokens that others are compared with.
+pub struct Comparison<'t> {
+    table: &'t StaticTable,
+    rows: Vec<Vec<i16>>,
+    lengths: Vec<f32>,
+}
+
+impl Comparison<'_> {
+    /// The cosines of the tokens with another one, in their order; 0 for those that point away.
+    pub fn with(&self, token: u32, cosines: &mut [f32]) {
+        let codes: Vec<i8> = self.table.row(token as usize).iter().map(|code| code.cast_signed()).collect();
+        let length = self.table.lengths[token as usize];
+        for ((row, of_row), cosine) in self.rows.iter().zip(&self.lengths).zip(cosines) {
+            *cosine = (dot(&codes, row) as f32 / (length * of_row).max(1.0)).max(0.0);
+        }
     }
 }
 
@@ -186,6 +233,12 @@ impl Header {
         }
         Ok(format!("{NAME}/{}", &found[..8]))
     }
+}
+
+/// The length of a row of codes.
+fn length(row: &[u8]) -> f32 {
+    let squares = row.iter().map(|code| i32::from(code.cast_signed()).pow(2)).sum::<i32>();
+    (squares as f32).sqrt()
 }
 
 fn hex(bytes: &[u8]) -> String {

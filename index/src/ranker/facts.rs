@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
+use super::nearness::ToolTokens;
 use crate::document::{Field, field_text};
+use crate::embed::StaticTable;
 use crate::text::{self, Term, term_hash as hash};
 use crate::tool::Tool;
 
@@ -67,7 +69,7 @@ pub struct Word {
     pub parameters: u8,
 }
 
-/// A tool's words, read once; some 600 bytes for a tool of fifty words.
+/// A tool's words, read once; some 900 bytes for a tool of fifty words.
 #[derive(Debug, Default)]
 pub struct ToolFacts {
     words: Box<[Word]>,
@@ -83,6 +85,8 @@ pub struct ToolFacts {
     pub description_words: u16,
     /// Number of parameters.
     pub parameters: u16,
+    /// Its tokens in the static table.
+    pub tokens: ToolTokens,
 }
 
 impl ToolFacts {
@@ -112,6 +116,7 @@ impl ToolFacts {
             kinds: kinds_taken(&part(&[Field::ParameterNames])),
             pairs: distinct(pairs),
             triples: distinct(triples(&text::spaced(tool.id.name()))),
+            tokens: StaticTable::bundled().map(|table| ToolTokens::new(tool, &table)).unwrap_or_default(),
             words: Box::default(),
         };
         ToolFacts { words: words.sorted(), ..facts }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use super::facts::{RequestFacts, ToolFacts, Word};
+use super::nearness::Nearness;
+use crate::embed::StaticTable;
 use crate::text::term_hash;
 
 /// The best tools of each leg that are candidates, and the depth to which ranks are told apart.
@@ -53,6 +55,10 @@ columns! {
         TableCosine = "table_cosine" matches,
         /// The same, scaled over the catalog.
         Table = "table" matches,
+        /// Cosine with the whole text alone.
+        TableText = "table_text" matches,
+        /// The same, scaled over the candidates.
+        TableTextScaled = "table_text_scaled" matches,
         /// Cosine with the name alone.
         TableName = "table_name" matches,
         /// Cosine with the description alone.
@@ -65,6 +71,10 @@ columns! {
         ModelCosine = "model_cosine" matches,
         /// The same, scaled over the catalog.
         Model = "model" matches,
+        /// Cosine with the whole text alone.
+        ModelText = "model_text" matches,
+        /// The same, scaled over the candidates.
+        ModelTextScaled = "model_text_scaled" matches,
         /// Cosine with the name alone.
         ModelName = "model_name" matches,
         /// 1 / (place + 5) in the transformer's leg.
@@ -103,6 +113,30 @@ columns! {
         Action = "action" matches,
         /// Kinds of values in the request that parameters take.
         Kinds = "kinds" matches,
+        /// How near the request's tokens are to any of the tool's.
+        Near = "near" matches,
+        /// The same of the clause that is nearest.
+        NearClause = "near_clause" matches,
+        /// Of the request's tokens to the name's.
+        NearName = "near_name" matches,
+        /// Of the name's tokens to the request's.
+        NearNameRecall = "near_name_recall" matches,
+        /// Of the request's tokens to the description's.
+        NearDescription = "near_description" matches,
+        /// Of the description's tokens to the request's.
+        NearDescriptionRecall = "near_description_recall" matches,
+        /// [`Feature::Near`], scaled over the candidates.
+        NearScaled = "near_scaled" matches,
+        /// [`Feature::NearClause`], scaled.
+        NearClauseScaled = "near_clause_scaled" matches,
+        /// [`Feature::NearName`], scaled.
+        NearNameScaled = "near_name_scaled" matches,
+        /// [`Feature::NearNameRecall`], scaled.
+        NearNameRecallScaled = "near_name_recall_scaled" matches,
+        /// [`Feature::NearDescription`], scaled.
+        NearDescriptionScaled = "near_description_scaled" matches,
+        /// [`Feature::NearDescriptionRecall`], scaled.
+        NearDescriptionRecallScaled = "near_description_recall_scaled" matches,
         /// ln(1 + distinct words of the description).
         DescriptionWords = "description_words" measures,
         /// Number of parameters.
@@ -147,6 +181,10 @@ columns! {
         TopLexicalShare = "top_lexical_share" matches,
         /// Letter triples of the first hit's name that the request has.
         TopTriples = "top_triples" matches,
+        /// How near the request's tokens are to the first hit's.
+        TopNear = "top_near" matches,
+        /// How near the tokens of the first hit's name are to the request's.
+        TopNearNameRecall = "top_near_name_recall" matches,
         /// Neighbouring words of the request that neighbour in the first hit.
         TopPairs = "top_pairs" matches,
         /// Best cosine of the static table.
@@ -199,6 +237,8 @@ pub struct LegView<'a> {
 pub struct DenseView<'a> {
     /// Its scores.
     pub leg: LegView<'a>,
+    /// The cosine of a tool's whole text alone.
+    pub text_cosine: &'a dyn Fn(usize) -> f32,
     /// The cosine of a tool's name alone; 0 where the leg has no such view.
     pub name_cosine: &'a dyn Fn(usize) -> f32,
     /// The same of its description.
@@ -209,7 +249,9 @@ pub struct DenseView<'a> {
 pub struct Request<'a> {
     /// As it was asked.
     pub text: &'a str,
-    /// The terms of each of its clauses; none where it was taken whole.
+    /// The texts of its clauses; none where it was taken whole.
+    pub clause_texts: &'a [String],
+    /// The terms of each of them.
     pub clauses: &'a [Vec<&'a str>],
     /// Its terms as resolved in the catalog, each with what a full match of it is worth.
     pub terms: &'a [(String, f32)],
@@ -256,6 +298,7 @@ impl Candidates {
             measure.fill(tool as usize, &mut Row(row));
         }
         drop(measure);
+        SCALED.iter().for_each(|&(from, to)| scale(&mut rows, from, to));
         let words = request.terms.len() + request.unknown;
         let known = 1.0 - request.unknown as f32 / words.max(1) as f32;
         Candidates { tools, rows, legs, known }
@@ -317,13 +360,15 @@ impl Candidates {
 const FOLLOWING: usize = 5;
 
 /// Signals that are features of the first hit.
-const OF_THE_TOP: [(Signal, Feature); 12] = [
+const OF_THE_TOP: [(Signal, Feature); 14] = [
     (Signal::Coverage, Feature::BestCoverage),
     (Signal::TopCoverage, Feature::Coverage),
     (Signal::TopNameCoverage, Feature::NameCoverage),
     (Signal::TopNameRecall, Feature::NameRecall),
     (Signal::TopLexicalShare, Feature::LexicalShare),
     (Signal::TopTriples, Feature::Triples),
+    (Signal::TopNear, Feature::Near),
+    (Signal::TopNearNameRecall, Feature::NearNameRecall),
     (Signal::TopPairs, Feature::Pairs),
     (Signal::TopTableCosine, Feature::TableCosine),
     (Signal::TopModelCosine, Feature::ModelCosine),
@@ -331,6 +376,28 @@ const OF_THE_TOP: [(Signal, Feature); 12] = [
     (Signal::RequestWords, Feature::RequestWords),
     (Signal::Clauses, Feature::Clauses),
 ];
+
+/// Features that are there scaled over the candidates too.
+const SCALED: [(Feature, Feature); 8] = [
+    (Feature::TableText, Feature::TableTextScaled),
+    (Feature::ModelText, Feature::ModelTextScaled),
+    (Feature::Near, Feature::NearScaled),
+    (Feature::NearClause, Feature::NearClauseScaled),
+    (Feature::NearName, Feature::NearNameScaled),
+    (Feature::NearNameRecall, Feature::NearNameRecallScaled),
+    (Feature::NearDescription, Feature::NearDescriptionScaled),
+    (Feature::NearDescriptionRecall, Feature::NearDescriptionRecallScaled),
+];
+
+/// Fills one column with another, scaled so that the lowest candidate has 0 and the highest 1.
+fn scale(rows: &mut [f32], from: Feature, to: Feature) {
+    let (width, from, to) = (Feature::ALL.len(), from as usize, to as usize);
+    let bounds = rows.chunks_exact(width).map(|row| row[from]);
+    let (low, high) = bounds.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
+    for row in rows.chunks_exact_mut(width) {
+        row[to] = if high > low { (row[from] - low) / (high - low) } else { 0.0 };
+    }
+}
 
 /// A leg's best tools, best first.
 struct Ranking {
@@ -454,6 +521,7 @@ struct Measure<'m, 'a> {
     best_coverage: f32,
     /// The best scores by server.
     servers: Vec<(Option<u32>, f32)>,
+    nearness: Option<Nearness>,
 }
 
 impl<'m, 'a> Measure<'m, 'a> {
@@ -466,7 +534,11 @@ impl<'m, 'a> Measure<'m, 'a> {
         let servers = legs.fused.best.iter().map(|(tool, score)| ((request.server)(*tool as usize), *score)).collect();
         let facts = RequestFacts::new(request.text);
         let clauses = clauses.collect();
-        let mut measure = Measure { request, legs, facts, terms, hashes, clauses, best_coverage: 0.0, servers };
+        let tokens = candidates.iter().map(|&tool| &(request.facts)(tool as usize).tokens);
+        let table = StaticTable::bundled().ok();
+        let nearness = table.map(|table| Nearness::new(&table, request.text, request.clause_texts, tokens));
+        let mut measure =
+            Measure { request, legs, facts, terms, hashes, clauses, best_coverage: 0.0, servers, nearness };
         let coverages = candidates.iter().map(|&tool| measure.words_of(tool as usize).anywhere);
         measure.best_coverage = coverages.fold(0.0, f32::max);
         measure
@@ -475,6 +547,7 @@ impl<'m, 'a> Measure<'m, 'a> {
     fn fill(&self, tool: usize, row: &mut Row<'_>) {
         self.fill_scores(tool, row);
         self.fill_words(tool, row);
+        self.fill_nearness(tool, row);
         self.fill_request(row);
     }
 
@@ -490,6 +563,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         if let (Some(view), Some(ranking)) = (&self.request.table, &self.legs.table) {
             row.set(Feature::TableCosine, view.leg.raw[tool]);
             row.set(Feature::Table, view.leg.by_text[0][tool]);
+            row.set(Feature::TableText, (view.text_cosine)(tool));
             row.set(Feature::TableName, (view.name_cosine)(tool));
             row.set(Feature::TableDescription, (view.description_cosine)(tool));
             row.set(Feature::TableClause, best_clause(view.leg, tool));
@@ -498,6 +572,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         if let (Some(view), Some(ranking)) = (&self.request.model, &self.legs.model) {
             row.set(Feature::ModelCosine, view.leg.raw[tool]);
             row.set(Feature::Model, view.leg.by_text[0][tool]);
+            row.set(Feature::ModelText, (view.text_cosine)(tool));
             row.set(Feature::ModelName, (view.name_cosine)(tool));
             row.set(Feature::ModelRank, ranking.reciprocal(tool));
         }
@@ -526,6 +601,17 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::Parameters, f32::from(facts.parameters));
         row.set(Feature::NameWords, f32::from(facts.name_words));
         row.set(Feature::ServerShare, self.server_share(tool));
+    }
+
+    fn fill_nearness(&self, tool: usize, row: &mut Row<'_>) {
+        let Some(nearness) = &self.nearness else { return };
+        let near = nearness.of(&(self.request.facts)(tool).tokens);
+        row.set(Feature::Near, near.anywhere);
+        row.set(Feature::NearClause, near.clause);
+        row.set(Feature::NearName, near.name);
+        row.set(Feature::NearNameRecall, near.name_recall);
+        row.set(Feature::NearDescription, near.description);
+        row.set(Feature::NearDescriptionRecall, near.description_recall);
     }
 
     fn fill_request(&self, row: &mut Row<'_>) {

@@ -125,6 +125,7 @@ fn with_columns<T>(
     let terms = evidence.terms[0].terms().map(str::to_owned).zip(evidence.gains.iter().copied());
     run(&features::Request {
         text: &request.texts[0],
+        clause_texts: if evidence.terms.len() > 1 { &request.texts[1..] } else { &[] },
         clauses: &evidence.terms[1..].iter().map(|terms| terms.terms().collect()).collect::<Vec<_>>(),
         terms: &terms.collect::<Vec<_>>(),
         unknown: evidence.terms[0].unknown(),
@@ -146,11 +147,17 @@ fn with_columns<T>(
 fn dense_view<'a>(leg: Option<&Heard<'a>>, cosines: Option<&'a Cosines<'a>>) -> Option<DenseView<'a>> {
     let cosines = cosines?;
     let leg = leg?.1.scores.view();
-    Some(DenseView { leg, name_cosine: &*cosines.name, description_cosine: &*cosines.description })
+    Some(DenseView {
+        leg,
+        text_cosine: &*cosines.text,
+        name_cosine: &*cosines.name,
+        description_cosine: &*cosines.description,
+    })
 }
 
 /// Cosines of a request with single views of tools.
 struct Cosines<'a> {
+    text: Box<dyn Fn(usize) -> f32 + 'a>,
     name: Box<dyn Fn(usize) -> f32 + 'a>,
     description: Box<dyn Fn(usize) -> f32 + 'a>,
 }
@@ -158,7 +165,8 @@ struct Cosines<'a> {
 impl<'a> Cosines<'a> {
     fn new((leg, voice): &Heard<'a>) -> Self {
         let (leg, voice) = (*leg, *voice);
-        Cosines { name: cosine(leg, voice, View::Name), description: cosine(leg, voice, View::Description) }
+        let cosine = |view| cosine(leg, voice, view);
+        Cosines { text: cosine(View::Everything), name: cosine(View::Name), description: cosine(View::Description) }
     }
 }
 

@@ -1,0 +1,235 @@
+//! Late interaction: how near each token of a request comes to some token of a tool in the static table (MaxSim). "Buy"
+//! meets "purchase" though no word is shared, and a word that counts is not lost in the mean of a long text.
+//!
+//! A token weighs as much as its row is long: the table gives frequent tokens short rows.
+
+use crate::document::{Field, field_text};
+use crate::embed::StaticTable;
+use crate::text;
+use crate::tool::Tool;
+
+/// Tokens of a request that are looked at, those that weigh most.
+const REQUEST_TOKENS: usize = 32;
+/// Distinct tokens kept of a tool's name and its server's, of its description, and of its parameters' names.
+const KEPT: [usize; 3] = [24, 64, 32];
+
+/// The distinct tokens of a tool, part by part.
+#[derive(Debug, Default)]
+pub struct ToolTokens {
+    name: Box<[u32]>,
+    description: Box<[u32]>,
+    parameters: Box<[u32]>,
+}
+
+impl ToolTokens {
+    /// Reads a tool.
+    pub fn new(tool: &Tool, table: &StaticTable) -> Self {
+        let part = |fields: &[Field]| -> Vec<u32> {
+            fields.iter().flat_map(|&field| tokens(&field_text(tool, field), table)).collect()
+        };
+        ToolTokens {
+            name: distinct(part(&[Field::Server, Field::Name]), KEPT[0]),
+            description: distinct(part(&[Field::Title, Field::Description, Field::Tags]), KEPT[1]),
+            parameters: distinct(part(&[Field::ParameterNames]), KEPT[2]),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &u32> {
+        self.name.iter().chain(&self.description).chain(&self.parameters)
+    }
+}
+
+/// How near a request and a tool are, each from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Near {
+    /// The request's tokens to any of the tool's.
+    pub anywhere: f32,
+    /// The same of the clause for which it is most.
+    pub clause: f32,
+    /// The request's tokens to those of the name.
+    pub name: f32,
+    /// The name's to those of the request.
+    pub name_recall: f32,
+    /// The request's tokens to those of the description.
+    pub description: f32,
+    /// The description's to those of the request.
+    pub description_recall: f32,
+}
+
+/// Similarities of a tool's token with those of a request, in their order, and zeros behind.
+type Similarities = [f32; REQUEST_TOKENS];
+
+/// A token of some candidate.
+struct Compared {
+    similarities: Similarities,
+    /// The highest of them.
+    nearest: f32,
+    weight: f32,
+}
+
+/// The tokens of a request beside those of all candidates.
+pub struct Nearness {
+    weights: Similarities,
+    /// What the weights are without those outside the clause, clause by clause.
+    clauses: Vec<Similarities>,
+    /// By token of the table, its place among those compared, and one more; 0 for one that no candidate has.
+    places: Vec<u32>,
+    compared: Vec<Compared>,
+}
+
+impl Nearness {
+    /// Compares a request, and the clauses it was split into, with every token of the candidates.
+    pub fn new<'a>(
+        table: &StaticTable,
+        request: &str,
+        clauses: &[String],
+        candidates: impl Iterator<Item = &'a ToolTokens>,
+    ) -> Self {
+        let asked = heaviest(&distinct(tokens(request, table), usize::MAX), table);
+        let weights = weights(&asked, table, |_| true);
+        let clauses = clauses.iter().map(|clause| {
+            let of_clause = tokens(clause, table);
+            self::weights(&asked, table, |token| of_clause.contains(&token))
+        });
+        let clauses = clauses.filter(|weights| weights.iter().any(|weight| *weight > 0.0)).collect();
+        let comparison = table.comparison(&asked);
+        let (mut places, mut compared) = (vec![0; table.len()], Vec::new());
+        for &token in candidates.flat_map(ToolTokens::all) {
+            let place = &mut places[token as usize];
+            if *place == 0 {
+                let mut similarities = [0.0; REQUEST_TOKENS];
+                comparison.with(token, &mut similarities[..asked.len()]);
+                let nearest = similarities.iter().copied().fold(0.0, f32::max);
+                compared.push(Compared { similarities, nearest, weight: table.weight(token) });
+                *place = compared.len() as u32;
+            }
+        }
+        Nearness { weights, clauses, places, compared }
+    }
+
+    /// Compares the request with one of the candidates.
+    pub fn of(&self, tool: &ToolTokens) -> Near {
+        let [name, description, parameters] =
+            [&tool.name, &tool.description, &tool.parameters].map(|part| self.best_and_recall(part));
+        let mut anywhere = name.0;
+        raise(&mut anywhere, &description.0);
+        raise(&mut anywhere, &parameters.0);
+        let whole = mean(&anywhere, &self.weights);
+        Near {
+            anywhere: whole,
+            clause: self.clauses.iter().map(|weights| mean(&anywhere, weights)).reduce(f32::max).unwrap_or(whole),
+            name: mean(&name.0, &self.weights),
+            name_recall: name.1,
+            description: mean(&description.0, &self.weights),
+            description_recall: description.1,
+        }
+    }
+
+    fn compared(&self, token: u32) -> Option<&Compared> {
+        let place = self.places.get(token as usize)?.checked_sub(1)?;
+        self.compared.get(place as usize)
+    }
+
+    /// For each token of the request the most similar of the part; and how similar the part's are to the request's.
+    fn best_and_recall(&self, part: &[u32]) -> (Similarities, f32) {
+        let mut best = [0.0; REQUEST_TOKENS];
+        let (mut near, mut all) = (0.0, 0.0);
+        for token in part {
+            let Some(compared) = self.compared(*token) else { continue };
+            raise(&mut best, &compared.similarities);
+            near += compared.weight * compared.nearest;
+            all += compared.weight;
+        }
+        (best, if all > 0.0 { near / all } else { 0.0 })
+    }
+}
+
+/// The tokens of the words of a text that say something.
+fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
+    let words = text::words(text).into_iter().filter(|word| !text::is_stop_word(word));
+    words.flat_map(|word| table.tokens(&word)).collect()
+}
+
+/// The first `kept` of the tokens, each once, in their order.
+fn distinct(tokens: Vec<u32>, kept: usize) -> Box<[u32]> {
+    let mut seen = std::collections::HashSet::new();
+    tokens.into_iter().filter(|token| seen.insert(*token)).take(kept).collect()
+}
+
+/// The tokens that weigh most, in their order.
+fn heaviest(tokens: &[u32], table: &StaticTable) -> Vec<u32> {
+    let mut by_weight: Vec<usize> = (0..tokens.len()).collect();
+    by_weight.sort_by(|&a, &b| table.weight(tokens[b]).total_cmp(&table.weight(tokens[a])));
+    by_weight.truncate(REQUEST_TOKENS);
+    by_weight.sort_unstable();
+    by_weight.into_iter().map(|place| tokens[place]).collect()
+}
+
+/// The weights of a request's tokens, 0 for those that do not count.
+fn weights(asked: &[u32], table: &StaticTable, counts: impl Fn(u32) -> bool) -> Similarities {
+    let mut weights = [0.0; REQUEST_TOKENS];
+    for (weight, &token) in weights.iter_mut().zip(asked) {
+        *weight = if counts(token) { table.weight(token) } else { 0.0 };
+    }
+    weights
+}
+
+fn raise(best: &mut Similarities, similarities: &Similarities) {
+    for (best, similarity) in best.iter_mut().zip(similarities) {
+        // Not `max`, which looks for NaN and takes twice as long.
+        *best = if *similarity > *best { *similarity } else { *best };
+    }
+}
+
+fn mean(best: &Similarities, weights: &Similarities) -> f32 {
+    let all: f32 = weights.iter().sum();
+    let near: f32 = best.iter().zip(weights).map(|(best, weight)| best * weight).sum();
+    if all > 0.0 { near / all } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(request: &str, clauses: &[&str], tool: &Tool) -> Near {
+        let table = StaticTable::bundled().unwrap();
+        let tokens = ToolTokens::new(tool, &table);
+        let clauses: Vec<String> = clauses.iter().map(|clause| (*clause).to_owned()).collect();
+        Nearness::new(&table, request, &clauses, std::iter::once(&tokens)).of(&tokens)
+    }
+
+    fn tool(name: &str, description: &str) -> Tool {
+        Tool::new("", name).unwrap().with_description(description)
+    }
+
+    #[test]
+    fn the_same_words_are_as_near_as_can_be() {
+        let near = near("weather forecast", &[], &tool("forecast_weather", "Weather"));
+        assert!((near.anywhere - 1.0).abs() < 1e-3, "{near:?}");
+        assert!((near.name_recall - 1.0).abs() < 1e-3 && (near.description_recall - 1.0).abs() < 1e-3, "{near:?}");
+        assert!(near.description < 0.99, "{near:?}");
+    }
+
+    #[test]
+    fn other_words_for_the_same_are_near() {
+        let purchase = tool("purchase_item", "");
+        assert!(near("buy", &[], &purchase).name > near("rain", &[], &purchase).name + 0.1);
+    }
+
+    #[test]
+    fn a_clause_is_nearer_than_the_whole_request() {
+        let request = "book a flight to Rome and tell me a joke";
+        let near = near(request, &["book a flight to Rome", "tell me a joke"], &tool("tell_joke", "Tells a joke."));
+        assert!(near.clause > near.anywhere + 0.1, "{near:?}");
+    }
+
+    #[test]
+    fn strange_requests_and_tools_have_numbers_from_0_to_1() {
+        let long = "word ".repeat(20_000);
+        for text in ["", "?!", "🙂", "a", "查询天气", "the of and", &"x".repeat(100_000), &long] {
+            let near = near(text, &[text], &tool("a", text));
+            let numbers = [near.anywhere, near.clause, near.name, near.name_recall, near.description];
+            assert!(numbers.iter().all(|number| (0.0..=1.001).contains(number)), "{text:.20}: {near:?}");
+        }
+    }
+}
