@@ -193,7 +193,9 @@ fn mixed(fused: &[f32], candidates: &Candidates, given: &[f64], mix: f32) -> Vec
     let scale = 1.0 / (1.0 + span);
     let mut scores: Vec<f32> = fused.iter().map(|score| score * scale).collect();
     for (&tool, given) in candidates.tools.iter().zip(given) {
-        scores[tool as usize] += mix * (given - lowest) as f32 * scale;
+        let score = &mut scores[tool as usize];
+        // Rounding could put the best a hair above 1.
+        *score = (*score + mix * (given - lowest) as f32 * scale).min(1.0);
     }
     scores
 }
