@@ -59,6 +59,10 @@ impl Embedder for CachedEmbedder {
         self.inner.dimensions()
     }
 
+    fn leading_dimensions(&self) -> usize {
+        self.inner.leading_dimensions()
+    }
+
     fn scripts(&self) -> Scripts {
         self.inner.scripts()
     }
@@ -188,6 +192,10 @@ impl Embedder for BatchingEmbedder {
 
     fn dimensions(&self) -> usize {
         self.inner.dimensions()
+    }
+
+    fn leading_dimensions(&self) -> usize {
+        self.inner.leading_dimensions()
     }
 
     fn scripts(&self) -> Scripts {

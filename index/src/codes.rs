@@ -11,7 +11,7 @@ pub(crate) fn dot(row: &[i8], query: &[i16]) -> i32 {
 }
 
 /// What [`dot`] gives, on any processor.
-pub(crate) fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
+fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
     row.iter().zip(query).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(crate) fn dot_avx2(row: &[i8], query: &[i16]) -> i32 {
+fn dot_avx2(row: &[i8], query: &[i16]) -> i32 {
     use std::arch::x86_64::{
         _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16, _mm256_loadu_si256, _mm256_madd_epi16,
         _mm256_setzero_si256, _mm256_storeu_si256,
@@ -49,6 +49,65 @@ pub(crate) fn dot_avx2(row: &[i8], query: &[i16]) -> i32 {
     lanes.iter().sum::<i32>() + dot_portable(rest, &query[row.len() - rest.len()..])
 }
 
+/// Adds to each sum the product of its row, of rows that lie end to end, with the finer codes.
+pub(crate) fn add_dots(rows: &[i8], query: &[i16], sums: &mut [i32]) {
+    if query.is_empty() {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, which is all that the function asks for.
+        return unsafe { add_dots_avx2(rows, query, sums) };
+    }
+    for (row, sum) in rows.chunks_exact(query.len()).zip(sums) {
+        *sum += dot_portable(row, query);
+    }
+}
+
+/// Four rows at a time: what is left to add up at a row's end takes as long as its products otherwise.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {
+    use std::arch::x86_64::{
+        _mm_add_epi32, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi32, _mm256_castsi256_si128,
+        _mm256_cvtepi8_epi16, _mm256_extracti128_si256, _mm256_hadd_epi32, _mm256_loadu_si256, _mm256_madd_epi16,
+        _mm256_setzero_si256,
+    };
+    let width = query.len();
+    let (blocks, query_rest) = query.as_chunks::<16>();
+    let (fours, last) = sums.as_chunks_mut::<4>();
+    let load = |codes: &[i8; 16]| {
+        // SAFETY: the array is as long as what is loaded from it, and the load needs no alignment.
+        _mm256_cvtepi8_epi16(unsafe { _mm_loadu_si128(codes.as_ptr().cast()) })
+    };
+    for (rows, sums) in rows.chunks_exact(4 * width).zip(fours.iter_mut()) {
+        let mut lanes = [_mm256_setzero_si256(); 4];
+        let [a, b, c, d] = [0, 1, 2, 3].map(|row| rows[row * width..(row + 1) * width].as_chunks::<16>().0);
+        for ((((block, a), b), c), d) in blocks.iter().zip(a).zip(b).zip(c).zip(d) {
+            // SAFETY: as above.
+            let query = unsafe { _mm256_loadu_si256(block.as_ptr().cast()) };
+            for (lane, codes) in lanes.iter_mut().zip([a, b, c, d]) {
+                *lane = _mm256_add_epi32(*lane, _mm256_madd_epi16(load(codes), query));
+            }
+        }
+        let pairs = [_mm256_hadd_epi32(lanes[0], lanes[1]), _mm256_hadd_epi32(lanes[2], lanes[3])];
+        let halves = _mm256_hadd_epi32(pairs[0], pairs[1]);
+        let products = _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves));
+        // SAFETY: four sums are as long as what is loaded from and stored to them, and neither needs alignment.
+        unsafe {
+            let place = sums.as_mut_ptr().cast();
+            _mm_storeu_si128(place, _mm_add_epi32(_mm_loadu_si128(place), products));
+        }
+        for (row, sum) in rows.chunks_exact(width).zip(sums).filter(|_| !query_rest.is_empty()) {
+            *sum += dot_portable(&row[width - query_rest.len()..], query_rest);
+        }
+    }
+    let done = rows.len() / (4 * width) * 4 * width;
+    for (row, sum) in rows[done..].chunks_exact(width).zip(last) {
+        *sum += dot_avx2(row, query);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +121,17 @@ mod tests {
         }
         let (row, query) = ([-127i8; 4096], [2047i16; 4096]);
         assert_eq!(dot(&row, &query), -127 * 2047 * 4096);
+    }
+
+    #[test]
+    fn rows_end_to_end_have_the_products_of_each() {
+        for (width, count) in (0..70).flat_map(|width| (0..10).map(move |count| (width, count))) {
+            let rows: Vec<i8> = (0..width * count).map(|i| (i * 37 % 255) as i8).collect();
+            let query: Vec<i16> = (0..width).map(|i| (i * 911 % 4095) as i16 - 2047).collect();
+            let mut sums = vec![7; count];
+            add_dots(&rows, &query, &mut sums);
+            let expected = (0..count).map(|row| 7 + dot_portable(&rows[row * width..(row + 1) * width], &query));
+            assert_eq!(sums, expected.collect::<Vec<i32>>(), "{count} rows of {width}");
+        }
     }
 }

@@ -30,6 +30,11 @@ pub trait Embedder: Send + Sync {
     fn id(&self) -> &str;
     /// Length of every vector.
     fn dimensions(&self) -> usize;
+    /// How many of them, from the first on, say most of what all say, so that the others only need to be looked at for tools
+    /// that come near by these; all where none says more than another.
+    fn leading_dimensions(&self) -> usize {
+        self.dimensions()
+    }
     /// The scripts it serves.
     fn scripts(&self) -> Scripts;
     /// The views of a tool it embeds.

@@ -5,15 +5,50 @@ const RRF_K: f32 = 60.0;
 /// How deep a list takes part in reciprocal rank fusion.
 const RRF_DEPTH: usize = 100;
 
-/// Scales scores in place: `floor` becomes 0, the best tool that may be a hit becomes 1. The floor is what a tool
-/// without any likeness gets, and not the worst of those allowed: the only tool that passes a filter is still a match.
-/// All at the floor gives 0.
-pub fn min_max(scores: &mut [f32], floor: f32, allowed: impl Fn(usize) -> bool) {
-    let candidates = scores.iter().enumerate().filter(|&(tool, score)| score.is_finite() && allowed(tool));
-    let best = candidates.map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max);
+/// Scores that are looked at side by side: as many as two registers hold.
+const LANES: usize = 8;
+
+/// The lowest and the highest of the scores that are known; infinity and minus infinity where none is.
+pub fn bounds(scores: &[f32]) -> (f32, f32) {
+    let low = in_lanes(scores, f32::INFINITY, |low, score| if is_known(score) && score < low { score } else { low });
+    let high = in_lanes(scores, f32::NEG_INFINITY, |high, score| if score > high { score } else { high });
+    (low.into_iter().fold(f32::INFINITY, f32::min), high.into_iter().fold(f32::NEG_INFINITY, f32::max))
+}
+
+/// The mean of the scores that are known, and their standard deviation; 0 where none is.
+pub fn spread(scores: &[f32]) -> (f64, f64) {
+    let count = scores.iter().filter(|score| is_known(**score)).count().max(1) as f64;
+    let known = |score: f32| if is_known(score) { score } else { 0.0 };
+    let sums = in_lanes(scores, 0.0, |sum, score| sum + known(score));
+    let squares = in_lanes(scores, 0.0, |sum, score| sum + known(score) * known(score));
+    let [mean, square] = [sums, squares].map(|lanes| lanes.into_iter().map(f64::from).sum::<f64>() / count);
+    (mean, (square - mean * mean).max(0.0).sqrt())
+}
+
+fn is_known(score: f32) -> bool {
+    score > f32::NEG_INFINITY
+}
+
+/// Takes a step with each score, in lanes of which none waits for another.
+#[inline(always)]
+fn in_lanes(scores: &[f32], start: f32, step: impl Fn(f32, f32) -> f32) -> [f32; LANES] {
+    let mut lanes = [start; LANES];
+    let (blocks, rest) = scores.as_chunks::<LANES>();
+    for block in blocks {
+        lanes.iter_mut().zip(block).for_each(|(lane, &score)| *lane = step(*lane, score));
+    }
+    lanes.iter_mut().zip(rest).for_each(|(lane, &score)| *lane = step(*lane, score));
+    lanes
+}
+
+/// Scales scores in place: `floor` becomes 0, `best` becomes 1, what lies outside is cut off. The floor is what a tool
+/// without any likeness gets, and not the worst of those that may be hits: the only tool that passes a filter is still a
+/// match. All at the floor gives 0.
+pub fn min_max(scores: &mut [f32], floor: f32, best: f32) {
     let scale = if best > floor { 1.0 / (best - floor) } else { 0.0 };
-    for score in scores.iter_mut().filter(|score| score.is_finite()) {
-        *score = ((*score - floor) * scale).clamp(0.0, 1.0);
+    for score in scores {
+        let scaled = ((*score - floor) * scale).clamp(0.0, 1.0);
+        *score = if score.is_finite() { scaled } else { *score };
     }
 }
 
@@ -46,15 +81,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn min_max_scales_from_the_floor_to_the_best_allowed() {
+    fn bounds_are_those_of_known_scores() {
+        let scores: Vec<f32> = (0..29).map(|i| (i * 7 % 29) as f32).chain([f32::NEG_INFINITY, f32::NAN]).collect();
+        assert_eq!(bounds(&scores), (0.0, 28.0));
+        assert_eq!(bounds(&scores[..1]), (0.0, 0.0));
+        assert_eq!(bounds(&[f32::NEG_INFINITY]), (f32::INFINITY, f32::NEG_INFINITY));
+    }
+
+    #[test]
+    fn spread_is_that_of_known_scores() {
+        let scores: Vec<f32> = (0..21).map(|i| i as f32).chain([f32::NEG_INFINITY, f32::NAN]).collect();
+        let (mean, deviation) = spread(&scores);
+        assert_eq!(mean, 10.0);
+        assert!((deviation.powi(2) - (21.0 * 21.0 - 1.0) / 12.0).abs() < 1e-4, "{deviation}");
+        assert_eq!(spread(&[]), (0.0, 0.0));
+    }
+
+    #[test]
+    fn min_max_scales_from_the_floor_to_the_best() {
         let mut scores = [1.0, 3.0, 9.0, f32::NEG_INFINITY];
-        min_max(&mut scores, 1.0, |tool| tool != 2);
+        min_max(&mut scores, 1.0, 3.0);
         assert_eq!(scores, [0.0, 1.0, 1.0, f32::NEG_INFINITY]);
-        let mut only = [0.2, 0.7];
-        min_max(&mut only, 0.2, |tool| tool == 1);
-        assert_eq!(only, [0.0, 1.0]);
         let mut none = [0.0, 0.0];
-        min_max(&mut none, 0.0, |_| true);
+        min_max(&mut none, 0.0, f32::NEG_INFINITY);
         assert_eq!(none, [0.0, 0.0]);
     }
 

@@ -10,6 +10,7 @@ pub mod text;
 pub mod document;
 pub mod names;
 pub mod duplicates;
+mod best;
 mod codes;
 pub mod lexical;
 pub mod embed;

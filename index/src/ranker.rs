@@ -1,6 +1,6 @@
 //! The learned ranker and the confidence in an answer: small forests over what is measured of candidates.
 //!
-//! The best forty tools of each leg are candidates. A forest trained with LightGBM on public sets gives each a score
+//! The best 32 tools of the formula are candidates. A forest trained with LightGBM on public sets gives each a score
 //! that is added to the formula's with a weight; another tells from the answer as a whole how likely one of its first
 //! five hits is right. Which forests answer is decided by the legs that were heard: what is worth much beside a
 //! transformer is worth something else without.

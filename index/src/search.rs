@@ -7,8 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use crate::best::{self, Best};
 use crate::clauses;
-use crate::dense::{Graph, Vectors};
+use crate::dense::{ALL_VIEWS, Graph, UNKNOWN, Vectors};
 use crate::duplicates::Duplicates;
 use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
@@ -36,6 +37,10 @@ const CLAUSES_SHARE: f32 = 0.5;
 /// What a request that was asked before, word for word, adds to its tool's score; less the less alike it is. Above 1, so
 /// that what was called for the very same request comes before the best match by content.
 const MEMORY_WEIGHT: f32 = 1.2;
+/// The best tools by rough scores that are scored again: several times the candidates of the ranker, by the formula, and as
+/// many as have a say in what is measured of a leg.
+const LIKELY: usize = 256;
+const LIKELY_BY_LEG: usize = 64;
 /// Names offered when nothing fits.
 const NEAREST_NAMES: usize = 3;
 
@@ -126,6 +131,16 @@ struct Evidence {
     reranked: Option<Vec<f32>>,
     /// How strongly remembered requests speak for tools, by position.
     recalled: HashMap<usize, f32>,
+}
+
+/// What one dense leg was asked, and its scores by text.
+struct Hearing<'a> {
+    leg: &'a DenseLeg,
+    queries: &'a [Vec<f32>],
+    /// Views of a tool that are looked at.
+    views: usize,
+    scores: Vec<Vec<f32>>,
+    is_rough: bool,
 }
 
 /// What one dense leg says of one request.
@@ -345,7 +360,7 @@ impl Searcher {
         let mut load = Load { scored: self.len() * scored, ..Load::default() };
         for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
             let texts: usize = requests.iter().map(|request| self.texts_for(leg, request, parts).len()).sum();
-            load.compared_bytes += leg.vectors.bytes() * texts;
+            load.compared_bytes += leg.vectors.scanned_bytes() * texts;
             load.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
         }
         load
@@ -395,13 +410,13 @@ impl Search<'_> {
             let mut scored: Vec<Scored> = terms.iter().map(|terms| searcher.lexical.score(terms)).collect();
             let (gains, limit) = (std::mem::take(&mut scored[0].gains), scored[0].limit);
             let raw = scored.into_iter().map(|scored| scored.by_tool).collect();
-            (terms, gains, limit, LegScores::new(raw, |_| 0.0, &self.allowed))
+            (terms, gains, limit, LegScores::new(raw, |_| 0.0, self.allowed.as_deref()))
         });
-        let dense: Vec<Voice> = lap(&mut timings.dense_ms, || {
+        let dense = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
             let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.is_heard(request, self.parts));
-            heard.map(|(leg, vectors)| leg.voice(vectors, self.parts, &self.allowed)).collect()
+            self.hear(heard.map(|(leg, queries)| leg.hear(queries, self.parts)).collect(), &lexical)
         });
         lap(&mut timings.fuse_ms, || {
             let dense_weight = self.dense_weight(dense.len());
@@ -411,6 +426,32 @@ impl Search<'_> {
             let signals = self.signals(limit, &lexical, &dense);
             Evidence { terms, lexical, dense, named, gains, limit, fused, dense_weight, signals, ..Evidence::default() }
         })
+    }
+
+    /// What the dense legs say. Where one has scored roughly, the tools that may be hits by what all say so far are scored
+    /// again.
+    fn hear(&self, mut heard: Vec<Hearing<'_>>, lexical: &LegScores) -> Vec<Voice> {
+        let voice = |hearing: &Hearing<'_>| hearing.voice(self.allowed.as_deref());
+        let mut voices: Vec<Voice> = heard.iter().map(voice).collect();
+        if heard.iter().any(|hearing| hearing.is_rough) {
+            let likely = self.likely(&self.fuse(lexical, &voices), &voices);
+            for (hearing, voice) in heard.iter_mut().zip(&mut voices).filter(|(hearing, _)| hearing.is_rough) {
+                hearing.leg.vectors.refine(hearing.queries, hearing.views, &likely, &mut hearing.scores);
+                *voice = hearing.voice(self.allowed.as_deref());
+            }
+        }
+        voices
+    }
+
+    /// The tools that may be hits by these scores: the best of the formula, and of each dense leg.
+    fn likely(&self, fused: &[f32], voices: &[Voice]) -> Vec<usize> {
+        let best = |scores: &[f32], count: usize| best::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool));
+        let of_legs = voices.iter().flat_map(|voice| best(&voice.scores.raw, LIKELY_BY_LEG));
+        let mut likely: Vec<usize> =
+            best(fused, LIKELY.max(2 * self.query.k)).into_iter().chain(of_legs).map(|(tool, _)| tool).collect();
+        likely.sort_unstable();
+        likely.dedup();
+        likely
     }
 
     /// Adds what remembered requests say to the scores.
@@ -520,28 +561,25 @@ impl Search<'_> {
         Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, also_on, explain })
     }
 
-    /// The best tools of one request, in no order.
+    /// The best tools of one request, best first.
     fn top(&self, evidence: &Evidence) -> Vec<(usize, f32)> {
-        let fused = evidence.fused.iter().zip(evidence.scores()).enumerate();
-        let mut scored: Vec<(usize, f32)> = fused
-            .filter(|&(tool, (&fused, _))| {
-                (fused > 0.0 || evidence.recalled.contains_key(&tool)) && self.is_allowed(tool)
-            })
-            .map(|(tool, (_, &score))| (tool, score + evidence.name_bonus(tool)))
-            .collect();
-        for &tool in evidence.named.keys().filter(|&&tool| evidence.fused[tool as usize] <= 0.0) {
-            if self.is_allowed(tool as usize) {
-                scored.push((tool as usize, evidence.name_bonus(tool as usize)));
-            }
-        }
+        let matches = |tool: usize| {
+            let found = evidence.fused[tool] > 0.0 || evidence.recalled.contains_key(&tool);
+            found && self.is_allowed(tool) && !evidence.named.contains_key(&(tool as u32))
+        };
+        let named = evidence.named.keys().map(|&tool| tool as usize).filter(|&tool| self.is_allowed(tool));
+        let named = named.map(|tool| (tool, evidence.scores()[tool] + evidence.name_bonus(tool)));
+        let mut best = Best::new(self.query.k);
         if self.query.fold {
+            let matching = evidence.scores().iter().copied().enumerate().filter(|(tool, _)| matches(*tool));
+            let mut scored: Vec<(usize, f32)> = matching.chain(named).collect();
             self.fold(&mut scored);
+            scored.into_iter().for_each(|(tool, score)| best.offer(tool, score));
+        } else {
+            named.for_each(|(tool, score)| best.offer(tool, score));
+            best.offer_all(evidence.scores(), matches);
         }
-        if scored.len() > self.query.k {
-            scored.select_nth_unstable_by(self.query.k, |a, b| ranked((a.1, a.0), (b.1, b.0)));
-            scored.truncate(self.query.k);
-        }
-        scored
+        best.into_ranked()
     }
 
     /// Keeps of near-duplicates the best.
@@ -564,10 +602,7 @@ impl Search<'_> {
     }
 
     fn signals(&self, limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
-        let best = |scores: &[f32]| {
-            let allowed = scores.iter().enumerate().filter(|&(tool, _)| self.is_allowed(tool));
-            allowed.map(|(_, &score)| score).fold(f32::NEG_INFINITY, f32::max)
-        };
+        let best = |scores: &[f32]| best_allowed(scores, self.allowed.as_deref());
         let coverage = if limit > 0.0 { best(&lexical.raw).max(0.0) / limit } else { 0.0 };
         let cosine = dense.iter().map(|voice| best(&voice.scores.raw)).reduce(f32::max);
         Signals { coverage, cosine }
@@ -646,11 +681,13 @@ impl DenseLeg {
             || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
     }
 
-    fn voice(&self, queries: &[Vec<f32>], parts: Parts, allowed: &Option<Vec<bool>>) -> Voice {
-        let raw = if parts.views { self.scores(queries) } else { self.vectors.first_view_scores(queries) };
-        let scores = LegScores::new(raw, farthest, allowed);
-        let query = queries.first().cloned().unwrap_or_default();
-        Voice { id: self.embedder.id().to_owned(), share: self.embedder.share(), query, scores }
+    fn hear<'a>(&'a self, queries: &'a [Vec<f32>], parts: Parts) -> Hearing<'a> {
+        let views = if parts.views { ALL_VIEWS } else { 1 };
+        let (scores, is_rough) = match &self.graph {
+            Some(graph) if parts.views => (self.vectors.scores_by(graph, queries), false),
+            _ => (self.vectors.rough_scores(queries, views), self.vectors.is_rough()),
+        };
+        Hearing { leg: self, queries, views, scores, is_rough }
     }
 
     /// True when it is wanted and has something to say.
@@ -658,26 +695,35 @@ impl DenseLeg {
         let wanted = if self.embedder.is_instant() { parts.instant_embedders } else { parts.slow_embedders };
         wanted && !self.vectors.is_empty()
     }
+}
 
-    fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        match &self.graph {
-            Some(graph) => self.vectors.scores_by(graph, queries),
-            None => self.vectors.scores(queries),
-        }
+impl Hearing<'_> {
+    fn voice(&self, allowed: Option<&[bool]>) -> Voice {
+        let scores = LegScores::new(self.scores.clone(), farthest, allowed);
+        let query = self.queries.first().cloned().unwrap_or_default();
+        let embedder = &self.leg.embedder;
+        Voice { id: embedder.id().to_owned(), share: embedder.share(), query, scores }
     }
 }
 
 impl LegScores {
-    /// From raw scores by text, the whole request first. `floor` gives the score of a tool without any likeness.
-    fn new(mut by_text: Vec<Vec<f32>>, floor: impl Fn(&[f32]) -> f32, allowed: &Option<Vec<bool>>) -> Self {
+    /// From raw scores by text, the whole request first. `floor` gives the score of a tool without any likeness, by the
+    /// lowest and the highest score there are.
+    fn new(mut by_text: Vec<Vec<f32>>, floor: impl Fn((f32, f32)) -> f32, allowed: Option<&[bool]>) -> Self {
         let raw = by_text[0].clone();
         for scores in &mut by_text {
-            let floor = floor(scores);
-            fuse::min_max(scores, floor, |tool| allowed.as_ref().is_none_or(|allowed| allowed[tool]));
+            let bounds = fuse::bounds(scores);
+            let best = if allowed.is_some() { best_allowed(scores, allowed) } else { bounds.1 };
+            fuse::min_max(scores, floor(bounds), best);
         }
-        let clauses = (by_text.len() > 1).then(|| {
-            let best = |tool: usize| by_text[1..].iter().map(|scores| scores[tool]).fold(f32::NEG_INFINITY, f32::max);
-            (0..raw.len()).map(best).collect()
+        let clauses = by_text[1..].split_first().map(|(first, others)| {
+            let mut best = first.clone();
+            for scores in others {
+                best.iter_mut()
+                    .zip(scores)
+                    .for_each(|(best, &score)| *best = if score > *best { score } else { *best });
+            }
+            best
         });
         LegScores { raw, clauses, by_text }
     }
@@ -740,10 +786,15 @@ fn asked_parts(query: &Query) -> Parts {
 
 /// The worst score of any tool that has one; where all are equal, as for the only tool there is, nothing is near or far
 /// by comparison and what is above 0 counts.
-fn farthest(scores: &[f32]) -> f32 {
-    let known = || scores.iter().copied().filter(|score| score.is_finite());
-    let (lo, hi) = (known().fold(f32::INFINITY, f32::min), known().fold(f32::NEG_INFINITY, f32::max));
-    if lo < hi { lo } else { lo.min(0.0) }
+fn farthest((low, high): (f32, f32)) -> f32 {
+    if low < high { low } else { low.min(0.0) }
+}
+
+/// The best score of the tools that may be hits.
+fn best_allowed(scores: &[f32], allowed: Option<&[bool]>) -> f32 {
+    let Some(allowed) = allowed else { return fuse::bounds(scores).1 };
+    let scores = scores.iter().zip(allowed).filter(|(score, allowed)| **allowed && score.is_finite());
+    scores.map(|(&score, _)| score).fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// The highest confidence of any request.

@@ -293,7 +293,7 @@ fn instant_leg(
     let known = Known::new(dir, embedder.as_ref(), previous);
     let mut vectors = match previous {
         Some((leg, _)) => Vectors::with_capacity_of(&leg.vectors),
-        None => Vectors::new(embedder.dimensions()),
+        None => Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions()),
     };
     let mut unkept = previous.map_or(0, |(leg, _)| leg.unkept);
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
@@ -369,7 +369,7 @@ fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>>
 
 fn all_vectors(store: &Store, embedder: &dyn Embedder, model: Option<u64>, rows: &[Arc<Row>]) -> Result<Vectors> {
     let all = model.map_or_else(|| Ok(HashMap::new()), |model| store.vectors(model))?;
-    let mut vectors = Vectors::new(embedder.dimensions());
+    let mut vectors = Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions());
     for row in rows {
         let texts = row.stored.texts_of(embedder.views());
         for (hash, vector) in texts.filter_map(|hash| Some((hash, all.get(hash)?))) {

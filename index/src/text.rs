@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
@@ -127,6 +128,28 @@ pub fn stem(word: &str) -> String {
 pub fn term_hash(term: &str) -> u32 {
     // FNV-1a.
     term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// What is known of terms by their [`term_hash`].
+pub type ByTerm<T> = HashMap<u32, T, BuildHasherDefault<TermHasher>>;
+
+/// Hashes what is a hash already, in an instruction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TermHasher(u64);
+
+impl Hasher for TermHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // An odd constant without pattern, so that the highest bits, by which tables tell entries apart, are used too.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 enum Word<'a> {

@@ -224,6 +224,10 @@ impl Embedder for Remembering {
         self.inner.dimensions()
     }
 
+    fn leading_dimensions(&self) -> usize {
+        self.inner.leading_dimensions()
+    }
+
     fn scripts(&self) -> Scripts {
         self.inner.scripts()
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use toolscout_index::document::View;
 use toolscout_index::embed::{Hashing, StaticTable};
-use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Tool};
+use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool};
 
 fn tools() -> Vec<Tool> {
     let tool = |name: &str, description: &str| {
@@ -43,6 +43,10 @@ impl Embedder for Slow {
 
     fn dimensions(&self) -> usize {
         self.inner.dimensions()
+    }
+
+    fn leading_dimensions(&self) -> usize {
+        self.inner.leading_dimensions()
     }
 
     fn scripts(&self) -> Scripts {
@@ -183,6 +187,91 @@ fn many_tools(count: usize) -> Vec<Tool> {
 }
 
 /// The table, with its texts counted.
+/// The table, by all of its dimensions from the start.
+struct Whole(Arc<StaticTable>);
+
+impl Embedder for Whole {
+    fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    fn dimensions(&self) -> usize {
+        self.0.dimensions()
+    }
+
+    fn scripts(&self) -> Scripts {
+        self.0.scripts()
+    }
+
+    fn views(&self) -> &[View] {
+        self.0.views()
+    }
+
+    fn share(&self) -> f32 {
+        self.0.share()
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.0.embed_queries(texts)
+    }
+
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.0.embed_tools(texts)
+    }
+}
+
+#[test]
+fn a_large_catalog_that_is_scored_roughly_first_answers_as_if_it_were_not() {
+    let actions = "create delete update list search send book cancel convert translate summarize schedule".split(' ');
+    let things = "invoice ticket flight hotel meeting photo playlist contract shipment refund recipe patient vaccine \
+                  stadium lawsuit password firewall database tournament glacier"
+        .split_whitespace();
+    let places = "slack github notion stripe jira shopify zendesk airtable hubspot dropbox".split(' ');
+    let mut many: Vec<Tool> = Vec::new();
+    for (action, thing) in actions.flat_map(|action| things.clone().map(move |thing| (action, thing))) {
+        many.extend(places.clone().map(|place| {
+            let description = format!("{action}s a {thing} in {place}");
+            serde_json::from_value(
+                json!({"server": place, "name": format!("{action}_{thing}"), "description": description}),
+            )
+            .unwrap()
+        }));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let table = StaticTable::bundled().unwrap();
+    assert!(many.len() > 2048 && table.leading_dimensions() < table.dimensions());
+    let catalog = |name: &str, embedder: Arc<dyn Embedder>| {
+        let catalog = DataDir::new(dir.path()).open_or_create(name, options(vec![embedder])).unwrap();
+        let mut writer = catalog.writer().unwrap();
+        writer.upsert(&many).unwrap();
+        writer.commit().unwrap();
+        catalog.searcher()
+    };
+    let (rough, whole) = (catalog("rough", table.clone()), catalog("whole", Arc::new(Whole(table))));
+    for mode in [Mode::Hybrid, Mode::Dense] {
+        for text in [
+            "get my money back from the shop",
+            "reserve a room for two nights",
+            "put an appointment with the team into the calendar, and mail them",
+            "is there ice left in the mountains",
+            "sue somebody",
+            "remove the picture from my drive",
+            "somebody forgot the secret for logging in",
+            "jab against the flu",
+        ] {
+            let ids = |searcher: &Searcher| -> Vec<String> {
+                let results = searcher.search(&Query::new(text).mode(mode).k(5)).unwrap();
+                results.hits.iter().map(|hit| hit.id.to_string()).collect()
+            };
+            assert_eq!(ids(&rough), ids(&whole), "{mode:?}: {text}");
+        }
+    }
+}
+
 struct Counting {
     inner: Arc<StaticTable>,
     texts: AtomicUsize,
@@ -206,6 +295,10 @@ impl Embedder for Counting {
 
     fn dimensions(&self) -> usize {
         self.inner.dimensions()
+    }
+
+    fn leading_dimensions(&self) -> usize {
+        self.inner.leading_dimensions()
     }
 
     fn scripts(&self) -> Scripts {

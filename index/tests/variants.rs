@@ -33,6 +33,10 @@ impl Embedder for Slow {
         self.inner.dimensions()
     }
 
+    fn leading_dimensions(&self) -> usize {
+        self.inner.leading_dimensions()
+    }
+
     fn scripts(&self) -> Scripts {
         self.inner.scripts()
     }

@@ -26,6 +26,7 @@ const ROW_HEAD: usize = size_of::<TextHash>() + size_of::<f32>();
 
 /// Vectors of an embedder by their text, as a file had them.
 pub struct Kept {
+    /// With all dimensions leading.
     vectors: Vectors,
     rows: HashMap<TextHash, usize>,
 }
@@ -49,7 +50,7 @@ impl Kept {
         let scales = scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale)).collect();
         let codes = codes.iter().map(|code| code.cast_signed()).collect();
         let rows = hashes.iter().enumerate().map(|(row, hash)| (*hash, row)).collect();
-        Ok(Kept { vectors: Vectors { dimensions, codes, scales, hashes, starts: vec![0] }, rows })
+        Ok(Kept { vectors: Vectors { leads: codes, scales, hashes, ..Vectors::new(dimensions) }, rows })
     }
 
     /// Number of vectors.
@@ -72,9 +73,7 @@ impl Vectors {
     /// Adds a view of the tool under construction from a file, if the file has it.
     pub fn push_kept(&mut self, kept: &Kept, text: &TextHash) {
         let Some(&row) = kept.rows.get(text) else { return };
-        self.codes.extend_from_slice(kept.vectors.row(row));
-        self.scales.push(kept.vectors.scales[row]);
-        self.hashes.push(*text);
+        self.push_codes(kept.vectors.lead(row), kept.vectors.scales[row], *text);
     }
 
     /// Writes the vectors to a file, replacing what was there in one step. Nothing waits for the disk: a file cut short
@@ -93,7 +92,7 @@ impl Vectors {
         bytes.extend_from_slice(&[0; CHECKSUM.end - CHECKSUM.start]);
         rows.iter().for_each(|&row| bytes.extend_from_slice(&self.hashes[row]));
         rows.iter().for_each(|&row| bytes.extend_from_slice(&self.scales[row].to_le_bytes()));
-        rows.iter().for_each(|&row| bytes.extend(self.row(row).iter().map(|code| code.cast_unsigned())));
+        rows.iter().for_each(|&row| bytes.extend(self.codes(row).map(i8::cast_unsigned)));
         let sum = checksum(&bytes, embedder);
         bytes[CHECKSUM].copy_from_slice(&sum);
         let fresh = path.with_extension("new");
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     fn vectors() -> Vectors {
-        let mut vectors = Vectors::new(3);
+        let mut vectors = Vectors::with_leading(3, 2);
         for (hash, vector) in [([1; 16], [1.0, 0.0, -1.0]), ([2; 16], [0.5, 0.5, 0.0]), ([1; 16], [1.0, 0.0, -1.0])] {
             vectors.push("t", hash, &vector).unwrap();
             vectors.end_tool();
@@ -160,12 +159,13 @@ mod tests {
         vectors.save(&path, "t/1").unwrap();
         let kept = Kept::load(&path, "t/1", 3).unwrap();
         assert_eq!(kept.len(), 2);
-        let mut again = Vectors::new(3);
+        let mut again = Vectors::with_leading(3, 2);
         for hash in [[1; 16], [2; 16], [1; 16], [9; 16]] {
             again.push_kept(&kept, &hash);
             again.end_tool();
         }
-        assert_eq!((again.codes, again.scales, again.hashes), (vectors.codes, vectors.scales, vectors.hashes));
+        assert_eq!((again.leads, again.rests), (vectors.leads, vectors.rests));
+        assert_eq!((again.scales, again.hashes), (vectors.scales, vectors.hashes));
         assert_eq!(again.starts, [0, 1, 2, 3, 3]);
     }
 

@@ -3,14 +3,15 @@
 use rayon::prelude::*;
 
 use super::{UNKNOWN, Vectors};
-#[cfg(target_arch = "x86_64")]
-use crate::codes::dot_avx2;
-use crate::codes::{dot, dot_portable};
+use crate::codes::{add_dots, dot};
 
 /// Steps of a query's largest value. Finer than the rows' 127, so that the query adds no error of its own, and small
 /// enough that 4,096 dimensions cannot overflow 32 bits.
 const QUERY_STEPS: f32 = 2047.0;
-
+/// Bytes that one thread scans at a stretch: some tenths of a millisecond, beside which waking another costs little.
+const BYTES_PER_TASK: usize = 4 << 20;
+/// Tools whose rows are multiplied with all queries before the next are read from memory.
+const TOOLS_PER_BLOCK: usize = 128;
 /// A query as whole numbers.
 pub(super) struct Encoded {
     codes: Vec<i16>,
@@ -25,22 +26,30 @@ impl Encoded {
     }
 }
 
-/// Tools that one thread scans at a stretch: with two views of 384 dimensions 3 MB, a tenth of a millisecond, so that
-/// handing them out costs little.
-const TOOLS_PER_TASK: usize = 4096;
-
-/// One score per tool, for each query, by at most the first `views` of its rows.
-pub(super) fn scores(vectors: &Vectors, queries: &[Encoded], views: usize) -> Vec<Vec<f32>> {
-    let count = queries.len();
-    let mut by_tool = vec![UNKNOWN; vectors.tools() * count];
-    let tasks = by_tool.chunks_mut((TOOLS_PER_TASK * count).max(1));
-    if vectors.tools() <= TOOLS_PER_TASK {
-        tasks.for_each(|scores| scan(vectors, queries, 0, views, scores));
-    } else {
-        let tasks: Vec<_> = tasks.enumerate().collect();
-        tasks.into_par_iter().for_each(|(task, scores)| scan(vectors, queries, task * TOOLS_PER_TASK, views, scores));
+/// One score per tool, for each query, by at most the first `views` of its rows; by the leading dimensions alone or all.
+pub(super) fn scores(vectors: &Vectors, queries: &[Encoded], views: usize, whole: bool) -> Vec<Vec<f32>> {
+    let mut scores = vec![vec![UNKNOWN; vectors.tools()]; queries.len()];
+    let bytes = vectors.leads.len() + if whole { vectors.rests.len() } else { 0 };
+    let tools = vectors.tools().div_ceil((bytes / BYTES_PER_TASK).max(1)).max(1);
+    let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
+    tasks.resize_with(vectors.tools().div_ceil(tools), Vec::new);
+    for scores in &mut scores {
+        tasks.iter_mut().zip(scores.chunks_mut(tools)).for_each(|(task, scores)| task.push(scores));
     }
-    (0..count).map(|query| by_tool.iter().skip(query).step_by(count).copied().collect()).collect()
+    let scan = Scan { vectors, views, whole };
+    let run = |(task, scores): (usize, Vec<&mut [f32]>)| scan.task(task * tools, queries, scores);
+    // The only thread of a pool would have to be woken.
+    if tasks.len() <= 1 || rayon::current_num_threads() == 1 {
+        tasks.into_iter().enumerate().for_each(run);
+    } else {
+        tasks.into_par_iter().enumerate().for_each(run);
+    }
+    scores
+}
+
+/// The score of one tool by all dimensions and at most the first `views` of its rows.
+pub(super) fn score(vectors: &Vectors, query: &Encoded, views: usize, tool: usize) -> f32 {
+    vectors.rows_of(tool).take(views).map(|row| cosine(vectors, query, row)).fold(UNKNOWN, f32::max)
 }
 
 /// One score per tool: of these rows' tools exactly, of all others the lowest of them.
@@ -48,8 +57,7 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
     let mut scores = vec![UNKNOWN; vectors.tools()];
     for &row in rows {
         let tool = vectors.starts.partition_point(|&start| start as usize <= row) - 1;
-        let score = dot(vectors.row(row), &query.codes) as f32 * vectors.scales[row] * query.scale;
-        scores[tool] = scores[tool].max(score);
+        scores[tool] = scores[tool].max(cosine(vectors, query, row));
     }
     let lowest = scores.iter().copied().filter(|score| score.is_finite()).fold(f32::INFINITY, f32::min);
     for tool in (0..scores.len()).filter(|&tool| !vectors.rows_of(tool).is_empty()) {
@@ -60,39 +68,48 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
 
 /// The cosine of a query with one row.
 pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
-    dot(vectors.row(row), &query.codes) as f32 * vectors.scales[row] * query.scale
+    let (lead, rest) = query.codes.split_at(vectors.leading);
+    (dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest)) as f32 * vectors.scales[row] * query.scale
 }
 
-/// Fills in the scores of the tools from `first` on, all queries of a tool side by side.
-fn scan(vectors: &Vectors, queries: &[Encoded], first: usize, views: usize, scores: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, which is all that the function asks for.
-        return unsafe { scan_avx2(vectors, queries, first, views, scores) };
-    }
-    scan_by(vectors, queries, first, views, scores, dot_portable);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn scan_avx2(vectors: &Vectors, queries: &[Encoded], first: usize, views: usize, scores: &mut [f32]) {
-    scan_by(vectors, queries, first, views, scores, |row, query| dot_avx2(row, query));
-}
-
-#[inline(always)]
-fn scan_by(
-    vectors: &Vectors,
-    queries: &[Encoded],
-    first: usize,
+struct Scan<'a> {
+    vectors: &'a Vectors,
     views: usize,
-    scores: &mut [f32],
-    dot: impl Fn(&[i8], &[i16]) -> i32,
-) {
-    for (offset, scores) in scores.chunks_mut(queries.len()).enumerate() {
-        for row in vectors.rows_of(first + offset).take(views) {
-            let (codes, scale) = (vectors.row(row), vectors.scales[row]);
-            for (query, score) in queries.iter().zip(scores.iter_mut()) {
-                *score = score.max(dot(codes, &query.codes) as f32 * scale * query.scale);
+    whole: bool,
+}
+
+impl Scan<'_> {
+    /// Scores the tools from `first` on; `scores` are theirs, query by query.
+    fn task(&self, first: usize, queries: &[Encoded], mut scores: Vec<&mut [f32]>) {
+        let tools = scores.first().map_or(0, |scores| scores.len());
+        let mut room = (Vec::new(), Vec::new());
+        for start in (0..tools).step_by(TOOLS_PER_BLOCK) {
+            let block = start..tools.min(start + TOOLS_PER_BLOCK);
+            for (query, scores) in queries.iter().zip(&mut scores) {
+                self.block(first + start, query, &mut room, &mut scores[block.clone()]);
+            }
+        }
+    }
+
+    /// As [`Scan::task`] for one query, with room for the rows' products and cosines.
+    fn block(&self, first: usize, query: &Encoded, room: &mut (Vec<i32>, Vec<f32>), scores: &mut [f32]) {
+        let (products, cosines) = room;
+        let vectors = self.vectors;
+        let rows = vectors.rows_of(first).start..vectors.rows_of(first + scores.len() - 1).end;
+        let (lead, rest) = query.codes.split_at(vectors.leading);
+        products.clear();
+        products.resize(rows.len(), 0);
+        add_dots(&vectors.leads[rows.start * lead.len()..rows.end * lead.len()], lead, products);
+        if self.whole {
+            add_dots(&vectors.rests[rows.start * rest.len()..rows.end * rest.len()], rest, products);
+        }
+        let scales = &vectors.scales[rows.clone()];
+        cosines.clear();
+        cosines.extend(products.iter().zip(scales).map(|(&product, scale)| product as f32 * scale * query.scale));
+        for (offset, score) in scores.iter_mut().enumerate() {
+            for row in vectors.rows_of(first + offset).take(self.views) {
+                let cosine = cosines[row - rows.start];
+                *score = if cosine > *score { cosine } else { *score };
             }
         }
     }

@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::wordpiece::Vocabulary;
-use crate::codes::dot;
+use crate::codes::add_dots;
 use crate::document::View;
 use crate::embed::{Embedder, Scripts};
 use crate::error::{Error, Result};
@@ -37,6 +37,9 @@ const VERSION: u32 = 1;
 const CHECKSUM: Range<usize> = 24..56;
 /// More than any table has; keeps sizes read from a damaged header from overflowing.
 const MAX_DIMENSIONS: usize = 4096;
+
+/// Dimensions are principal components, the strongest first: a quarter of them has 54% of the rows' squared length.
+const LEADING: usize = 64;
 
 /// Beside MiniLM the table has about a third of the dense score: 70.3 nDCG@10 on twelve sets, where MiniLM alone gives
 /// 69.6.
@@ -124,34 +127,25 @@ impl StaticTable {
         self.scales[token as usize] * self.lengths[token as usize]
     }
 
-    /// Prepares to compare tokens with these.
-    pub fn comparison(&self, tokens: &[u32]) -> Comparison<'_> {
-        let codes = |token: &u32| self.row(*token as usize).iter().map(|code| i16::from(code.cast_signed())).collect();
-        let lengths = tokens.iter().map(|token| self.lengths[*token as usize]).collect();
-        Comparison { table: self, rows: tokens.iter().map(codes).collect(), lengths }
+    /// The cosines of each of these tokens with all of the others, in their order; 0 for those that point away.
+    pub fn cosines(&self, tokens: &[u32], others: &[u32]) -> Vec<Vec<f32>> {
+        let codes = |token: u32| self.row(token as usize).iter().map(|code| code.cast_signed());
+        let mut rows = Vec::with_capacity(others.len() * self.dimensions);
+        others.iter().for_each(|&other| rows.extend(codes(other)));
+        let lengths: Vec<f32> = others.iter().map(|&other| self.lengths[other as usize]).collect();
+        let with_all = |&token: &u32| {
+            let mut products = vec![0; others.len()];
+            add_dots(&rows, &codes(token).map(i16::from).collect::<Vec<i16>>(), &mut products);
+            let of_token = self.lengths[token as usize];
+            let cosine = |(&product, length): (&i32, &f32)| (product as f32 / (of_token * length).max(1.0)).max(0.0);
+            products.iter().zip(&lengths).map(cosine).collect()
+        };
+        tokens.iter().map(with_all).collect()
     }
 
     fn row(&self, token: usize) -> &[u8] {
         let start = self.codes + token * self.dimensions;
         &self.bytes[start..start + self.dimensions]
-    }
-}
-
-/// Tokens that others are compared with.
-pub struct Comparison<'t> {
-    table: &'t StaticTable,
-    rows: Vec<Vec<i16>>,
-    lengths: Vec<f32>,
-}
-
-impl Comparison<'_> {
-    /// The cosines of the tokens with another one, in their order; 0 for those that point away.
-    pub fn with(&self, token: u32, cosines: &mut [f32]) {
-        let codes: Vec<i8> = self.table.row(token as usize).iter().map(|code| code.cast_signed()).collect();
-        let length = self.table.lengths[token as usize];
-        for ((row, of_row), cosine) in self.rows.iter().zip(&self.lengths).zip(cosines) {
-            *cosine = (dot(&codes, row) as f32 / (length * of_row).max(1.0)).max(0.0);
-        }
     }
 }
 
@@ -162,6 +156,10 @@ impl Embedder for StaticTable {
 
     fn dimensions(&self) -> usize {
         self.dimensions
+    }
+
+    fn leading_dimensions(&self) -> usize {
+        LEADING.min(self.dimensions)
     }
 
     fn scripts(&self) -> Scripts {

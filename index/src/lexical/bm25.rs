@@ -13,7 +13,7 @@ use tantivy::{InvertedIndexReader, SegmentReader};
 
 use super::{Fields, LexicalSettings, STEPS_PER_WEIGHT, fuzzy};
 use crate::hit::FuzzyEdit;
-use crate::text::{self, Term};
+use crate::text::{self, ByTerm, Term};
 
 /// The position of a deleted document.
 const DEAD: u32 = u32::MAX;
@@ -32,7 +32,7 @@ pub struct LexicalSearcher {
     k1: f32,
     /// k1 times the length normalisation, by tool.
     norms: Vec<f32>,
-    rarities: OnceLock<HashMap<u32, f32>>,
+    rarities: OnceLock<ByTerm<f32>>,
 }
 
 struct Segment {
@@ -147,9 +147,9 @@ impl LexicalSearcher {
     }
 
     /// The inverse document frequency of every term, by [`text::term_hash`]. Read on first use, in some milliseconds.
-    pub fn rarities(&self) -> &HashMap<u32, f32> {
+    pub fn rarities(&self) -> &ByTerm<f32> {
         self.rarities.get_or_init(|| {
-            let mut tools: HashMap<u32, usize> = HashMap::new();
+            let mut tools = ByTerm::default();
             self.segments.iter().for_each(|segment| segment.count_tools(&mut tools));
             tools.into_iter().map(|(term, tools)| (term, self.idf(tools))).collect()
         })
@@ -231,7 +231,7 @@ impl Segment {
     }
 
     /// Adds up, by term, how many living tools have it.
-    fn count_tools(&self, tools: &mut HashMap<u32, usize>) {
+    fn count_tools(&self, tools: &mut ByTerm<usize>) {
         // As in `for_each_block`, a read error counts as the end.
         let Ok(mut terms) = self.body.terms().stream() else { return };
         while terms.advance() {

@@ -69,6 +69,13 @@ pub struct Word {
     pub parameters: u8,
 }
 
+impl Word {
+    /// True when it stands in what the tool says of itself, and not only in its parameters.
+    pub fn is_said(&self) -> bool {
+        self.name > 0 || self.server > 0 || self.description > 0
+    }
+}
+
 /// A tool's words, read once; some 900 bytes for a tool of fifty words.
 #[derive(Debug, Default)]
 pub struct ToolFacts {
@@ -221,7 +228,13 @@ fn triples(text: &str) -> Vec<u32> {
     let words = text::words(text).into_iter().filter(|word| !text::is_stop_word(word));
     let of_word = |word: String| {
         let padded: Vec<char> = std::iter::once('_').chain(word.chars()).chain(['_']).collect();
-        padded.windows(3).map(|triple| hash(&triple.iter().collect::<String>())).collect::<Vec<_>>()
+        let mut bytes = String::new();
+        let of_triple = |triple: &[char]| {
+            bytes.clear();
+            bytes.extend(triple);
+            hash(&bytes)
+        };
+        padded.windows(3).map(of_triple).collect::<Vec<_>>()
     };
     words.flat_map(of_word).collect()
 }
@@ -270,7 +283,8 @@ fn distinct(mut hashes: Vec<u32>) -> Box<[u32]> {
 
 /// How many numbers two ascending lists have in common.
 fn common(a: &[u32], b: &[u32]) -> usize {
-    a.iter().filter(|hash| b.binary_search(hash).is_ok()).count()
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    short.iter().filter(|hash| long.binary_search(hash).is_ok()).count()
 }
 
 #[cfg(test)]

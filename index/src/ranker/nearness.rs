@@ -60,6 +60,7 @@ pub struct Near {
 type Similarities = [f32; REQUEST_TOKENS];
 
 /// A token of some candidate.
+#[derive(Default)]
 struct Compared {
     similarities: Similarities,
     /// The highest of them.
@@ -92,16 +93,20 @@ impl Nearness {
             self::weights(&asked, table, |token| of_clause.contains(&token))
         });
         let clauses = clauses.filter(|weights| weights.iter().any(|weight| *weight > 0.0)).collect();
-        let comparison = table.comparison(&asked);
-        let (mut places, mut compared) = (vec![0; table.len()], Vec::new());
+        let (mut places, mut tokens) = (vec![0; table.len()], Vec::new());
         for &token in candidates.flat_map(ToolTokens::all) {
             let place = &mut places[token as usize];
             if *place == 0 {
-                let mut similarities = [0.0; REQUEST_TOKENS];
-                comparison.with(token, &mut similarities[..asked.len()]);
-                let nearest = similarities.iter().copied().fold(0.0, f32::max);
-                compared.push(Compared { similarities, nearest, weight: table.weight(token) });
-                *place = compared.len() as u32;
+                tokens.push(token);
+                *place = tokens.len() as u32;
+            }
+        }
+        let weighed = |&token: &u32| Compared { weight: table.weight(token), ..Compared::default() };
+        let mut compared: Vec<Compared> = tokens.iter().map(weighed).collect();
+        for (number, cosines) in table.cosines(&asked, &tokens).into_iter().enumerate() {
+            for (compared, cosine) in compared.iter_mut().zip(cosines) {
+                compared.similarities[number] = cosine;
+                compared.nearest = compared.nearest.max(cosine);
             }
         }
         Nearness { weights, clauses, places, compared }
