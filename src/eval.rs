@@ -47,7 +47,7 @@ pub use arms::Arm;
 pub use dataset::EvalSet;
 pub use error::{EvalError, Result};
 pub use metrics::Metric;
-pub use prepare::Workspace;
+pub use prepare::{Ranking, Workspace};
 pub use report::Report;
 
 use cost::{CostReport, ScalePoint};

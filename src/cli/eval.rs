@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
 use toolscout_index::embed::StaticTable;
-use toolscout_index::{Embedder, Fusion, Mode, Ranker};
+use toolscout_index::{Embedder, Fusion, Mode};
 
 use super::Outcome;
 use super::context::Context;
@@ -20,7 +20,7 @@ use crate::eval::error::EvalError;
 use crate::eval::features::FeaturesFile;
 use crate::eval::metrics::DEFAULT_DEPTHS;
 use crate::eval::table::{self, Style};
-use crate::eval::{Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Report, Workspace};
+use crate::eval::{Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace};
 use crate::eval::{evaluate, html, report, scale, trec};
 
 /// The arms of a run that names none.
@@ -55,8 +55,9 @@ pub struct Args {
     /// Measure every arm by the formula alone; `formula` among --arms is the hybrid without the ranker beside it
     #[arg(long)]
     no_ranker: bool,
-    /// Rank with this file instead of the built-in ranker
-    #[arg(long, value_name = "FILE", conflicts_with = "no_ranker")]
+    /// Rank with this file instead of the built-in ranker; with a folder each set by its `without-SET.json`, which has not
+    /// seen the set
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "no_ranker")]
     ranker: Option<PathBuf>,
     /// Embed with this file instead of the built-in table
     #[arg(long, value_name = "FILE")]
@@ -214,8 +215,8 @@ impl Args {
             embedders.retain(|embedder| !embedder.is_instant());
             embedders.insert(0, table);
         }
-        let ranker = self.ranker.as_deref().map(Ranker::load).transpose()?;
-        Ok(Workspace::new(index_dir(context, self.index_dir.as_deref()), embedders).ranked_by(ranker))
+        let ranking = Ranking::load(self.ranker.as_deref())?;
+        Ok(Workspace::new(index_dir(context, self.index_dir.as_deref()), embedders).ranked_by(ranking))
     }
 
     fn write(&self, evaluations: &[Evaluation], reports: &[Report], steps: Option<&[Step]>) -> Result<()> {

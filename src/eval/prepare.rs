@@ -15,6 +15,39 @@ use super::dataset::EvalSet;
 use super::embedding::Remembering;
 use super::error::{EvalError, Result};
 
+/// The rankers that sets are measured with.
+pub enum Ranking {
+    /// The built-in one.
+    BuiltIn,
+    /// This one for all.
+    Same(Ranker),
+    /// For each set one that has not seen it: `without-SET.json` in this folder.
+    LeftOut(PathBuf),
+}
+
+impl Ranking {
+    /// By a path: none, a ranker file, or a folder of one for each set.
+    ///
+    /// # Errors
+    /// As [`Ranker::load`].
+    pub fn load(path: Option<&Path>) -> Result<Self> {
+        Ok(match path {
+            None => Ranking::BuiltIn,
+            Some(folder) if folder.is_dir() => Ranking::LeftOut(folder.to_owned()),
+            Some(file) => Ranking::Same(Ranker::load(file)?),
+        })
+    }
+
+    /// The ranker for a set; none for the built-in one.
+    fn of(&self, set: &str) -> Result<Option<Ranker>> {
+        Ok(match self {
+            Ranking::BuiltIn => None,
+            Ranking::Same(ranker) => Some(ranker.clone()),
+            Ranking::LeftOut(folder) => Some(Ranker::load(&folder.join(format!("without-{set}.json")))?),
+        })
+    }
+}
+
 /// Longest part of a set's name in its catalog's name, which may have 64 characters in all.
 const NAME_CHARS: usize = 32;
 
@@ -22,20 +55,19 @@ const NAME_CHARS: usize = 32;
 pub struct Workspace {
     data: DataDir,
     embedders: Vec<Arc<Remembering>>,
-    /// Ranks instead of the built-in ranker.
-    ranker: Option<Ranker>,
+    ranking: Ranking,
 }
 
 impl Workspace {
     /// Keeps catalogs under `data`, apart from those that are searched in earnest.
     pub fn new(data: impl Into<PathBuf>, embedders: Vec<Arc<dyn Embedder>>) -> Self {
         let embedders = embedders.into_iter().map(|embedder| Arc::new(Remembering::new(embedder))).collect();
-        Workspace { data: DataDir::new(data), embedders, ranker: None }
+        Workspace { data: DataDir::new(data), embedders, ranking: Ranking::BuiltIn }
     }
 
-    /// Measures with this ranker instead of the built-in one.
-    pub fn ranked_by(self, ranker: Option<Ranker>) -> Self {
-        Workspace { ranker, ..self }
+    /// Measures with these rankers instead of the built-in one.
+    pub fn ranked_by(self, ranking: Ranking) -> Self {
+        Workspace { ranking, ..self }
     }
 
     /// True when there is anything to search densely with.
@@ -74,7 +106,7 @@ impl Workspace {
         let indexed = self.time_indexing(&name, &set.tools)?;
         let catalog = self.open(&name)?;
         let embedding = fill(&catalog, &set.tools, embedded)?;
-        self.set_ranker(&catalog)?;
+        self.set_ranker(&catalog, &set.name)?;
         let pending = catalog.searcher().pending_embeddings();
         if pending > 0 && !self.embedders.is_empty() {
             return Err(EvalError::PendingEmbeddings { set: set.name.clone(), pending, tools: set.tools.len() });
@@ -148,11 +180,12 @@ impl Workspace {
         Ok((passing, Build { index_s, embed_s, open_s, disk_bytes, tools: tools.len() }))
     }
 
-    /// Gives the catalog the ranker that is measured, or takes back one of an earlier measurement.
-    fn set_ranker(&self, catalog: &Catalog) -> Result<()> {
-        if self.ranker.is_some() || catalog.searcher().has_own_ranker() {
+    /// Gives a set's catalog the ranker that is measured, or takes back one of an earlier measurement.
+    fn set_ranker(&self, catalog: &Catalog, set: &str) -> Result<()> {
+        let ranker = self.ranking.of(set)?;
+        if ranker.is_some() || catalog.searcher().has_own_ranker() {
             let mut writer = catalog.writer()?;
-            writer.set_ranker(self.ranker.as_ref())?;
+            writer.set_ranker(ranker.as_ref())?;
             writer.commit()?;
         }
         Ok(())

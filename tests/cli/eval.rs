@@ -239,7 +239,11 @@ fn a_ranker_trained_by_lightgbm_predicts_here_what_it_predicts_there() {
 
     let eval = |args: &[&str]| world.ok(&[&["eval", &fixtures(), "--embedder", "table", "--parts", ""], args].concat());
     eval(&["--arms", "hybrid", "--queries", "80", "--features", "features.jsonl"]);
-    let train = ["features.jsonl", "--trees", "5", "--confidence-trees", "5", "--out", "ranker.json"];
+    let train = ["features.jsonl", "--trees", "5", "--confidence-trees", "5", "--each-left-out", "left-out"];
+    let train = [train.as_slice(), &["--out", "ranker.json"]].concat();
     run("venv/bin/python", &[&[script("train_ranker.py").as_str()], train.as_slice()].concat());
     eval(&["--arms", "hybrid,formula", "--queries", "20", "--ranker", "ranker.json"]);
+    eval(&["--arms", "hybrid,formula", "--queries", "20", "--ranker", "left-out"]);
+    let absent = ["eval", &fixtures(), "--embedder", "table", "--parts", "", "--ranker", "venv"];
+    world.run(&absent).failed(1, &["venv/without-fixtures.json"]);
 }
