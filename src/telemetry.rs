@@ -155,6 +155,7 @@ impl Metrics {
             ("lexical", timings.lexical_ms),
             ("dense", timings.dense_ms),
             ("fuse", timings.fuse_ms),
+            ("rank", timings.rank_ms),
             ("total", timings.total_ms),
         ];
         for (stage, elapsed_ms) in stages {

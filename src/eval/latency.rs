@@ -52,6 +52,8 @@ pub struct Latency {
     pub dense_ms: Percentiles,
     /// Fusion, ordering, explanation.
     pub fuse_ms: Percentiles,
+    /// The ranker and confidence.
+    pub rank_ms: Percentiles,
     /// The whole call, as its caller sees it.
     pub total_ms: Percentiles,
 }
@@ -82,6 +84,7 @@ impl Latency {
             lexical_ms: stage(|timings| timings.lexical_ms),
             dense_ms: stage(|timings| timings.dense_ms),
             fuse_ms: stage(|timings| timings.fuse_ms),
+            rank_ms: stage(|timings| timings.rank_ms),
             total_ms: stage(|timings| timings.total_ms),
         }
     }

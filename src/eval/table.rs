@@ -9,6 +9,7 @@ use super::agent::{AgentReport, ArmFigures};
 use super::baseline::Change;
 use super::bootstrap::Interval;
 use super::cost::CostReport;
+use super::latency::Latency;
 use super::metrics::{Measure, Metric};
 use super::report::{ArmReport, Means, Report, macro_average};
 
@@ -80,7 +81,7 @@ pub fn cost(reports: &[Report], style: Style) -> String {
 /// Latency by stage at every size measured, a row an arm.
 pub fn latency(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
-    table.set_header(["set", "tools", "arm", "embed", "lexical", "dense", "fuse", "total p50", "p95", "p99"]);
+    table.set_header(["set", "tools", "arm", "embed", "lexical", "dense", "fuse", "rank", "total p50", "p95", "p99"]);
     for report in reports {
         let own = report.arms.iter().filter_map(|arm| Some((report.tools, &arm.name, arm.latency.as_ref()?)));
         let scaled = report
@@ -88,8 +89,9 @@ pub fn latency(reports: &[Report], style: Style) -> String {
             .iter()
             .flat_map(|point| point.latency.iter().map(|(arm, latency)| (point.tools, arm, latency)));
         for (tools, arm, latency) in own.chain(scaled) {
-            let stages = [latency.embed_ms, latency.lexical_ms, latency.dense_ms, latency.fuse_ms, latency.total_ms];
-            let medians = stages.map(|stage| milliseconds(stage.p50));
+            let Latency { embed_ms, lexical_ms, dense_ms, fuse_ms, rank_ms, total_ms, .. } = latency;
+            let medians =
+                [embed_ms, lexical_ms, dense_ms, fuse_ms, rank_ms, total_ms].map(|stage| milliseconds(stage.p50));
             let tails = [latency.total_ms.p95, latency.total_ms.p99].map(milliseconds);
             table.add_row([report.set.clone(), tools.to_string(), arm.clone()].into_iter().chain(medians).chain(tails));
         }

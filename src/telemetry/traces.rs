@@ -111,6 +111,7 @@ pub fn search_span() -> Span {
         search.lexical_ms = Empty,
         search.dense_ms = Empty,
         search.fuse_ms = Empty,
+        search.rank_ms = Empty,
     )
 }
 
@@ -124,6 +125,7 @@ pub fn record_search(span: &Span, results: &Results) {
     span.record("search.lexical_ms", timings.lexical_ms);
     span.record("search.dense_ms", timings.dense_ms);
     span.record("search.fuse_ms", timings.fuse_ms);
+    span.record("search.rank_ms", timings.rank_ms);
 }
 
 /// HTTP headers as the propagator reads them.
