@@ -32,6 +32,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const NEIGHBOURS: usize = 8;
 /// A remembered request has no say below this cosine, which requests for different things reach too, and all of it at 1.
 const MIN_COSINE: f32 = 0.6;
+/// From this likeness on, 1 being the most, a request is the same: what it led to is not put to the vote.
+const SAME: f32 = 0.99;
 /// What the centre of a tool's requests counts beside the nearest of them.
 const CENTRE_SHARE: f32 = 0.5;
 /// Fewest requests that make a centre.
@@ -409,15 +411,28 @@ impl Neighbours {
         for (vectors, tools, share) in
             [(&self.requests, &self.tools, 1.0), (&self.centres, &self.centred, CENTRE_SHARE)]
         {
-            for (place, cosine) in nearest(&vectors.scores(&query)[0]) {
-                // Squared: the same request says nearly all, one that is half way hardly anything.
-                let weight = share * ((cosine - MIN_COSINE) / (1.0 - MIN_COSINE)).powi(2);
-                let known = near.entry(tools[place].clone()).or_insert(0.0);
-                *known = known.max(weight.min(1.0));
+            let found: Vec<(&ToolId, f32)> = nearest(&vectors.scores(&query)[0])
+                .into_iter()
+                .map(|(place, cosine)| (&tools[place], ((cosine - MIN_COSINE) / (1.0 - MIN_COSINE)).min(1.0)))
+                .collect();
+            for &(tool, alike) in &found {
+                let weight = share * alike * if alike >= SAME { 1.0 } else { agreement(&found, tool) };
+                let known = near.entry(tool.clone()).or_insert(0.0);
+                *known = known.max(weight);
             }
         }
         near
     }
+}
+
+/// How far the near requests agree on a tool: the share of what they say that speaks for it, cubed, since where requests in
+/// nearly the same words led to different tools they say little. A request that led to several tools counts once.
+fn agreement(found: &[(&ToolId, f32)], tool: &ToolId) -> f32 {
+    let mut requests: Vec<f32> = found.iter().map(|(_, alike)| *alike).collect();
+    // Nearest first, so those of one request stand together.
+    requests.dedup();
+    let own: f32 = found.iter().filter(|(other, _)| *other == tool).map(|(_, alike)| alike).sum();
+    (own / requests.iter().sum::<f32>()).min(1.0).powi(3)
 }
 
 /// The nearest of those near enough, nearest first.

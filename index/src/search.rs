@@ -459,8 +459,11 @@ impl Search<'_> {
         let Some(memory) = self.searcher.memory.as_ref().filter(|memory| memory.is_asked()) else { return };
         let voices = evidence.dense.iter().map(|voice| (voice.id.as_str(), voice.share, voice.query.as_slice()));
         let place = |id: &ToolId| self.searcher.rows.binary_search_by(|row| row.stored.id.cmp(id)).ok();
+        // The surer the answer is without, the less requests that are merely alike change it.
+        let sure = evidence.verdict.as_ref().map_or(0.0, |verdict| verdict.confidence);
+        let gated = |weight: f32| weight * (1.0 - sure * (1.0 - weight));
         evidence.recalled =
-            memory.recall(voices).into_iter().filter_map(|(id, weight)| Some((place(&id)?, weight))).collect();
+            memory.recall(voices).into_iter().filter_map(|(id, weight)| Some((place(&id)?, gated(weight)))).collect();
         if evidence.recalled.is_empty() {
             return;
         }

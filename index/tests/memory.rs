@@ -57,6 +57,26 @@ fn what_was_called_is_found_again_for_the_same_request_and_one_like_it() {
 }
 
 #[test]
+fn requests_alike_that_led_to_different_tools_say_less_than_those_that_agree() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()), "a");
+    catalog.memory().set_switch(Switch::On).unwrap();
+    let said_for = |tool: &str| {
+        let results = catalog.searcher().search(&Query::new(LIKE_IT).explain()).unwrap();
+        let hit = results.hits.into_iter().find(|hit| hit.id == id(tool)).expect("it is found");
+        hit.explain.unwrap().memory.unwrap_or_default()
+    };
+    catalog.memory().remember(REQUEST, &id("q7"), 1).unwrap();
+    let alone = said_for("q7");
+    catalog.memory().remember(REQUEST, &id("send_email"), 2).unwrap();
+    assert_eq!(said_for("q7"), alone, "a request may need several tools");
+    catalog.memory().remember("show the open tickets of his support queue", &id("run_report"), 3).unwrap();
+    assert!(said_for("q7") < alone / 2.0);
+    catalog.memory().remember(LIKE_IT, &id("run_report"), 4).unwrap();
+    assert!(said_for("run_report") > 0.9, "the same request is not put to the vote");
+}
+
+#[test]
 fn it_is_off_until_it_is_switched_on_and_off_again_it_keeps_what_it_has() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()), "a");

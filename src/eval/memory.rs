@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch};
+use toolscout_index::query::MAX_QUERY_BYTES;
 
 use super::arms::Arm;
 use super::bootstrap::{Interval, paired};
@@ -78,7 +79,9 @@ impl MemoryReport {
 fn entries(set: &EvalSet, chosen: &[usize]) -> Vec<Entry> {
     let of_query = |&place: &usize| {
         let query = &set.queries[place];
-        let entry = |tool| Entry { query: query.text.clone(), tool, times: 1, at_ms: place as i64 };
+        // As far as a search reads it.
+        let text = &query.text[..query.text.floor_char_boundary(MAX_QUERY_BYTES)];
+        let entry = |tool| Entry { query: text.to_owned(), tool, times: 1, at_ms: place as i64 };
         query.relevant.iter().map(|&tool| set.tool(tool).id.clone()).map(entry).collect::<Vec<_>>()
     };
     chosen.iter().flat_map(of_query).take(MAX_ENTRIES).collect()
