@@ -1,4 +1,4 @@
-//! The exact scan: every row beside every query.
+//! The scan: every row beside every query, by all dimensions or by the leading ones.
 
 use rayon::prelude::*;
 
@@ -12,6 +12,7 @@ const QUERY_STEPS: f32 = 2047.0;
 const BYTES_PER_TASK: usize = 4 << 20;
 /// Tools whose rows are multiplied with all queries before the next are read from memory.
 const TOOLS_PER_BLOCK: usize = 128;
+
 /// A query as whole numbers.
 pub(super) struct Encoded {
     codes: Vec<i16>,
