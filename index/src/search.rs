@@ -1,6 +1,7 @@
 //! An immutable snapshot that answers queries. The one file that knows the pipeline.
 
 mod explain;
+mod legs;
 mod rerank;
 
 use std::collections::{HashMap, HashSet};
@@ -9,9 +10,8 @@ use std::time::Instant;
 
 use crate::best::{self, Best};
 use crate::clauses;
-use crate::dense::{ALL_VIEWS, Graph, UNKNOWN, Vectors};
+use crate::dense::UNKNOWN;
 use crate::duplicates::Duplicates;
-use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::fuse;
 use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
@@ -26,12 +26,11 @@ use crate::text;
 use crate::tool::{Tool, ToolId};
 use crate::variant::{Load, Pace, Parts, Standby, Variant};
 
+pub(crate) use legs::DenseLeg;
+use legs::{Hearing, LegScores, Voice, best_allowed};
 pub use rerank::Measured;
 use rerank::Verdict;
 
-/// From this share of CJK on, a request gets nothing from a model that knows Latin script only: with its say the
-/// Chinese set falls from 90.0 to 84.1 nDCG@10.
-const MAX_CJK_SHARE_FOR_LATIN_MODELS: f32 = 0.3;
 /// The share of the clauses in a request's score; the rest is the request as a whole.
 const CLAUSES_SHARE: f32 = 0.5;
 /// What a request that was asked before, word for word, adds to its tool's score; less the less alike it is. Above 1, so
@@ -81,32 +80,10 @@ pub(crate) struct Row {
     facts: OnceLock<ToolFacts>,
 }
 
-/// One embedder's vectors.
-pub(crate) struct DenseLeg {
-    pub(crate) embedder: Arc<dyn Embedder>,
-    pub(crate) vectors: Vectors,
-    pub(crate) graph: Option<Graph>,
-    /// Tools without all of their vectors.
-    pub(crate) pending: usize,
-    /// Vectors of an instant embedder that were computed and are not in its file.
-    pub(crate) unkept: usize,
-}
-
 /// One text of a query and the texts it is searched by: itself, then its clauses if it has several.
 struct Request {
     texts: Vec<String>,
     cjk_share: f32,
-}
-
-/// What one leg says of one request.
-#[derive(Default)]
-struct LegScores {
-    /// As the leg gives them, for the whole request.
-    raw: Vec<f32>,
-    /// The best scaled score over the clauses; none where the leg was not asked about any.
-    clauses: Option<Vec<f32>>,
-    /// The scaled scores of each text; only the first where the leg was not asked about clauses.
-    by_text: Vec<Vec<f32>>,
 }
 
 /// All that is known about one request before ranking.
@@ -131,27 +108,6 @@ struct Evidence {
     reranked: Option<Vec<f32>>,
     /// How strongly remembered requests speak for tools, by position.
     recalled: HashMap<usize, f32>,
-}
-
-/// What one dense leg was asked, and its scores by text.
-struct Hearing<'a> {
-    leg: &'a DenseLeg,
-    queries: &'a [Vec<f32>],
-    /// Views of a tool that are looked at.
-    views: usize,
-    scores: Vec<Vec<f32>>,
-    is_rough: bool,
-}
-
-/// What one dense leg says of one request.
-struct Voice {
-    /// The embedder's id.
-    id: String,
-    /// Its part of the dense score, as a proportion to the others'.
-    share: f32,
-    /// The vector of the whole request.
-    query: Vec<f32>,
-    scores: LegScores,
 }
 
 /// The vectors of every text: by leg (`None` for one that takes no part), by request, by text (the request as a whole
@@ -369,8 +325,9 @@ impl Searcher {
     /// What of a request a leg is asked about. Most of a slow embedder's time would go to clauses; where an instant one
     /// tells them apart, asking both is worth .1 points of nDCG@10.
     fn texts_for<'a>(&self, leg: &DenseLeg, request: &'a Request, parts: Parts) -> &'a [String] {
-        let stands_by =
-            |other: &DenseLeg| other.embedder.is_instant() && other.takes_part(parts) && other.is_heard(request, parts);
+        let stands_by = |other: &DenseLeg| {
+            other.embedder.is_instant() && other.takes_part(parts) && other.is_heard(request.cjk_share, parts)
+        };
         if !leg.embedder.is_instant() && self.legs.iter().any(stands_by) {
             return &request.texts[..1];
         }
@@ -415,7 +372,8 @@ impl Search<'_> {
         let dense = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
-            let heard = voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.is_heard(request, self.parts));
+            let heard =
+                voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.is_heard(request.cjk_share, self.parts));
             self.hear(heard.map(|(leg, queries)| leg.hear(queries, self.parts)).collect(), &lexical)
         });
         lap(&mut timings.fuse_ms, || {
@@ -436,7 +394,7 @@ impl Search<'_> {
         if heard.iter().any(|hearing| hearing.is_rough) {
             let likely = self.likely(&self.fuse(lexical, &voices), &voices);
             for (hearing, voice) in heard.iter_mut().zip(&mut voices).filter(|(hearing, _)| hearing.is_rough) {
-                hearing.leg.vectors.refine(hearing.queries, hearing.views, &likely, &mut hearing.scores);
+                hearing.refine(&likely);
                 *voice = hearing.voice(self.allowed.as_deref());
             }
         }
@@ -676,67 +634,6 @@ impl Request {
     }
 }
 
-impl DenseLeg {
-    /// True for a request in a script it knows; for every request without the gate.
-    fn is_heard(&self, request: &Request, parts: Parts) -> bool {
-        !parts.script_gate
-            || self.embedder.scripts() == Scripts::Any
-            || request.cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
-    }
-
-    fn hear<'a>(&'a self, queries: &'a [Vec<f32>], parts: Parts) -> Hearing<'a> {
-        let views = if parts.views { ALL_VIEWS } else { 1 };
-        let (scores, is_rough) = match &self.graph {
-            Some(graph) if parts.views => (self.vectors.scores_by(graph, queries), false),
-            _ => (self.vectors.rough_scores(queries, views), self.vectors.is_rough()),
-        };
-        Hearing { leg: self, queries, views, scores, is_rough }
-    }
-
-    /// True when it is wanted and has something to say.
-    fn takes_part(&self, parts: Parts) -> bool {
-        let wanted = if self.embedder.is_instant() { parts.instant_embedders } else { parts.slow_embedders };
-        wanted && !self.vectors.is_empty()
-    }
-}
-
-impl Hearing<'_> {
-    fn voice(&self, allowed: Option<&[bool]>) -> Voice {
-        let scores = LegScores::new(self.scores.clone(), farthest, allowed);
-        let query = self.queries.first().cloned().unwrap_or_default();
-        let embedder = &self.leg.embedder;
-        Voice { id: embedder.id().to_owned(), share: embedder.share(), query, scores }
-    }
-}
-
-impl LegScores {
-    /// From raw scores by text, the whole request first. `floor` gives the score of a tool without any likeness, by the
-    /// lowest and the highest score there are.
-    fn new(mut by_text: Vec<Vec<f32>>, floor: impl Fn((f32, f32)) -> f32, allowed: Option<&[bool]>) -> Self {
-        let raw = by_text[0].clone();
-        for scores in &mut by_text {
-            let bounds = fuse::bounds(scores);
-            let best = if allowed.is_some() { best_allowed(scores, allowed) } else { bounds.1 };
-            fuse::min_max(scores, floor(bounds), best);
-        }
-        let clauses = by_text[1..].split_first().map(|(first, others)| {
-            let mut best = first.clone();
-            for scores in others {
-                best.iter_mut()
-                    .zip(scores)
-                    .for_each(|(best, &score)| *best = if score > *best { score } else { *best });
-            }
-            best
-        });
-        LegScores { raw, clauses, by_text }
-    }
-
-    /// The scaled scores of the request as a whole.
-    fn whole(&self) -> &[f32] {
-        &self.by_text[0]
-    }
-}
-
 impl Evidence {
     /// One score per tool, without the name tier.
     fn scores(&self) -> &[f32] {
@@ -785,19 +682,6 @@ fn asked_parts(query: &Query) -> Parts {
         Mode::Lexical => Parts { instant_embedders: false, slow_embedders: false, ..query.parts },
         _ => query.parts,
     }
-}
-
-/// The worst score of any tool that has one; where all are equal, as for the only tool there is, nothing is near or far
-/// by comparison and what is above 0 counts.
-fn farthest((low, high): (f32, f32)) -> f32 {
-    if low < high { low } else { low.min(0.0) }
-}
-
-/// The best score of the tools that may be hits.
-fn best_allowed(scores: &[f32], allowed: Option<&[bool]>) -> f32 {
-    let Some(allowed) = allowed else { return fuse::bounds(scores).1 };
-    let scores = scores.iter().zip(allowed).filter(|(score, allowed)| **allowed && score.is_finite());
-    scores.map(|(&score, _)| score).fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// The highest confidence of any request.
