@@ -20,6 +20,11 @@ pub const MAX_QUERY_BYTES: usize = 8 << 10;
 /// Most texts in one query.
 pub const MAX_TEXTS: usize = 16;
 
+/// As much of a text as a search looks at.
+pub fn read_part(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_QUERY_BYTES)]
+}
+
 /// Which retrieval legs answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -18,7 +18,7 @@ use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, r
 use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
 use crate::memory::Memory;
 use crate::names::Names;
-use crate::query::{Effort, Filter, Fusion, MAX_QUERY_BYTES, Mode, Query};
+use crate::query::{Effort, Filter, Fusion, Mode, Query, read_part};
 use crate::ranker::{Ranker, ToolFacts};
 use crate::settings::Settings;
 use crate::store::StoredTool;
@@ -27,7 +27,7 @@ use crate::tool::{Tool, ToolId};
 use crate::variant::{Load, Pace, Parts, Standby, Variant};
 
 pub(crate) use legs::DenseLeg;
-use legs::{Hearing, LegScores, Voice, best_allowed};
+use legs::{Hearing, LegScores, Voice};
 pub use rerank::Measured;
 use rerank::Verdict;
 
@@ -381,7 +381,7 @@ impl Search<'_> {
             let fused = self.fuse(&lexical, &dense);
             let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
             let named = named.into_iter().collect();
-            let signals = self.signals(limit, &lexical, &dense);
+            let signals = signals(limit, &lexical, &dense);
             Evidence { terms, lexical, dense, named, gains, limit, fused, dense_weight, signals, ..Evidence::default() }
         })
     }
@@ -562,13 +562,6 @@ impl Search<'_> {
         if self.query.fold { self.searcher.duplicates.of(tool as u32) } else { &[] }
     }
 
-    fn signals(&self, limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
-        let best = |scores: &[f32]| best_allowed(scores, self.allowed.as_deref());
-        let coverage = if limit > 0.0 { best(&lexical.raw).max(0.0) / limit } else { 0.0 };
-        let cosine = dense.iter().map(|voice| best(&voice.scores.raw)).reduce(f32::max);
-        Signals { coverage, cosine }
-    }
-
     /// False when a request's words and meaning are both strange to the catalog.
     fn is_match(&self, evidence: &Evidence) -> bool {
         let settings = &self.searcher.settings;
@@ -614,7 +607,7 @@ impl Search<'_> {
 
 impl Request {
     fn new(text: &str, split: bool) -> Self {
-        let text = &text[..text.floor_char_boundary(MAX_QUERY_BYTES)];
+        let text = read_part(text);
         let mut texts = vec![text.to_owned()];
         let clauses = if split { clauses::clauses(text) } else { Vec::new() };
         if clauses.len() > 1 {
@@ -682,6 +675,13 @@ fn asked_parts(query: &Query) -> Parts {
         Mode::Lexical => Parts { instant_embedders: false, slow_embedders: false, ..query.parts },
         _ => query.parts,
     }
+}
+
+/// The strongest signals in what the legs say; `limit` is the most that words could score.
+fn signals(limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
+    let coverage = if limit > 0.0 { lexical.best.max(0.0) / limit } else { 0.0 };
+    let cosine = dense.iter().map(|voice| voice.scores.best).reduce(f32::max);
+    Signals { coverage, cosine }
 }
 
 /// The highest confidence of any request.

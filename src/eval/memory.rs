@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch};
-use toolscout_index::query::MAX_QUERY_BYTES;
+use toolscout_index::query::read_part;
 
 use super::arms::Arm;
 use super::bootstrap::{Interval, paired};
@@ -79,8 +79,7 @@ impl MemoryReport {
 fn entries(set: &EvalSet, chosen: &[usize]) -> Vec<Entry> {
     let of_query = |&place: &usize| {
         let query = &set.queries[place];
-        // As far as a search reads it.
-        let text = &query.text[..query.text.floor_char_boundary(MAX_QUERY_BYTES)];
+        let text = read_part(&query.text);
         let entry = |tool| Entry { query: text.to_owned(), tool, times: 1, at_ms: place as i64 };
         query.relevant.iter().map(|&tool| set.tool(tool).id.clone()).map(entry).collect::<Vec<_>>()
     };

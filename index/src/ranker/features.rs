@@ -501,8 +501,6 @@ struct Measure<'m, 'a> {
     facts: RequestFacts,
     /// The hash and the worth of each term.
     terms: Vec<(u32, f32)>,
-    /// The hashes alone, each once.
-    hashes: Vec<u32>,
     /// The hash and the rarity of each term, clause by clause.
     clauses: Vec<Vec<(u32, f32)>>,
     /// Where its words are, candidate by candidate.
@@ -515,9 +513,6 @@ struct Measure<'m, 'a> {
 impl<'m, 'a> Measure<'m, 'a> {
     fn new(request: &'m Request<'a>, legs: &'m Legs, candidates: &[u32]) -> Self {
         let terms: Vec<(u32, f32)> = request.terms.iter().map(|(term, worth)| (term_hash(term), *worth)).collect();
-        let mut hashes: Vec<u32> = terms.iter().map(|(hash, _)| *hash).collect();
-        hashes.sort_unstable();
-        hashes.dedup();
         let rarity = |hash: u32| (hash, request.rarities.get(&hash).copied().unwrap_or_default());
         let clauses = request.clauses.iter().map(|terms| terms.iter().map(|term| rarity(term_hash(term))).collect());
         let servers = legs.fused.best.iter().map(|(tool, score)| ((request.server)(*tool as usize), *score)).collect();
@@ -526,8 +521,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         let tokens = candidates.iter().map(|&tool| &(request.facts)(tool as usize).tokens);
         let table = StaticTable::bundled().ok();
         let nearness = table.map(|table| Nearness::new(&table, request.text, request.clause_texts, tokens));
-        let mut measure =
-            Measure { request, legs, facts, terms, hashes, clauses, found: Vec::new(), servers, nearness };
+        let mut measure = Measure { request, legs, facts, terms, clauses, found: Vec::new(), servers, nearness };
         measure.found = candidates.iter().map(|&tool| measure.words_of(tool as usize)).collect();
         measure
     }
@@ -637,7 +631,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         let (mut had, mut all) = (Rare::default(), Rare::default());
         let rarity = |word: &Word| self.request.rarities.get(&word.hash).copied().unwrap_or_default();
         facts.words().iter().filter(|word| word.is_said()).for_each(|word| all.add(word, rarity(word)));
-        let asked = self.hashes.iter().filter_map(|&hash| facts.word(hash));
+        let asked = self.terms.iter().filter_map(|(hash, _)| facts.word(*hash));
         asked.for_each(|word| had.add(word, rarity(word)));
         let share = |had: f32, all: f32| if all > 0.0 { had / all } else { 0.0 };
         Rare {

@@ -48,6 +48,8 @@ pub(super) struct Voice {
 pub(super) struct LegScores {
     /// As the leg gives them, for the whole request.
     pub(super) raw: Vec<f32>,
+    /// The best of these that may be a hit.
+    pub(super) best: f32,
     /// The best scaled score over the clauses; none where the leg was not asked about any.
     pub(super) clauses: Option<Vec<f32>>,
     /// The scaled scores of each text; only the first where the leg was not asked about clauses.
@@ -98,11 +100,13 @@ impl LegScores {
     /// lowest and the highest score there are.
     pub(super) fn new(mut by_text: Vec<Vec<f32>>, floor: impl Fn((f32, f32)) -> f32, allowed: Option<&[bool]>) -> Self {
         let raw = by_text[0].clone();
-        for scores in &mut by_text {
+        let scale = |scores: &mut Vec<f32>| {
             let bounds = fuse::bounds(scores);
-            let best = if allowed.is_some() { best_allowed(scores, allowed) } else { bounds.1 };
+            let best = allowed.map_or(bounds.1, |allowed| best_allowed(scores, allowed));
             fuse::min_max(scores, floor(bounds), best);
-        }
+            best
+        };
+        let bests: Vec<f32> = by_text.iter_mut().map(scale).collect();
         let clauses = by_text[1..].split_first().map(|(first, others)| {
             let mut best = first.clone();
             for scores in others {
@@ -112,7 +116,7 @@ impl LegScores {
             }
             best
         });
-        LegScores { raw, clauses, by_text }
+        LegScores { raw, best: bests[0], clauses, by_text }
     }
 
     /// The scaled scores of the request as a whole.
@@ -128,8 +132,7 @@ fn farthest((low, high): (f32, f32)) -> f32 {
 }
 
 /// The best score of the tools that may be hits.
-pub(super) fn best_allowed(scores: &[f32], allowed: Option<&[bool]>) -> f32 {
-    let Some(allowed) = allowed else { return fuse::bounds(scores).1 };
+fn best_allowed(scores: &[f32], allowed: &[bool]) -> f32 {
     let scores = scores.iter().zip(allowed).filter(|(score, allowed)| **allowed && score.is_finite());
     scores.map(|(&score, _)| score).fold(f32::NEG_INFINITY, f32::max)
 }
