@@ -150,15 +150,8 @@ impl Metrics {
     pub fn search(&self, results: &Results) {
         let mode = results.mode.name();
         let timings = &results.timings;
-        let stages = [
-            ("embed", timings.embed_ms),
-            ("lexical", timings.lexical_ms),
-            ("dense", timings.dense_ms),
-            ("fuse", timings.fuse_ms),
-            ("rank", timings.rank_ms),
-            ("total", timings.total_ms),
-        ];
-        for (stage, elapsed_ms) in stages {
+        let total = ("total", timings.total_ms);
+        for (stage, elapsed_ms) in timings.stages().into_iter().chain([total]) {
             self.stage_seconds.get_or_create(&StageLabels { mode, stage }).observe(elapsed_ms / 1000.0);
         }
         if results.no_match.is_some() {

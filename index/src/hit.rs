@@ -169,6 +169,19 @@ pub struct Timings {
     pub total_ms: f64,
 }
 
+impl Timings {
+    /// Each stage by name; all of them are a little less than the total.
+    pub fn stages(&self) -> [(&'static str, f64); 5] {
+        [
+            ("embed", self.embed_ms),
+            ("lexical", self.lexical_ms),
+            ("dense", self.dense_ms),
+            ("fuse", self.fuse_ms),
+            ("rank", self.rank_ms),
+        ]
+    }
+}
+
 /// How much there was to go by: what an abstaining caller can set a threshold on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Signals {

@@ -285,15 +285,9 @@ fn also_on(hit: &Hit) -> Option<String> {
 }
 
 fn told(timings: &Timings) -> String {
-    let stages = [
-        ("embed", timings.embed_ms),
-        ("lexical", timings.lexical_ms),
-        ("dense", timings.dense_ms),
-        ("fuse", timings.fuse_ms),
-        ("rank", timings.rank_ms),
-    ];
+    let stages = timings.stages().into_iter();
     let stages: Vec<String> =
-        stages.iter().filter(|(_, ms)| *ms >= SHOWN_MS).map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
+        stages.filter(|(_, ms)| *ms >= SHOWN_MS).map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
     format!("{:.2} ms ({})", timings.total_ms, stages.join(", "))
 }
 
