@@ -25,22 +25,76 @@ const PREFIX: &str = "tsk_";
 const SECRET_BYTES: usize = 32;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a key may do. `admin` includes `search`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+/// One thing that a key may do. Every key may search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Searching, listing and feedback.
+    /// Searching, listing, feedback, and asking the agent.
     Search,
+    /// Calling tools that do more than read through the MCP gateway.
+    Call,
+    /// Approving calls of one's own runs.
+    Approve,
     /// Everything, writing and deleting included.
     Admin,
 }
 
+impl Scope {
+    const ALL: [Scope; 4] = [Scope::Search, Scope::Call, Scope::Approve, Scope::Admin];
+
+    /// The scope as it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Search => "search",
+            Scope::Call => "call",
+            Scope::Approve => "approve",
+            Scope::Admin => "admin",
+        }
+    }
+}
+
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Scope::Search => "search",
-            Scope::Admin => "admin",
-        })
+        f.write_str(self.name())
+    }
+}
+
+/// What a key may do, as a set. `search` is always in it, and `admin` includes the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Scopes(BTreeSet<Scope>);
+
+impl Scopes {
+    /// True when the key may do this.
+    pub fn allow(&self, scope: Scope) -> bool {
+        scope == Scope::Search || self.0.contains(&scope) || self.0.contains(&Scope::Admin)
+    }
+
+    /// Reads what [`fmt::Display`] writes. A word that is not known gives nothing.
+    fn read(text: &str) -> Self {
+        text.split(',').filter_map(|name| Scope::ALL.into_iter().find(|scope| scope.name() == name)).collect()
+    }
+}
+
+impl From<Scope> for Scopes {
+    fn from(scope: Scope) -> Self {
+        Scopes::from_iter([scope])
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        let mut scopes: BTreeSet<Scope> = scopes.into_iter().collect();
+        if scopes.is_empty() {
+            scopes.insert(Scope::Search);
+        }
+        Scopes(scopes)
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|scope| scope.name()).collect();
+        f.write_str(&names.join(","))
     }
 }
 
@@ -94,7 +148,7 @@ pub struct Key {
     /// Its public part.
     pub id: String,
     /// What it may do.
-    pub scope: Scope,
+    pub scopes: Scopes,
     /// Where.
     pub catalogs: Catalogs,
     /// Seconds since 1970.
@@ -209,7 +263,7 @@ impl KeyStore {
     /// [`KeyError::Entropy`], [`KeyError::Database`].
     pub fn create(
         &self,
-        scope: Scope,
+        scopes: impl Into<Scopes>,
         catalogs: Catalogs,
         lifetime: Option<Duration>,
         now: SystemTime,
@@ -218,7 +272,7 @@ impl KeyStore {
         let created_at = seconds(now);
         let key = Key {
             id: Uuid::new_v4().simple().to_string()[..12].to_owned(),
-            scope,
+            scopes: scopes.into(),
             catalogs,
             created_at,
             expires_at: lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
@@ -294,7 +348,7 @@ impl KeyStore {
     fn insert(&self, key: &Key, hash: &[u8]) -> rusqlite::Result<usize> {
         self.lock().execute(
             "INSERT INTO keys (id, hash, scope, catalogs, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![key.id, hash, key.scope.to_string(), key.catalogs.to_string(), key.created_at, key.expires_at],
+            params![key.id, hash, key.scopes.to_string(), key.catalogs.to_string(), key.created_at, key.expires_at],
         )
     }
 
@@ -345,14 +399,11 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
-    let scope = match row.get_ref("scope")?.as_str()? {
-        "admin" => Scope::Admin,
-        _ => Scope::Search,
-    };
+    let scopes: String = row.get("scope")?;
     let catalogs: String = row.get("catalogs")?;
     Ok(Key {
         id: row.get("id")?,
-        scope,
+        scopes: Scopes::read(&scopes),
         // What cannot be read gives access to nothing.
         catalogs: catalogs.parse().unwrap_or(Catalogs::Only(BTreeSet::new())),
         created_at: row.get("created_at")?,
@@ -421,6 +472,18 @@ mod tests {
         for file in std::fs::read_dir(dir.path()).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             assert!(!bytes.windows(20).any(|window| window == &secret.as_bytes()[..20]));
+        }
+    }
+
+    #[test]
+    fn scopes_are_kept_as_a_set_and_unknown_ones_give_nothing() {
+        let (_dir, store) = store();
+        let made = store.create(Scopes::from_iter([Scope::Call, Scope::Approve]), Catalogs::All, None, at(1)).unwrap();
+        let listed = store.list().unwrap().remove(0);
+        assert_eq!((listed.scopes.to_string().as_str(), &listed), ("call,approve", &made.key));
+        for (text, allowed) in [("search", 1), ("call", 2), ("admin", 4), ("owner", 1), ("", 1), ("Admin", 1)] {
+            let allows = Scope::ALL.into_iter().filter(|scope| Scopes::read(text).allow(*scope)).count();
+            assert_eq!(allows, allowed, "{text:?}");
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Outcome;
 use super::context::Context;
-use crate::keys::{Catalogs, Key, KeyStore, Scope};
+use crate::keys::{Catalogs, Key, KeyStore, Scope, Scopes};
 
 /// Makes, lists and revokes API keys. Once one was made, every request to the API needs one.
 #[derive(clap::Args, Debug)]
@@ -21,9 +21,10 @@ pub struct Args {
 enum Action {
     /// Make a key and print it; it is not shown again
     Create {
-        /// What it may do; admin includes search
-        #[arg(long, value_enum)]
-        scope: Scope,
+        /// What it may do, with commas between. Every key may search and ask the agent; `call` lets it call tools that
+        /// do more than read through /mcp, `approve` lets it approve calls of its own runs, `admin` is everything
+        #[arg(long, value_enum, value_delimiter = ',', required = true)]
+        scope: Vec<Scope>,
         /// The catalogs it is for, with commas between; `*` for all, those to come included
         #[arg(long, value_name = "NAMES")]
         catalogs: Catalogs,
@@ -45,7 +46,9 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let store = KeyStore::open(&context.settings.data)?;
         match self.action {
-            Action::Create { scope, catalogs, expires } => create(&store, context, scope, catalogs, expires),
+            Action::Create { scope, catalogs, expires } => {
+                create(&store, context, scope.into_iter().collect(), catalogs, expires)
+            }
             Action::List => list(&store, context),
             Action::Revoke { id } => revoke(&store, context, &id),
         }
@@ -55,11 +58,11 @@ impl Args {
 fn create(
     store: &KeyStore,
     context: &Context,
-    scope: Scope,
+    scopes: Scopes,
     catalogs: Catalogs,
     lifetime: Option<Duration>,
 ) -> Result<Outcome> {
-    let made = store.create(scope, catalogs, lifetime, SystemTime::now())?;
+    let made = store.create(scopes, catalogs, lifetime, SystemTime::now())?;
     if context.printer.is_json() {
         let json = json!({ "key": made.token, "id": made.key.id, "expires_at": made.key.expires_at });
         context.printer.json(&json)?;
@@ -77,7 +80,7 @@ fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let rows = keys.iter().map(as_row).collect();
-    context.printer.rows(&["id", "scope", "catalogs", "state"], rows)?;
+    context.printer.rows(&["id", "scopes", "catalogs", "state"], rows)?;
     Ok(Outcome::Done)
 }
 
@@ -94,7 +97,7 @@ fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
 fn as_json(key: &Key) -> Value {
     json!({
         "id": key.id,
-        "scope": key.scope,
+        "scopes": key.scopes,
         "catalogs": key.catalogs.to_string(),
         "created_at": key.created_at,
         "expires_at": key.expires_at,
@@ -105,7 +108,7 @@ fn as_json(key: &Key) -> Value {
 
 fn as_row(key: &Key) -> Vec<String> {
     let state = key.state(SystemTime::now());
-    vec![key.id.clone(), key.scope.to_string(), key.catalogs.to_string(), state.to_string()]
+    vec![key.id.clone(), key.scopes.to_string(), key.catalogs.to_string(), state.to_string()]
 }
 
 fn lifetime(text: &str) -> Result<Duration> {

@@ -14,14 +14,14 @@ use super::App;
 use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::registry::OpenCatalog;
-use crate::keys::{Catalogs, Key, Refusal, Scope};
+use crate::keys::{Catalogs, Key, Refusal, Scope, Scopes};
 
 /// What the sender of a request may do.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The key's id; `None` while no key was ever made.
     key: Option<String>,
-    scope: Scope,
+    scopes: Scopes,
     catalogs: Catalogs,
 }
 
@@ -72,7 +72,7 @@ impl Grant {
     /// What the key in these headers gives; everything while no key was ever made.
     fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
         if !app.keys.is_in_use().map_err(ApiError::internal)? {
-            return Ok(Grant { key: None, scope: Scope::Admin, catalogs: Catalogs::All });
+            return Ok(Grant { key: None, scopes: Scope::Admin.into(), catalogs: Catalogs::All });
         }
         let Some(token) = token(headers) else {
             let message = "this server needs an API key; send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
@@ -83,20 +83,25 @@ impl Grant {
     }
 
     fn admin(&self) -> ApiResult<()> {
-        match self.scope {
-            Scope::Admin => Ok(()),
-            Scope::Search => Err(ApiError::auth(
-                StatusCode::FORBIDDEN,
-                "wrong_scope",
-                "this key may only search; this needs an admin key",
-            )),
+        self.allows(Scope::Admin)
+    }
+
+    /// May the sender do this?
+    ///
+    /// # Errors
+    /// 403 with the scope that is missing.
+    pub fn allows(&self, scope: Scope) -> ApiResult<()> {
+        if self.scopes.allow(scope) {
+            return Ok(());
         }
+        let message = format!("this key has the scopes {}; this needs a key with the scope {scope}", self.scopes);
+        Err(ApiError::auth(StatusCode::FORBIDDEN, "wrong_scope", message))
     }
 }
 
 impl From<Key> for Grant {
     fn from(key: Key) -> Self {
-        Grant { key: Some(key.id), scope: key.scope, catalogs: key.catalogs }
+        Grant { key: Some(key.id), scopes: key.scopes, catalogs: key.catalogs }
     }
 }
 
