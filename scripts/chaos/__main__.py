@@ -99,7 +99,9 @@ def main():
             if kind not in running:
                 options = [overload_seconds(arguments)] if kind == "overload" else []
                 running[kind] = chosen[kind].make(random.Random(f"{arguments.seed} {kind}"), reports[kind], *options)
-            one_round(running[kind], reports[kind])
+            if not one_round(running[kind], reports[kind]):
+                # What it expects is not known any more, so it begins anew.
+                running.pop(kind).close()
     finally:
         kill_what_runs()
         for rounds in running.values():
@@ -135,9 +137,12 @@ def turns(arguments, chosen, reports):
 
 
 def one_round(rounds, report):
+    """True when the round came to its end."""
     begin = time.monotonic()
+    ended = False
     try:
         rounds.round()
+        ended = True
     except Hang as error:
         report.hang(str(error))
     except Refused as error:
@@ -146,6 +151,7 @@ def one_round(rounds, report):
         report.loss(f"the round failed: {traceback.format_exc()}")
     report.rounds += 1
     report.seconds += time.monotonic() - begin
+    return ended
 
 
 def print_table(reports):

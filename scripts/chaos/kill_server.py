@@ -59,7 +59,7 @@ class Writer:
         made = self.random.random() < 0.5
         self.own_exists |= {made}
         path = f"/v1/catalogs/{self.own}"
-        status, _ = client.request("PUT" if made else "DELETE", path, {} if made else None)
+        status, _ = client.request("PUT" if made else "DELETE", path)
         if status in (200, 201, 204, 404):
             self.own_exists = {made}
             self.expected.acknowledged += 1
@@ -132,7 +132,7 @@ class KillServer:
     def make_catalogs(self, server):
         client = Client(server.url)
         for catalog in {writer.catalog for writer in self.writers}:
-            client.request("PUT", f"/v1/catalogs/{catalog}", {})
+            client.request("PUT", f"/v1/catalogs/{catalog}")
         client.close()
 
     def look(self):
