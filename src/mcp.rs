@@ -12,7 +12,8 @@ pub mod config;
 pub mod connection;
 pub mod gateway;
 pub mod install;
-mod lines;
+#[doc(hidden)]
+pub mod lines;
 pub mod outcome;
 pub mod pool;
 mod process;
@@ -54,6 +55,10 @@ pub struct Limits {
     pub pages: usize,
     /// All pages of one list together.
     pub list_bytes: usize,
+    /// The title or the description of a tool. Clients cut them at 2 to 10 KiB, and models read all of it.
+    pub description_bytes: usize,
+    /// A tool as a whole, with its schemas.
+    pub tool_bytes: usize,
     /// The first pause before a new attempt to connect; doubled from attempt to attempt.
     pub first_pause: Duration,
     /// The longest pause before a new attempt to connect.
@@ -77,6 +82,8 @@ impl Default for Limits {
             tools: 100_000,
             pages: 5_000,
             list_bytes: 256 << 20,
+            description_bytes: 16 << 10,
+            tool_bytes: 256 << 10,
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(60),
             refresh: Duration::from_secs(300),

@@ -136,6 +136,16 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
     }
 }
 
+/// The beginning of a field's text, of at most so many bytes, for whoever must not take long over any tool.
+pub fn field_head(tool: &Tool, field: Field, max_bytes: usize) -> String {
+    if field == Field::Description {
+        return tool.description[..tool.description.floor_char_boundary(max_bytes)].to_owned();
+    }
+    let mut text = field_text(tool, field);
+    text.truncate(text.floor_char_boundary(max_bytes));
+    text
+}
+
 /// A way to put a tool in words. An embedder names those it wants; a request is as near to the tool as to the nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {

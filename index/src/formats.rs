@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,7 @@ mod signature;
 pub use names::{answers_to, emitted_names};
 pub use signature::signature;
 
-use input::Input;
+use input::{Budget, Input, Source};
 use item::Place;
 
 /// The formats that are read.
@@ -189,15 +190,21 @@ pub struct Skipped {
 /// A bad item, or the second of two with one id, goes to [`Parsed::skipped`]; so does a malformed line of NDJSON.
 ///
 /// # Errors
-/// [`Error::Parse`] where the input as a whole cannot be read: empty, not UTF-8, malformed, nested too deep, or in no
-/// known format.
+/// [`Error::Parse`] where the input as a whole cannot be read: empty, not UTF-8, malformed, nested too deep, in no known
+/// format, with more than [`MAX_SKIPPED`] bad items, or so dense that it would take far more memory than its length.
 pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
-    let mut reader = Reader::new(options);
-    match input::read(bytes, &options.source_name)? {
-        Input::Document(value) => reader.read(value, &Scope::default())?,
-        Input::Lines(lines) => lines.into_iter().for_each(|line| reader.read_line(line)),
+    match input::read(bytes, Source { name: &options.source_name })? {
+        Input::Document(text) => {
+            let mut reader = Reader::new(options, &text, bytes.len());
+            reader.read(text.trim_start(), &Scope::default())?;
+            Ok(reader.finish())
+        }
+        Input::Lines(text) => {
+            let mut reader = Reader::new(options, text, bytes.len());
+            reader.read_lines()?;
+            Ok(reader.finish())
+        }
     }
-    Ok(reader.finish())
 }
 
 /// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Names are
@@ -237,9 +244,24 @@ fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Resul
 /// What surrounds an item and speaks for it.
 #[derive(Clone, Default)]
 struct Scope {
-    server: Option<String>,
+    server: Option<Rc<str>>,
     /// What a namespace says of itself beyond its name.
-    namespace: Map<String, Value>,
+    namespace: Rc<Map<String, Value>>,
+    /// The memory that takes, in every tool of the namespace.
+    namespace_bytes: usize,
+    /// Lists and wrappers around it.
+    depth: usize,
+}
+
+impl Scope {
+    /// The same, one group further in.
+    fn within(&self) -> Result<Scope> {
+        if self.depth == MAX_GROUPS {
+            let reason = format!("it lies within more than {MAX_GROUPS} lists; flatten them");
+            return Err(Error::invalid_tool("an item", reason));
+        }
+        Ok(Scope { depth: self.depth + 1, ..self.clone() })
+    }
 }
 
 /// What one JSON value is, by its fields.
@@ -257,62 +279,144 @@ enum Shape {
 }
 
 impl Shape {
-    fn of(value: &Value) -> Shape {
-        match value {
-            Value::Array(_) => Shape::List,
-            Value::Object(fields) => Shape::of_object(fields),
+    fn of(text: &str, outline: &Outline<'_>) -> Shape {
+        match text.as_bytes().first() {
+            Some(b'[') => Shape::List,
+            Some(b'{') => Shape::of_object(outline),
             _ => Shape::Unknown,
         }
     }
 
-    fn of_object(fields: &Map<String, Value>) -> Shape {
-        let has = |field: &str| fields.contains_key(field);
-        let has_list = |field: &str| fields.get(field).is_some_and(Value::is_array);
-        if is_type(fields, "namespace") {
+    fn of_object(fields: &Outline<'_>) -> Shape {
+        if fields.is_type("namespace") {
             return Shape::Namespace;
         }
-        if let Some(format) = tool_format(fields) {
+        if let Some(format) = fields.tool_format() {
             return Shape::Tool(format);
         }
         match () {
-            () if openapi::is_document(fields) => Shape::OpenApi,
-            () if fields.get("result").is_some_and(Value::is_object) => Shape::RpcResult,
-            () if has("jsonrpc") && has("error") => Shape::RpcError,
-            () if fields.get("mcpServers").is_some_and(Value::is_object) => Shape::ServerConfig,
-            () if has_list("tools") => Shape::Wrapper("tools"),
-            () if has_list("functions") => Shape::Wrapper("functions"),
+            () if fields.is_openapi() => Shape::OpenApi,
+            () if fields.begins("result", '{') => Shape::RpcResult,
+            () if fields.has("jsonrpc") && fields.has("error") => Shape::RpcError,
+            () if fields.begins("mcpServers", '{') => Shape::ServerConfig,
+            () if fields.begins("tools", '[') => Shape::Wrapper("tools"),
+            () if fields.begins("functions", '[') => Shape::Wrapper("functions"),
             () => Shape::Unknown,
         }
     }
 }
 
-/// The format of an object that is one tool. Schemas tell formats apart, and a name alone makes an MCP tool.
-fn tool_format(fields: &Map<String, Value>) -> Option<Format> {
-    let has = |field: &str| fields.contains_key(field);
-    let is_group = ["tools", "functions"].iter().any(|list| fields.get(*list).is_some_and(Value::is_array));
-    let native = ["server", "tags", "metadata"].into_iter().any(has);
-    match () {
-        () if fields.get("function").is_some_and(Value::is_object) => Some(Format::Openai),
-        () if has("input_schema") => Some(Format::Anthropic),
-        () if has("inputSchema") && native => Some(Format::Native),
-        () if has("inputSchema") => Some(Format::Mcp),
-        () if is_type(fields, "function") => Some(Format::OpenaiResponses),
-        () if is_group => None,
-        () if has("name") && has("parameters") => Some(Format::Openai),
-        () if has("name") && has("type") => Some(Format::Anthropic),
-        () if has("name") && native => Some(Format::Native),
-        () if has("name") => Some(Format::Mcp),
-        () => None,
+/// The fields that tell shapes apart.
+const TELLING: [&str; 18] = [
+    "name",
+    "type",
+    "function",
+    "parameters",
+    "inputSchema",
+    "input_schema",
+    "server",
+    "tags",
+    "metadata",
+    "tools",
+    "functions",
+    "openapi",
+    "swagger",
+    "result",
+    "jsonrpc",
+    "error",
+    "mcpServers",
+    "description",
+];
+/// Names of fields that an error lists.
+const MAX_LISTED_FIELDS: usize = 8;
+
+/// What an object's text says of its shape. Its size does not depend on the text's.
+#[derive(Default)]
+struct Outline<'t> {
+    telling: Vec<(&'static str, &'t str)>,
+    first_names: Vec<String>,
+}
+
+impl<'t> Outline<'t> {
+    /// Looks through an object; of any other value there is nothing to say.
+    fn of(text: &'t str) -> Self {
+        let mut outline = Outline::default();
+        for (name, value) in input::fields(text) {
+            if let Some(&telling) = TELLING.iter().find(|telling| **telling == name) {
+                // As in a map, the last of two fields of one name counts.
+                outline.telling.retain(|(known, _)| *known != telling);
+                outline.telling.push((telling, value));
+            }
+            if outline.first_names.len() < MAX_LISTED_FIELDS {
+                outline.first_names.push(cut(&name, 200));
+            }
+        }
+        outline
+    }
+
+    fn get(&self, field: &str) -> Option<&'t str> {
+        self.telling.iter().find(|(name, _)| *name == field).map(|(_, value)| *value)
+    }
+
+    fn has(&self, field: &str) -> bool {
+        self.get(field).is_some()
+    }
+
+    fn begins(&self, field: &str, first: char) -> bool {
+        self.get(field).is_some_and(|value| value.starts_with(first))
+    }
+
+    fn text(&self, field: &str) -> Option<String> {
+        serde_json::from_str(self.get(field)?).ok()
+    }
+
+    fn is_type(&self, name: &str) -> bool {
+        self.text("type").is_some_and(|kind| kind == name)
+    }
+
+    /// Whether this is an OpenAPI document, of whatever version.
+    fn is_openapi(&self) -> bool {
+        let version = [self.get("openapi"), self.get("swagger")];
+        version
+            .into_iter()
+            .flatten()
+            .any(|value| value.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()))
+    }
+
+    /// The format of an object that is one tool. Schemas tell formats apart, and a name alone makes an MCP tool.
+    fn tool_format(&self) -> Option<Format> {
+        let is_group = ["tools", "functions"].iter().any(|list| self.begins(list, '['));
+        let native = ["server", "tags", "metadata"].into_iter().any(|field| self.has(field));
+        match () {
+            () if self.begins("function", '{') => Some(Format::Openai),
+            () if self.has("input_schema") => Some(Format::Anthropic),
+            () if self.has("inputSchema") && native => Some(Format::Native),
+            () if self.has("inputSchema") => Some(Format::Mcp),
+            () if self.is_type("function") => Some(Format::OpenaiResponses),
+            () if is_group => None,
+            () if self.has("name") && self.has("parameters") => Some(Format::Openai),
+            () if self.has("name") && self.has("type") => Some(Format::Anthropic),
+            () if self.has("name") && native => Some(Format::Native),
+            () if self.has("name") => Some(Format::Mcp),
+            () => None,
+        }
     }
 }
 
-fn is_type(fields: &Map<String, Value>, name: &str) -> bool {
-    fields.get("type").and_then(Value::as_str) == Some(name)
-}
+/// Bad items that are named one by one; with the next one the input is given up. A set with more is in no format of
+/// ours, or was made wrongly throughout.
+pub const MAX_SKIPPED: usize = 1_000;
+/// Lists and wrappers within each other. Four occur: an answer, its list, a namespace, its list.
+const MAX_GROUPS: usize = 8;
+/// What a tool takes beside what its text says: the struct, its id twice, an empty schema.
+const TOOL_BYTES: usize = 1_500;
 
 /// Gathers the tools of one input.
 struct Reader<'a> {
     options: &'a ReadOptions,
+    /// The whole text, for the places of errors.
+    text: &'a str,
+    budget: Budget,
     format: Option<Format>,
     tools: Vec<Tool>,
     skipped: Vec<Skipped>,
@@ -323,12 +427,16 @@ struct Reader<'a> {
     items: usize,
     /// The line being read, in NDJSON.
     line: Option<usize>,
+    /// True once nothing further is to be read.
+    given_up: bool,
 }
 
 impl<'a> Reader<'a> {
-    fn new(options: &'a ReadOptions) -> Self {
+    fn new(options: &'a ReadOptions, text: &'a str, input_bytes: usize) -> Self {
         Reader {
             options,
+            text,
+            budget: Budget::of(input_bytes),
             format: None,
             tools: Vec::new(),
             skipped: Vec::new(),
@@ -336,6 +444,7 @@ impl<'a> Reader<'a> {
             positions: HashMap::new(),
             items: 0,
             line: None,
+            given_up: false,
         }
     }
 
@@ -348,92 +457,132 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a value that is the input, or a container within it.
-    fn read(&mut self, value: Value, scope: &Scope) -> Result<()> {
-        let shape = Shape::of(&value);
-        match (shape, value) {
-            (Shape::List, Value::Array(items)) => items.into_iter().for_each(|item| self.read_item(item, scope)),
-            (Shape::Wrapper(field), Value::Object(fields)) => return self.read_wrapper(fields, field, scope),
-            (Shape::Namespace, Value::Object(fields)) => return self.read_namespace(fields),
-            (Shape::RpcResult, Value::Object(mut fields)) => {
-                return self.read(fields.remove("result").unwrap_or_default(), scope);
+    fn read_lines(&mut self) -> Result<()> {
+        for (number, line) in input::lines(self.text) {
+            self.line = Some(number);
+            match self.source().check_line(line, number) {
+                Ok(()) => self.read_item(line, &Scope::default())?,
+                Err(error) => self.skip(None, error)?,
             }
-            (Shape::RpcError, value) => {
-                return Err(self.unreadable(format!(
-                    "the server answered with an error in place of tools: {}",
-                    cut(&value["error"].to_string(), 300)
-                )));
-            }
-            (Shape::ServerConfig, value) => self.read_config(&value["mcpServers"]),
-            (Shape::OpenApi, value) => return self.read_openapi(&value),
-            (Shape::Tool(format), Value::Object(fields)) => self.read_tool(format, fields, scope),
-            (_, value) => return Err(self.unknown(&value)),
         }
         Ok(())
     }
 
-    fn read_line(&mut self, line: input::Line) {
-        self.line = Some(line.number);
-        match line.value {
-            Ok(value) => self.read_item(value, &Scope::default()),
-            Err(error) => self.skip(None, error),
+    /// Reads a value that is the input, or a container within it.
+    fn read(&mut self, text: &str, scope: &Scope) -> Result<()> {
+        let outline = Outline::of(text);
+        let shape = Shape::of(text, &outline);
+        self.read_shape(shape, text, &outline, scope)
+    }
+
+    fn read_shape(&mut self, shape: Shape, text: &str, outline: &Outline<'_>, scope: &Scope) -> Result<()> {
+        match shape {
+            Shape::List => self.read_list(text, scope),
+            Shape::Wrapper(field) => {
+                let server = outline.text("server").map(Rc::from).or_else(|| scope.server.clone());
+                self.read(outline.get(field).unwrap_or("[]"), &Scope { server, ..scope.within()? })
+            }
+            Shape::Namespace => self.read_namespace(text, outline, scope),
+            Shape::RpcResult => self.read(outline.get("result").unwrap_or("[]"), &scope.within()?),
+            Shape::RpcError => Err(self.unreadable(format!(
+                "the server answered with an error in place of tools: {}",
+                cut(outline.get("error").unwrap_or_default(), 300)
+            ))),
+            Shape::ServerConfig => {
+                self.read_config(outline.get("mcpServers").unwrap_or_default());
+                Ok(())
+            }
+            Shape::OpenApi => self.read_openapi(text),
+            Shape::Tool(format) => self.read_tool(format, text, scope),
+            Shape::Unknown => Err(self.unknown(text, outline)),
         }
     }
 
-    /// Reads one entry of a list, whose failure is its own.
-    fn read_item(&mut self, value: Value, scope: &Scope) {
-        let result = match Shape::of(&value) {
-            Shape::Unknown => Err(item::not_a_tool(&self.next_position(), &value)),
-            _ => self.read(value, scope),
+    fn read_list(&mut self, text: &str, scope: &Scope) -> Result<()> {
+        let scope = scope.within()?;
+        input::items(text).try_for_each(|item| self.read_item(item, &scope))
+    }
+
+    /// Reads one entry of a list, whose failure is its own unless it ends the reading.
+    fn read_item(&mut self, text: &str, scope: &Scope) -> Result<()> {
+        let outline = Outline::of(text);
+        let result = match Shape::of(text, &outline) {
+            Shape::Unknown => Err(item::not_a_tool(&self.next_position(), text)),
+            shape => self.read_shape(shape, text, &outline, scope),
         };
-        if let Err(error) = result {
-            self.skip(None, error);
+        match result {
+            Err(error) if !self.given_up => self.skip(None, error),
+            result => result,
         }
     }
 
-    fn read_wrapper(&mut self, mut fields: Map<String, Value>, field: &str, scope: &Scope) -> Result<()> {
-        let tools = fields.remove(field).unwrap_or_default();
-        let server = fields.get("server").and_then(Value::as_str).map(str::to_owned);
-        self.read(tools, &Scope { server: server.or_else(|| scope.server.clone()), ..scope.clone() })
+    /// Reads a text into a value, within the budget.
+    fn value(&mut self, text: &str) -> Result<Value> {
+        let value = self.source().value(text, self.text, &self.budget);
+        self.given_up |= self.budget.is_exceeded();
+        value
     }
 
-    fn read_namespace(&mut self, mut fields: Map<String, Value>) -> Result<()> {
-        let (Some(Value::String(name)), Some(tools @ Value::Array(_))) =
-            (fields.remove("name"), fields.remove("tools"))
+    fn source(&self) -> Source<'a> {
+        Source { name: &self.options.source_name }
+    }
+
+    fn read_namespace(&mut self, text: &str, outline: &Outline<'_>, scope: &Scope) -> Result<()> {
+        let (Some(name), Some(tools), true) =
+            (outline.text("name"), outline.get("tools"), outline.begins("tools", '['))
         else {
             let reason = "a namespace needs a `name` that is a string and `tools` that are a list";
             return Err(Error::invalid_tool(self.next_position(), reason));
         };
-        fields.remove("type");
-        self.format.get_or_insert(Format::OpenaiResponses);
-        self.read(tools, &Scope { server: Some(name), namespace: fields })
-    }
-
-    fn read_config(&mut self, servers: &Value) {
-        let names = servers.as_object().into_iter().flat_map(Map::keys).cloned();
-        self.servers_to_connect.extend(names);
-    }
-
-    fn read_openapi(&mut self, document: &Value) -> Result<()> {
-        let operations = openapi::read(document, self.options)?;
-        self.format.get_or_insert(Format::OpenApi);
-        for operation in operations {
-            self.add(Format::OpenApi, Some(operation.name), operation.tool);
+        let before = self.budget.spent();
+        let mut namespace = Map::new();
+        for (field, value) in
+            input::fields(text).filter(|(field, _)| !["name", "tools", "type"].contains(&field.as_str()))
+        {
+            namespace.insert(field, self.value(value)?);
         }
-        Ok(())
+        let namespace_bytes = self.budget.spent() - before;
+        self.format.get_or_insert(Format::OpenaiResponses);
+        self.read(
+            tools,
+            &Scope { server: Some(name.into()), namespace: namespace.into(), namespace_bytes, ..scope.within()? },
+        )
     }
 
-    fn read_tool(&mut self, format: Format, fields: Map<String, Value>, scope: &Scope) {
+    fn read_config(&mut self, servers: &str) {
+        self.servers_to_connect.extend(input::fields(servers).map(|(name, _)| name));
+    }
+
+    fn read_openapi(&mut self, text: &str) -> Result<()> {
+        let document = self.value(text)?;
+        let options = self.options;
+        openapi::read(&document, options, |operation| {
+            self.format.get_or_insert(Format::OpenApi);
+            self.spend(operation.copied_bytes)?;
+            self.add(Format::OpenApi, Some(operation.name), operation.tool)
+        })
+    }
+
+    fn read_tool(&mut self, format: Format, text: &str, scope: &Scope) -> Result<()> {
+        let before = self.budget.spent();
+        let Value::Object(fields) = self.value(text)? else {
+            return Err(item::not_a_tool(&self.next_position(), text));
+        };
         let fields = match format {
             Format::Openai | Format::OpenaiResponses => openai::flatten(fields),
             _ => fields,
         };
         let name = fields.get("name").and_then(Value::as_str).map(str::to_owned);
         let place = Place { position: self.next_position(), scope, options: self.options };
-        self.add(format, name, item::assemble(fields, format, &place));
+        let tool = item::assemble(fields, format, &place);
+        match &tool {
+            Ok(_) => self.spend(scope.namespace_bytes)?,
+            Err(_) => self.budget.return_to(before),
+        }
+        self.add(format, name, tool)
     }
 
-    fn add(&mut self, format: Format, name: Option<String>, tool: Result<Tool>) {
+    fn add(&mut self, format: Format, name: Option<String>, tool: Result<Tool>) -> Result<()> {
         self.format.get_or_insert(format);
         let tool = match tool {
             Ok(tool) => tool,
@@ -443,14 +592,34 @@ impl<'a> Reader<'a> {
         if let Some(&first) = self.positions.get(&tool.id) {
             return self.skip(name, Error::DuplicateTool { id: tool.id.to_string(), first, second });
         }
+        self.spend(TOOL_BYTES)?;
         self.items = second;
         self.positions.insert(tool.id.clone(), second);
         self.tools.push(tool);
+        Ok(())
     }
 
-    fn skip(&mut self, name: Option<String>, error: Error) {
+    fn spend(&mut self, bytes: usize) -> Result<()> {
+        let spent = self.budget.spend(bytes);
+        self.given_up |= spent.is_err();
+        spent.map_err(|reason| self.unreadable(reason))
+    }
+
+    /// Notes a bad item.
+    ///
+    /// # Errors
+    /// With the one after [`MAX_SKIPPED`], which ends the reading.
+    fn skip(&mut self, name: Option<String>, error: Error) -> Result<()> {
+        if let Some(first) = self.skipped.first().filter(|_| self.skipped.len() == MAX_SKIPPED) {
+            self.given_up = true;
+            return Err(self.unreadable(format!(
+                "more than {MAX_SKIPPED} of its items are no valid tools, so the rest was not read; the first: {}",
+                cut(&first.error.to_string(), 300)
+            )));
+        }
         self.items += 1;
         self.skipped.push(Skipped { index: self.items, name, line: self.line, error });
+        Ok(())
     }
 
     fn next_position(&self) -> String {
@@ -460,13 +629,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn unknown(&self, value: &Value) -> Error {
-        let what = match value {
-            Value::Object(fields) => {
-                let names: Vec<&str> = fields.keys().take(8).map(String::as_str).collect();
-                format!("an object with the fields [{}]", cut(&names.join(", "), 200))
-            }
-            other => format!("the value {}", cut(&other.to_string(), 80)),
+    fn unknown(&self, text: &str, outline: &Outline<'_>) -> Error {
+        let what = match text.starts_with('{') {
+            true => format!("an object with the fields [{}]", cut(&outline.first_names.join(", "), 200)),
+            false => format!("the value {}", cut(text, 80)),
         };
         self.unreadable(format!(
             "{what} is in no known tool format; accepted are OpenAI, Anthropic and MCP tools (one, a list, \

@@ -19,6 +19,7 @@ use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::query::{Effort, Filter, Fusion, Mode, Query, read_part};
+use crate::ranker::features::CANDIDATES;
 use crate::ranker::{Ranker, ToolFacts};
 use crate::settings::Settings;
 use crate::store::StoredTool;
@@ -137,9 +138,14 @@ impl Searcher {
         let mut timings = Timings::default();
         let mut degraded = self.degraded(query.mode);
         let (search, requests, mut evidence) = self.gather(query, &mut degraded, &mut timings)?;
+        let deadline = Deadline::of(query.effort, clock);
         lap(&mut timings.rank_ms, || {
             for (request, evidence) in requests.iter().zip(&mut evidence) {
-                (evidence.verdict, evidence.reranked) = rerank::verdict(&search, request, evidence).unzip();
+                if search.is_in_time_to_rank(evidence, deadline) {
+                    (evidence.verdict, evidence.reranked) = rerank::verdict(&search, request, evidence).unzip();
+                } else {
+                    degraded.get_or_insert_with(|| deadline.missed());
+                }
                 search.remember(evidence);
             }
         });
@@ -412,6 +418,22 @@ impl Search<'_> {
         likely
     }
 
+    /// Reads what the ranker has to know of the candidates. False where time is up before all are read; those that were
+    /// are kept, so that the next search gets further.
+    fn is_in_time_to_rank(&self, evidence: &Evidence, deadline: Deadline) -> bool {
+        if deadline.budget_ms.is_none() || !rerank::has_a_say(self, evidence) {
+            return true;
+        }
+        let candidates = best::above(0.0, &evidence.fused, CANDIDATES, |tool| self.is_allowed(tool));
+        candidates.into_iter().all(|(tool, _)| {
+            let is_in_time = !deadline.is_over();
+            if is_in_time {
+                self.searcher.rows[tool].facts();
+            }
+            is_in_time
+        })
+    }
+
     /// Adds what remembered requests say to the scores.
     fn remember(&self, evidence: &mut Evidence) {
         let Some(memory) = self.searcher.memory.as_ref().filter(|memory| memory.is_asked()) else { return };
@@ -602,6 +624,35 @@ impl Search<'_> {
 
     fn is_allowed(&self, tool: usize) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed[tool])
+    }
+}
+
+/// When the time for a search is used up.
+#[derive(Clone, Copy)]
+struct Deadline {
+    started: Instant,
+    /// `None` for a search that may take as long as it takes.
+    budget_ms: Option<f64>,
+}
+
+impl Deadline {
+    fn of(effort: Effort, started: Instant) -> Self {
+        let budget_ms = match effort {
+            Effort::BudgetMs(budget_ms) => Some(budget_ms),
+            Effort::All | Effort::Variant(_) => None,
+        };
+        Deadline { started, budget_ms }
+    }
+
+    fn is_over(self) -> bool {
+        self.budget_ms.is_some_and(|budget_ms| self.started.elapsed().as_secs_f64() * 1e3 >= budget_ms)
+    }
+
+    fn missed(self) -> Degraded {
+        let budget_ms = self.budget_ms.unwrap_or_default();
+        let reason =
+            format!("the budget of {budget_ms} ms was used up before ranking, so the order is less precise; give more");
+        Degraded { reason, pending_embeddings: 0 }
     }
 }
 

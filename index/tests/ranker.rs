@@ -245,3 +245,19 @@ fn refitting_towards_what_was_right_raises_it() {
     };
     assert!(lead(&refitted) > lead(model.trees()));
 }
+
+#[test]
+fn a_budget_that_is_used_up_before_ranking_leaves_it_out_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()));
+    let ask = |query: Query| catalog.searcher().search(&query).unwrap();
+    // A few tools are expected to take nanoseconds; no search takes less than a microsecond.
+    let short = ask(Query::new("send a message").budget_ms(0.001));
+    assert!(short.embedders.len() == 1 && !short.hits.is_empty(), "{short:?}");
+    assert!(short.degraded.unwrap().reason.contains("used up before ranking"));
+    assert_eq!(short.confidence, None);
+
+    let long = ask(Query::new("send a message").budget_ms(1e9));
+    assert!(long.degraded.is_none() && long.confidence.is_some());
+    assert_eq!(long.confidence, ask(Query::new("send a message")).confidence);
+}

@@ -369,7 +369,7 @@ impl Keeper {
         if *last == Some(hash) && self.server.blocked().is_empty() {
             return;
         }
-        match self.write(sync::read_tools(self.name(), entries)).await {
+        match self.write(sync::read_tools(self.name(), entries, &self.server.limits)).await {
             Ok(synced) => {
                 *last = Some(hash);
                 tell(&synced);

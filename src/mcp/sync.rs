@@ -61,14 +61,18 @@ async fn fetch(server: &ServerConfig, limits: &Limits, watchdog: &Arc<Watchdog>)
     let connection = Connection::open(server, limits, watchdog).await.map_err(|error| error.to_string())?;
     let entries = connection.list_tools().await;
     connection.close().await;
-    Ok(read_tools(&server.name, entries.map_err(|error| error.to_string())?))
+    Ok(read_tools(&server.name, entries.map_err(|error| error.to_string())?, limits))
 }
 
-/// Reads the entries of a `tools/list`. Those that are no valid tools are left out, the second of one name among them.
-pub fn read_tools(server: &str, mut entries: Vec<Value>) -> Offer {
+/// Reads the entries of a `tools/list`. Those that are no valid tools or beyond the limits are left out, the second of
+/// one name among them.
+pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Offer {
     let mut skipped = Vec::new();
     entries.retain(|entry| {
-        let reason = if entry.is_object() { bad_schema(entry) } else { Some("it is no object".to_owned()) };
+        let reason = match entry.is_object() {
+            true => bad_schema(entry).or_else(|| too_long(entry, limits)),
+            false => Some("it is no object".to_owned()),
+        };
         skipped.extend(reason.iter().map(|reason| format!("{}: {reason}", name_of(entry))));
         reason.is_none()
     });
@@ -112,6 +116,18 @@ fn bad_schema(entry: &Value) -> Option<String> {
     }
 }
 
+/// Left out and not cut: a cut description would not be what the tool says of itself.
+fn too_long(entry: &Value, limits: &Limits) -> Option<String> {
+    for field in ["title", "description"] {
+        let bytes = entry.get(field).and_then(Value::as_str).map_or(0, str::len);
+        if bytes > limits.description_bytes {
+            return Some(format!("its {field} has {bytes} bytes, {} are allowed", limits.description_bytes));
+        }
+    }
+    let bytes = entry.to_string().len();
+    (bytes > limits.tool_bytes).then(|| format!("it has {bytes} bytes, {} are allowed", limits.tool_bytes))
+}
+
 fn name_of(entry: &Value) -> String {
     let name = entry.get("name").and_then(Value::as_str);
     name.map_or_else(|| "a tool without a name".into(), |name| format!("tool {:?}", crate::llm::excerpt(name, 80)))
@@ -138,7 +154,7 @@ mod tests {
             json!({ "inputSchema": schema }),
             json!(7),
         ];
-        let offer = read_tools("s", entries);
+        let offer = read_tools("s", entries, &Limits::default());
         assert_eq!(offer.tools.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["s/good"]);
         assert_eq!(offer.tools[0].annotations.destructive_hint, Some(true));
         let skipped = offer.skipped.join("\n");
@@ -151,11 +167,35 @@ mod tests {
     }
 
     #[test]
+    fn tools_of_servers_that_say_too_much_are_left_out() {
+        let limits = Limits::default();
+        let long = "word ".repeat(limits.description_bytes / 5 + 1);
+        let wide = "x".repeat(limits.tool_bytes);
+        let offer = read_tools(
+            "s",
+            vec![
+                json!({ "name": "long", "description": long, "inputSchema": {} }),
+                json!({ "name": "titled", "title": long, "inputSchema": {} }),
+                json!({ "name": "wide", "inputSchema": { "x": wide } }),
+                json!({ "name": "full", "description": long[..limits.description_bytes], "inputSchema": {} }),
+            ],
+            &limits,
+        );
+        assert_eq!(offer.tools.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["s/full"]);
+        let skipped = offer.skipped.join("\n");
+        for expected in
+            ["\"long\": its description has 16385 bytes, 16384 are allowed", "its title", "\"wide\": it has"]
+        {
+            assert!(skipped.contains(expected), "{expected:?} is not in {skipped}");
+        }
+    }
+
+    #[test]
     fn a_server_cannot_say_that_it_is_another_one() {
         let entry = json!({
             "name": "a", "inputSchema": {}, "_meta": { "toolscout": { "server": "bank", "name": "pay" }, "kept": 1 }
         });
-        let offer = read_tools("s", vec![entry]);
+        let offer = read_tools("s", vec![entry], &Limits::default());
         assert_eq!(offer.tools[0].id.as_str(), "s/a");
         assert_eq!(offer.tools[0].metadata["_meta"], json!({ "kept": 1 }));
     }

@@ -2,6 +2,8 @@
 
 pub mod fetch;
 pub mod files;
+#[doc(hidden)]
+pub mod html;
 pub mod shell;
 
 use serde::Deserialize;

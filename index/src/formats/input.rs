@@ -1,9 +1,14 @@
-//! Bytes to JSON values: UTF-8, then JSON, NDJSON or YAML, each failure with its place.
+//! Bytes to JSON text: UTF-8, then JSON, NDJSON or YAML, each failure with its place.
+//!
+//! Text stays text until it is known to be a tool: a list is walked item by item ([`items`], [`fields`]), and only what
+//! has a tool's shape becomes a value, within a [`Budget`].
 
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -11,95 +16,201 @@ use crate::error::{Error, Result};
 /// Brackets that YAML may leave open at once. libyaml looks at every open one on each token: 300 kB of `[` took it six
 /// minutes. Far above serde's 128 levels, since unmatched brackets in prose are counted too.
 const MAX_OPEN_BRACKETS: usize = 2_000;
+/// What the YAML parser holds of each key, scalar and collection until the whole document is read.
+const YAML_NODE_BYTES: usize = 150;
+/// Memory that an input may take for each of its bytes. Ordinary sets of tools take 8 to 15; `[0,0,…]` took 310.
+const MEMORY_PER_BYTE: usize = 24;
+/// Memory that any input may take, however short.
+const MEMORY_OF_ANY: usize = 64 << 20;
 
-/// What the bytes are.
-pub(super) enum Input {
-    Document(Value),
-    Lines(Vec<Line>),
-}
-
-/// One line of NDJSON.
-pub(super) struct Line {
-    /// 1-based.
-    pub number: usize,
-    pub value: Result<Value>,
+/// What the bytes are. The text has been checked to be JSON.
+pub(super) enum Input<'t> {
+    Document(Cow<'t, str>),
+    /// One value a line; single lines may be malformed.
+    Lines(&'t str),
 }
 
 /// Decodes an input.
 ///
 /// # Errors
 /// [`Error::Parse`] with line and column.
-pub(super) fn read(bytes: &[u8], source_name: &str) -> Result<Input> {
-    let source = Source { name: source_name };
+pub(super) fn read<'t>(bytes: &'t [u8], source: Source<'_>) -> Result<Input<'t>> {
     let text = source.decode(bytes)?;
     match text.trim_start().chars().next() {
         None => Err(source.error(None, "the input is empty; tools in JSON, NDJSON or YAML were expected".into())),
         Some('{' | '[') => source.json_or_lines(text),
-        Some(_) => source.yaml(text).map(Input::Document),
+        Some(_) => source.yaml(text).map(|json| Input::Document(Cow::Owned(json))),
+    }
+}
+
+/// The lines of NDJSON that are not blank, with their 1-based numbers.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let numbered = text.lines().enumerate().map(|(above, line)| (above + 1, line.trim()));
+    numbered.filter(|(_, line)| !line.is_empty())
+}
+
+/// The items of a JSON list, as text.
+pub(super) fn items(list: &str) -> impl Iterator<Item = &str> {
+    let mut rest = list.trim_start().strip_prefix('[').unwrap_or_default();
+    std::iter::from_fn(move || {
+        let item = take_value(&mut rest)?;
+        rest = after(rest, ',');
+        Some(item)
+    })
+}
+
+/// The fields of a JSON object: names, and values as text.
+pub(super) fn fields(object: &str) -> impl Iterator<Item = (String, &str)> {
+    let mut rest = object.trim_start().strip_prefix('{').unwrap_or_default();
+    std::iter::from_fn(move || {
+        let name = take_value(&mut rest)?;
+        // A name that is no text, such as half of a surrogate pair, is named when the object is read as a value.
+        let name = serde_json::from_str(name).unwrap_or_else(|_| name.to_owned());
+        rest = after(rest, ':');
+        let value = take_value(&mut rest)?;
+        rest = after(rest, ',');
+        Some((name, value))
+    })
+}
+
+/// Cuts off the value that the text begins with; `None` at the end of a list or an object.
+fn take_value<'t>(rest: &mut &'t str) -> Option<&'t str> {
+    let text = rest.trim_start();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    let (value, after) = text.split_at(values.byte_offset());
+    *rest = after;
+    Some(value)
+}
+
+/// The text without this separator at its beginning; without the separator nothing follows.
+fn after(text: &str, separator: char) -> &str {
+    text.trim_start().strip_prefix(separator).unwrap_or_default()
+}
+
+/// The memory that what is read of an input may take, by estimate.
+pub(super) struct Budget {
+    left: Cell<usize>,
+    total: usize,
+}
+
+impl Budget {
+    /// The budget of an input of this length.
+    pub fn of(input_bytes: usize) -> Self {
+        let total = input_bytes.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_OF_ANY);
+        Budget { left: Cell::new(total), total }
+    }
+
+    /// Bytes spent so far.
+    pub fn spent(&self) -> usize {
+        self.total - self.left.get()
+    }
+
+    /// Gives back all but these bytes, for what was read and not kept.
+    pub fn return_to(&self, spent: usize) {
+        self.left.set(self.total - spent);
+    }
+
+    /// True once something did not fit.
+    pub fn is_exceeded(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    /// Takes bytes out of the budget, or says that it is exceeded.
+    pub fn spend(&self, bytes: usize) -> Result<(), String> {
+        self.left.set(self.left.get().saturating_sub(bytes));
+        if !self.is_exceeded() {
+            return Ok(());
+        }
+        let mib = self.total >> 20;
+        Err(format!("its values would take more than {mib} MiB of memory, far more than its length; split it"))
     }
 }
 
 /// Names the input in errors.
-struct Source<'a> {
-    name: &'a str,
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub name: &'a str,
 }
 
 impl Source<'_> {
     fn decode<'t>(&self, bytes: &'t [u8]) -> Result<&'t str> {
         let invalid = |error: std::str::Utf8Error| {
             let offset = error.valid_up_to();
-            let before = &bytes[..offset];
-            let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
-            let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-            let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
+            let place = place_of(&String::from_utf8_lossy(&bytes[..offset]));
             let reason = format!("not valid UTF-8 at byte offset {offset}; convert the file to UTF-8");
-            self.error(Some((line, column)), reason)
+            self.error(Some(place), reason)
         };
         let text = std::str::from_utf8(bytes).map_err(invalid)?;
         Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
     }
 
-    fn json_or_lines(&self, text: &str) -> Result<Input> {
-        match serde_json::from_str(text) {
-            Ok(value) => Ok(Input::Document(value)),
-            Err(_) if is_ndjson(text) => Ok(Input::Lines(self.lines(text))),
-            Err(error) => Err(self.json_error(&error, 0)),
+    fn json_or_lines<'t>(&self, text: &'t str) -> Result<Input<'t>> {
+        match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => Ok(Input::Document(Cow::Borrowed(text))),
+            Err(_) if is_ndjson(text) => Ok(Input::Lines(text)),
+            Err(error) => Err(self.json_error(&error, (1, 1))),
         }
     }
 
-    fn lines(&self, text: &str) -> Vec<Line> {
-        let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let parse = |(above, line)| Line {
-            number: above + 1,
-            value: serde_json::from_str(line).map_err(|error| self.json_error(&error, above)),
-        };
-        numbered.map(parse).collect()
+    /// Checks one line of NDJSON.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] with this line and the column.
+    pub fn check_line(&self, line: &str, number: usize) -> Result<()> {
+        let checked = serde_json::from_str::<IgnoredAny>(line);
+        checked.map(drop).map_err(|error| self.json_error(&error, (number, 1)))
     }
 
-    fn json_error(&self, error: &serde_json::Error, lines_above: usize) -> Error {
+    /// Reads a part of an input's text into a value.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] with line and column for what is nested too deep, or beyond the budget.
+    pub fn value(&self, part: &str, whole: &str, budget: &Budget) -> Result<Value> {
+        let mut deserializer = serde_json::Deserializer::from_str(part);
+        BoundedValue { budget }.deserialize(&mut deserializer).map_err(|error| {
+            let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+            self.json_error(&error, place_of(whole.get(..offset).unwrap_or_default()))
+        })
+    }
+
+    /// An error in a text that begins at this line and column.
+    fn json_error(&self, error: &serde_json::Error, (line, column): (usize, usize)) -> Error {
         let message = error.to_string();
         let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
-        let reason = match what.starts_with("recursion limit") {
-            true => "the JSON is nested deeper than 128 levels; flatten it".to_owned(),
-            false => format!("malformed JSON: {what}"),
+        let reason = match error.classify() {
+            serde_json::error::Category::Data => what.to_owned(),
+            _ if what.starts_with("recursion limit") => {
+                "the JSON is nested deeper than 128 levels; flatten it".to_owned()
+            }
+            _ => format!("malformed JSON: {what}"),
         };
-        self.error(Some((lines_above + error.line(), error.column())), reason)
+        let on_first_line = if error.line() == 1 { column - 1 } else { 0 };
+        self.error(Some((line - 1 + error.line(), on_first_line + error.column())), reason)
     }
 
-    fn yaml(&self, text: &str) -> Result<Value> {
+    /// YAML as JSON.
+    fn yaml(&self, text: &str) -> Result<String> {
         if let Some(line) = line_of_excess_brackets(text) {
             let reason = format!("malformed YAML (and not JSON): more than {MAX_OPEN_BRACKETS} brackets are open");
             return Err(self.error(Some((line, 1)), reason));
         }
-        // Without aliases the cost of a document never exceeds its length, so only aliases can spend the rest.
-        let budget = Cell::new(text.len().saturating_mul(4).saturating_add(1 << 20));
-        let deserializer = serde_yaml_ng::Deserializer::from_str(text);
-        BoundedValue { budget: &budget }.deserialize(deserializer).map_err(|error| {
+        let nodes = text.bytes().filter(|byte| b",:[{?\n".contains(byte)).count();
+        Budget::of(text.len())
+            .spend(nodes.saturating_mul(YAML_NODE_BYTES))
+            .map_err(|reason| self.error(None, format!("the YAML has too many values for its length: {reason}")))?;
+        // Without aliases JSON is hardly longer than the YAML, so only aliases can spend the rest.
+        let max_bytes = text.len().saturating_mul(4).saturating_add(1 << 20);
+        let mut json = String::new();
+        let transcribed = Transcriber { into: &mut json, max_bytes };
+        let transcribed = transcribed.deserialize(serde_yaml_ng::Deserializer::from_str(text));
+        transcribed.map_err(|error| {
             let place = error.location().map(|location| (location.line(), location.column()));
             let message = error.to_string();
             let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
             self.error(place, format!("malformed YAML (and not JSON): {what}"))
-        })
+        })?;
+        Ok(json)
     }
 
     fn error(&self, place: Option<(usize, usize)>, reason: String) -> Error {
@@ -108,12 +219,21 @@ impl Source<'_> {
     }
 }
 
+/// Line and column, from 1, of what follows this text.
+fn place_of(before: &str) -> (usize, usize) {
+    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+    let in_line = before.rsplit('\n').next().unwrap_or_default();
+    (line, in_line.chars().count() + 1)
+}
+
 /// Whether text that is not one JSON value is one a line. The second line decides where the first is the broken one.
 fn is_ndjson(text: &str) -> bool {
-    let is_value = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|v| v.is_object() || v.is_array());
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let is_value = |line: &str| line.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(line).is_ok();
+    let mut lines = lines(text);
     let (first, second) = (lines.next(), lines.next());
-    second.is_some_and(|second| first.is_some_and(is_value) || (second.starts_with('{') && is_value(second)))
+    second.is_some_and(|(_, second)| {
+        first.is_some_and(|(_, first)| is_value(first)) || (second.starts_with('{') && is_value(second))
+    })
 }
 
 /// The 1-based line on which more brackets are open than YAML may have.
@@ -133,24 +253,33 @@ fn line_of_excess_brackets(text: &str) -> Option<usize> {
     None
 }
 
-/// Builds a JSON value from YAML while a budget of nodes and text bytes lasts: aliases can make a page of YAML into
-/// gigabytes, and serde_yaml_ng bounds only the number of jumps.
+/// What the allocator adds to each text.
+const ALLOCATION_BYTES: usize = 16;
+/// An entry of a map: key, value, hash, and its place in the table.
+const ENTRY_BYTES: usize = size_of::<String>() + size_of::<Value>() + 2 * size_of::<usize>();
+
+/// The memory that a value takes beside its own place, by estimate.
+pub(super) fn weight(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + ALLOCATION_BYTES,
+        Value::Array(items) => items.iter().map(|item| size_of::<Value>() + weight(item)).sum(),
+        Value::Object(fields) => {
+            let entry = |(name, value): (&String, &Value)| ENTRY_BYTES + ALLOCATION_BYTES + name.len() + weight(value);
+            2 * ENTRY_BYTES + fields.iter().map(entry).sum::<usize>()
+        }
+        _ => 0,
+    }
+}
+
+/// Builds a value while the budget lasts. Growing lists and maps are charged for the room they take.
 #[derive(Clone, Copy)]
 struct BoundedValue<'a> {
-    budget: &'a Cell<usize>,
+    budget: &'a Budget,
 }
 
 impl BoundedValue<'_> {
-    fn spend<E: serde::de::Error>(self, cost: usize) -> Result<(), E> {
-        let left = self.budget.get().checked_sub(cost + 1);
-        self.budget
-            .set(left.ok_or_else(|| E::custom("its aliases expand to far more than the document; remove them"))?);
-        Ok(())
-    }
-
-    fn scalar<E: serde::de::Error>(self, value: impl Into<Value>) -> Result<Value, E> {
-        self.spend(0)?;
-        Ok(value.into())
+    fn spend<E: serde::de::Error>(self, bytes: usize) -> Result<(), E> {
+        self.budget.spend(bytes).map_err(E::custom)
     }
 }
 
@@ -166,50 +295,55 @@ impl<'de> Visitor<'de> for BoundedValue<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value that JSON has too")
+        f.write_str("a JSON value")
     }
 
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Value, E> {
-        self.scalar(value)
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
-        self.scalar(value)
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
-        self.scalar(value)
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        self.scalar(value)
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        self.scalar(())
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
-        self.spend(value.len())?;
+        self.spend(value.len() + ALLOCATION_BYTES)?;
         Ok(value.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        self.spend(0)?;
         let mut list = Vec::new();
         while let Some(item) = items.next_element_seed(self)? {
+            if list.len() == list.capacity() {
+                self.spend(list.len().max(4) * size_of::<Value>())?;
+            }
             list.push(item);
         }
         Ok(Value::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        self.spend(0)?;
         let mut map = Map::new();
+        // As the map itself grows: 3, 7, 14 entries and so on.
+        let mut room = 0;
         while let Some(key) = entries.next_key::<String>()? {
-            self.spend(key.len())?;
-            if map.contains_key(&key) {
-                return Err(A::Error::custom(format!("the key {key:?} occurs twice in one mapping")));
+            self.spend(key.len() + ALLOCATION_BYTES)?;
+            if map.len() == room {
+                let more = room.max(3);
+                self.spend(more * ENTRY_BYTES)?;
+                room += more;
             }
             map.insert(key, entries.next_value_seed(self)?);
         }
@@ -217,12 +351,112 @@ impl<'de> Visitor<'de> for BoundedValue<'_> {
     }
 }
 
+/// Writes YAML down as JSON of at most so many bytes: aliases can make a page of YAML into gigabytes, and serde_yaml_ng
+/// bounds only the number of jumps.
+struct Transcriber<'a> {
+    into: &'a mut String,
+    max_bytes: usize,
+}
+
+impl Transcriber<'_> {
+    fn nested(&mut self) -> Transcriber<'_> {
+        Transcriber { into: self.into, max_bytes: self.max_bytes }
+    }
+
+    fn write<E: serde::de::Error>(&mut self, text: &str) -> Result<(), E> {
+        if self.into.len() + text.len() > self.max_bytes {
+            return Err(E::custom("its aliases expand to far more than the document; remove them"));
+        }
+        self.into.push_str(text);
+        Ok(())
+    }
+
+    fn scalar<E: serde::de::Error>(mut self, value: impl Into<Value>) -> Result<(), E> {
+        self.write(&value.into().to_string())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Transcriber<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Transcriber<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that JSON has too")
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        self.scalar(())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        self.write("[")?;
+        let first = self.into.len();
+        loop {
+            let item = self.into.len();
+            if item > first {
+                self.write(",")?;
+            }
+            if items.next_element_seed(self.nested())?.is_none() {
+                self.into.truncate(item);
+                return self.write("]");
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
+        self.write("{")?;
+        let mut keys = HashSet::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if !keys.is_empty() {
+                self.write(",")?;
+            }
+            self.write(&Value::from(key.as_str()).to_string())?;
+            self.write(":")?;
+            if keys.contains(&key) {
+                return Err(A::Error::custom(format!("the key {key:?} occurs twice in one mapping")));
+            }
+            keys.insert(key);
+            entries.next_value_seed(self.nested())?;
+        }
+        self.write("}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SOURCE: Source<'_> = Source { name: "in" };
+
     fn failure(bytes: &[u8]) -> String {
-        match read(bytes, "in") {
+        match read(bytes, SOURCE) {
             Err(error) => error.to_string(),
             Ok(_) => panic!("{:?} was accepted", String::from_utf8_lossy(bytes)),
         }
@@ -237,7 +471,7 @@ mod tests {
             (b"[{}]\n\xe5\xa4\xa9 \xff", "in:2:3: not valid UTF-8 at byte offset 9"),
             (b"{\n  \"tools\": [,]\n}", "in:2:13: malformed JSON: expected value"),
             (b"{\"tools\": [", "in:1:11: malformed JSON: EOF"),
-            ("[".repeat(5000).as_bytes(), "nested deeper than 128 levels"),
+            ("[".repeat(5000).as_bytes(), "in:1:5000: malformed JSON: EOF"),
             (b"openapi: 3.0.0\npaths:\n  - a\n b: c", "in:4:2: malformed YAML"),
             (b"a: 1\na: 2", "occurs twice"),
             (nested_yaml.as_bytes(), "malformed YAML"),
@@ -266,19 +500,50 @@ mod tests {
     #[test]
     fn yaml_numbers_as_keys_and_ordinary_aliases_are_read() {
         let text = "base: &b {type: string}\nresponses:\n  200: *b\n  default: {}\n";
-        let Ok(Input::Document(value)) = read(text.as_bytes(), "in") else { panic!("not read") };
+        let Ok(Input::Document(json)) = read(text.as_bytes(), SOURCE) else { panic!("not read") };
+        let value: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["responses"]["200"]["type"], "string");
+    }
+
+    #[test]
+    fn yaml_becomes_the_json_it_stands_for() {
+        for (yaml, json) in [
+            ("a: []", r#"{"a":[]}"#),
+            ("a: {}\nb: [1, [], {c: -2.5}, ~]", r#"{"a":{},"b":[1,[],{"c":-2.5},null]}"#),
+            ("a: \"x\\n\\\"y\"\n\"b c\": true", r#"{"a":"x\n\"y","b c":true}"#),
+        ] {
+            let Ok(Input::Document(read)) = read(yaml.as_bytes(), SOURCE) else { panic!("{yaml:?} was not read") };
+            assert_eq!(read, json);
+        }
+    }
+
+    #[test]
+    fn a_text_is_walked_as_serde_reads_it() {
+        let list = " [ 1 ,\"a,]\" , [ {\"b\":[]} ],-2e3,null, {} ]";
+        assert_eq!(items(list).collect::<Vec<_>>(), ["1", "\"a,]\"", "[ {\"b\":[]} ]", "-2e3", "null", "{}"]);
+        assert_eq!(items("[]").count() + items("[ ]").count() + fields("{ }").count(), 0);
+        let object = "{\"a\\n\" : 1, \"b\":{\"c\" :[2]}\n}";
+        assert_eq!(fields(object).collect::<Vec<_>>(), [("a\n".to_owned(), "1"), ("b".to_owned(), "{\"c\" :[2]}")]);
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_named_with_its_place_in_the_whole() {
+        let text = format!("[{{}},\n  {}{}]", "[".repeat(200), "]".repeat(200));
+        let second = items(&text).nth(1).unwrap();
+        let message = SOURCE.value(second, &text, &Budget::of(0)).unwrap_err().to_string();
+        assert!(message.contains("in:2:130: the JSON is nested deeper than 128 levels"), "{message}");
     }
 
     #[test]
     fn ndjson_names_the_line_of_the_file() {
         let text = "\u{feff}{\"name\":\"a\"}\r\n\n{\"name\":}\n{\"name\":\"b\"}\n";
-        let Ok(Input::Lines(lines)) = read(text.as_bytes(), "in") else { panic!("no lines") };
+        let Ok(Input::Lines(text)) = read(text.as_bytes(), SOURCE) else { panic!("no lines") };
+        let read: Vec<_> = lines(text).map(|(number, line)| (number, SOURCE.check_line(line, number))).collect();
         assert_eq!(
-            lines.iter().map(|line| (line.number, line.value.is_ok())).collect::<Vec<_>>(),
+            read.iter().map(|(number, line)| (*number, line.is_ok())).collect::<Vec<_>>(),
             [(1, true), (3, false), (4, true)]
         );
-        let message = lines[1].value.as_ref().unwrap_err().to_string();
+        let message = read[1].1.as_ref().unwrap_err().to_string();
         assert!(message.starts_with("in:3:9: malformed JSON"), "{message}");
     }
 }

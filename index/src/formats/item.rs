@@ -38,25 +38,26 @@ pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place
     tool.metadata.extend(fields.object("metadata")?.unwrap_or_default());
     tool.metadata.extend(fields.map);
     if !place.scope.namespace.is_empty() {
-        tool.metadata.insert("namespace".into(), place.scope.namespace.clone().into());
+        tool.metadata.insert("namespace".into(), Value::Object((*place.scope.namespace).clone()));
     }
     tool.validate()?;
     Ok(tool)
 }
 
 /// The error for something in a list of tools that is none.
-pub(super) fn not_a_tool(position: &str, value: &Value) -> Error {
-    let reason = match value {
-        Value::Object(_) => "it has no name; every tool needs a `name`".to_owned(),
-        other => format!("it is {} where an object was expected", cut(&other.to_string(), 80)),
+pub(super) fn not_a_tool(position: &str, text: &str) -> Error {
+    let reason = match text.starts_with('{') {
+        true => "it has no name; every tool needs a `name`".to_owned(),
+        false => format!("it is {} where an object was expected", cut(text, 80)),
     };
     Error::invalid_tool(position, reason)
 }
 
 fn server(place: &Place, stated: Option<String>) -> String {
     let Place { options, scope, .. } = place;
-    let candidates = [options.server.as_ref(), stated.as_ref(), scope.server.as_ref(), options.default_server.as_ref()];
-    candidates.into_iter().flatten().next().cloned().unwrap_or_default()
+    let candidates =
+        [options.server.as_deref(), stated.as_deref(), scope.server.as_deref(), options.default_server.as_deref()];
+    candidates.into_iter().flatten().next().unwrap_or_default().to_owned()
 }
 
 fn schema_field(format: Format) -> &'static str {
@@ -78,7 +79,7 @@ impl Fields {
     fn new(mut map: Map<String, Value>, position: &str) -> Result<Self> {
         match map.shift_remove("name") {
             Some(Value::String(tool)) if !tool.trim().is_empty() => Ok(Fields { map, tool }),
-            None | Some(Value::Null | Value::String(_)) => Err(not_a_tool(position, &Value::Object(map))),
+            None | Some(Value::Null | Value::String(_)) => Err(not_a_tool(position, "{")),
             Some(other) => {
                 let reason = format!("its `name` is {}; it must be a string", cut(&other.to_string(), 80));
                 Err(Error::invalid_tool(position, reason))

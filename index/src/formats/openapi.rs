@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::ReadOptions;
+use super::input::weight;
 use crate::error::{Error, Result};
 use crate::tool::{Tool, empty_schema};
 
@@ -25,28 +26,25 @@ const PARAMETER_KEYS: [&str; 6] = ["name", "in", "description", "required", "col
 pub(super) struct Operation {
     pub name: String,
     pub tool: Result<Tool>,
+    /// What the tool takes beside its schemas, which have a budget of their own.
+    pub copied_bytes: usize,
 }
 
-/// Whether an object is an OpenAPI document, of whatever version.
-pub(super) fn is_document(fields: &Map<String, Value>) -> bool {
-    let is_version = |field: &str| fields.get(field).is_some_and(|value| value.is_string() || value.is_number());
-    is_version("openapi") || is_version("swagger")
-}
-
-/// Every operation that the options let through, in document order.
+/// Hands on every operation that the options let through, one by one: few bytes of paths can stand for many.
 ///
 /// # Errors
-/// [`Error::Parse`] for another version or `paths` that are no object.
-pub(super) fn read(root: &Value, options: &ReadOptions) -> Result<Vec<Operation>> {
+/// [`Error::Parse`] for another version or `paths` that are no object, and what `take` fails with.
+pub(super) fn read(root: &Value, options: &ReadOptions, mut take: impl FnMut(Operation) -> Result<()>) -> Result<()> {
     check_version(root, options)?;
-    let endpoints = endpoints(root, options)?;
-    let mut document = Document::new(root, endpoints.len());
+    check_paths(root, options)?;
+    let mut document = Document::new(root, endpoints(root, options).count());
     let server = server(root, options);
-    let tools = endpoints.into_iter().map(|endpoint| {
+    broken_paths(root, options).try_for_each(&mut take)?;
+    for endpoint in endpoints(root, options) {
         let tool = endpoint.tool(&server, &mut document);
-        Operation { name: endpoint.name(), tool }
-    });
-    Ok(broken_paths(root, options).chain(tools).collect())
+        take(Operation { name: endpoint.name(), tool, copied_bytes: endpoint.copied_bytes() })?;
+    }
+    Ok(())
 }
 
 /// Paths whose operations cannot be known, since their reference leads nowhere or out of the document.
@@ -59,7 +57,7 @@ fn broken_paths<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<
             Ok(_) => "its path item is no object".to_owned(),
             Err(reason) => reason,
         };
-        Some(Operation { name: path.clone(), tool: Err(Error::invalid_tool(path, reason)) })
+        Some(Operation { name: path.clone(), tool: Err(Error::invalid_tool(path, reason)), copied_bytes: 0 })
     })
 }
 
@@ -96,21 +94,24 @@ struct Endpoint<'a> {
     operation: &'a Value,
 }
 
-fn endpoints<'a>(root: &'a Value, options: &ReadOptions) -> Result<Vec<Endpoint<'a>>> {
-    let paths = match root.get("paths") {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Object(paths)) => paths,
-        Some(_) => return Err(unreadable(options, "`paths` must be an object".into())),
-    };
-    let chosen = paths.iter().filter(|(path, _)| path.starts_with('/') && wants_path(options, path));
-    let endpoints = chosen.flat_map(|(path, path_item)| {
+fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
+    match root.get("paths") {
+        None | Some(Value::Null | Value::Object(_)) => Ok(()),
+        Some(_) => Err(unreadable(options, "`paths` must be an object".into())),
+    }
+}
+
+fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Endpoint<'a>> {
+    let paths = root.get("paths").and_then(Value::as_object).into_iter().flatten();
+    let chosen = paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path));
+    let endpoints = chosen.flat_map(move |(path, path_item)| {
         let path_item = refs::follow(root, path_item).unwrap_or(path_item);
         METHODS.iter().filter_map(move |method| {
             let operation = path_item.get(*method)?;
             Some(Endpoint { root, path, method, path_item, operation })
         })
     });
-    Ok(endpoints.filter(|endpoint| wants_tags(options, &endpoint.tags())).collect())
+    endpoints.filter(|endpoint| wants_tags(options, &endpoint.tags()))
 }
 
 fn wants_path(options: &ReadOptions, path: &str) -> bool {
@@ -181,6 +182,17 @@ impl Endpoint<'_> {
         Ok(tool)
     }
 
+    /// The memory of what is copied from the document as it is: paths may share an operation, and all share what stands
+    /// at the root.
+    fn copied_bytes(&self) -> usize {
+        let own = ["summary", "description", "tags", "operationId"].map(|field| self.operation.get(field));
+        let servers = [self.operation, self.path_item, self.root].map(|owner| owner.get("servers"));
+        let inherited = ["security", "schemes", "securityDefinitions", "host", "basePath"]
+            .map(|field| self.operation.get(field).or(self.root.get(field)));
+        let schemes = self.root.pointer("/components/securitySchemes");
+        own.into_iter().chain(servers).chain(inherited).chain([schemes]).flatten().map(weight).sum()
+    }
+
     /// Path-level parameters, then the operation's own, which replace those of the same name and place.
     fn add_parameters(&self, request: &mut Request, expansion: &mut Expansion) -> Result<(), String> {
         let lists = [self.operation, self.path_item].map(|owner| owner.get("parameters").and_then(Value::as_array));
@@ -206,6 +218,7 @@ impl Endpoint<'_> {
         expansion: &mut Expansion,
         parameter: Parameter,
     ) -> Result<(), String> {
+        parameter.value.get("description").map_or(Ok(()), |text| expansion.spend_all(text))?;
         if parameter.place == "body" {
             let schema = expansion.expand(parameter.value.get("schema").unwrap_or(&Value::Null))?;
             let content_type = self.consumes().unwrap_or("application/json");
@@ -234,6 +247,7 @@ impl Endpoint<'_> {
         let body = refs::follow(self.root, declared)?;
         let Some((content_type, media)) = preferred_content(body) else { return Ok(()) };
         let schema = expansion.expand(media.get("schema").unwrap_or(&Value::Null))?;
+        body.get("description").map_or(Ok(()), |text| expansion.spend_all(text))?;
         let required = body.get("required") == Some(&Value::Bool(true));
         request.add_body(schema, required, content_type, body.get("description").and_then(Value::as_str));
         Ok(())
@@ -303,14 +317,23 @@ impl Endpoint<'_> {
     }
 }
 
-/// A server's URL with its variables at their defaults.
+/// Longest URL of a server with its variables filled in. Browsers and proxies take no longer ones.
+const MAX_SERVER_URL_BYTES: usize = 8 << 10;
+
+/// A server's URL with its variables at their defaults, or as it is where that would be too long.
 fn server_url(server: &Value) -> Option<String> {
-    let url = server.get("url")?.as_str()?.to_owned();
+    let declared = server.get("url")?.as_str()?;
     let variables = server.get("variables").and_then(Value::as_object).into_iter().flatten();
-    Some(variables.fold(url, |url, (name, variable)| match variable.get("default").and_then(Value::as_str) {
-        Some(default) => url.replace(&format!("{{{name}}}"), default),
-        None => url,
-    }))
+    let mut url = declared.to_owned();
+    for (name, variable) in variables {
+        let Some(default) = variable.get("default").and_then(Value::as_str) else { continue };
+        let placeholder = format!("{{{name}}}");
+        if url.len() + url.matches(&placeholder).count() * default.len() > MAX_SERVER_URL_BYTES {
+            return Some(declared.to_owned());
+        }
+        url = url.replace(&placeholder, default);
+    }
+    Some(url)
 }
 
 /// The JSON content of a body or response, else its first.

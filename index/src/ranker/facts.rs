@@ -3,11 +3,16 @@
 use std::sync::LazyLock;
 
 use super::nearness::ToolTokens;
-use crate::document::{Field, field_text};
+use crate::document::{Field, field_head};
 use crate::embed::StaticTable;
 use crate::text::{self, Term, term_hash as hash};
 use crate::tool::Tool;
 
+/// Bytes of each text that a tool has of its own which are read. Two of 33,000 public tools have a longer description;
+/// one of 4 MiB took half a second.
+const MAX_OWN_TEXT_BYTES: usize = 4 << 10;
+/// The same of what its parameters say together. No public tool has more.
+const MAX_PARAMETERS_BYTES: usize = 8 << 10;
 /// Distinct words kept of a tool. A schema that says more is a document and not a tool.
 const MAX_WORDS: usize = 1024;
 /// Words whose neighbours are kept.
@@ -100,7 +105,7 @@ impl ToolFacts {
     /// Reads a tool.
     pub fn new(tool: &Tool) -> Self {
         let part = |fields: &[Field]| -> Vec<Term> {
-            fields.iter().flat_map(|&field| text::terms(&field_text(tool, field))).collect()
+            fields.iter().flat_map(|&field| text::terms(&head(tool, field))).collect()
         };
         let name = part(&[Field::Name]);
         let server = part(&[Field::Server]);
@@ -211,6 +216,15 @@ impl Words {
     }
 }
 
+/// As much of a field as the ranker reads.
+pub(super) fn head(tool: &Tool, field: Field) -> String {
+    let max_bytes = match field {
+        Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => MAX_PARAMETERS_BYTES,
+        Field::Name | Field::Server | Field::Title | Field::Description | Field::Tags => MAX_OWN_TEXT_BYTES,
+    };
+    field_head(tool, field, max_bytes)
+}
+
 fn parameters(tool: &Tool) -> u16 {
     let properties = tool.input_schema.get("properties").and_then(serde_json::Value::as_object);
     properties.map_or(0, |properties| properties.len().min(usize::from(u16::MAX)) as u16)
@@ -318,6 +332,23 @@ mod tests {
         assert_eq!(RequestFacts::new("remove the file").same_action(&delete), 1.0);
         assert_eq!(RequestFacts::new("create a file").same_action(&delete), -1.0);
         assert_eq!(RequestFacts::new("file").same_action(&delete), 0.0);
+    }
+
+    #[test]
+    fn only_the_beginning_of_long_texts_is_read() {
+        let beginning = "sends mail ".repeat(MAX_OWN_TEXT_BYTES / 11);
+        let long = format!("{beginning}{}", "and tells of the rain ".repeat(200_000));
+        let (short, long) = (facts("send", &beginning), facts("send", &long));
+        assert!(long.word(hash("rain")).is_none());
+        let words =
+            |facts: &ToolFacts| (facts.words().len(), facts.description_words, facts.word(hash("mail")).copied());
+        assert_eq!(words(&long), words(&short));
+
+        let mut tool = Tool::new("", "send").unwrap();
+        let properties = (0..100_000).map(|number| (format!("rain{number}"), serde_json::json!({"enum": ["a"]})));
+        tool.input_schema.insert("properties".into(), properties.collect::<serde_json::Map<_, _>>().into());
+        assert!(ToolFacts::new(&tool).words().len() <= MAX_WORDS);
+        assert!(head(&tool, Field::ParameterNames).len() <= MAX_PARAMETERS_BYTES);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::text::{ByTerm, term_hash};
 
 /// The best tools of the formula that are candidates. Forty give .0005 more nDCG@10, the best forty of every leg no more
 /// than that, in three times the time.
-const CANDIDATES: usize = 32;
+pub const CANDIDATES: usize = 32;
 /// The depth to which ranks are told apart.
 const DEPTH: usize = 40;
 /// Added to a rank before it is inverted: the first five places differ, the last ones hardly do.

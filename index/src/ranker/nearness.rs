@@ -3,7 +3,8 @@
 //!
 //! A token weighs as much as its row is long: the table gives frequent tokens short rows.
 
-use crate::document::{Field, field_text};
+use super::facts::head;
+use crate::document::Field;
 use crate::embed::StaticTable;
 use crate::text;
 use crate::tool::Tool;
@@ -25,7 +26,7 @@ impl ToolTokens {
     /// Reads a tool.
     pub fn new(tool: &Tool, table: &StaticTable) -> Self {
         let part = |fields: &[Field]| -> Vec<u32> {
-            fields.iter().flat_map(|&field| tokens(&field_text(tool, field), table)).collect()
+            fields.iter().flat_map(|&field| tokens(&head(tool, field), table)).collect()
         };
         ToolTokens {
             name: distinct(part(&[Field::Server, Field::Name]), KEPT[0]),

@@ -1,10 +1,13 @@
 //! Why a hit stands where it stands.
 
 use super::{Evidence, LegScores, Request, Search};
-use crate::document::{Field, field_text};
+use crate::document::{Field, field_head};
 use crate::hit::{Explain, LegScore, MatchedField};
 use crate::text;
 use crate::tool::Tool;
+
+/// Bytes of a field in which matches are looked for.
+const MAX_EXPLAINED_BYTES: usize = 64 << 10;
 
 /// Tells how a tool came to its score for a request. Costs a pass over the leg's scores, so only on request.
 pub(super) fn explain(search: &Search<'_>, tool: usize, request: &Request, evidence: &Evidence) -> Explain {
@@ -34,7 +37,8 @@ fn leg_score(search: &Search<'_>, tool: usize, leg: &LegScores) -> Option<LegSco
 
 fn matched_fields(tool: &Tool, terms: &[&str]) -> Vec<MatchedField> {
     let fields = Field::ALL.into_iter().map(|field| {
-        let mut found: Vec<String> = text::terms(&field_text(tool, field)).into_iter().map(|term| term.term).collect();
+        let mut found: Vec<String> =
+            text::terms(&field_head(tool, field, MAX_EXPLAINED_BYTES)).into_iter().map(|term| term.term).collect();
         found.retain(|term| terms.contains(&term.as_str()));
         found.sort_unstable();
         found.dedup();

@@ -60,6 +60,12 @@ pub(super) fn verdict(search: &Search<'_>, request: &Request, evidence: &Evidenc
     Some((Verdict { ranker, legs, candidates, given, mix, confidence }, scores))
 }
 
+/// True where a ranker was trained for the legs that take part.
+pub(super) fn has_a_say(search: &Search<'_>, evidence: &Evidence) -> bool {
+    let model = |legs: Vec<Heard<'_>>| search.searcher.ranker.as_ref()?.model(ids(&legs)).map(|_| ());
+    heard(search, evidence).and_then(model).is_some()
+}
+
 /// Measures a request without judging it.
 pub(super) fn measured(search: &Search<'_>, request: &Request, evidence: &Evidence) -> Option<Measured> {
     let legs = heard(search, evidence)?;

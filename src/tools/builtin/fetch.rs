@@ -12,16 +12,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use toolscout_index::Tool;
 
+use crate::tools::builtin::html;
 use crate::tools::builtin::{BuiltinError, definition, number, text};
 use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 
 /// Redirects followed, each checked like the first URL.
 const MAX_REDIRECTS: usize = 5;
-/// Columns of text made of HTML.
-const TEXT_WIDTH: usize = 120;
-/// Tags open at one time beyond which a page is not laid out but stripped: laying out costs stack for each.
-const MAX_OPEN_TAGS: usize = 500;
 /// Bytes of text when the model does not say.
 const DEFAULT_TEXT_BYTES: u64 = 32 << 10;
 
@@ -166,82 +163,13 @@ fn is_text(kind: &str) -> bool {
         || kind.ends_with("+xml")
 }
 
-/// The title and text of HTML, off the async threads: a large page takes a while.
+/// The title and text of HTML, off the async threads: two megabytes take some ten milliseconds.
 async fn readable(page: String) -> Result<(Option<String>, String), ToolFailure> {
-    let rendered = spawn_blocking(move || {
-        let text = match open_tags(&page) > MAX_OPEN_TAGS {
-            true => stripped(&page),
-            false => html2text::from_read(page.as_bytes(), TEXT_WIDTH).unwrap_or_else(|_| stripped(&page)),
-        };
-        (title(&page), text)
-    });
-    rendered.await.map_err(|_| ToolFailure::new("the page cannot be read as HTML"))
-}
-
-fn title(page: &str) -> Option<String> {
-    let lower = page.to_ascii_lowercase();
-    let start = lower.find("<title")?;
-    let start = start + lower[start..].find('>')? + 1;
-    let end = start + lower[start..].find("</title")?;
-    Some(page[start..end].trim().to_owned()).filter(|title| !title.is_empty())
-}
-
-/// The most tags that are open at one time, by counting; tags that close themselves make it an overestimate.
-fn open_tags(page: &str) -> usize {
-    const NEVER_CLOSED: [&str; 16] = [
-        "area", "base", "br", "col", "hr", "img", "input", "link", "meta", "p", "li", "source", "td", "tr", "option",
-        "wbr",
-    ];
-    let (mut open, mut most) = (0_usize, 0);
-    for (at, _) in page.match_indices('<') {
-        let rest = &page[at + 1..];
-        let (closes, rest) = rest.strip_prefix('/').map_or((false, rest), |rest| (true, rest));
-        let name: String = rest.chars().take(16).take_while(char::is_ascii_alphanumeric).collect();
-        if name.is_empty() || NEVER_CLOSED.contains(&name.to_ascii_lowercase().as_str()) {
-            continue;
-        }
-        open = if closes { open.saturating_sub(1) } else { open + 1 };
-        most = most.max(open);
-    }
-    most
-}
-
-/// The text between tags.
-fn stripped(page: &str) -> String {
-    let mut text = String::new();
-    for part in page.split('<') {
-        let words = part.split_once('>').map_or("", |(_, words)| words).trim();
-        if !words.is_empty() {
-            text.push_str(words);
-            text.push('\n');
-        }
-    }
-    text
+    let read = spawn_blocking(move || html::read(&page)).await;
+    let page = read.map_err(|_| ToolFailure::new("the page cannot be read as HTML"))?;
+    Ok((page.title, page.text))
 }
 
 fn failure(error: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::new(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn pages_become_text_with_their_title() {
-        let page = "<html><head><TITLE>A &amp; b</title><style>x{}</style></head><body><h1>Hi</h1><p>there</p></body>";
-        let (title, text) = readable(page.to_owned()).await.unwrap();
-        assert_eq!(title.as_deref(), Some("A &amp; b"));
-        assert!(text.contains("Hi") && text.contains("there") && !text.contains("x{}"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn pages_of_tags_within_tags_are_read_without_laying_them_out() {
-        let deep = format!("{}words{}", "<div>".repeat(200_000), "</div>".repeat(200_000));
-        assert_eq!(readable(deep).await.unwrap().1, "words\n");
-        let allowed = format!("{}words{}", "<div>".repeat(MAX_OPEN_TAGS), "</div>".repeat(MAX_OPEN_TAGS));
-        assert!(readable(allowed).await.unwrap().1.contains("words"));
-        let tables = format!("{}words", "<table><tr><td>".repeat(MAX_OPEN_TAGS));
-        assert!(readable(tables).await.unwrap().1.contains("words"));
-    }
 }

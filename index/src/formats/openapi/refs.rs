@@ -113,7 +113,11 @@ impl Expansion<'_, '_> {
         expanded.collect::<Result<Map<_, _>, String>>().map(Value::Object)
     }
 
-    fn spend_all(&mut self, value: &Value) -> Result<(), String> {
+    /// Counts a value that is copied as it is.
+    ///
+    /// # Errors
+    /// Says that the document is too large.
+    pub fn spend_all(&mut self, value: &Value) -> Result<(), String> {
         self.spend(value)?;
         match value {
             Value::Object(fields) => fields.values().try_for_each(|field| self.spend_all(field)),

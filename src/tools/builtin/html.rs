@@ -1,0 +1,331 @@
+//! Text of HTML, however broken, in one pass over its tokens.
+//!
+//! No tree is built and nothing is laid out: both take time that grows with the square of what broken pages make them
+//! hold (unclosed formatting, tables within tables). What a token adds does not depend on those before it.
+
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, Tokenizer};
+
+/// Longest address of a link that is shown.
+const MAX_HREF_BYTES: usize = 2 << 10;
+
+/// What a page says.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// The first title.
+    pub title: Option<String>,
+    /// Headings as `# …`, items as `* …`, cells between ` | `, links as `[text](address)`.
+    pub text: String,
+}
+
+/// Reads a page.
+pub fn read(html: &str) -> Page {
+    let mut reader = Reader::default();
+    let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<()> {
+        reader.take(event);
+        None
+    });
+    emitter.naively_switch_states(true);
+    for token in Tokenizer::new_with_emitter(html, emitter) {
+        let Ok(()) = token;
+    }
+    reader.finish()
+}
+
+/// An attribute that is read.
+#[derive(Clone, Copy)]
+enum Attribute {
+    Address,
+    Alternative,
+}
+
+#[derive(Default)]
+struct Reader {
+    title: Option<String>,
+    text: Text,
+    /// The element whose text is something else than text of the page.
+    inside: Option<Inside>,
+    /// The start tag being read.
+    tag: Option<Vec<u8>>,
+    attribute: Option<Attribute>,
+    /// `href` of the tag being read.
+    href: Option<String>,
+    /// Address of the link whose text is being read.
+    link: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Inside {
+    Title,
+    Code,
+}
+
+impl Reader {
+    fn take(&mut self, event: CallbackEvent<'_>) {
+        match event {
+            CallbackEvent::OpenStartTag { name } => {
+                self.tag = Some(name.to_vec());
+                self.attribute = None;
+                self.href = None;
+            }
+            CallbackEvent::AttributeName { name } => {
+                self.attribute = match (self.tag.as_deref(), name) {
+                    (Some(b"a"), b"href") => Some(Attribute::Address),
+                    (Some(b"img"), b"alt") => Some(Attribute::Alternative),
+                    _ => None,
+                };
+            }
+            CallbackEvent::AttributeValue { value } => self.take_attribute(&String::from_utf8_lossy(value)),
+            CallbackEvent::CloseStartTag { .. } => {
+                if let Some(name) = self.tag.take() {
+                    self.start(&name);
+                }
+            }
+            CallbackEvent::EndTag { name } => {
+                self.tag = None;
+                self.end(name);
+            }
+            CallbackEvent::String { value } => self.take_text(&String::from_utf8_lossy(value)),
+            CallbackEvent::Comment { .. } | CallbackEvent::Doctype { .. } | CallbackEvent::Error(_) => {}
+        }
+    }
+
+    fn take_attribute(&mut self, value: &str) {
+        match self.attribute.take() {
+            Some(Attribute::Address) if leads_somewhere(value) => self.href = Some(value.trim().to_owned()),
+            Some(Attribute::Alternative) if !value.trim().is_empty() => {
+                self.text.words("[");
+                self.text.words(value.trim());
+                self.text.words("]");
+            }
+            _ => {}
+        }
+    }
+
+    fn take_text(&mut self, text: &str) {
+        match self.inside {
+            Some(Inside::Title) => self.title = Some(text.trim().to_owned()).filter(|title| !title.is_empty()),
+            Some(Inside::Code) => {}
+            None => self.text.words(text),
+        }
+    }
+
+    fn start(&mut self, name: &[u8]) {
+        self.inside = match name {
+            b"title" if self.title.is_none() => Some(Inside::Title),
+            b"title" | b"script" | b"style" => Some(Inside::Code),
+            _ => None,
+        };
+        match name {
+            b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
+                self.text.leave(Gap::Paragraph);
+                self.text.mark(&format!("{} ", "#".repeat(usize::from(name[1] - b'0'))));
+            }
+            b"li" => {
+                self.text.leave(Gap::Line);
+                self.text.mark("* ");
+            }
+            b"td" | b"th" => self.text.cell(),
+            b"a" => self.start_link(),
+            b"pre" => {
+                self.text.leave(Gap::Paragraph);
+                self.text.is_preformatted = true;
+            }
+            _ => self.text.leave(gap(name)),
+        }
+    }
+
+    fn end(&mut self, name: &[u8]) {
+        self.inside = None;
+        match name {
+            b"a" => self.end_link(),
+            b"pre" => {
+                self.text.is_preformatted = false;
+                self.text.leave(Gap::Paragraph);
+            }
+            b"td" | b"th" => {}
+            _ => self.text.leave(gap(name)),
+        }
+    }
+
+    fn start_link(&mut self) {
+        self.end_link();
+        self.link = self.href.take();
+        if self.link.is_some() {
+            self.text.mark("[");
+        }
+    }
+
+    fn end_link(&mut self) {
+        if let Some(address) = self.link.take() {
+            self.text.close(&format!("]({address})"));
+        }
+    }
+
+    fn finish(mut self) -> Page {
+        self.end_link();
+        Page { title: self.title, text: self.text.written }
+    }
+}
+
+fn leads_somewhere(address: &str) -> bool {
+    let address = address.trim();
+    let is_of_page = address.is_empty() || address.starts_with('#');
+    let is_script = address.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("javascript:"));
+    !is_of_page && !is_script && address.len() <= MAX_HREF_BYTES
+}
+
+/// What stands between two pieces of text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Gap {
+    #[default]
+    Nothing,
+    Space,
+    Cell,
+    Line,
+    Paragraph,
+}
+
+/// The gap before and after an element.
+fn gap(name: &[u8]) -> Gap {
+    match name {
+        b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"ul" | b"ol" | b"dl" | b"table" | b"blockquote"
+        | b"hr" | b"figure" => Gap::Paragraph,
+        b"br" | b"div" | b"section" | b"article" | b"header" | b"footer" | b"main" | b"nav" | b"aside" | b"tr"
+        | b"li" | b"form" | b"fieldset" | b"figcaption" | b"details" | b"summary" | b"dt" | b"dd" | b"address"
+        | b"caption" | b"option" | b"body" | b"head" | b"title" => Gap::Line,
+        _ => Gap::Nothing,
+    }
+}
+
+/// Text being written, with white space folded.
+#[derive(Default)]
+struct Text {
+    written: String,
+    gap: Gap,
+    /// What goes before the next words: the marks of a heading, an item, a link.
+    marks: String,
+    is_preformatted: bool,
+}
+
+impl Text {
+    /// Leaves at least this gap before what comes next.
+    fn leave(&mut self, gap: Gap) {
+        self.gap = self.gap.max(gap);
+        if gap >= Gap::Line {
+            self.marks.clear();
+        }
+    }
+
+    fn cell(&mut self) {
+        self.gap = self.gap.max(Gap::Cell);
+    }
+
+    fn mark(&mut self, mark: &str) {
+        // Marks without words between them say nothing; only a few ever stand together.
+        if self.marks.len() < 16 {
+            self.marks.push_str(mark);
+        }
+    }
+
+    fn words(&mut self, text: &str) {
+        if self.is_preformatted {
+            return self.write(text);
+        }
+        if text.starts_with(|c: char| c.is_whitespace()) {
+            self.leave(Gap::Space);
+        }
+        for word in text.split_whitespace() {
+            self.write(word);
+            self.leave(Gap::Space);
+        }
+        if !text.ends_with(|c: char| c.is_whitespace()) && self.gap == Gap::Space {
+            self.gap = Gap::Nothing;
+        }
+    }
+
+    /// Ends what a mark began, or takes the mark back where nothing came of it.
+    fn close(&mut self, end: &str) {
+        if self.marks.is_empty() {
+            self.written.push_str(end);
+        } else {
+            self.marks.clear();
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        if !self.written.is_empty() {
+            self.written.push_str(match self.gap {
+                Gap::Nothing => "",
+                Gap::Space => " ",
+                Gap::Cell => " | ",
+                Gap::Line => "\n",
+                Gap::Paragraph => "\n\n",
+            });
+        }
+        self.gap = Gap::Nothing;
+        self.written.push_str(&self.marks);
+        self.marks.clear();
+        self.written.push_str(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quarter of what a page may have by default.
+    const PAGE_BYTES: usize = 512 << 10;
+
+    #[test]
+    fn a_page_becomes_text_with_its_structure() {
+        let page = read(
+            "<!doctype html><html><head><TITLE>A &amp; b</title><style>x{}</style><script>1 < 2</script></head><body>\
+             <h1>Hi\n  all</h1><p>one <b>two</b>three<br>four</p><ul><li>x<li><a href='/y'>y &lt; z</a></ul>\
+             <table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>\
+             <pre>  kept\n as is</pre><a href='#top'>up</a> <img alt='a cat' src=c><!-- not this -->end",
+        );
+        assert_eq!(page.title.as_deref(), Some("A & b"));
+        assert_eq!(
+            page.text,
+            "# Hi all\n\none twothree\nfour\n\n* x\n* [y < z](/y)\n\na | b\n1 | 2\n\n  kept\n as is\n\nup [a cat]end"
+        );
+    }
+
+    #[test]
+    fn links_without_text_or_address_are_no_links() {
+        let page = read("<a href=/a><img src=x></a>b <a href='javascript:x()'>c</a> <a href=/d>d<a href=/e>e");
+        assert_eq!(page.text, "b c [d](/d)[e](/e)");
+    }
+
+    /// Broken pages that made a tree or a layout of them take minutes. What is counted is the text: nothing is said
+    /// twice, so it cannot have taken more than one pass.
+    #[test]
+    fn broken_pages_are_read_in_one_pass() {
+        let fill = |unit: &str| unit.repeat(PAGE_BYTES / unit.len());
+        let numbered = |unit: fn(usize) -> String| (0..PAGE_BYTES / 16).map(unit).collect::<String>();
+        for (what, page) in [
+            ("elements within elements", fill("<div>")),
+            ("unclosed formatting", fill("<b><i><font color=red>")),
+            ("formatting closed in the wrong order", fill("<b><p><i></b>x</i>")),
+            ("links within links", fill("<a href=/x><b>")),
+            ("tables within tables", fill("<table><tr><td>")),
+            ("text between table rows", fill("<table>x<tr>y<td>")),
+            ("wide tables", format!("<table>{}", fill("<tr><td colspan=1000>x"))),
+            ("comments that never end", fill("<!-- <b> --!")),
+            ("lists within lists", fill("<ul><li>")),
+            ("closing what was never open", fill("</div></b></x>")),
+            ("references that are none", fill("&ampx&#x110000;&nosuch")),
+            ("headings within headings", fill("<h1><h2>")),
+            ("attributes of one tag", format!("<p {}>", numbered(|number| format!("a{number}={number} ")))),
+            ("half a tag", fill("<p <p \"")),
+            ("a script that never ends", format!("<script>{}", fill("</scrip"))),
+            ("marks", fill("<li><a href=/x>")),
+        ] {
+            let page = format!("<title>t</title>{page} words");
+            let read = read(&page);
+            assert_eq!(read.title.as_deref(), Some("t"), "{what}");
+            assert!(read.text.len() <= 2 * page.len(), "{what}: {} bytes of text", read.text.len());
+        }
+    }
+}

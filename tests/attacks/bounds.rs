@@ -1,0 +1,90 @@
+//! What swells: small input that takes much memory or time.
+
+use reqwest::Method;
+
+use super::server::{Server, read};
+use super::table::{Attack, Section};
+
+pub const SECTION: Section = Section {
+    title: "What swells",
+    attacks: &[
+        Attack {
+            tried: "A list of a million numbers, empty objects or short texts where tools were expected",
+            happens: "It is walked as text, and given up after 1,000 bad items, in less memory than its length",
+            test: "a_list_of_what_are_no_tools_takes_no_memory_and_is_given_up",
+        },
+        Attack {
+            tried: "The same over HTTP",
+            happens: "400 `unreadable_tools` with the first bad item, and nothing is written",
+            test: "a_body_of_numbers_is_refused",
+        },
+        Attack {
+            tried: "The same as lines of NDJSON",
+            happens: "Given up after 1,000 bad lines",
+            test: "lines_that_are_no_tools_take_no_memory_and_are_given_up",
+        },
+        Attack {
+            tried: "A tool whose schema is one long list of numbers or small objects",
+            happens: "Refused once its values would take 24 times its length and 64 MiB",
+            test: "what_is_dense_within_a_tool_is_bounded_by_its_length",
+        },
+        Attack {
+            tried: "Hundreds of thousands of tools of a dozen bytes each",
+            happens: "Refused at the same bound",
+            test: "many_small_tools_are_bounded_by_their_length",
+        },
+        Attack {
+            tried: "Lists of numbers in YAML",
+            happens: "Refused before they are parsed, or given up after 1,000 bad items",
+            test: "yaml_is_bounded_like_json",
+        },
+        Attack {
+            tried: "20,000 paths of an OpenAPI document that refer to one large path item",
+            happens: "Refused once what is copied would take 24 times its length and 64 MiB",
+            test: "an_openapi_document_whose_paths_share_much_is_bounded",
+        },
+        Attack {
+            tried: "A server URL of an OpenAPI document whose variables multiply its length",
+            happens: "The URL stays as it is declared",
+            test: "a_server_url_whose_variables_multiply_is_not_filled_in",
+        },
+        Attack {
+            tried: "Descriptions of 4 MiB, so that ranking takes seconds",
+            happens: "The ranker reads the first 4 KiB of each text",
+            test: "only_the_beginning_of_long_texts_is_read",
+        },
+        Attack {
+            tried: "A search whose budget is used up before ranking",
+            happens: "It answers without ranking, and says so in `degraded`",
+            test: "a_budget_that_is_used_up_before_ranking_leaves_it_out_and_says_so",
+        },
+        Attack {
+            tried: "An MCP server whose tools have descriptions over 16 KiB, or have over 256 KiB",
+            happens: "These tools are left out, with the reason",
+            test: "tools_of_servers_that_say_too_much_are_left_out",
+        },
+        Attack {
+            tried: "Broken HTML for `web_fetch`: unclosed formatting, tables within tables, half tags, a million attributes",
+            happens: "Its tokens are read in one pass; no tree is built and nothing is laid out",
+            test: "broken_pages_are_read_in_one_pass",
+        },
+        Attack {
+            tried: "Files of a catalog's derived data with other bytes in them",
+            happens: "They are rebuilt, and answers stay the same",
+            test: "catalog_file",
+        },
+    ],
+};
+
+#[tokio::test]
+async fn a_body_of_numbers_is_refused() {
+    let server = Server::start().await;
+    for body in [format!("[{}0]", "0,".repeat(1 << 20)), format!("{{\"tools\":[{}{{}}]}}", "{},".repeat(1 << 20))] {
+        let request = server.request(Method::POST, "/v1/catalogs/default/tools");
+        let answer = read(request.header("content-type", "application/json").body(body)).await;
+        assert_eq!((answer.status.as_u16(), answer.error_code()), (400, "unreadable_tools"), "{answer:?}");
+        assert!(answer.message().contains("more than 1000 of its items"), "{answer:?}");
+    }
+    let page = server.get("/v1/catalogs/default/tools").await;
+    assert_eq!(page.body["total"], 0, "{page:?}");
+}
