@@ -150,6 +150,10 @@ pub struct Limits {
     pub connections_per_loopback_address: usize,
     /// Descriptors that the process may have; `/readyz` says when they are nearly used up.
     pub descriptors: Option<u64>,
+    /// Runs of the agent at one time, those without a listener included. Each holds a connection to the model.
+    pub max_runs: usize,
+    /// Runs of one key at one time: enough for a person with a few windows, and an eighth of the server.
+    pub max_runs_per_key: usize,
     /// Threads for searches and other CPU work. Twice the cores, since some wait for a shared embedding.
     pub search_threads: usize,
     /// Searches that wait for a thread; more are turned away.
@@ -195,6 +199,8 @@ impl Default for Limits {
             connections_per_address: 256,
             connections_per_loopback_address: 1024,
             descriptors: None,
+            max_runs: 64,
+            max_runs_per_key: 8,
             search_threads: 2 * cores,
             search_line: 128 * cores,
             write_line: 64,
@@ -272,6 +278,8 @@ pub struct Shared {
     agent_source: Option<AgentSource>,
     /// Set once the default catalog is open.
     agent: OnceLock<Agent>,
+    runs: agent::Runs,
+    page_token: agent::token::PageToken,
     upstream: Pool,
     gateway: GatewayConfig,
     /// Set once the default catalog is open.
@@ -298,6 +306,8 @@ impl App {
             tasks: Arc::default(),
             pool: SearchPool::new(limits.search_threads, limits.search_line, limits.search_patience, waiting),
             bulk_bodies: Semaphore::new(limits.bulk_bodies),
+            runs: agent::Runs::new(limits.max_runs, limits.max_runs_per_key),
+            page_token: agent::token::PageToken::random()?,
             metrics,
             allowed_hosts,
             allowed_origins,
