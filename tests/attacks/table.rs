@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::http::{overload, owners, pages};
+
 /// One attack. What cannot be said in a line of a table belongs into the test.
 pub struct Attack {
     /// What was tried, in plain words.
@@ -22,7 +24,7 @@ pub struct Section {
 }
 
 /// The page's parts, in order.
-const SECTIONS: &[&Section] = &[];
+const SECTIONS: &[&Section] = &[&pages::SECTION, &owners::SECTION, &overload::SECTION];
 
 const PAGE: &str = "docs/ATTACKS.md";
 
