@@ -40,7 +40,7 @@ pub use toolbox::{Eviction, ToolboxConfig};
 use crate::agent::toolbox::TokenCounter;
 use crate::gate::{Answer, Approvals, AuditLog, Caller, Gate, Policies};
 use crate::llm::ChatModel;
-use crate::session::{ConversationId, SessionError, Sessions};
+use crate::session::{ConversationId, Reach, SessionError, Sessions};
 use crate::tools::{Registry, Toolset, UserTool};
 
 /// Longest question, in bytes.
@@ -107,10 +107,18 @@ struct Shared {
     own_tools: Vec<Arc<Tool>>,
     sessions: Arc<Sessions>,
     config: AgentConfig,
-    /// One run per conversation, and what stops it.
-    running: Mutex<BTreeMap<ConversationId, CancellationToken>>,
+    /// One run per conversation.
+    running: Mutex<BTreeMap<ConversationId, Running>>,
     /// Tokens of the whole catalog at a generation; counted once, since it takes a second for ten thousand tools.
     catalog_tokens: Mutex<Option<(u64, usize)>>,
+}
+
+/// A run under way.
+struct Running {
+    /// Who asked.
+    owner: String,
+    /// Stops it.
+    token: CancellationToken,
 }
 
 /// A question to an agent.
@@ -135,7 +143,7 @@ impl Question {
         self
     }
 
-    /// The same question, asked by this person or key; for the audit log.
+    /// The same question, asked by this person or key: who owns the conversation, and stands in the audit log.
     pub fn asked_by(mut self, who: impl Into<String>) -> Self {
         self.who = who.into();
         self
@@ -164,6 +172,9 @@ pub enum StartError {
     /// The conversation is busy with another one.
     #[error("conversation {0} is still answering; wait for its end or stop it")]
     Busy(ConversationId),
+    /// The conversation is another one's, who is asking in it right now.
+    #[error("conversation {0} is not yours; leave its id out to begin a new one")]
+    NotOwned(ConversationId),
     /// There is nothing to answer.
     #[error("the question is empty; say what is wanted")]
     Empty,
@@ -193,7 +204,15 @@ impl Agent {
     ///
     /// # Errors
     /// [`StartError::Busy`] while the conversation answers another question.
-    pub fn start(&self, mut question: Question) -> Result<RunStream, StartError> {
+    pub fn start(&self, question: Question) -> Result<RunStream, StartError> {
+        self.start_holding(question, ())
+    }
+
+    /// As [`Agent::start`]; what is `held` is dropped when the run has ended, also when nobody listens to it any more.
+    ///
+    /// # Errors
+    /// As [`Agent::start`].
+    pub fn start_holding(&self, mut question: Question, held: impl Send + 'static) -> Result<RunStream, StartError> {
         if question.text.trim().is_empty() {
             return Err(StartError::Empty);
         }
@@ -201,20 +220,30 @@ impl Agent {
             return Err(StartError::TooLong { bytes: question.text.len() });
         }
         let conversation = question.conversation.take().unwrap_or_else(ConversationId::fresh);
-        let slot = self.occupy(&conversation)?;
-        Ok(driver::start(slot, question))
+        let slot = self.occupy(&conversation, &question.who)?;
+        Ok(driver::start(slot, question, held))
     }
 
     /// Stops what a conversation is answering; false when it is answering nothing.
     pub fn stop(&self, conversation: &ConversationId) -> bool {
+        self.stop_within(&Reach::All, conversation)
+    }
+
+    /// As [`Agent::stop`], for a run within reach only.
+    pub fn stop_within(&self, reach: &Reach, conversation: &ConversationId) -> bool {
         let running = self.shared.running();
-        let token = running.get(conversation);
-        token.inspect(|token| token.cancel()).is_some()
+        let run = running.get(conversation).filter(|run| reach.covers(&run.owner));
+        run.inspect(|run| run.token.cancel()).is_some()
     }
 
     /// Answers an [`Event::ApprovalRequired`]; false when no such question is open (any more).
     pub fn answer_approval(&self, id: &str, answer: Answer) -> bool {
-        self.shared.approvals.answer(id, answer)
+        self.answer_approval_within(&Reach::All, id, answer)
+    }
+
+    /// As [`Agent::answer_approval`], for the question of a run within reach only.
+    pub fn answer_approval_within(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
+        self.shared.approvals.answer(reach, id, answer)
     }
 
     /// The kept conversations.
@@ -227,11 +256,13 @@ impl Agent {
         self.shared.model.name()
     }
 
-    fn occupy(&self, conversation: &ConversationId) -> Result<Slot, StartError> {
+    fn occupy(&self, conversation: &ConversationId, owner: &str) -> Result<Slot, StartError> {
         match self.shared.running().entry(conversation.clone()) {
+            Entry::Occupied(run) if run.get().owner != owner => Err(StartError::NotOwned(conversation.clone())),
             Entry::Occupied(_) => Err(StartError::Busy(conversation.clone())),
             Entry::Vacant(vacant) => {
-                let token = vacant.insert(CancellationToken::new()).clone();
+                let run = Running { owner: owner.to_owned(), token: CancellationToken::new() };
+                let token = vacant.insert(run).token.clone();
                 Ok(Slot { shared: self.shared.clone(), conversation: conversation.clone(), token })
             }
         }
@@ -239,7 +270,7 @@ impl Agent {
 }
 
 impl Shared {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<ConversationId, CancellationToken>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<ConversationId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

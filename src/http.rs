@@ -29,6 +29,7 @@ mod access;
 mod agent;
 mod catalogs;
 mod connection;
+mod descriptors;
 mod envelope;
 mod error;
 mod extract;
@@ -52,6 +53,7 @@ mod tools;
 mod wire;
 mod writes;
 
+pub use descriptors::raise_descriptor_limit;
 use error::{ApiError, ApiResult};
 pub use feedback::FeedbackStore;
 use pool::SearchPool;
@@ -139,8 +141,19 @@ pub enum Exposure {
 /// The bounds of everything a client can make the server hold, or wait for.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections; more wait in the system's backlog.
+    /// Open connections. For one more, that without a request which waited longest is closed; while all of them have
+    /// requests, more wait in the system's backlog.
     pub max_connections: usize,
+    /// Connections from one address, or one IPv6 network of 64 bits: enough for a proxy, not enough to be alone.
+    pub connections_per_address: usize,
+    /// Connections from an address of this machine, where proxies are.
+    pub connections_per_loopback_address: usize,
+    /// Descriptors that the process may have; `/readyz` says when they are nearly used up.
+    pub descriptors: Option<u64>,
+    /// Runs of the agent at one time, those without a listener included. Each holds a connection to the model.
+    pub max_runs: usize,
+    /// Runs of one key at one time: enough for a person with a few windows, and an eighth of the server.
+    pub max_runs_per_key: usize,
     /// Threads for searches and other CPU work. Twice the cores, since some wait for a shared embedding.
     pub search_threads: usize,
     /// Searches that wait for a thread; more are turned away.
@@ -151,6 +164,8 @@ pub struct Limits {
     pub cached_queries: usize,
     /// Catalogs in the data directory.
     pub max_catalogs: usize,
+    /// Catalogs that are open at one time; one more closes that which was used longest ago.
+    pub max_open_catalogs: usize,
     /// A body, where nothing else is said.
     pub body_bytes: usize,
     /// A body of tools.
@@ -161,7 +176,9 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// A search's wait for a thread.
     pub search_patience: Duration,
-    /// From a connection, or an answer on it, to the end of the next request's headers.
+    /// From a connection to the end of its first request's headers.
+    pub first_request_timeout: Duration,
+    /// From an answer to the end of the next request's headers.
     pub header_timeout: Duration,
     /// A pause within a body.
     pub body_stall: Duration,
@@ -179,21 +196,55 @@ impl Default for Limits {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Limits {
             max_connections: 1024,
+            connections_per_address: 256,
+            connections_per_loopback_address: 1024,
+            descriptors: None,
+            max_runs: 64,
+            max_runs_per_key: 8,
             search_threads: 2 * cores,
             search_line: 128 * cores,
             write_line: 64,
             cached_queries: 1024,
             max_catalogs: 256,
+            max_open_catalogs: 256,
             body_bytes: 1 << 20,
             bulk_body_bytes: 64 << 20,
             bulk_bodies: 8,
             request_timeout: Duration::from_secs(60),
             search_patience: Duration::from_secs(5),
+            first_request_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
             body_stall: Duration::from_secs(15),
             write_stall: Duration::from_secs(30),
             heartbeat: Duration::from_secs(15),
             grace: Duration::from_secs(25),
+        }
+    }
+}
+
+/// Descriptors kept for everything but connections and catalogs: databases of keys, feedback, conversations and audit
+/// with their logs, MCP servers, connections to models.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// Descriptors of an open catalog: four to read it, and as many again while it is written.
+const DESCRIPTORS_PER_CATALOG: u64 = 8;
+/// Most connections however many descriptors there are: the buffers of so many take 256 MiB at worst.
+const MOST_CONNECTIONS: u64 = 4096;
+
+impl Limits {
+    /// The limits by default in a process that may have so many descriptors: of those left half are for connections, half
+    /// for catalogs. `None` is for one without a limit.
+    pub fn within(descriptors: Option<u64>) -> Self {
+        let half = descriptors.map_or(u64::MAX, |descriptors| descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2);
+        let connections = half.clamp(16, MOST_CONNECTIONS) as usize;
+        let limits = Limits::default();
+        let catalogs = (half / DESCRIPTORS_PER_CATALOG).clamp(2, limits.max_catalogs as u64) as usize;
+        Limits {
+            max_connections: connections,
+            connections_per_address: connections / 4,
+            connections_per_loopback_address: connections,
+            max_open_catalogs: catalogs,
+            descriptors,
+            ..limits
         }
     }
 }
@@ -227,6 +278,8 @@ pub struct Shared {
     agent_source: Option<AgentSource>,
     /// Set once the default catalog is open.
     agent: OnceLock<Agent>,
+    runs: agent::Runs,
+    page_token: agent::token::PageToken,
     upstream: Pool,
     gateway: GatewayConfig,
     /// Set once the default catalog is open.
@@ -241,8 +294,8 @@ impl App {
     /// # Errors
     /// When the data directory cannot be used.
     pub fn new(settings: Settings, shutdown: Shutdown) -> anyhow::Result<Self> {
-        let Settings { data, default_catalog, embedders, allowed_hosts, allowed_origins, agent, limits, .. } = settings;
-        let (upstream, gateway) = (settings.upstream, settings.gateway);
+        let Settings { data, default_catalog, embedders, allowed_hosts, allowed_origins, limits, .. } = settings;
+        let (agent_source, upstream, gateway) = (settings.agent, settings.upstream, settings.gateway);
         let metrics = Arc::new(Metrics::new());
         let waiting = metrics.search_queue.clone();
         Ok(App(Arc::new(Shared {
@@ -253,11 +306,13 @@ impl App {
             tasks: Arc::default(),
             pool: SearchPool::new(limits.search_threads, limits.search_line, limits.search_patience, waiting),
             bulk_bodies: Semaphore::new(limits.bulk_bodies),
+            runs: agent::Runs::new(limits.max_runs, limits.max_runs_per_key),
+            page_token: agent::token::PageToken::random()?,
             metrics,
             allowed_hosts,
             allowed_origins,
             limits,
-            agent_source: agent,
+            agent_source,
             agent: OnceLock::new(),
             upstream,
             gateway,
@@ -351,13 +406,8 @@ pub async fn bind(address: SocketAddr, settings: &Settings) -> anyhow::Result<Tc
 /// When the data directory cannot be used.
 pub async fn serve(listener: TcpListener, settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let app = App::new(settings, shutdown.clone())?;
-    let connections = connection::serve(
-        listener,
-        router(app.clone()),
-        &app.limits,
-        app.metrics.connections.clone(),
-        shutdown.clone(),
-    );
+    let connections =
+        connection::serve(listener, router(app.clone()), &app.limits, Arc::clone(&app.metrics), shutdown.clone());
     let opening = async {
         let opened = app.open_catalogs().await;
         if opened.is_err() {
@@ -392,4 +442,21 @@ fn cors(origins: &[String]) -> CorsLayer {
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
         .allow_headers(ALLOWED_HEADERS.map(HeaderName::from_static))
         .expose_headers([envelope::REQUEST_ID, header::RETRY_AFTER, header::LOCATION, MCP_SESSION_ID])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_and_catalogs_fit_into_the_descriptors() {
+        for descriptors in [256, 1024, 20_000, 1 << 20] {
+            let limits = Limits::within(Some(descriptors));
+            let catalogs = limits.max_open_catalogs as u64 * DESCRIPTORS_PER_CATALOG;
+            assert!(limits.max_connections as u64 + catalogs + OTHER_DESCRIPTORS <= descriptors, "{limits:?}");
+        }
+        let [few, many] = [Some(1024), None].map(Limits::within);
+        assert_eq!((few.max_connections, few.connections_per_address, few.max_open_catalogs), (480, 120, 60));
+        assert_eq!((many.max_connections, many.max_open_catalogs), (4096, 256));
+    }
 }

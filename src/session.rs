@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, named_params, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -20,12 +20,12 @@ const TITLE_CHARS: usize = 80;
 /// How long a write waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The layout of the database; a higher one was written by a newer version.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS conversations (
         id TEXT PRIMARY KEY, title TEXT NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,
-        toolbox TEXT
+        toolbox TEXT, owner TEXT
     ) STRICT;
     CREATE INDEX IF NOT EXISTS conversations_by_update ON conversations (updated_ms DESC, id);
     CREATE TABLE IF NOT EXISTS turns (
@@ -34,7 +34,10 @@ const SCHEMA: &str = "
         status TEXT NOT NULL, error TEXT, figures TEXT, created_ms INTEGER NOT NULL,
         PRIMARY KEY (conversation, number)
     ) STRICT, WITHOUT ROWID;
-    PRAGMA user_version = 1;";
+    PRAGMA user_version = 2;";
+
+/// From layout 1, whose conversations had no owner.
+const ADD_OWNERS: &str = "ALTER TABLE conversations ADD COLUMN owner TEXT;";
 
 /// Names a conversation. Any characters are fine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -69,6 +72,36 @@ impl fmt::Display for ConversationId {
         f.write_str(&self.0)
     }
 }
+
+/// Whose conversations somebody may see, stop and delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Those of this owner.
+    Own(String),
+    /// Everybody's, and those that belong to nobody.
+    All,
+}
+
+impl Reach {
+    /// True when what this owner has is among them.
+    pub fn covers(&self, owner: &str) -> bool {
+        match self {
+            Reach::Own(own) => own == owner,
+            Reach::All => true,
+        }
+    }
+
+    /// As a parameter of [`WITHIN`].
+    fn owner(&self) -> Option<&str> {
+        match self {
+            Reach::Own(owner) => Some(owner),
+            Reach::All => None,
+        }
+    }
+}
+
+/// A condition on conversations: the parameter `:owner` is null, or their owner.
+const WITHIN: &str = "(:owner IS NULL OR owner = :owner)";
 
 /// How a turn ended, or that it has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -222,6 +255,12 @@ pub enum SessionError {
         /// Its layout.
         found: i64,
     },
+    /// A conversation of another owner, or of none.
+    #[error("conversation {conversation} is not yours; leave its id out to begin a new one")]
+    NotOwned {
+        /// The conversation.
+        conversation: String,
+    },
     /// The database said no.
     #[error("the conversations in {} cannot be used: {source}; check the file and the space on its disk", path.display())]
     Database {
@@ -256,31 +295,56 @@ impl Sessions {
         Sessions::prepare(Path::new("memory"), Connection::open_in_memory())
     }
 
-    /// Begins a turn by saving its question, and returns its number. A turn before it that never ended, since its
-    /// process did, is marked as interrupted.
+    /// Begins a turn by saving its question, and returns its number. Who begins a conversation owns it. A turn before
+    /// it that never ended, since its process did, is marked as interrupted.
     ///
     /// # Errors
-    /// [`SessionError::Database`].
-    pub fn begin_turn(&self, conversation: &ConversationId, question: &str) -> Result<i64, SessionError> {
+    /// [`SessionError::NotOwned`], [`SessionError::Database`].
+    pub fn begin_turn(&self, conversation: &ConversationId, owner: &str, question: &str) -> Result<i64, SessionError> {
         let now = now_ms();
-        self.transaction(|connection| {
-            connection.execute(
-                "INSERT INTO conversations (id, title, created_ms, updated_ms) VALUES (?1, ?2, ?3, ?3)
-                 ON CONFLICT (id) DO UPDATE SET updated_ms = ?3",
-                params![conversation.as_str(), excerpt(question.trim(), TITLE_CHARS), now],
+        let number = self.transaction(|connection| {
+            let owned = connection.execute(
+                "INSERT INTO conversations (id, title, created_ms, updated_ms, owner) VALUES (?1, ?2, ?3, ?3, ?4)
+                 ON CONFLICT (id) DO UPDATE SET updated_ms = ?3 WHERE owner = ?4",
+                params![conversation.as_str(), excerpt(question.trim(), TITLE_CHARS), now, owner],
             )?;
+            if owned == 0 {
+                return Ok(None);
+            }
             connection.execute(
                 "UPDATE turns SET status = 'interrupted' WHERE conversation = ?1 AND status = 'running'",
                 [conversation.as_str()],
             )?;
-            connection.query_row(
+            let number = connection.query_row(
                 "INSERT INTO turns (conversation, number, question, status, created_ms)
                  SELECT ?1, coalesce(max(number), 0) + 1, ?2, 'running', ?3 FROM turns WHERE conversation = ?1
                  RETURNING number",
                 params![conversation.as_str(), question, now],
                 |row| row.get(0),
-            )
+            )?;
+            Ok(Some(number))
+        })?;
+        number.ok_or_else(|| SessionError::NotOwned { conversation: conversation.to_string() })
+    }
+
+    /// Whether this owner may go on with a conversation: it is the owner's, or there is none of this id.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn may_continue(&self, conversation: &ConversationId, owner: &str) -> Result<bool, SessionError> {
+        self.with(|connection| {
+            let sql = "SELECT NOT EXISTS (SELECT 1 FROM conversations WHERE id = ?1 AND owner IS NOT ?2)";
+            connection.query_row(sql, [conversation.as_str(), owner], |row| row.get(0))
         })
+    }
+
+    /// Gives a conversation that belongs to nobody an owner: those of before there were owners.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn adopt(&self, conversation: &ConversationId, owner: &str) -> Result<(), SessionError> {
+        let sql = "UPDATE conversations SET owner = ?2 WHERE id = ?1 AND owner IS NULL";
+        self.with(|connection| connection.execute(sql, [conversation.as_str(), owner])).map(drop)
     }
 
     /// Ends a turn.
@@ -362,25 +426,25 @@ impl Sessions {
         Ok(text.flatten().and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// The conversations, the last used first: at most `limit`, `offset` of them left out.
+    /// The conversations within reach, the last used first: at most `limit`, `offset` of them left out.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn list(&self, limit: usize, offset: usize) -> Result<Vec<Summary>, SessionError> {
-        self.query(
+    pub fn list(&self, reach: &Reach, limit: usize, offset: usize) -> Result<Vec<Summary>, SessionError> {
+        let sql = format!(
             "SELECT id, title, created_ms, updated_ms, (SELECT count(*) FROM turns WHERE conversation = id)
-             FROM conversations ORDER BY updated_ms DESC, id LIMIT ?1 OFFSET ?2",
-            params![limit as i64, offset as i64],
-            |row| {
-                Ok(Summary {
-                    id: row.get(0)?,
-                    title: row.get(1)?,
-                    created_ms: row.get(2)?,
-                    updated_ms: row.get(3)?,
-                    turns: row.get(4)?,
-                })
-            },
-        )
+             FROM conversations WHERE {WITHIN} ORDER BY updated_ms DESC, id LIMIT :limit OFFSET :offset"
+        );
+        let parameters = named_params! { ":owner": reach.owner(), ":limit": limit as i64, ":offset": offset as i64 };
+        self.query(&sql, parameters, |row| {
+            Ok(Summary {
+                id: row.get(0)?,
+                title: row.get(1)?,
+                created_ms: row.get(2)?,
+                updated_ms: row.get(3)?,
+                turns: row.get(4)?,
+            })
+        })
     }
 
     /// The turns of a conversation, oldest first; empty when there is none of this id.
@@ -388,26 +452,45 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::Database`].
     pub fn turns(&self, conversation: &ConversationId) -> Result<Vec<Turn>, SessionError> {
-        self.query(
-            "SELECT number, question, answer, status, error, figures, created_ms FROM turns
-             WHERE conversation = ?1 ORDER BY number",
-            [conversation.as_str()],
-            read_turn,
-        )
+        self.turns_within(&Reach::All, conversation)
     }
 
-    /// Deletes a conversation; false when there is none of this id.
+    /// As [`Sessions::turns`]; a conversation out of reach is as one that is not there.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn delete(&self, conversation: &ConversationId) -> Result<bool, SessionError> {
-        self.with(|connection| connection.execute("DELETE FROM conversations WHERE id = ?1", [conversation.as_str()]))
-            .map(|deleted| deleted > 0)
+    pub fn turns_within(&self, reach: &Reach, conversation: &ConversationId) -> Result<Vec<Turn>, SessionError> {
+        let sql = format!(
+            "SELECT number, question, answer, status, error, figures, turns.created_ms FROM turns
+             JOIN conversations ON conversations.id = conversation
+             WHERE conversation = :id AND {WITHIN} ORDER BY number"
+        );
+        self.query(&sql, named_params! { ":id": conversation.as_str(), ":owner": reach.owner() }, read_turn)
+    }
+
+    /// Deletes a conversation; false when there is none of this id within reach.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn delete(&self, reach: &Reach, conversation: &ConversationId) -> Result<bool, SessionError> {
+        let sql = format!("DELETE FROM conversations WHERE id = :id AND {WITHIN}");
+        let parameters = named_params! { ":id": conversation.as_str(), ":owner": reach.owner() };
+        self.with(|connection| connection.execute(&sql, parameters)).map(|deleted| deleted > 0)
+    }
+
+    /// True when a conversation of this id is within reach.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`].
+    pub fn contains(&self, reach: &Reach, conversation: &ConversationId) -> Result<bool, SessionError> {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM conversations WHERE id = :id AND {WITHIN})");
+        let parameters = named_params! { ":id": conversation.as_str(), ":owner": reach.owner() };
+        self.with(|connection| connection.query_row(&sql, parameters, |row| row.get(0)))
     }
 
     fn prepare(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Self, SessionError> {
         let failed = |source| SessionError::Database { path: path.to_owned(), source };
-        let connection = connection.map_err(failed)?;
+        let mut connection = connection.map_err(failed)?;
         let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
         if found > SCHEMA_VERSION {
             return Err(SessionError::Newer { path: path.to_owned(), found });
@@ -415,7 +498,7 @@ impl Sessions {
         connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-        connection.execute_batch(SCHEMA).map_err(failed)?;
+        lay_out(&mut connection).map_err(failed)?;
         Ok(Sessions { path: path.to_owned(), connection: Mutex::new(connection) })
     }
 
@@ -441,6 +524,18 @@ impl Sessions {
     ) -> Result<Vec<T>, SessionError> {
         self.with(|connection| connection.prepare_cached(sql)?.query_map(parameters, read)?.collect())
     }
+}
+
+/// Brings an empty database, or one of an older layout, to the newest. The layout is read under the lock, since another
+/// process may be doing the same.
+fn lay_out(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if found == 1 {
+        transaction.execute_batch(ADD_OWNERS)?;
+    }
+    transaction.execute_batch(SCHEMA)?;
+    transaction.commit()
 }
 
 /// What the model is told that it said.
@@ -493,15 +588,15 @@ mod tests {
         let path = directory.path().join("agent.db");
         let conversation = id("c1");
         let sessions = Sessions::open(&path).unwrap();
-        assert_eq!(sessions.begin_turn(&conversation, "first?").unwrap(), 1);
+        assert_eq!(sessions.begin_turn(&conversation, "ada", "first?").unwrap(), 1);
         assert_eq!(sessions.turns(&conversation).unwrap()[0].status, TurnStatus::Running);
         sessions.end_turn(&conversation, 1, &answered("yes")).unwrap();
         sessions.recommend(&conversation, 1, &["next?".into()]).unwrap();
-        sessions.begin_turn(&conversation, "second?").unwrap();
+        sessions.begin_turn(&conversation, "ada", "second?").unwrap();
         drop(sessions);
 
         let sessions = Sessions::open(&path).unwrap();
-        assert_eq!(sessions.begin_turn(&conversation, "third?").unwrap(), 3);
+        assert_eq!(sessions.begin_turn(&conversation, "ada", "third?").unwrap(), 3);
         let turns = sessions.turns(&conversation).unwrap();
         assert_eq!((turns[0].answer.as_str(), turns[0].figures.rounds), ("yes", 2));
         assert_eq!(turns[0].figures.recommended, ["next?"]);
@@ -516,7 +611,7 @@ mod tests {
     fn history_is_the_last_messages_only() {
         let sessions = Sessions::in_memory().unwrap();
         for number in 1..=5 {
-            sessions.begin_turn(&id("c"), &format!("q{number}")).unwrap();
+            sessions.begin_turn(&id("c"), "ada", &format!("q{number}")).unwrap();
             sessions.end_turn(&id("c"), number, &answered(&format!("a{number}"))).unwrap();
         }
         let contents = |max| -> Vec<String> {
@@ -531,10 +626,10 @@ mod tests {
     fn any_characters_name_a_conversation() {
         let sessions = Sessions::in_memory().unwrap();
         for name in ["'; DROP TABLE turns; --", "会话 1", "../../etc", "a\0b", "%"] {
-            sessions.begin_turn(&id(name), "q").unwrap();
+            sessions.begin_turn(&id(name), "ada", "q").unwrap();
             assert_eq!(sessions.turns(&id(name)).unwrap().len(), 1, "{name:?}");
         }
-        assert_eq!(sessions.list(10, 0).unwrap().len(), 5);
+        assert_eq!(sessions.list(&Reach::All, 10, 0).unwrap().len(), 5);
         assert!(ConversationId::new("").is_err());
         let message = ConversationId::new("x".repeat(257)).unwrap_err().to_string();
         assert!(message.contains("this one has 257"), "{message}");
@@ -543,11 +638,52 @@ mod tests {
     #[test]
     fn deleting_takes_the_turns_along() {
         let sessions = Sessions::in_memory().unwrap();
-        sessions.begin_turn(&id("c"), "a long question").unwrap();
-        assert_eq!(sessions.list(1, 0).unwrap()[0].title, "a long question");
-        assert!(sessions.delete(&id("c")).unwrap());
-        assert!(!sessions.delete(&id("c")).unwrap());
+        sessions.begin_turn(&id("c"), "ada", "a long question").unwrap();
+        assert_eq!(sessions.list(&Reach::All, 1, 0).unwrap()[0].title, "a long question");
+        assert!(sessions.delete(&Reach::All, &id("c")).unwrap());
+        assert!(!sessions.delete(&Reach::All, &id("c")).unwrap());
         assert!(sessions.turns(&id("c")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn conversations_are_their_owners() {
+        let sessions = Sessions::in_memory().unwrap();
+        let (ada, bob) = (Reach::Own("ada".into()), Reach::Own("bob".into()));
+        sessions.begin_turn(&id("c"), "ada", "a question").unwrap();
+        assert!(matches!(sessions.begin_turn(&id("c"), "bob", "mine?"), Err(SessionError::NotOwned { .. })));
+        assert_eq!([&ada, &bob, &Reach::All].map(|reach| sessions.list(reach, 10, 0).unwrap().len()), [1, 0, 1]);
+        assert_eq!([&ada, &bob].map(|reach| sessions.turns_within(reach, &id("c")).unwrap().len()), [1, 0]);
+        assert_eq!(["ada", "bob"].map(|owner| sessions.may_continue(&id("c"), owner).unwrap()), [true, false]);
+        assert!(sessions.may_continue(&id("another"), "bob").unwrap());
+        assert!(!sessions.delete(&bob, &id("c")).unwrap());
+        sessions.adopt(&id("c"), "bob").unwrap();
+        assert!(sessions.delete(&ada, &id("c")).unwrap());
+    }
+
+    #[test]
+    fn conversations_from_before_owners_belong_to_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.db");
+        let old = Connection::open(&path).unwrap();
+        // The tables of layout 1.
+        old.execute_batch(&SCHEMA.replace(", owner TEXT", "").replace("user_version = 2", "user_version = 1")).unwrap();
+        old.execute_batch(
+            "INSERT INTO conversations VALUES ('c', 'title', 1, 1, NULL);
+             INSERT INTO turns VALUES ('c', 1, 'question', 'answer', 'answered', NULL, NULL, 1);",
+        )
+        .unwrap();
+        drop(old);
+        let sessions = Sessions::open(&path).unwrap();
+        let nobody = Reach::Own(String::new());
+        assert!(sessions.list(&nobody, 10, 0).unwrap().is_empty());
+        assert!(sessions.turns_within(&nobody, &id("c")).unwrap().is_empty());
+        assert!(!sessions.may_continue(&id("c"), "").unwrap());
+        assert!(matches!(sessions.begin_turn(&id("c"), "", "q"), Err(SessionError::NotOwned { .. })));
+        assert_eq!(sessions.turns_within(&Reach::All, &id("c")).unwrap()[0].answer, "answer");
+        sessions.adopt(&id("c"), "terminal:ada").unwrap();
+        assert_eq!(sessions.begin_turn(&id("c"), "terminal:ada", "q").unwrap(), 2);
+        drop(sessions);
+        assert!(Sessions::open(&path).unwrap().delete(&Reach::All, &id("c")).unwrap());
     }
 
     #[test]
@@ -555,7 +691,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let newer = directory.path().join("newer.db");
         Connection::open(&newer).unwrap().pragma_update(None, "user_version", 9).unwrap();
-        assert!(Sessions::open(&newer).unwrap_err().to_string().contains("layout 9, this version knows 1"));
+        assert!(Sessions::open(&newer).unwrap_err().to_string().contains("layout 9, this version knows 2"));
         let none = directory.path().join("none.db");
         std::fs::write(&none, "this is no database, whatever its name says").unwrap();
         assert!(Sessions::open(&none).unwrap_err().to_string().contains("none.db"));

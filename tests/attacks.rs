@@ -1,9 +1,14 @@
 //! Attacks, each with what comes of it. `docs/ATTACKS.md` is written from the rows here.
 
 mod attacks {
-    pub mod bounds;
-    #[allow(dead_code, reason = "other tests use the rest")]
+    #[allow(dead_code, reason = "the tests of the HTTP API use all of it")]
+    #[path = "../http/program.rs"]
+    pub mod program;
+    #[allow(dead_code, reason = "the tests of the HTTP API use all of it")]
     #[path = "../http/server.rs"]
     pub mod server;
+
+    pub mod bounds;
+    pub mod http;
     pub mod table;
 }

@@ -34,13 +34,16 @@ const EVENT_QUEUE: usize = 256;
 /// Longest wait for a listener that does not read; then it counts as gone.
 const LISTENER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts a turn in a task of its own.
-pub(super) fn start(slot: Slot, question: Question) -> RunStream {
+/// Starts a turn in a task of its own, which holds what is `held` to its end.
+pub(super) fn start(slot: Slot, question: Question, held: impl Send + 'static) -> RunStream {
     let (events, receiver) = mpsc::channel(EVENT_QUEUE);
     let conversation = slot.conversation.clone();
     let guard = (!question.detached).then(|| slot.token.clone().drop_guard());
     let listener = Listener { events, token: slot.token.clone(), detached: question.detached };
-    tokio::spawn(conduct(slot, question, listener));
+    tokio::spawn(async move {
+        conduct(slot, question, listener).await;
+        drop(held);
+    });
     RunStream { conversation, receiver, next_id: 1, ended: false, _stop_on_drop: guard }
 }
 
@@ -107,7 +110,7 @@ async fn conduct(slot: Slot, question: Question, listener: Listener) {
     let (shared, conversation) = (slot.shared.clone(), slot.conversation.clone());
     let caller = question.caller(&conversation);
     let question = question.text;
-    let (number, run) = match prepare(&shared, &conversation, &question).await {
+    let (number, run) = match prepare(&shared, &caller, &conversation, &question).await {
         Ok((number, run)) => (number, run.through(shared.gate.clone(), caller.clone())),
         Err(error) => {
             listener.tell(Event::Error { content: error }).await;
@@ -142,10 +145,16 @@ fn done(conversation: &ConversationId, turn: i64, status: TurnStatus, figures: F
 ///
 /// # Errors
 /// What cannot be saved or read, for people.
-async fn prepare(shared: &Arc<Shared>, conversation: &ConversationId, question: &str) -> Result<(i64, Run), String> {
+async fn prepare(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    conversation: &ConversationId,
+    question: &str,
+) -> Result<(i64, Run), String> {
     let (shared, conversation, question) = (shared.clone(), conversation.clone(), question.to_owned());
+    let owner = caller.who.clone();
     let prepared = spawn_blocking(move || {
-        let number = shared.sessions.begin_turn(&conversation, &question)?;
+        let number = shared.sessions.begin_turn(&conversation, &owner, &question)?;
         let history = shared.sessions.history(&conversation, number, shared.config.run.window)?;
         let state = shared.sessions.toolbox(&conversation)?;
         let state = state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default();
@@ -362,7 +371,7 @@ impl<'a> Turn<'a> {
     async fn call(&self, calls: Vec<Call>) -> Vec<Passed> {
         let config = &self.shared.config;
         let directory: &Shared = self.shared;
-        let asker = Asker { shared: self.shared, listener: self.listener };
+        let asker = Asker { shared: self.shared, listener: self.listener, caller: &self.caller };
         let passage = Passage {
             caller: &self.caller,
             ledger: &self.ledger,
@@ -402,12 +411,13 @@ impl<'a> Turn<'a> {
 struct Asker<'a> {
     shared: &'a Shared,
     listener: &'a Listener,
+    caller: &'a Caller,
 }
 
 #[async_trait]
 impl Approver for Asker<'_> {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
-        let Some(pending) = self.shared.approvals.open() else {
+        let Some(pending) = self.shared.approvals.open(&self.caller.who) else {
             let reason = "too many questions are open; answer some first".to_owned();
             return Answer::Refused { by: "the gate".into(), reason };
         };

@@ -121,7 +121,12 @@ impl Args {
         let catalog = self.agent.open(context)?;
         let agent = source(Arc::new(catalog.clone()))?;
         let conversation = match self.conversation {
-            Some(id) => ConversationId::new(id)?,
+            Some(id) => {
+                let conversation = ConversationId::new(id)?;
+                // One from before conversations had owners.
+                agent.sessions().adopt(&conversation, &person())?;
+                conversation
+            }
             None => ConversationId::fresh(),
         };
         let question = (!self.words.is_empty()).then(|| self.words.join(" "));

@@ -1,6 +1,7 @@
 //! `toolscout serve`: the HTTP API.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 
 use anyhow::Result;
 
@@ -32,6 +33,13 @@ pub struct Args {
     /// Searches that wait for a thread before more are turned away
     #[arg(long, value_name = "N")]
     search_line: Option<usize>,
+    /// Open connections; for one more, the one that is idle for longest is closed [default: by the limit of descriptors]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<NonZero<usize>>,
+    /// Open connections of one address, or one IPv6 network of 64 bits; proxies on other machines may need more
+    /// [default: a quarter of all]
+    #[arg(long, value_name = "N")]
+    connections_per_address: Option<NonZero<usize>>,
     #[command(flatten)]
     agent: AgentArgs,
     /// How found tools come into the hands of clients of the /mcp route: dispatch (through call_tool) or inject (they
@@ -63,7 +71,13 @@ impl Args {
     }
 
     fn settings(self, context: &Context) -> Result<Settings> {
-        let mut limits = Limits::default();
+        let mut limits = Limits::within(http::raise_descriptor_limit());
+        if let Some(connections) = self.max_connections {
+            limits.max_connections = connections.get();
+            limits.connections_per_loopback_address = connections.get();
+        }
+        limits.connections_per_address =
+            self.connections_per_address.map_or(limits.connections_per_address, NonZero::get);
         limits.search_line = self.search_line.unwrap_or(limits.search_line);
         let upstream = self.agent.pool()?;
         Ok(Settings {

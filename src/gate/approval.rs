@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::gate::class::Class;
 use crate::gate::normalize::Change;
+use crate::session::Reach;
 
 /// Questions that may be open at once; one more is answered with no.
 const MAX_OPEN: usize = 1_024;
@@ -81,29 +82,39 @@ impl Approver for Nobody {
 /// The open questions of a process, by an id that cannot be guessed.
 #[derive(Debug, Default)]
 pub struct Approvals {
-    open: Mutex<BTreeMap<String, oneshot::Sender<Answer>>>,
+    open: Mutex<BTreeMap<String, Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// Who asked for the call.
+    owner: String,
+    answer: oneshot::Sender<Answer>,
 }
 
 impl Approvals {
-    /// Opens a question. `None` when too many are open.
-    pub fn open(&self) -> Option<Pending<'_>> {
+    /// Opens a question about a call of this owner's run. `None` when too many are open.
+    pub fn open(&self, owner: &str) -> Option<Pending<'_>> {
         let mut open = self.lock();
         if open.len() >= MAX_OPEN {
             return None;
         }
         let id = Uuid::new_v4().to_string();
         let (sender, answer) = oneshot::channel();
-        open.insert(id.clone(), sender);
+        open.insert(id.clone(), Open { owner: owner.to_owned(), answer: sender });
         Some(Pending { id, answer, approvals: self })
     }
 
-    /// Answers a question; false when no such question is open.
-    pub fn answer(&self, id: &str, answer: Answer) -> bool {
-        let asked = self.lock().remove(id);
-        asked.is_some_and(|asked| asked.send(answer).is_ok())
+    /// Answers a question about a run within reach; false when no such question is open.
+    pub fn answer(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
+        let mut open = self.lock();
+        if !open.get(id).is_some_and(|asked| reach.covers(&asked.owner)) {
+            return false;
+        }
+        open.remove(id).is_some_and(|asked| asked.answer.send(answer).is_ok())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, oneshot::Sender<Answer>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,30 +173,31 @@ mod tests {
     #[tokio::test]
     async fn a_question_is_answered_once_and_closed_when_dropped() {
         let approvals = Approvals::default();
-        let pending = approvals.open().unwrap();
+        let pending = approvals.open("ada").unwrap();
         let (id, yes) = (pending.id().to_owned(), Answer::Approved { by: "ada".into() });
-        assert!(approvals.answer(&id, yes.clone()));
-        assert!(!approvals.answer(&id, yes.clone()));
+        assert!(!approvals.answer(&Reach::Own("bob".into()), &id, yes.clone()));
+        assert!(approvals.answer(&Reach::Own("ada".into()), &id, yes.clone()));
+        assert!(!approvals.answer(&Reach::All, &id, yes.clone()));
         assert_eq!(pending.answer(Duration::from_secs(60)).await, yes);
-        let dropped = approvals.open().unwrap();
+        let dropped = approvals.open("ada").unwrap();
         let id = dropped.id().to_owned();
         drop(dropped);
-        assert!(!approvals.answer(&id, yes));
+        assert!(!approvals.answer(&Reach::All, &id, yes));
     }
 
     #[tokio::test]
     async fn no_answer_in_time_is_no_answer() {
         let approvals = Approvals::default();
-        let pending = approvals.open().unwrap();
+        let pending = approvals.open("ada").unwrap();
         let id = pending.id().to_owned();
         assert!(matches!(pending.answer(Duration::from_millis(1)).await, Answer::Expired { .. }));
-        assert!(!approvals.answer(&id, Answer::Approved { by: "late".into() }));
+        assert!(!approvals.answer(&Reach::All, &id, Answer::Approved { by: "late".into() }));
     }
 
     #[test]
     fn open_questions_are_bounded() {
         let approvals = Approvals::default();
-        let open: Vec<Pending<'_>> = std::iter::from_fn(|| approvals.open()).collect();
+        let open: Vec<Pending<'_>> = std::iter::from_fn(|| approvals.open("ada")).collect();
         assert_eq!(open.len(), MAX_OPEN);
     }
 

@@ -15,6 +15,7 @@ use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::registry::OpenCatalog;
 use crate::keys::{Catalogs, Key, Refusal, Scope, Scopes};
+use crate::session::Reach;
 
 /// What the sender of a request may do.
 #[derive(Clone, Debug)]
@@ -64,7 +65,18 @@ impl Grant {
         self.catalogs.contains(catalog)
     }
 
-    /// Who sends the request, for the audit log.
+    /// Whose runs and conversations the sender may see, stop and delete: its own, and with an admin key for all catalogs
+    /// everybody's.
+    pub fn reach(&self) -> Reach {
+        if self.operates().is_ok() { Reach::All } else { Reach::Own(self.sender()) }
+    }
+
+    /// The id of the key that the sender shows.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// Who sends the request: the owner of its runs, and the name in the audit log.
     pub fn sender(&self) -> String {
         self.key.as_ref().map_or_else(|| "http".into(), |key| format!("key:{key}"))
     }

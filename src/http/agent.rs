@@ -1,11 +1,13 @@
 //! The agent over HTTP: questions answered as a stream of server-sent events, and the kept conversations.
 
 mod ag_ui;
+mod runs;
 mod sse;
+pub mod token;
 
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, body::Bytes};
@@ -15,10 +17,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
-use super::extract::{Json, Path, QueryString, RawBody, parse_json};
+use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
 use crate::agent::{Agent, Question, StartError};
 use crate::gate::Answer;
-use crate::session::{ConversationId, SessionError, Sessions, Summary, Turn};
+use crate::keys::Scope;
+use crate::session::{ConversationId, Reach, SessionError, Sessions, Summary, Turn};
+pub use runs::Runs;
 use sse::Dialect;
 
 /// The header that names the conversation of an answer.
@@ -32,6 +36,7 @@ const MAX_PAGE: usize = 500;
 pub fn routes() -> Router<App> {
     Router::new()
         .route("/v1/agent/chat", post(chat))
+        .route("/v1/agent/token", post(token::show))
         .route("/v1/agent/stop", post(stop))
         .route("/v1/agent/approve", post(approve))
         .route("/v1/agent/conversations", get(list))
@@ -107,6 +112,9 @@ pub struct StreamParams {
     /// The user on whose behalf tools are called.
     #[serde(default)]
     identity: Option<String>,
+    /// What `POST /v1/agent/token` gave; needed where no key is sent.
+    #[serde(default)]
+    token: String,
 }
 
 /// One of the events of a stream, as it is described.
@@ -165,8 +173,7 @@ pub struct Conversation {
 /// An agent that the sender may ask: its key has to be for the agent's catalog.
 pub struct Asking {
     agent: Agent,
-    /// Who asks, for the audit log.
-    sender: String,
+    grant: Grant,
 }
 
 impl FromRequestParts<App> for Asking {
@@ -175,29 +182,29 @@ impl FromRequestParts<App> for Asking {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        Ok(Asking { agent: configured(app)?, sender: grant.sender() })
-    }
-}
-
-/// An agent whose conversations the sender may see: everybody's, so this takes an admin key.
-pub struct Keeping(Agent);
-
-impl FromRequestParts<App> for Keeping {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let grant = Grant::from_request_parts(parts, app).await?;
-        grant.operates()?;
-        configured(app).map(Keeping)
+        Ok(Asking { agent: configured(app)?, grant })
     }
 }
 
 impl Asking {
     fn question(&self, text: String, identity: Option<String>) -> Question {
-        let question = Question::new(text).asked_by(self.sender.clone());
+        let question = Question::new(text).asked_by(self.grant.sender());
         match identity {
             Some(identity) => question.on_behalf_of(identity),
             None => question,
+        }
+    }
+
+    /// The error for a conversation of another owner: for those who see it that it is not theirs, for others as if it
+    /// were not there.
+    fn not_owned(&self, conversation: &str) -> ApiError {
+        match self.grant.reach() {
+            Reach::Own(_) => unknown(conversation),
+            Reach::All => {
+                let message =
+                    format!("conversation {conversation:?} is another one's; you may read, stop and delete it");
+                ApiError::auth(StatusCode::FORBIDDEN, "not_your_conversation", message)
+            }
         }
     }
 }
@@ -224,8 +231,13 @@ pub async fn chat(
     asking: Asking,
     State(app): State<App>,
     QueryString(params): QueryString<ChatParams>,
+    headers: HeaderMap,
     RawBody(body): RawBody,
 ) -> ApiResult<Response> {
+    // What a form of another site can send is none of these.
+    if !extract::is_json(&extract::media_type(&headers)?) {
+        return Err(extract::unsupported("application/json"));
+    }
     let (request, run) = match params.protocol {
         Dialect::Own => (parse_json::<ChatRequest>(&body)?, None),
         Dialect::AgUi => from_ag_ui(&body)?,
@@ -234,10 +246,13 @@ pub async fn chat(
     if request.detached {
         question = question.detached();
     }
-    answer(&app, &asking.agent, question, request.conversation, params.protocol, run)
+    answer(&app, &asking, question, request.conversation, params.protocol, run).await
 }
 
 /// Answers a question from a query string as server-sent events, for browsers' `EventSource`.
+///
+/// A GET needs a key, or where none are in use the `token` that `POST /v1/agent/token` gives to pages of the server's own
+/// and of the listed origins: so a page of another site can neither ask nor choose conversation and identity.
 #[utoipa::path(
     get, path = "/agent/chat/stream", tag = "agent",
     params(StreamParams),
@@ -249,23 +264,28 @@ pub async fn chat_by_query(
     State(app): State<App>,
     QueryString(params): QueryString<StreamParams>,
 ) -> ApiResult<Response> {
+    if asking.grant.key().is_none() {
+        app.page_token.require(&params.token)?;
+    }
     let question = asking.question(params.query, params.identity);
-    answer(&app, &asking.agent, question, params.conversation, params.protocol, None)
+    answer(&app, &asking, question, params.conversation, params.protocol, None).await
 }
 
-/// Answers a call that waits for approval.
+/// Answers a call that waits for approval: one of the key's own runs, with the scope `approve`; with an admin key for all
+/// catalogs that of any run.
 #[utoipa::path(
     post, path = "/v1/agent/approve", tag = "agent",
     request_body = ApproveRequest,
     responses((status = 200, body = Approved))
 )]
 pub async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> ApiResult<Json<Approved>> {
-    let by = asking.sender;
+    asking.grant.allows(Scope::Approve)?;
+    let by = asking.grant.sender();
     let answer = match request.approve {
         true => Answer::Approved { by },
         false => Answer::Refused { by, reason: request.reason },
     };
-    if asking.agent.answer_approval(&request.id, answer) {
+    if asking.agent.answer_approval_within(&asking.grant.reach(), &request.id, answer) {
         return Ok(Json(Approved { approved: request.approve }));
     }
     let message = "no call waits under this id: it was answered, its time was up, or its run has ended";
@@ -278,19 +298,27 @@ pub async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> Api
     request_body = StopRequest,
     responses((status = 200, body = Stopped))
 )]
-pub async fn stop(Asking { agent, .. }: Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
-    let stopped = agent.stop(&ConversationId::new(request.conversation)?);
+pub async fn stop(Asking { agent, grant }: Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
+    let (id, reach) = (ConversationId::new(request.conversation)?, grant.reach());
+    let stopped = agent.stop_within(&reach, &id);
+    if !stopped {
+        let conversation = id.clone();
+        let is_kept = kept(&agent, move |sessions| sessions.contains(&reach, &conversation)).await?;
+        if !is_kept {
+            return Err(unknown(id.as_str()));
+        }
+    }
     Ok(Json(Stopped { stopped }))
 }
 
-/// Lists the kept conversations, the last used first.
+/// Lists the kept conversations of the key, the last used first; everybody's for an admin key for all catalogs.
 #[utoipa::path(
     get, path = "/v1/agent/conversations", tag = "agent",
     params(ListParams),
     responses((status = 200, body = Conversations))
 )]
 pub async fn list(
-    Keeping(agent): Keeping,
+    Asking { agent, grant }: Asking,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<Conversations>> {
     let limit = params.limit.unwrap_or(PAGE);
@@ -298,7 +326,8 @@ pub async fn list(
         let message = format!("limit is {limit}, it must be from 1 to {MAX_PAGE}");
         return Err(ApiError::unprocessable("invalid_limit", message));
     }
-    let conversations = kept(&agent, move |sessions| sessions.list(limit, params.offset)).await?;
+    let reach = grant.reach();
+    let conversations = kept(&agent, move |sessions| sessions.list(&reach, limit, params.offset)).await?;
     Ok(Json(Conversations { conversations }))
 }
 
@@ -308,9 +337,9 @@ pub async fn list(
     params(("id" = String, Path, description = "The conversation's id")),
     responses((status = 200, body = Conversation))
 )]
-pub async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<Json<Conversation>> {
-    let conversation = ConversationId::new(id.clone())?;
-    let turns = kept(&agent, move |sessions| sessions.turns(&conversation)).await?;
+pub async fn read(Asking { agent, grant }: Asking, Path(id): Path<String>) -> ApiResult<Json<Conversation>> {
+    let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
+    let turns = kept(&agent, move |sessions| sessions.turns_within(&reach, &conversation)).await?;
     if turns.is_empty() {
         return Err(unknown(&id));
     }
@@ -323,28 +352,40 @@ pub async fn read(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<
     params(("id" = String, Path, description = "The conversation's id")),
     responses((status = 204, description = "It is gone"))
 )]
-pub async fn delete(Keeping(agent): Keeping, Path(id): Path<String>) -> ApiResult<StatusCode> {
-    let conversation = ConversationId::new(id.clone())?;
-    agent.stop(&conversation);
-    match kept(&agent, move |sessions| sessions.delete(&conversation)).await? {
+pub async fn delete(Asking { agent, grant }: Asking, Path(id): Path<String>) -> ApiResult<StatusCode> {
+    let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
+    agent.stop_within(&reach, &conversation);
+    match kept(&agent, move |sessions| sessions.delete(&reach, &conversation)).await? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(unknown(&id)),
     }
 }
 
-fn answer(
+async fn answer(
     app: &App,
-    agent: &Agent,
+    asking: &Asking,
     question: Question,
     conversation: Option<String>,
     dialect: Dialect,
     run: Option<String>,
 ) -> ApiResult<Response> {
-    let question = match conversation.filter(|id| !id.is_empty()) {
-        Some(id) => question.in_conversation(ConversationId::new(id)?),
+    let agent = &asking.agent;
+    let conversation = conversation.filter(|id| !id.is_empty()).map(ConversationId::new).transpose()?;
+    let question = match conversation {
+        Some(id) => {
+            let (wanted, owner) = (id.clone(), asking.grant.sender());
+            if !kept(agent, move |sessions| sessions.may_continue(&wanted, &owner)).await? {
+                return Err(asking.not_owned(id.as_str()));
+            }
+            question.in_conversation(id)
+        }
         None => question,
     };
-    let stream = agent.start(question)?;
+    let place = app.runs.admit(asking.grant.key()).inspect_err(|_| app.metrics.rejected("runs"))?;
+    let stream = agent.start_holding(question, place).map_err(|error| match error {
+        StartError::NotOwned(conversation) => asking.not_owned(conversation.as_str()),
+        error => error.into(),
+    })?;
     let id = HeaderValue::from_str(stream.conversation().as_str()).ok();
     let stop = {
         let (agent, conversation) = (agent.clone(), stream.conversation().clone());
@@ -387,6 +428,7 @@ fn unknown(id: &str) -> ApiError {
 impl From<StartError> for ApiError {
     fn from(error: StartError) -> Self {
         match error {
+            StartError::NotOwned(conversation) => unknown(conversation.as_str()),
             StartError::Busy(_) => ApiError::busy(StatusCode::CONFLICT, "conversation_busy", error.to_string()),
             StartError::Empty => ApiError::unprocessable("empty_question", error.to_string()),
             StartError::TooLong { .. } => {
@@ -399,6 +441,7 @@ impl From<StartError> for ApiError {
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         match error {
+            SessionError::NotOwned { conversation } => unknown(&conversation),
             SessionError::InvalidId { .. } => ApiError::unprocessable("invalid_conversation_id", error.to_string()),
             _ => ApiError::internal(error),
         }

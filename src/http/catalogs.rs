@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::access::{Grant, Reading, Writing};
-use super::error::{ApiError, ApiResult};
+use super::error::{ApiError, ApiResult, ErrorType};
 use super::extract::{self, Json, Path};
 use super::registry::{Created, OpenCatalog};
 use super::settings::CatalogSettings;
@@ -81,9 +81,11 @@ pub struct Count {
 pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<CatalogList>> {
     let mut catalogs = Vec::new();
     for name in app.catalogs.names().await?.into_iter().filter(|name| grant.sees(name)) {
-        // One that cannot be opened, or was deleted just now, is not listed; the log says why.
-        if let Ok(catalog) = app.catalogs.get(&name).await {
-            catalogs.push(CatalogBody::of(&catalog));
+        match app.catalogs.get(&name).await {
+            Ok(catalog) => catalogs.push(CatalogBody::of(&catalog)),
+            Err(error) if error.kind == ErrorType::System => return Err(error),
+            // One that cannot be opened, or was deleted just now, is not listed; the log says why.
+            Err(_) => {}
         }
     }
     Ok(Json(CatalogList { catalogs }))

@@ -1,24 +1,33 @@
-//! Connections: how many, how slow, and how they end.
+//! Connections: how many and whose, how slow, and how they end.
 
+mod open;
+
+use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
+use self::open::{Admission, Connections, Held, Place};
 use super::Limits;
 use crate::shutdown::Shutdown;
+use crate::telemetry::Metrics;
 
 /// Most headers of a request; more answer 431.
 const MAX_HEADERS: usize = 100;
@@ -28,35 +37,42 @@ const BUFFER_BYTES: usize = 64 << 10;
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Answers connections until the shutdown, then lets those that are open finish for as long as `grace`.
-pub async fn serve(listener: TcpListener, router: Router, limits: &Limits, open: Gauge, shutdown: Shutdown) {
-    let server = Server { router, http: http(limits), write_stall: limits.write_stall, open, shutdown };
-    let places = Arc::new(Semaphore::new(limits.max_connections));
-    let mut connections = JoinSet::new();
+pub async fn serve(listener: TcpListener, router: Router, limits: &Limits, metrics: Arc<Metrics>, shutdown: Shutdown) {
+    let open = Arc::new(Connections::new(limits, Arc::clone(&metrics)));
+    let server = Server {
+        router,
+        http: http(limits),
+        write_stall: limits.write_stall,
+        first_request_timeout: limits.first_request_timeout,
+        shutdown,
+    };
+    let mut tasks = JoinSet::new();
+    // The connection that came last, until there is a place for it; those after it wait in the system's backlog.
+    let mut waiting: Option<(TcpStream, IpAddr)> = None;
     loop {
-        let stream = tokio::select! {
+        tokio::select! {
             () = server.shutdown.triggered() => break,
-            Some(_) = connections.join_next() => continue,
-            stream = accept(&listener, &places) => stream,
-        };
-        let Some((stream, place)) = stream else { continue };
-        let server = server.clone();
-        connections.spawn(async move {
-            server.answer(stream).await;
-            drop(place);
-        });
+            Some(_) = tasks.join_next() => continue,
+            stream = accept(&listener), if waiting.is_none() => waiting = stream,
+            () = open.changed(), if waiting.is_some() => {}
+        }
+        let Some((stream, address)) = waiting.take() else { continue };
+        match open.admit(address) {
+            Admission::Admitted(place) => drop(tasks.spawn(server.clone().answer(stream, place))),
+            Admission::Full => waiting = Some((stream, address)),
+            Admission::Refused => metrics.rejected("address"),
+        }
     }
     drop(listener);
-    if tokio::time::timeout(limits.grace, async { while connections.join_next().await.is_some() {} }).await.is_err() {
-        tracing::warn!(connections = connections.len(), "connections were still open at the end of the grace period");
+    if tokio::time::timeout(limits.grace, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
+        tracing::warn!(connections = tasks.len(), "connections were still open at the end of the grace period");
     }
-    connections.shutdown().await;
+    tasks.shutdown().await;
 }
 
-/// The next connection, once there is a place for it; until then it waits in the system's backlog.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, impl Send + use<>)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, address)) => Some((stream, address.ip())),
         Err(error) => {
             tracing::warn!(%error, "a connection was not accepted");
             tokio::time::sleep(ACCEPT_RETRY).await;
@@ -79,19 +95,23 @@ struct Server {
     router: Router,
     http: http1::Builder,
     write_stall: Duration,
-    open: Gauge,
+    first_request_timeout: Duration,
     shutdown: Shutdown,
 }
 
 impl Server {
-    async fn answer(self, stream: TcpStream) {
-        let _open = Open::new(&self.open);
+    async fn answer(self, stream: TcpStream, place: Place) {
         // Answers are small and whole; waiting to fill packets only delays them.
         let _ = stream.set_nodelay(true);
         let io = TokioIo::new(Stalling::new(stream, self.write_stall));
-        let mut connection = pin!(self.http.serve_connection(io, TowerToHyperService::new(self.router)));
+        let router = TowerToHyperService::new(self.router);
+        let service = service_fn(|request| handle(&router, &place, request));
+        let mut connection = pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            // Another connection has its place.
+            () = place.taken() => return,
+            () = overdue(&place, self.first_request_timeout) => return,
             () = self.shutdown.triggered() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -103,18 +123,25 @@ impl Server {
     }
 }
 
-struct Open(Gauge);
-
-impl Open {
-    fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Open(gauge.clone())
-    }
+/// Answers a request; until the end of its answer the connection keeps its place.
+async fn handle(
+    router: &TowerToHyperService<Router>,
+    place: &Place,
+    request: Request<Incoming>,
+) -> io::Result<Response> {
+    let Some(in_progress) = place.begin_request() else {
+        return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "another connection has the place of this one"));
+    };
+    let answer: Result<Response, Infallible> = router.call(request).await;
+    let Ok(response) = answer;
+    Ok(response.map(|body| Body::new(Held::new(body, in_progress))))
 }
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dec();
+/// Ends when it is too late for a first request.
+async fn overdue(place: &Place, timeout: Duration) {
+    tokio::time::sleep(timeout).await;
+    if place.has_asked() {
+        std::future::pending().await
     }
 }
 

@@ -1,25 +1,42 @@
-//! Who may speak to the server at all: the Host and Origin of a request, against DNS rebinding.
+//! Who may speak to the server at all: the Host of a request, against DNS rebinding, and its Origin and fetch metadata,
+//! against pages of other sites.
 
 use std::net::IpAddr;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::App;
 use super::error::{ApiError, ApiResult};
 
-/// The layer that refuses foreign hosts and origins.
+/// From where a browser's request comes, seen from the server: `same-origin`, `same-site`, `cross-site`, or `none` for
+/// what a person typed. Pages cannot set these headers; browsers before 2023 and other programs send none.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// How: `navigate` for what becomes a page.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// For what: `empty` for what a script reads.
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+/// For browsers that do not know fetch metadata, and for a page's own frames.
+const NO_FRAMES: &str = "frame-ancestors 'none'";
+
+/// The layer that refuses foreign hosts, origins and pages.
 ///
 /// A page that was made to point its own name at this server carries that name in `Host`. So IP addresses and
 /// `localhost` pass, and other names have to be listed.
 pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    match check(request.uri(), request.headers(), &app.allowed_hosts, &app.allowed_origins) {
+    let mut response = match check(request.uri(), request.headers(), &app.allowed_hosts, &app.allowed_origins) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
-    }
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Beside a route's own policy, if it has one: all of them hold.
+    headers.append(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(NO_FRAMES));
+    response
 }
 
 fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -> ApiResult<()> {
@@ -39,14 +56,34 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
             format!("host {:?} is not allowed; start the server with --allow-host to add it", authority.host());
         return Err(ApiError::auth(StatusCode::FORBIDDEN, "host_not_allowed", message));
     }
-    match headers.get(header::ORIGIN) {
-        Some(origin) if !origin_allowed(origin.as_bytes(), &authority, origins) => {
-            let origin = String::from_utf8_lossy(origin.as_bytes());
-            let message = format!("origin {origin:?} is not allowed; start the server with --allow-origin to add it");
-            Err(ApiError::auth(StatusCode::FORBIDDEN, "origin_not_allowed", message))
-        }
-        _ => Ok(()),
+    let origin = headers.get(header::ORIGIN);
+    if let Some(origin) = origin
+        && !origin_allowed(origin.as_bytes(), &authority, origins)
+    {
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        let message = format!("origin {origin:?} is not allowed; start the server with --allow-origin to add it");
+        return Err(ApiError::auth(StatusCode::FORBIDDEN, "origin_not_allowed", message));
     }
+    if is_foreign(headers) && (origin.is_none() || !is_fetch(headers)) {
+        let message = "pages of other sites may not load, embed or open this; type the address yourself, or start the \
+                       server with --allow-origin for a page that fetches it with CORS";
+        return Err(ApiError::auth(StatusCode::FORBIDDEN, "cross_site", message));
+    }
+    Ok(())
+}
+
+/// True for the request of a page of another origin. One on another port of this machine is `same-site`, and no more to
+/// be trusted. A value that is not known counts as foreign.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    let sites = headers.get_all(FETCH_SITE);
+    sites.iter().any(|site| site != "same-origin" && site != "none")
+}
+
+/// True for what a script reads, which CORS governs: no page, frame or image.
+fn is_fetch(headers: &HeaderMap) -> bool {
+    let navigates = headers.get_all(FETCH_MODE).iter().any(|mode| mode == "navigate");
+    let embeds = headers.get_all(FETCH_DEST).iter().any(|destination| destination != "empty");
+    !navigates && !embeds
 }
 
 fn host_allowed(host: &str, allowed: &[String]) -> bool {
@@ -73,9 +110,13 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
+        checked(&headers)
+    }
+
+    fn checked(headers: &HeaderMap) -> Option<&'static str> {
         let listed = ["tools.example".to_owned()];
         let origins = ["https://app.example".to_owned()];
-        check(&Uri::from_static("/v1/search"), &headers, &listed, &origins).err().map(|error| error.code)
+        check(&Uri::from_static("/v1/search"), headers, &listed, &origins).err().map(|error| error.code)
     }
 
     #[test]
@@ -95,6 +136,29 @@ mod tests {
         assert_eq!(code("localhost:7700", Some("https://app.example")), None);
         for origin in ["http://localhost:3000", "null", "https://evil.example"] {
             assert_eq!(code("localhost:7700", Some(origin)), Some("origin_not_allowed"), "{origin}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_origins_may_only_fetch_and_only_from_a_listed_one() {
+        let from = |site: &'static str, mode: &'static str, destination: &'static str, origin: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            let sent =
+                [(header::HOST, "localhost:7700"), (FETCH_SITE, site), (FETCH_MODE, mode), (FETCH_DEST, destination)];
+            let sent = sent.into_iter().chain(origin.map(|origin| (header::ORIGIN, origin)));
+            headers.extend(sent.map(|(name, value)| (name, HeaderValue::from_static(value))));
+            checked(&headers)
+        };
+        let listed = Some("https://app.example");
+        assert_eq!(from("none", "navigate", "document", None), None);
+        assert_eq!(from("same-origin", "cors", "empty", None), None);
+        assert_eq!(from("same-origin", "navigate", "document", None), None);
+        assert_eq!(from("cross-site", "cors", "empty", listed), None);
+        for site in ["cross-site", "same-site", "never-heard-of"] {
+            assert_eq!(from(site, "cors", "empty", None), Some("cross_site"), "{site}");
+            assert_eq!(from(site, "no-cors", "image", listed), Some("cross_site"), "{site}");
+            assert_eq!(from(site, "navigate", "document", listed), Some("cross_site"), "{site}");
+            assert_eq!(from(site, "websocket", "websocket", listed), Some("cross_site"), "{site}");
         }
     }
 }

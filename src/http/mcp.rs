@@ -1,5 +1,7 @@
 //! `/mcp`: the gateway over streamable HTTP, for the tools of the default catalog.
 
+mod owners;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use toolscout_index::{Changes, Searcher, Tool};
 
+use self::owners::SessionOwners;
 use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
@@ -30,31 +33,41 @@ pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// A session that was silent for so long has lost its client.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// The protocol's own end of the route.
-pub type McpService = StreamableHttpService<Session, LocalSessionManager>;
+/// The route once the default catalog is open.
+pub struct McpService {
+    /// The protocol's own end.
+    protocol: StreamableHttpService<Session, LocalSessionManager>,
+    owners: SessionOwners,
+}
 
 /// Marks an answer whose errors are the protocol's, so that they keep their body.
 #[derive(Clone, Copy, Debug)]
 pub struct Verbatim;
 
 /// A request that may use the default catalog's tools.
-pub struct Using;
+pub struct Using {
+    /// Who sends it, and owns the session that it begins.
+    sender: String,
+}
 
 impl FromRequestParts<App> for Using {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        Grant::from_request_parts(parts, app).await?.reads(&app.default_catalog)?;
-        Ok(Using)
+        let grant = Grant::from_request_parts(parts, app).await?;
+        grant.reads(&app.default_catalog)?;
+        Ok(Using { sender: grant.sender() })
     }
 }
 
 /// Speaks the protocol.
-pub async fn serve(_: Using, State(app): State<App>, request: Request) -> ApiResult<Response> {
+pub async fn serve(using: Using, State(app): State<App>, mut request: Request) -> ApiResult<Response> {
     let message = "the catalogs are being opened; try again soon";
     let not_ready = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message);
     let service = app.mcp.get().ok_or_else(not_ready)?;
-    let mut response = service.handle(request).await.map(Body::new);
+    service.owners.hide_foreign(&using.sender, request.headers_mut());
+    let mut response = service.protocol.handle(request).await.map(Body::new);
+    service.owners.note(&using.sender, response.headers()).await;
     response.extensions_mut().insert(Verbatim);
     Ok(response)
 }
@@ -68,6 +81,7 @@ pub fn service(
     stop: CancellationToken,
 ) -> McpService {
     let catalog = Arc::clone(catalog);
+    let max_sessions = config.max_sessions;
     let gateway = Gateway::new(Arc::new(Newest(move || catalog.searcher())), pool, config);
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(IDLE);
@@ -77,7 +91,9 @@ pub fn service(
         .disable_allowed_origins()
         .with_max_request_body_bytes(max_body_bytes)
         .with_cancellation_token(stop);
-    StreamableHttpService::new(move || gateway.session(), Arc::new(sessions), config)
+    let sessions = Arc::new(sessions);
+    let owners = SessionOwners::new(Arc::clone(&sessions), max_sessions);
+    McpService { protocol: StreamableHttpService::new(move || gateway.session(), sessions, config), owners }
 }
 
 #[async_trait]

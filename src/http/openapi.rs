@@ -45,6 +45,7 @@ pub fn description() -> Description {
         tasks::cancel,
         agent::chat,
         agent::chat_by_query,
+        agent::token::show,
         agent::stop,
         agent::approve,
         agent::list,

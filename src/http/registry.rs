@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::StatusCode;
@@ -23,6 +24,8 @@ pub struct OpenCatalog {
     catalog: Catalog,
     settings: RwLock<CatalogSettings>,
     folder: PathBuf,
+    /// When it was asked for last, by the registry's count.
+    used: AtomicU64,
 }
 
 impl OpenCatalog {
@@ -60,13 +63,17 @@ impl OpenCatalog {
     }
 }
 
-/// Every catalog of the data directory.
+/// Every catalog of the data directory. A bounded number is open; for one more, that which was used longest ago is closed
+/// if nobody holds it, as the agent and the gateway do with the default one.
 pub struct Registry {
     opener: Arc<Opener>,
     open: RwLock<BTreeMap<String, Arc<OpenCatalog>>>,
     /// Held while the set of catalogs changes.
     changing: tokio::sync::Mutex<()>,
     max_catalogs: usize,
+    max_open: usize,
+    /// Counts requests for catalogs.
+    clock: AtomicU64,
 }
 
 impl Registry {
@@ -85,13 +92,15 @@ impl Registry {
             open: RwLock::default(),
             changing: tokio::sync::Mutex::new(()),
             max_catalogs: limits.max_catalogs,
+            max_open: limits.max_open_catalogs,
+            clock: AtomicU64::default(),
         }
     }
 
     /// The catalog of this name, opened if need be.
     ///
     /// # Errors
-    /// 404 when there is none, 500 when it cannot be opened.
+    /// 404 when there is none, 500 when it cannot be opened, 503 when all that may be open are in use.
     pub async fn get(&self, name: &str) -> ApiResult<Arc<OpenCatalog>> {
         if let Some(open) = self.find(name) {
             return Ok(open);
@@ -100,6 +109,7 @@ impl Registry {
         if let Some(open) = self.find(name) {
             return Ok(open);
         }
+        self.make_room().await?;
         let opener = Arc::clone(&self.opener);
         let wanted = name.to_owned();
         match blocking(move || opener.open(&wanted)).await? {
@@ -119,6 +129,7 @@ impl Registry {
         if let Some(open) = self.find(name) {
             return Ok((open, Created::Before));
         }
+        self.make_room().await?;
         let (opener, wanted, bound) = (Arc::clone(&self.opener), name.to_owned(), self.max_catalogs);
         let (open, created) = blocking(move || opener.create(&wanted, bound)).await??;
         Ok((self.keep(open), created))
@@ -153,10 +164,10 @@ impl Registry {
         Ok(blocking(move || opener.data.catalogs()).await??)
     }
 
-    /// Opens every catalog, so that no first search waits. One that cannot be opened is logged and answers with its
-    /// error; the others serve.
+    /// Opens as many catalogs as may be open, so that no first search waits. One that cannot be opened is logged and
+    /// answers with its error; the others serve.
     pub async fn open_all(&self) -> ApiResult<()> {
-        for name in self.names().await? {
+        for name in self.names().await?.into_iter().take(self.max_open) {
             if let Err(error) = self.get(&name).await {
                 tracing::error!(
                     catalog = name,
@@ -183,12 +194,45 @@ impl Registry {
         blocking(move || open.iter().for_each(|catalog| catalog.writes.close())).await
     }
 
+    /// Closes catalogs until there is room for one more, after the changes in their lines. Only while `changing` is held,
+    /// so that none is opened again before it is closed.
+    async fn make_room(&self) -> ApiResult<()> {
+        while self.open.read().unwrap_or_else(PoisonError::into_inner).len() >= self.max_open {
+            let Some(idlest) = self.take_idlest() else {
+                let message =
+                    format!("{} catalogs are in use, the most this server opens; try again soon", self.max_open);
+                return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "catalogs_in_use", message));
+            };
+            blocking(move || idlest.writes.close()).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes out the catalog that was used longest ago, of those that nobody holds; one that is still being embedded only
+    /// if there is no other.
+    fn take_idlest(&self) -> Option<Arc<OpenCatalog>> {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let unused = open.values().filter(|catalog| Arc::strong_count(catalog) == 1);
+        let idlest = unused.min_by_key(|catalog| {
+            let is_pending = catalog.searcher().pending_embeddings() > 0;
+            (is_pending, catalog.used.load(Ordering::Relaxed))
+        });
+        let name = idlest?.name.clone();
+        open.remove(&name)
+    }
+
     fn find(&self, name: &str) -> Option<Arc<OpenCatalog>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(name).inspect(|catalog| self.note_use(catalog)).cloned()
+    }
+
+    fn note_use(&self, catalog: &OpenCatalog) {
+        catalog.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     fn keep(&self, open: OpenCatalog) -> Arc<OpenCatalog> {
         let open = Arc::new(open);
+        self.note_use(&open);
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(open.name.clone(), Arc::clone(&open));
         open
     }
@@ -237,7 +281,7 @@ impl Opener {
         let depth = self.metrics.write_queue.clone();
         let writes = WriteLine::start(name, catalog.clone(), self.write_places, depth)
             .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
-        Ok(OpenCatalog { name: name.to_owned(), writes, catalog, settings, folder })
+        Ok(OpenCatalog { name: name.to_owned(), writes, catalog, settings, folder, used: AtomicU64::default() })
     }
 
     /// A cache for each catalog: what one tenant asks must not make another one's answer faster.

@@ -1,13 +1,14 @@
 //! The service about itself: health, version, metrics, its description and a page to read it.
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::App;
 use super::access::Grant;
+use super::descriptors;
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
 
@@ -36,13 +37,17 @@ pub async fn livez() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// The catalogs are open and the server is not about to end: send requests here.
+/// The catalogs are open, there are descriptors left, and the server is not about to end: send requests here.
 #[utoipa::path(get, path = "/readyz", tag = "service", responses((status = 200, body = Health)))]
 pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
     if app.shutdown.is_triggered() {
         return Err(ApiError::shutting_down());
     }
     app.require_ready()?;
+    if app.limits.descriptors.is_some_and(descriptors::are_nearly_used) {
+        let message = "the file descriptors of the server are nearly used up; raise its limit (`ulimit -n`)";
+        return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "descriptors_low", message));
+    }
     Ok(Json(Health { status: "ok" }))
 }
 

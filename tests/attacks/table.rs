@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::bounds;
+use super::http::{overload, owners, pages};
 
 /// One attack. What cannot be said in a line of a table belongs into the test.
 pub struct Attack {
@@ -24,7 +25,7 @@ pub struct Section {
 }
 
 /// The page's parts, in order.
-const SECTIONS: &[&Section] = &[&bounds::SECTION];
+const SECTIONS: &[&Section] = &[&pages::SECTION, &owners::SECTION, &overload::SECTION, &bounds::SECTION];
 
 const PAGE: &str = "docs/ATTACKS.md";
 

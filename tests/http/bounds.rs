@@ -2,7 +2,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -126,16 +125,25 @@ async fn a_flood_of_headers_is_refused() {
 async fn connections_beyond_the_bound_wait_for_a_place() {
     let server = Server::start_with(|settings| settings.limits.max_connections = 2).await;
     let address = server.url.trim_start_matches("http://").to_owned();
-    // The client of this test holds one connection open.
-    assert_eq!(server.get("/livez").await.status, 200);
-    let second = TcpStream::connect(&address).await.unwrap();
-    server.wait_for("/metrics", |metrics| metrics.as_str().unwrap().contains("toolscout_connections 2")).await;
+    // Two requests whose bodies do not end.
+    let begun = async || {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let head =
+            "POST /v1/catalogs/default/tools HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n";
+        let body = r#"{"name":"t","inputSchema":{}}"#;
+        let chunk = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\n\r\n", body.len() + 1);
+        stream.write_all(chunk.as_bytes()).await.unwrap();
+        // The begin of its answer shows that it is in progress.
+        let mut answer = [0; 12];
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("in time").unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 200");
+        stream
+    };
+    let (_first, second) = (begun().await, begun().await);
     let mut third = TcpStream::connect(&address).await.unwrap();
     third.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut answer = String::new();
     let mut reading = Box::pin(third.read_to_string(&mut answer));
-    assert!(futures_util::poll!(&mut reading).is_pending());
-    assert_eq!(server.request(Method::GET, "/livez").send().await.unwrap().status(), 200);
     assert!(futures_util::poll!(&mut reading).is_pending());
     drop(second);
     tokio::time::timeout(PATIENCE, reading).await.expect("in time").unwrap();

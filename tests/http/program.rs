@@ -17,7 +17,12 @@ pub struct Program {
 impl Program {
     /// Without a model, with these arguments more.
     pub async fn start(data: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_toolscout"))
+        Program::start_by(Command::new(env!("CARGO_BIN_EXE_toolscout")), data, arguments).await
+    }
+
+    /// As [`Program::start`], by a command that ends in the program.
+    pub async fn start_by(mut command: Command, data: &Path, arguments: &[&str]) -> Self {
+        let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--embedder", "none", "--data"])
             .arg(data)
             .args(arguments)

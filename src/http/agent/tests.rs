@@ -189,8 +189,10 @@ async fn a_question_is_answered_as_numbered_events_and_kept() {
 #[tokio::test]
 async fn the_predecessors_route_takes_the_question_in_the_query_string() {
     let server = Server::with(Some(r#"{"reply":{"text":"hi"}}"#)).await;
-    let response =
-        server.client.get(server.url("/agent/chat/stream?query=hello%20there&conversationId=c1")).send().await.unwrap();
+    let token: Value = server.post("/v1/agent/token", json!({})).await.json().await.unwrap();
+    let question = format!("query=hello%20there&conversationId=c1&token={}", token["token"].as_str().unwrap());
+    let url = server.url(&format!("/agent/chat/stream?{question}"));
+    let response = server.client.get(url).send().await.unwrap();
     assert_eq!(response.headers()["x-conversation-id"], "c1");
     assert_eq!(types(&events(response).await), ["text", "done"]);
     assert_eq!(server.get("/v1/agent/conversations/c1").await["turns"][0]["question"], "hello there");

@@ -1,0 +1,216 @@
+//! Keys that are not the owner's: conversations, approvals and sessions of others.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use toolscout::keys::{KeyStore, Scope, Scopes};
+
+use super::agent::{Manner, Model, chat, event};
+use crate::attacks::server::{Answer, Server, read};
+use crate::attacks::table::{Attack, Section};
+
+pub const SECTION: Section = Section {
+    title: "Keys that are not the owner's",
+    attacks: &[
+        Attack {
+            tried: "A key without the scope `approve` approves the call of its own run",
+            happens: "403 `wrong_scope`; the call still waits",
+            test: "a_search_key_approves_nothing",
+        },
+        Attack {
+            tried: "A key with the scope `approve` approves the call of another key's run, with the id of the question",
+            happens: "404 as for an id that is none; the owner's key and an admin key for all catalogs can approve",
+            test: "a_run_is_approved_by_its_owner_or_an_operator",
+        },
+        Attack {
+            tried: "A key goes on with, reads, stops or deletes the conversation of another key",
+            happens: "404 as for one that is not there; it is not in the list either",
+            test: "a_conversation_is_its_owners_alone",
+        },
+        Attack {
+            tried: "A key asks in a conversation whose first question another key is just asking",
+            happens: "404: a run has its owner from its start, before anything of it is saved",
+            test: "a_run_that_only_begins_has_its_owner",
+        },
+        Attack {
+            tried: "An admin key goes on with the conversation of another key, to have its memory answer",
+            happens: "403 `not_your_conversation`: it may see, stop and delete it, and not speak in it",
+            test: "an_operator_sees_and_ends_all_conversations",
+        },
+        Attack {
+            tried: "A database of conversations from before they had owners is opened, and a key lists and reads them",
+            happens: "They belong to nobody: only an admin key for all catalogs sees and deletes them",
+            test: "conversations_from_before_owners_belong_to_nobody",
+        },
+        Attack {
+            tried: "A key uses, listens to or ends the MCP session of another key, by its id",
+            happens: "404 as for a session that is not there; the session goes on",
+            test: "an_mcp_session_is_its_keys_alone",
+        },
+    ],
+};
+
+fn key(server: &Server, scopes: &[Scope]) -> String {
+    let scopes: Scopes = scopes.iter().copied().collect();
+    let store = KeyStore::open(server.dir.path()).expect("a key store");
+    let made = store.create(scopes, "default".parse().expect("catalogs"), None, std::time::SystemTime::now());
+    made.expect("a key").token
+}
+
+fn ask(server: &Server, key: &str, method: Method, path: &str) -> RequestBuilder {
+    server.request(method, path).bearer_auth(key)
+}
+
+async fn approve(server: &Server, key: &str, id: &Value) -> Answer {
+    read(ask(server, key, Method::POST, "/v1/agent/approve").json(&json!({ "id": id, "approve": true }))).await
+}
+
+fn refusal(answer: &Answer) -> (u16, &str) {
+    (answer.status.as_u16(), answer.error_code())
+}
+
+#[tokio::test]
+async fn a_search_key_approves_nothing() {
+    let server = Model::new(Manner::CallsHarmful).serve(|_| {}).await;
+    let (own, call) = (key(&server, &[Scope::Search]), key(&server, &[Scope::Call]));
+    let mut run = chat(&server, &own, json!({ "query": "go" })).await;
+    let asked = event(&mut run, "approval_required").await;
+    for key in [&own, &call] {
+        assert_eq!(refusal(&approve(&server, key, &asked["id"]).await), (403, "wrong_scope"));
+    }
+    let operator = server.key(Scope::Admin, "*");
+    assert_eq!(approve(&server, &operator, &asked["id"]).await.status, 200, "it still waits");
+}
+
+#[tokio::test]
+async fn a_run_is_approved_by_its_owner_or_an_operator() {
+    let server = Model::new(Manner::CallsHarmful).serve(|_| {}).await;
+    let (own, other) = (key(&server, &[Scope::Approve]), key(&server, &[Scope::Approve]));
+    // An admin of the one catalog is no operator.
+    let admin_of_one = key(&server, &[Scope::Admin]);
+    for approver in [own.clone(), server.key(Scope::Admin, "*")] {
+        let mut run = chat(&server, &own, json!({ "query": "go" })).await;
+        let asked = event(&mut run, "approval_required").await;
+        for key in [&other, &admin_of_one] {
+            assert_eq!(refusal(&approve(&server, key, &asked["id"]).await), (404, "unknown_approval"));
+        }
+        assert_eq!(approve(&server, &approver, &asked["id"]).await.status, 200);
+        let id = approver.trim_start_matches("tsk_").split('_').next().expect("an id");
+        assert_eq!(event(&mut run, "gate").await["answer"]["by"], format!("key:{id}"));
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_is_its_owners_alone() {
+    let model = Model::new(Manner::Answers);
+    let server = model.serve(|_| {}).await;
+    let (own, other) = (key(&server, &[Scope::Search]), key(&server, &[Scope::Search]));
+    let mut run = chat(&server, &own, json!({ "query": "my secret is 42", "conversation": "c1" })).await;
+    event(&mut run, "done").await;
+
+    let path = "/v1/agent/conversations/c1";
+    let continued = read(
+        ask(&server, &other, Method::POST, "/v1/agent/chat")
+            .json(&json!({ "query": "what is it?", "conversation": "c1" })),
+    );
+    assert_eq!(refusal(&continued.await), (404, "unknown_conversation"));
+    let thread = json!({ "threadId": "c1", "runId": "r", "messages": [{ "role": "user", "content": "what is it?" }] });
+    let continued = read(ask(&server, &other, Method::POST, "/v1/agent/chat?protocol=ag-ui").json(&thread)).await;
+    assert_eq!(refusal(&continued), (404, "unknown_conversation"));
+    let continued = read(ask(&server, &other, Method::GET, "/agent/chat/stream?query=what&conversationId=c1")).await;
+    assert_eq!(refusal(&continued), (404, "unknown_conversation"));
+    assert_eq!(refusal(&read(ask(&server, &other, Method::GET, path)).await), (404, "unknown_conversation"));
+    assert_eq!(refusal(&read(ask(&server, &other, Method::DELETE, path)).await), (404, "unknown_conversation"));
+    let stop = ask(&server, &other, Method::POST, "/v1/agent/stop").json(&json!({ "conversation": "c1" }));
+    assert_eq!(refusal(&read(stop).await), (404, "unknown_conversation"));
+    let listed = read(ask(&server, &other, Method::GET, "/v1/agent/conversations")).await;
+    assert_eq!(listed.body, json!({ "conversations": [] }));
+    assert_eq!(model.asked(), 1);
+
+    let listed = read(ask(&server, &own, Method::GET, "/v1/agent/conversations")).await;
+    assert_eq!(listed.body["conversations"][0]["id"], "c1");
+    let shown = read(ask(&server, &own, Method::GET, path)).await;
+    assert_eq!(shown.body["turns"][0]["question"], "my secret is 42");
+    let mut run = chat(&server, &own, json!({ "query": "go on", "conversation": "c1" })).await;
+    assert_eq!(event(&mut run, "done").await["turn"], 2);
+    assert_eq!(read(ask(&server, &own, Method::DELETE, path)).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_run_that_only_begins_has_its_owner() {
+    let model = Model::new(Manner::Hangs);
+    let server = model.serve(|_| {}).await;
+    let (own, other) = (key(&server, &[Scope::Search]), key(&server, &[Scope::Search]));
+    let stop = async |key: &str| {
+        read(ask(&server, key, Method::POST, "/v1/agent/stop").json(&json!({ "conversation": "c1" }))).await
+    };
+    let mut run = chat(&server, &own, json!({ "query": "go", "conversation": "c1" })).await;
+    let asked =
+        ask(&server, &other, Method::POST, "/v1/agent/chat").json(&json!({ "query": "q", "conversation": "c1" }));
+    assert_eq!(refusal(&read(asked).await), (404, "unknown_conversation"));
+    assert_eq!(refusal(&stop(&other).await), (404, "unknown_conversation"));
+    assert_eq!(stop(&own).await.body, json!({ "stopped": true }));
+    assert_eq!(event(&mut run, "done").await["status"], "stopped");
+    // The model gives no answer, so the next run is stopped by the operator.
+    let mut run = chat(&server, &own, json!({ "query": "go", "conversation": "c1" })).await;
+    assert_eq!(stop(&server.key(Scope::Admin, "*")).await.body, json!({ "stopped": true }));
+    assert_eq!(event(&mut run, "done").await["status"], "stopped");
+}
+
+#[tokio::test]
+async fn an_operator_sees_and_ends_all_conversations() {
+    let server = Model::new(Manner::Answers).serve(|_| {}).await;
+    let (own, operator) = (key(&server, &[Scope::Search]), server.key(Scope::Admin, "*"));
+    let mut run = chat(&server, &own, json!({ "query": "hello", "conversation": "c1" })).await;
+    event(&mut run, "done").await;
+    let listed = read(ask(&server, &operator, Method::GET, "/v1/agent/conversations")).await;
+    assert_eq!(listed.body["conversations"][0]["title"], "hello");
+    let path = "/v1/agent/conversations/c1";
+    assert_eq!(read(ask(&server, &operator, Method::GET, path)).await.body["turns"][0]["answer"], "good day");
+    let continued =
+        ask(&server, &operator, Method::POST, "/v1/agent/chat").json(&json!({ "query": "q", "conversation": "c1" }));
+    assert_eq!(refusal(&read(continued).await), (403, "not_your_conversation"));
+    assert_eq!(read(ask(&server, &operator, Method::DELETE, path)).await.status, 204);
+}
+
+fn mcp(server: &Server, key: &str, method: Method, session: Option<&str>) -> RequestBuilder {
+    let request = ask(server, key, method, "/mcp").header("accept", "application/json, text/event-stream");
+    match session {
+        Some(session) => request.header("mcp-session-id", session).header("mcp-protocol-version", "2025-06-18"),
+        None => request,
+    }
+}
+
+fn rpc(method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
+}
+
+#[tokio::test]
+async fn an_mcp_session_is_its_keys_alone() {
+    let server = Server::start().await;
+    let (own, other) = (key(&server, &[Scope::Search]), key(&server, &[Scope::Search]));
+    let client = json!({ "name": "raw", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let begun = mcp(&server, &own, Method::POST, None).json(&rpc("initialize", hello)).send().await.expect("an answer");
+    let session = begun.headers()["mcp-session-id"].to_str().expect("text").to_owned();
+    let _ = begun.text().await;
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let accepted = mcp(&server, &own, Method::POST, Some(&session)).json(&ready).send().await.expect("an answer");
+    assert_eq!(accepted.status(), 202);
+
+    // Each as the answer to a session that never was.
+    let list = rpc("tools/list", json!({}));
+    for operator in [&other, &server.key(Scope::Admin, "*")] {
+        for method in [Method::POST, Method::GET, Method::DELETE] {
+            let answered = async |session: &str| {
+                let request = mcp(&server, operator, method.clone(), Some(session));
+                let request = if method == Method::POST { request.json(&list) } else { request };
+                let answer = read(request).await;
+                (answer.status, answer.body)
+            };
+            assert_eq!(answered(&session).await, answered("never-was").await, "{method}");
+        }
+    }
+    let listed = mcp(&server, &own, Method::POST, Some(&session)).json(&list).send().await.expect("an answer");
+    assert_eq!(listed.status(), 200);
+    assert!(listed.text().await.expect("a body").contains("tool_search"));
+}
