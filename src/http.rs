@@ -53,7 +53,7 @@ mod wire;
 mod writes;
 
 use error::{ApiError, ApiResult};
-pub use feedback::FeedbackStore;
+pub use feedback::{FILE_NAME as FEEDBACK_FILE, FeedbackStore};
 use pool::SearchPool;
 use registry::{OpenCatalog, Registry};
 use tasks::Tasks;
