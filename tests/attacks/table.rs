@@ -22,7 +22,14 @@ pub struct Section {
 }
 
 /// The page's parts, in order.
-const SECTIONS: &[&Section] = &[];
+const SECTIONS: &[&Section] = &[
+    #[cfg(unix)]
+    &super::terminal::SECTION,
+    &super::shell::SECTION,
+    &super::data::SECTION,
+    #[cfg(unix)]
+    &super::files::SECTION,
+];
 
 const PAGE: &str = "docs/ATTACKS.md";
 
