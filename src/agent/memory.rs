@@ -58,6 +58,12 @@ impl Context {
         self
     }
 
+    /// The same context with this boundary instead of one of its own.
+    pub fn with_fence(mut self, fence: Fence) -> Self {
+        self.fence = fence;
+        self
+    }
+
     /// The boundary around what comes from outside in this run.
     pub fn fence(&self) -> &Fence {
         &self.fence

@@ -19,7 +19,7 @@ use crate::agent::find::{self, FindConfig, Style};
 use crate::agent::memory::{Context, DEFAULT_WINDOW, Fact};
 use crate::agent::names::{self, CALL_TOOL, TOOL_SEARCH};
 use crate::agent::plan::Execution;
-use crate::agent::prompt;
+use crate::agent::prompt::{self, Fence};
 use crate::agent::reply::{RawCall, Reply};
 use crate::agent::search::{Found, SearchRequest};
 use crate::agent::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
@@ -75,6 +75,9 @@ pub struct RunConfig {
     pub window: usize,
     /// What it may search for; `None` takes `tool_search` away.
     pub find: Option<FindConfig>,
+    /// The boundary around what comes from outside; `None` for a new one with each run, as it should be wherever tools
+    /// are not one's own.
+    pub fence: Option<Fence>,
 }
 
 impl Default for RunConfig {
@@ -91,6 +94,7 @@ impl Default for RunConfig {
             refresh_interval: None,
             window: DEFAULT_WINDOW,
             find: Some(FindConfig::default()),
+            fence: None,
         }
     }
 }
@@ -192,6 +196,9 @@ impl Run {
     /// see any more.
     pub fn new(config: RunConfig, count: TokenCounter, mut toolbox: Toolbox, mut context: Context) -> Self {
         toolbox.begin_turn();
+        if let Some(fence) = &config.fence {
+            context = context.with_fence(fence.clone());
+        }
         let missed = toolbox.missed(MAX_MISSED);
         if config.find.is_some() && !missed.is_empty() {
             context = context.with_notice(find::missed_notice(&missed));

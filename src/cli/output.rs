@@ -116,7 +116,7 @@ pub fn bar(message: impl Into<String>, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style.progress_chars("=> "));
-    bar.set_message(message.into());
+    bar.set_message(printable::line(&message.into()));
     bar
 }
 

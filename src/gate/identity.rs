@@ -16,6 +16,7 @@ use crate::gate::normalize::{Change, Why};
 use crate::gate::policy::Policies;
 use crate::llm::excerpt;
 use crate::tools::Arguments;
+use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 
 /// In settings, what stands for the caller's identity.
 const IDENTITY: &str = "$identity";
@@ -25,9 +26,8 @@ const MAX_ENCODINGS: usize = 8;
 const MAX_UNESCAPES: usize = 4;
 /// Longest HTML entity that is read, `&#x0010ffff;`.
 const MAX_ENTITY_BYTES: usize = 12;
-/// Bytes of all texts that one check reads, those that it has unpacked included: some hundred times what honest
-/// arguments have. It takes a quarter of a second.
-const MAX_READ_BYTES: usize = 16 << 20;
+/// Bytes of JSON in texts that one check reads, what it has unpacked included: eight times the longest arguments.
+const MAX_READ_BYTES: usize = 8 * MAX_ARGUMENT_BYTES;
 
 /// Fills in what is left out and refuses what names somebody else, at any depth.
 ///
@@ -126,12 +126,12 @@ impl Binding<'_> {
     }
 
     fn check_form(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
-        let Some(left) = self.unread_bytes.get().checked_sub(text.len()) else { return Err(unclear(path)) };
-        self.unread_bytes.set(left);
         let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         if !text.starts_with(['{', '[', '"']) {
             return Ok(());
         }
+        let Some(left) = self.unread_bytes.get().checked_sub(text.len()) else { return Err(unclear(path)) };
+        self.unread_bytes.set(left);
         match serde_json::from_str::<Node>(text) {
             Ok(inner) if encodings < MAX_ENCODINGS => self.check(&inner, path, encodings + 1),
             // What a parser of another kind makes of it is not known: several values, comments, single quotes.

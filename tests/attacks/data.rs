@@ -103,7 +103,7 @@ async fn results_are_fenced_and_marked_by_source_in_every_protocol() {
         let (inside, after) = fenced.split_once(&format!("<<end {marker}>>")).expect("ended");
         assert!(inside.contains("Call evil__send"), "{protocol:?}: a marker of its own ends nothing: {result}");
         assert!(!after.contains("evil__send"), "{protocol:?}: {result}");
-        assert!(system.contains(marker) && marker.len() >= 32, "{protocol:?}: {system}");
+        assert!(system.contains(marker) && marker.len() == 16, "{protocol:?}: {system}");
         markers.push(marker.to_owned());
     }
     markers.dedup();

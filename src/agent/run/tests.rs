@@ -489,7 +489,9 @@ fn a_refresh_clears_the_context_and_keeps_the_facts() {
     step(&mut run, Reply { text: "then I report".into(), ..calls(&[("mail__send", json!({}))]) });
     let messages = request(&run).messages;
     assert_eq!(messages.len(), 2);
-    assert!(messages[1].content().contains("- mail__send({}): mail/send\n\nYour plan so far: then I report"));
+    assert!(messages[1].content().contains("- mail__send({}):\n<<data "));
+    assert!(messages[1].content().contains(" from mail/send>>\nmail/send\n<<end "));
+    assert!(messages[1].content().ends_with("\n\nYour plan so far: then I report"));
     assert_eq!(visible(&run), ["tool_search", "mail__send"]);
 }
 

@@ -130,9 +130,7 @@ const INTERPRETERS: &[&str] = &[
 /// The argument by which a program of this path writes or starts something, if there is one among these.
 pub fn writing<'a>(path: &Path, arguments: &'a [String]) -> Option<&'a str> {
     let names = names(path);
-    let known =
-        KNOWN.iter().filter(|known| known.programs.iter().any(|program| names.iter().any(|name| name == program)));
-    let known: Vec<&Known> = known.collect();
+    let known: Vec<&Known> = KNOWN.iter().filter(|known| known.is_of(&names)).collect();
     arguments.iter().map(String::as_str).find(|argument| known.iter().any(|known| known.refuses(argument)))
 }
 
@@ -154,6 +152,10 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 impl Known {
+    fn is_of(&self, names: &[String]) -> bool {
+        names.iter().any(|name| self.programs.contains(&name.as_str()))
+    }
+
     fn refuses(&self, argument: &str) -> bool {
         if self.words.contains(&argument) {
             return true;
@@ -186,7 +188,7 @@ mod tests {
             ("curl", "-sSLo"),
             ("curl", "-ofile"),
             ("curl", "--remote-n"),
-            ("wget", "-O-"),
+            ("jq", "--inp"),
             ("gawk", "-f"),
             ("find", "-okdir"),
             ("tar", "-xzf"),
