@@ -42,9 +42,10 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{EmbedderKind, Layer};
+use crate::telemetry;
 
 use context::Context;
-use output::Output;
+use output::{Output, tell};
 
 /// Finds the right tool: a search engine over large tool catalogs.
 #[derive(Debug, Parser)]
@@ -220,7 +221,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", one_line(error));
+    tell(format_args!("error: {}", one_line(error)));
     ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
 }
 
@@ -246,7 +247,7 @@ fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TOOLSCOUT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,ort=error"));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(telemetry::stderr);
     // Fails only where a test or an embedding program has set up logging before, which then stands.
     let _ = subscriber.with_ansi(output::colour_wanted()).try_init();
 }

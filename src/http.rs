@@ -55,7 +55,7 @@ mod writes;
 
 pub use descriptors::raise_descriptor_limit;
 use error::{ApiError, ApiResult};
-pub use feedback::FeedbackStore;
+pub use feedback::{FILE_NAME as FEEDBACK_FILE, FeedbackStore};
 use pool::SearchPool;
 use registry::{OpenCatalog, Registry};
 use tasks::Tasks;

@@ -16,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use toolscout_index::database::{self, DatabaseError};
 use uuid::Uuid;
 
 /// The database of keys, beside the catalogs in the data directory.
@@ -23,7 +24,17 @@ pub const FILE_NAME: &str = "keys.sqlite";
 
 const PREFIX: &str = "tsk_";
 const SECRET_BYTES: usize = 32;
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS keys (
+        id TEXT PRIMARY KEY,
+        hash BLOB NOT NULL,
+        scope TEXT NOT NULL,
+        catalogs TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        revoked_at INTEGER
+    ) STRICT;";
 
 /// One thing that a key may do. Every key may search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
@@ -233,7 +244,7 @@ pub enum KeyError {
         /// The database file.
         path: PathBuf,
         /// What SQLite answered.
-        source: rusqlite::Error,
+        source: DatabaseError,
     },
 }
 
@@ -250,10 +261,10 @@ impl KeyStore {
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Database`].
     pub fn open(data_dir: &Path) -> Result<Self, KeyError> {
-        std::fs::create_dir_all(data_dir).map_err(|source| KeyError::Io { path: data_dir.to_owned(), source })?;
+        database::create_private_dir(data_dir).map_err(|source| KeyError::Io { path: data_dir.to_owned(), source })?;
         let path = data_dir.join(FILE_NAME);
-        create_private(&path).map_err(|source| KeyError::Io { path: path.clone(), source })?;
-        let connection = connect(&path).map_err(|source| KeyError::Database { path: path.clone(), source })?;
+        let connection =
+            database::open(&path, &[SCHEMA]).map_err(|source| KeyError::Database { path: path.clone(), source })?;
         Ok(KeyStore { path, connection: Mutex::new(connection) })
     }
 
@@ -358,7 +369,7 @@ impl KeyStore {
     }
 
     fn failed(&self, source: rusqlite::Error) -> KeyError {
-        KeyError::Database { path: self.path.clone(), source }
+        KeyError::Database { path: self.path.clone(), source: source.into() }
     }
 }
 
@@ -370,32 +381,6 @@ fn check(key: Key, kept: &[u8], secret: &str, now: u64) -> Result<Key, Refusal> 
         Some(refusal) => Err(refusal),
         None => Ok(key),
     }
-}
-
-fn create_private(path: &Path) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
-}
-
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.execute_batch(
-        "CREATE TABLE IF NOT EXISTS keys (
-             id TEXT PRIMARY KEY,
-             hash BLOB NOT NULL,
-             scope TEXT NOT NULL,
-             catalogs TEXT NOT NULL,
-             created_at INTEGER NOT NULL,
-             expires_at INTEGER,
-             revoked_at INTEGER
-         ) STRICT",
-    )?;
-    Ok(connection)
 }
 
 fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {

@@ -9,6 +9,8 @@ pub mod models;
 
 pub mod shutdown;
 
+pub mod printable;
+
 pub mod budget;
 pub mod embed_cache;
 pub mod keys;

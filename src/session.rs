@@ -3,11 +3,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolscout_index::database::{self, DatabaseError};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -17,15 +18,13 @@ use crate::llm::{Message, excerpt};
 pub const MAX_ID_BYTES: usize = 256;
 /// Characters of the first question that name a conversation in lists.
 const TITLE_CHARS: usize = 80;
-/// How long a write waits for another process.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The layout of the database; a higher one was written by a newer version.
-const SCHEMA_VERSION: i64 = 2;
 
-const SCHEMA: &str = "
+/// The steps of the database's layout; a change of it is a step more.
+const LAYOUT: &[&str] = &[
+    "
     CREATE TABLE IF NOT EXISTS conversations (
         id TEXT PRIMARY KEY, title TEXT NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,
-        toolbox TEXT, owner TEXT
+        toolbox TEXT
     ) STRICT;
     CREATE INDEX IF NOT EXISTS conversations_by_update ON conversations (updated_ms DESC, id);
     CREATE TABLE IF NOT EXISTS turns (
@@ -33,11 +32,9 @@ const SCHEMA: &str = "
         number INTEGER NOT NULL, question TEXT NOT NULL, answer TEXT NOT NULL DEFAULT '',
         status TEXT NOT NULL, error TEXT, figures TEXT, created_ms INTEGER NOT NULL,
         PRIMARY KEY (conversation, number)
-    ) STRICT, WITHOUT ROWID;
-    PRAGMA user_version = 2;";
-
-/// From layout 1, whose conversations had no owner.
-const ADD_OWNERS: &str = "ALTER TABLE conversations ADD COLUMN owner TEXT;";
+    ) STRICT, WITHOUT ROWID;",
+    "ALTER TABLE conversations ADD COLUMN owner TEXT;",
+];
 
 /// Names a conversation. Any characters are fine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -247,14 +244,6 @@ pub enum SessionError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// A database of a newer version.
-    #[error("the conversations in {} are of layout {found}, this version knows {SCHEMA_VERSION}; use the newer toolscout", path.display())]
-    Newer {
-        /// The database file.
-        path: PathBuf,
-        /// Its layout.
-        found: i64,
-    },
     /// A conversation of another owner, or of none.
     #[error("conversation {conversation} is not yours; leave its id out to begin a new one")]
     NotOwned {
@@ -267,7 +256,7 @@ pub enum SessionError {
         /// The database file.
         path: PathBuf,
         /// What it said.
-        source: rusqlite::Error,
+        source: DatabaseError,
     },
 }
 
@@ -282,9 +271,9 @@ impl Sessions {
     /// Opens a database file, created when it is not there.
     ///
     /// # Errors
-    /// [`SessionError::Database`], [`SessionError::Newer`].
+    /// [`SessionError::Database`].
     pub fn open(path: &Path) -> Result<Self, SessionError> {
-        Sessions::prepare(path, Connection::open(path))
+        Sessions::of(path, database::open(path, LAYOUT))
     }
 
     /// Conversations that end with the process.
@@ -292,7 +281,9 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::Database`].
     pub fn in_memory() -> Result<Self, SessionError> {
-        Sessions::prepare(Path::new("memory"), Connection::open_in_memory())
+        let connection = Connection::open_in_memory().map_err(DatabaseError::from);
+        let prepared = connection.and_then(|connection| database::prepared(connection, LAYOUT));
+        Sessions::of(Path::new("memory"), prepared)
     }
 
     /// Begins a turn by saving its question, and returns its number. Who begins a conversation owns it. A turn before
@@ -488,23 +479,15 @@ impl Sessions {
         self.with(|connection| connection.query_row(&sql, parameters, |row| row.get(0)))
     }
 
-    fn prepare(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Self, SessionError> {
+    fn of(path: &Path, connection: Result<Connection, DatabaseError>) -> Result<Self, SessionError> {
         let failed = |source| SessionError::Database { path: path.to_owned(), source };
-        let mut connection = connection.map_err(failed)?;
-        let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
-        if found > SCHEMA_VERSION {
-            return Err(SessionError::Newer { path: path.to_owned(), found });
-        }
-        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-        lay_out(&mut connection).map_err(failed)?;
-        Ok(Sessions { path: path.to_owned(), connection: Mutex::new(connection) })
+        Ok(Sessions { path: path.to_owned(), connection: Mutex::new(connection.map_err(failed)?) })
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, SessionError> {
         let mut connection: MutexGuard<'_, Connection> = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        work(&mut connection).map_err(|source| SessionError::Database { path: self.path.clone(), source })
+        work(&mut connection)
+            .map_err(|source| SessionError::Database { path: self.path.clone(), source: source.into() })
     }
 
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, SessionError> {
@@ -524,18 +507,6 @@ impl Sessions {
     ) -> Result<Vec<T>, SessionError> {
         self.with(|connection| connection.prepare_cached(sql)?.query_map(parameters, read)?.collect())
     }
-}
-
-/// Brings an empty database, or one of an older layout, to the newest. The layout is read under the lock, since another
-/// process may be doing the same.
-fn lay_out(connection: &mut Connection) -> rusqlite::Result<()> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    if found == 1 {
-        transaction.execute_batch(ADD_OWNERS)?;
-    }
-    transaction.execute_batch(SCHEMA)?;
-    transaction.commit()
 }
 
 /// What the model is told that it said.

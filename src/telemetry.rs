@@ -2,7 +2,7 @@
 
 pub mod traces;
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -20,6 +20,7 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 
 use self::traces::Traces;
 use crate::embed_cache::CacheCounters;
+use crate::printable;
 
 /// How log lines are written, always to stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -37,9 +38,9 @@ pub enum LogFormat {
 /// A filter that cannot be read, or logging that was started before.
 pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(stderr);
     let lines = match format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     let lines = lines.with_filter(filter).with_filter(filter_fn(|of| of.target() != traces::TARGET));
@@ -50,6 +51,25 @@ pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow
     });
     let started = tracing_subscriber::registry().with(lines).with(spans).try_init();
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
+}
+
+/// Where log lines go: stderr, without what a text in them could command a terminal with.
+pub fn stderr() -> impl Write {
+    PrintableStderr
+}
+
+struct PrintableStderr;
+
+impl Write for PrintableStderr {
+    /// Takes a whole line, as `tracing` gives it.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stderr().write_all(printable::log(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Upper ends of the latency buckets in seconds: from a cached lexical search to a request at its limit.

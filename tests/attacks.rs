@@ -4,11 +4,22 @@ mod attacks {
     #[allow(dead_code, reason = "the tests of the HTTP API use all of it")]
     #[path = "../http/program.rs"]
     pub mod program;
+    #[allow(dead_code, reason = "the tests of the command line use all of it")]
+    #[path = "../cli/run.rs"]
+    pub mod run;
     #[allow(dead_code, reason = "the tests of the HTTP API use all of it")]
     #[path = "../http/server.rs"]
     pub mod server;
+    #[cfg(unix)]
+    pub mod tty;
 
     pub mod bounds;
+    pub mod data;
+    #[cfg(unix)]
+    pub mod files;
     pub mod http;
+    pub mod shell;
     pub mod table;
+    #[cfg(unix)]
+    pub mod terminal;
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::database;
 use crate::dense::Graph;
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
@@ -88,7 +89,7 @@ impl DataDir {
         let database = dir.join(DATABASE);
         // Without tables it was cut short while it was created; with an index beside it, it has lost what it held.
         if !database.exists() || (Store::is_blank(&database) && !dir.join(LEXICAL).exists()) {
-            std::fs::create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
+            database::create_private_dir(&dir).map_err(|e| Error::io("create", &dir, e))?;
             Store::open(&database)?;
         }
         Catalog::open(dir, options)

@@ -143,7 +143,7 @@ impl LexicalIndex {
         if dir.exists() {
             std::fs::remove_dir_all(dir).map_err(|e| Error::io("delete", dir, e))?;
         }
-        std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+        crate::database::create_private_dir(dir).map_err(|e| Error::io("create", dir, e))?;
         let (schema, fields) = schema();
         let index = Index::builder()
             .schema(schema)

@@ -1,6 +1,7 @@
 //! The toolscout retrieval engine.
 
 pub mod error;
+pub mod database;
 pub mod tool;
 pub mod formats;
 pub mod variant;

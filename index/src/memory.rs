@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 
+use crate::database;
 use crate::dense::Vectors;
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
@@ -23,9 +24,6 @@ pub const MAX_ENTRIES: usize = 10_000;
 /// The name of the file in a catalog's folder.
 pub const FILE_NAME: &str = "usage.db";
 
-/// Layout of the file; a newer one is refused.
-const SCHEMA_VERSION: u32 = 1;
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long what another process has changed may go unnoticed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Neighbours that have a say.
@@ -318,7 +316,7 @@ impl Memory {
         }
         let open = match connection.take() {
             Some(open) => open,
-            None => connect(&self.path).map_err(|e| self.error(e))?,
+            None => database::open(&self.path, &[SCHEMA]).map_err(|e| self.error(e))?,
         };
         work(connection.insert(open)).map_err(|e| self.error(e))
     }
@@ -442,22 +440,6 @@ fn nearest(cosines: &[f32]) -> Vec<(usize, f32)> {
     near.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     near.truncate(NEIGHBOURS);
     near
-}
-
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    // What is forgotten must not be found in the file either.
-    connection.pragma_update(None, "secure_delete", true)?;
-    match connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))? {
-        SCHEMA_VERSION => {}
-        0 => connection
-            .execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"))?,
-        _ => return Err(rusqlite::Error::InvalidColumnName("user_version is of a newer program".to_owned())),
-    }
-    Ok(connection)
 }
 
 fn switch(connection: &Connection) -> rusqlite::Result<Switch> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
+use crate::database;
 use crate::dense::TextHash;
 use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
 use crate::duplicates::Fingerprint;
@@ -95,6 +96,7 @@ impl Store {
     /// # Errors
     /// [`Error::Store`] when it is damaged, newer than this program, or cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
+        database::make_private(path).map_err(|e| store_error(path, e))?;
         let connection = Connection::open(path).map_err(|e| store_error(path, e))?;
         let store = Store { connection, path: path.to_owned() };
         store.prepare().map_err(|e| store_error(path, e))?;

@@ -1,5 +1,6 @@
 //! What the model remembers: earlier turns in a sliding window, this turn's messages, and what stays after a refresh.
 
+use crate::agent::prompt::Fence;
 use crate::llm::{Message, excerpt};
 
 /// Messages of a conversation that the model sees at most, unless set otherwise.
@@ -20,6 +21,7 @@ pub struct Context {
     this_run: Vec<Message>,
     facts: Vec<Fact>,
     plan: String,
+    fence: Fence,
 }
 
 /// What a call found, as it is remembered after a refresh.
@@ -27,6 +29,8 @@ pub struct Context {
 pub struct Fact {
     /// The tool.
     pub name: String,
+    /// Who gave the result, as the model is told.
+    pub source: String,
     /// The text of its arguments.
     pub arguments: String,
     /// The text of its result.
@@ -44,6 +48,7 @@ impl Context {
             this_run: Vec::new(),
             facts: Vec::new(),
             plan: String::new(),
+            fence: Fence::new(),
         }
     }
 
@@ -51,6 +56,17 @@ impl Context {
     pub fn with_notice(mut self, notice: impl Into<String>) -> Self {
         self.notice = notice.into();
         self
+    }
+
+    /// The same context with this boundary instead of one of its own.
+    pub fn with_fence(mut self, fence: Fence) -> Self {
+        self.fence = fence;
+        self
+    }
+
+    /// The boundary around what comes from outside in this run.
+    pub fn fence(&self) -> &Fence {
+        &self.fence
     }
 
     /// What is asked.
@@ -72,6 +88,7 @@ impl Context {
     pub fn remember(&mut self, fact: Fact) {
         self.facts.push(Fact {
             name: fact.name,
+            source: fact.source,
             arguments: excerpt(&fact.arguments, FACT_CHARS / 4),
             result: excerpt(&fact.result, FACT_CHARS),
         });
@@ -108,7 +125,8 @@ impl Context {
         }
         opening.push_str("\n\nFacts found so far:");
         for fact in &self.facts {
-            opening.push_str(&format!("\n- {}({}): {}", fact.name, fact.arguments, fact.result));
+            let result = self.fence.around(&fact.source, &fact.result);
+            opening.push_str(&format!("\n- {}({}):\n{result}", fact.name, fact.arguments));
         }
         if !self.plan.is_empty() {
             opening.push_str(&format!("\n\nYour plan so far: {}", self.plan));
@@ -147,11 +165,13 @@ mod tests {
     fn a_refresh_keeps_question_facts_and_plan() {
         let mut context = Context::new(turns(1), "now", 30).with_notice("unloaded: x");
         context.push(Message::assistant("first the weather, then mail"));
-        context.remember(Fact { name: "forecast".into(), arguments: "{}".into(), result: "r".repeat(5_000) });
+        let (name, source, arguments) = ("forecast".into(), "weather/forecast".into(), "{}".into());
+        context.remember(Fact { name, source, arguments, result: "r".repeat(5_000) });
         context.refresh();
         let messages = contents(&context);
         assert_eq!(messages.len(), 1);
-        assert!(messages[0].starts_with("now\n\n[unloaded: x]\n\nFacts found so far:\n- forecast({}): rrr"));
+        assert!(messages[0].starts_with("now\n\n[unloaded: x]\n\nFacts found so far:\n- forecast({}):\n<<data "));
+        assert!(messages[0].contains(" from weather/forecast>>\nrrr"), "{}", messages[0]);
         assert!(messages[0].ends_with("Your plan so far: first the weather, then mail"));
         assert!(messages[0].len() < 1_200);
     }

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use toolscout_index::{Tool, ToolId};
 
 use crate::llm::ToolSpec;
+use crate::printable;
 
 /// The name of the search tool.
 pub const TOOL_SEARCH: &str = "tool_search";
@@ -16,9 +17,14 @@ const MAX_NAME_CHARS: usize = 64;
 /// Hex digits of the hash that keeps changed names apart.
 const HASH_DIGITS: usize = 8;
 
-/// A tool as a model is shown it.
+/// A tool as a model is shown it. The server that wrote the description stands before it in brackets, since providers
+/// have no other place to say where it comes from.
 pub fn spec(tool: &Tool) -> ToolSpec {
-    ToolSpec { name: shown(&tool.id), description: tool.description.clone(), parameters: tool.input_schema.clone() }
+    let description = match tool.id.server() {
+        "" => tool.description.clone(),
+        server => format!("[{}] {}", printable::name(server), tool.description),
+    };
+    ToolSpec { name: shown(&tool.id), description, parameters: tool.input_schema.clone() }
 }
 
 /// The name under which a model sees a tool: `server__name`, matching `^[a-zA-Z0-9_-]{1,64}$`.

@@ -320,6 +320,11 @@ impl Execution {
         self.outcome.iter().map(|(key, result)| (key.clone(), value(result))).collect()
     }
 
+    /// The results so far, each with its step's key and tool.
+    pub fn results(&self) -> impl Iterator<Item = (&str, &Tool, &ToolResult)> {
+        self.steps.iter().zip(&self.outcome).map(|(step, (key, result))| (key.as_str(), &*step.tool, result))
+    }
+
     /// What the plan says at its end: nothing where a step failed, since it was written before that.
     pub fn final_answer(&self) -> Option<String> {
         let all_good = self.outcome.iter().all(|(_, result)| result.status == Status::Ok);

@@ -19,12 +19,13 @@ use crate::agent::find::{self, FindConfig, Style};
 use crate::agent::memory::{Context, DEFAULT_WINDOW, Fact};
 use crate::agent::names::{self, CALL_TOOL, TOOL_SEARCH};
 use crate::agent::plan::Execution;
-use crate::agent::prompt;
+use crate::agent::prompt::{self, Fence};
 use crate::agent::reply::{RawCall, Reply};
 use crate::agent::search::{Found, SearchRequest};
 use crate::agent::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
 use crate::gate::{Call, Caller, Gate, Policies};
 use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage, excerpt};
+use crate::printable;
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
@@ -74,6 +75,9 @@ pub struct RunConfig {
     pub window: usize,
     /// What it may search for; `None` takes `tool_search` away.
     pub find: Option<FindConfig>,
+    /// The boundary around what comes from outside; `None` for a new one with each run, as it should be wherever tools
+    /// are not one's own.
+    pub fence: Option<Fence>,
 }
 
 impl Default for RunConfig {
@@ -90,6 +94,7 @@ impl Default for RunConfig {
             refresh_interval: None,
             window: DEFAULT_WINDOW,
             find: Some(FindConfig::default()),
+            fence: None,
         }
     }
 }
@@ -174,6 +179,15 @@ enum What {
     Settled(ToolResult),
 }
 
+/// What a call gave, and who gave it.
+struct Given {
+    source: String,
+    text: String,
+}
+
+/// The source of results that are this program's own words.
+const OWN_WORDS: &str = "toolscout";
+
 /// Why a call is not carried out, with words for the model.
 type Refusal = (ErrorCode, String);
 
@@ -182,6 +196,9 @@ impl Run {
     /// see any more.
     pub fn new(config: RunConfig, count: TokenCounter, mut toolbox: Toolbox, mut context: Context) -> Self {
         toolbox.begin_turn();
+        if let Some(fence) = &config.fence {
+            context = context.with_fence(fence.clone());
+        }
         let missed = toolbox.missed(MAX_MISSED);
         if config.find.is_some() && !missed.is_empty() {
             context = context.with_notice(find::missed_notice(&missed));
@@ -264,7 +281,7 @@ impl Run {
         let mut told = injection.clone();
         let mut texts = Vec::with_capacity(slots.len());
         for Slot { call, what } in slots {
-            let text = match what {
+            let given = match what {
                 What::Search(request) => {
                     let found = founds.next().unwrap_or_default();
                     events.push(search_event(&call.id, &request, &found));
@@ -272,18 +289,19 @@ impl Run {
                     let answer = find::answer(&found, &told, self.config.style).to_string();
                     // One telling of what was unloaded is enough.
                     told.evicted.clear();
-                    answer
+                    Given { source: TOOL_SEARCH.into(), text: answer }
                 }
                 What::Call(tool, _) => {
                     self.toolbox.close_call(&tool.id);
                     let missing = || ToolResult::error(ErrorCode::Failed, "the call gave no result");
                     let result = results.next().unwrap_or_else(missing);
                     self.record_step(result.clone());
-                    self.settle(&call, result, &mut events)
+                    let source = source_of(&tool, &result);
+                    self.settle(&call, source, result, &mut events)
                 }
-                What::Settled(result) => self.settle(&call, result, &mut events),
+                What::Settled(result) => self.settle(&call, OWN_WORDS.into(), result, &mut events),
             };
-            texts.push((call, text));
+            texts.push((call, given));
         }
         events.extend(self.injected(&injection));
         self.remember_results(texts);
@@ -358,11 +376,12 @@ impl Run {
     /// The messages of a round in which these tools are visible.
     fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
         let RunConfig { role, environment, .. } = &self.config;
+        let fence = self.context.fence();
         let described = || specs.iter().map(AsRef::as_ref).collect::<Vec<&ToolSpec>>();
         let system = match self.config.protocol {
-            Protocol::Native => prompt::native_system(role, environment),
-            Protocol::Manual => prompt::manual_system(role, &described(), environment),
-            Protocol::Plan => prompt::plan_system(role, &described(), environment),
+            Protocol::Native => prompt::native_system(role, environment, fence),
+            Protocol::Manual => prompt::manual_system(role, &described(), environment, fence),
+            Protocol::Plan => prompt::plan_system(role, &described(), environment, fence),
         };
         let mut messages = vec![Message::system(system)];
         messages.extend(self.context.messages());
@@ -568,10 +587,10 @@ impl Run {
         }
     }
 
-    fn settle(&self, call: &ToolCall, result: ToolResult, events: &mut Vec<Event>) -> String {
+    fn settle(&self, call: &ToolCall, source: String, result: ToolResult, events: &mut Vec<Event>) -> Given {
         let result = result.truncated(self.config.max_result_bytes);
         events.push(result_event(call, &result));
-        result.to_model_text()
+        Given { source, text: result.to_model_text() }
     }
 
     fn injected(&mut self, injection: &Injection) -> Vec<Event> {
@@ -596,19 +615,25 @@ impl Run {
         self.context.push(Message::Assistant { content: text, tool_calls });
     }
 
-    fn remember_results(&mut self, texts: Vec<(ToolCall, String)>) {
+    fn remember_results(&mut self, results: Vec<(ToolCall, Given)>) {
+        let fence = self.context.fence().clone();
+        let fenced = |given: &Given| fence.around(&given.source, &given.text);
         if self.config.protocol == Protocol::Manual {
-            let lines = texts.iter().enumerate().map(|(at, (call, text))| format!("{}. {}: {text}", at + 1, call.name));
-            let results = lines.collect::<Vec<_>>().join("\n");
-            self.context.push(Message::user(format!("Results of your actions:\n{results}")));
-        }
-        for (call, text) in texts {
-            let ToolCall { id, name, arguments } = call;
-            if name != TOOL_SEARCH {
-                self.context.remember(Fact { name, arguments, result: text.clone() });
+            let mut lines = Vec::with_capacity(results.len());
+            for (at, (call, given)) in results.iter().enumerate() {
+                // The model wrote the name.
+                let name = printable::name(&call.name);
+                lines.push(format!("{}. {name}:\n{}", at + 1, fenced(given)));
             }
+            self.context.push(Message::user(format!("Results of your actions:\n{}", lines.join("\n"))));
+        }
+        for (ToolCall { id, name, arguments }, given) in results {
             if self.config.protocol == Protocol::Native {
-                self.context.push(Message::Tool { tool_call_id: id, content: text });
+                self.context.push(Message::Tool { tool_call_id: id, content: fenced(&given) });
+            }
+            if name != TOOL_SEARCH {
+                let Given { source, text: result } = given;
+                self.context.remember(Fact { name, source, arguments, result });
             }
         }
     }
@@ -617,6 +642,15 @@ impl Run {
         if self.config.refresh_interval.is_some_and(|interval| interval > 0 && self.round.is_multiple_of(interval)) {
             self.context.refresh();
         }
+    }
+}
+
+/// Who a result's words are from: the tool, or this program where it was not called or did not answer.
+fn source_of(tool: &Tool, result: &ToolResult) -> String {
+    match result.error_code {
+        // A precondition quotes what other tools have said.
+        None | Some(ErrorCode::Failed | ErrorCode::Panicked | ErrorCode::Precondition) => tool.id.to_string(),
+        Some(_) => OWN_WORDS.to_owned(),
     }
 }
 

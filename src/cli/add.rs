@@ -10,6 +10,7 @@ use super::Outcome;
 use super::context::{Context, Legs};
 use super::embed::{self, Embedded};
 use super::input::{Batch, Reading, Rejected, Source};
+use super::output::tell;
 
 /// Most bad items that are told one by one.
 const MAX_TOLD: usize = 50;
@@ -90,11 +91,11 @@ impl How {
             if self.skip_invalid {
                 context.warn(format_args!("skipped {rejected}"));
             } else if !batch.rejected_alone() {
-                eprintln!("invalid: {rejected}");
+                tell(format_args!("invalid: {rejected}"));
             }
         }
         if batch.rejected.len() > MAX_TOLD {
-            eprintln!("… and {} more", batch.rejected.len() - MAX_TOLD);
+            tell(format_args!("… and {} more", batch.rejected.len() - MAX_TOLD));
         }
         match batch.rejected.as_slice() {
             [] => Ok(batch),

@@ -5,16 +5,16 @@ mod approve;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolscout_index::Catalog;
+use toolscout_index::{Catalog, database};
 
 use super::context::{Context, Legs};
-use super::output::{clean, colour_wanted};
+use super::output::{colour_wanted, tell};
 use super::upstream::McpArgs;
 use super::{Outcome, Usage};
 use crate::agent::plan::PlannedStep;
@@ -28,6 +28,7 @@ use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel, excerpt};
 use crate::mcp::{CatalogShelf, Pool};
+use crate::printable::{self, MARK, Margin};
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
 use crate::tools::operation::Operations;
 use crate::tools::{ScriptedTools, Status};
@@ -39,6 +40,8 @@ const DEFAULT_LLM: &str = "http://127.0.0.1:11434/v1";
 const SESSIONS_FILE: &str = "agent.db";
 /// How long the first question waits for MCP servers; those that take longer are there for later ones.
 const MCP_PATIENCE: Duration = Duration::from_secs(20);
+/// Columns of a terminal that does not say.
+const DEFAULT_COLUMNS: usize = 80;
 /// Characters of a call's arguments and results on the terminal.
 const SHOWN_CHARS: usize = 160;
 
@@ -174,7 +177,7 @@ impl AgentArgs {
         // What is wrong with a service is told now as well.
         Operations::new(&services, environment, Arc::new(|_| None))?;
         Ok(Box::new(move |catalog| {
-            std::fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
+            database::create_private_dir(&data).with_context(|| format!("create {}", data.display()))?;
             let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
             let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
             let operations = {
@@ -267,8 +270,7 @@ struct Terminal {
     json: bool,
     view: View,
     questions: Questions,
-    /// The lines of stdin, once they are read.
-    lines: Option<mpsc::Receiver<String>>,
+    input: Input,
     /// A person sits at stdin: only then is a line an answer to a question whether to make a call.
     attended: bool,
 }
@@ -280,9 +282,9 @@ impl Terminal {
             conversation,
             identity: None,
             json,
-            view: View::new(colour_wanted()),
+            view: View::at_terminal(),
             questions: Questions::default(),
-            lines: None,
+            input: Input::default(),
             attended: io::stdin().is_terminal(),
         }
     }
@@ -300,7 +302,7 @@ impl Terminal {
             let asks = self.questions.is_waiting();
             let next = tokio::select! {
                 next = stream.next() => next,
-                line = next_line(&mut self.lines), if asks => {
+                line = self.input.next(), if asks => {
                     self.decide(&line.unwrap_or_default())?;
                     continue;
                 }
@@ -321,8 +323,8 @@ impl Terminal {
 
     /// Puts a call's question to the person, or says no where there is none.
     fn hear(&mut self, event: &Event) -> Result<()> {
-        if self.questions.note(event) && self.attended {
-            write!(io::stderr(), "{}", self.questions.prompt())?;
+        if self.questions.note(event) {
+            self.ask()?;
         }
         while !self.attended && self.questions.is_waiting() {
             self.decide("stdin is no terminal, so there is nobody to ask; --allow PATTERN allows it beforehand")?;
@@ -330,17 +332,23 @@ impl Terminal {
         Ok(())
     }
 
+    /// Puts the first question that waits. What was typed before it is no answer to it.
+    fn ask(&mut self) -> Result<()> {
+        if !self.attended || !self.questions.is_waiting() {
+            return Ok(());
+        }
+        self.input.discard();
+        Ok(write!(io::stderr(), "{}", self.view.fitted(self.questions.prompt()))?)
+    }
+
     /// Passes on the person's answer and puts the next question.
     fn decide(&mut self, line: &str) -> Result<()> {
         let Some((id, answer)) = self.questions.answer(line, &person()) else { return Ok(()) };
         let refused = !matches!(answer, Answer::Approved { .. });
         if !self.agent.answer_approval(&id, answer) && !refused {
-            writeln!(io::stderr(), "[approve] too late: the call was refused when its time was up")?;
+            tell("[approve] too late: the call was refused when its time was up");
         }
-        if self.attended {
-            write!(io::stderr(), "{}", self.questions.prompt())?;
-        }
-        Ok(())
+        self.ask()
     }
 
     /// Answers the lines of stdin, one after the other. Ctrl-C between two questions ends the conversation.
@@ -352,7 +360,7 @@ impl Terminal {
                 write!(io::stderr(), "> ")?;
             }
             let line = tokio::select! {
-                line = next_line(&mut self.lines) => line,
+                line = self.input.next() => line,
                 _ = tokio::signal::ctrl_c() => None,
             };
             let Some(line) = line else { return Ok(outcome) };
@@ -374,8 +382,9 @@ impl Terminal {
         let mut stdout = io::stdout();
         if self.json {
             let mut line = serde_json::to_value(event)?;
-            line["id"] = json!(id);
-            return Ok(writeln!(stdout, "{line}")?);
+            // Events have ids of their own: those of calls and of questions.
+            line["seq"] = json!(id);
+            return Ok(writeln!(stdout, "{}", printable::json(&line.to_string()))?);
         }
         for (place, text) in self.view.show(event) {
             match place {
@@ -396,23 +405,58 @@ fn person() -> String {
     format!("terminal:{}", name.unwrap_or_else(|| "unknown".into()))
 }
 
-/// The next line of stdin, which is read from the first time on that somebody waits for one.
-async fn next_line(lines: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
-    lines.get_or_insert_with(lines_of_stdin).recv().await
+/// The lines of stdin, each read when it is wanted. What is typed before that stays with the terminal, which can be told
+/// to forget it.
+#[derive(Debug, Default)]
+struct Input {
+    /// Once a line was wanted: where to ask for the next one, and where lines come.
+    reader: Option<(std_mpsc::Sender<()>, mpsc::Receiver<String>)>,
+    /// A line was asked for and has not come.
+    is_reading: bool,
 }
 
-/// The lines of stdin, read in a thread of its own: reading a terminal cannot be cancelled.
-fn lines_of_stdin() -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel(1);
+impl Input {
+    /// The next line; `None` at the end. When this is dropped before the line is there, the next call waits for it.
+    async fn next(&mut self) -> Option<String> {
+        let (ask, lines) = self.reader.get_or_insert_with(line_reader);
+        if !self.is_reading {
+            // Fails at the end of stdin, when there are no lines either.
+            let _ = ask.send(());
+            self.is_reading = true;
+        }
+        let line = lines.recv().await;
+        self.is_reading = false;
+        line
+    }
+
+    /// Forgets what was typed and not read, half a line included.
+    fn discard(&mut self) {
+        #[cfg(unix)]
+        // Fails where stdin is no terminal; then nobody is asked.
+        let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+        if let Some((_, lines)) = &mut self.reader
+            && lines.try_recv().is_ok()
+        {
+            self.is_reading = false;
+        }
+    }
+}
+
+/// A thread that reads a line whenever it is asked: reading a terminal cannot be cancelled.
+fn line_reader() -> (std_mpsc::Sender<()>, mpsc::Receiver<String>) {
+    let (ask, asked) = std_mpsc::channel();
+    let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
-        let lines = io::stdin().lock().lines().map_while(Result::ok);
-        for line in lines {
+        // A terminal gives one line at a time, so that nothing is read ahead.
+        let mut read = io::stdin().lock().lines().map_while(Result::ok);
+        while asked.recv().is_ok() {
+            let Some(line) = read.next() else { return };
             if sender.blocking_send(line).is_err() {
                 return;
             }
         }
     });
-    receiver
+    (ask, lines)
 }
 
 /// Where a text goes: the answer to stdout, the rest to stderr.
@@ -427,11 +471,28 @@ struct View {
     dims: bool,
     /// Where words stand on an unfinished line: those of an answer, or of thinking.
     open: Option<Place>,
+    /// The margin of the answer, where it goes to a terminal.
+    answer: Option<Margin>,
+    /// The margin of thinking.
+    thinking: Margin,
+    /// Columns of the terminal that the rest goes to, if it is one.
+    columns: Option<usize>,
 }
 
 impl View {
-    fn new(dims: bool) -> Self {
-        View { dims, open: None }
+    /// A view for where stdout and stderr go.
+    fn at_terminal() -> Self {
+        let (stdout, stderr) = (columns(io::stdout()), columns(io::stderr()));
+        View::new(colour_wanted(), stdout, stderr)
+    }
+
+    /// A view for outputs of so many columns, `None` for one that is no terminal. What a model says is marked at the
+    /// beginning of each line, so that it looks like nothing that the program says; where the answer goes to another
+    /// program it is left as it is.
+    fn new(dims: bool, stdout: Option<usize>, stderr: Option<usize>) -> Self {
+        let answer = stdout.map(|columns| Margin::new(MARK, columns));
+        let thinking = Margin::new(MARK, stderr.unwrap_or(usize::MAX));
+        View { dims, open: None, answer, thinking, columns: stderr }
     }
 
     /// What to write, in order.
@@ -441,15 +502,24 @@ impl View {
             Event::Thinking { content } => self.words(Place::Stderr, content),
             other => {
                 let mut shown = self.close(None);
-                shown.extend(told(other).into_iter().map(|line| (Place::Stderr, format!("{line}\n"))));
+                for line in told(other) {
+                    shown.push((Place::Stderr, format!("{}\n", self.fitted(&line))));
+                }
                 shown
             }
         }
     }
 
+    /// Lines of the program's own, of which none is wider than the terminal.
+    fn fitted(&self, lines: &str) -> String {
+        self.columns.map_or_else(|| lines.to_owned(), |columns| printable::hanging(lines, columns))
+    }
+
     fn words(&mut self, place: Place, content: &str) -> Vec<(Place, String)> {
         let mut shown = self.close(Some(place));
-        let content = content.replace(|c: char| c.is_control() && c != '\n' && c != '\t', " ");
+        let content = printable::prose(content);
+        let margin = if place == Place::Stdout { self.answer.as_mut() } else { Some(&mut self.thinking) };
+        let content = margin.map_or_else(|| content.clone(), |margin| margin.write(&content));
         let dimmed = self.dims && place == Place::Stderr;
         shown.push((place, if dimmed { format!("\x1b[2m{content}\x1b[0m") } else { content }));
         shown
@@ -458,34 +528,61 @@ impl View {
     /// Ends an unfinished line unless the next words go on with it.
     fn close(&mut self, next: Option<Place>) -> Vec<(Place, String)> {
         let unfinished = mem::replace(&mut self.open, next);
-        unfinished.filter(|place| Some(*place) != next).map(|place| (place, "\n".to_owned())).into_iter().collect()
+        let Some(place) = unfinished.filter(|place| Some(*place) != next) else { return Vec::new() };
+        match (place, &mut self.answer) {
+            (Place::Stdout, Some(margin)) => margin.restart(),
+            (Place::Stdout, None) => {}
+            (Place::Stderr, _) => self.thinking.restart(),
+        }
+        vec![(place, "\n".to_owned())]
     }
+}
+
+/// The columns of a terminal; `None` where there is none.
+#[cfg(unix)]
+fn columns(output: impl IsTerminal + std::os::fd::AsFd) -> Option<usize> {
+    if !output.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(output).ok().filter(|size| size.ws_col > 0);
+    Some(size.map_or(DEFAULT_COLUMNS, |size| usize::from(size.ws_col)))
+}
+
+/// The columns of a terminal; `None` where there is none.
+#[cfg(not(unix))]
+fn columns(output: impl IsTerminal) -> Option<usize> {
+    output.is_terminal().then_some(DEFAULT_COLUMNS)
 }
 
 /// The lines that tell an event.
 fn told(event: &Event) -> Vec<String> {
-    let list =
-        |ids: &[toolscout_index::ToolId]| clean(&ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(", "));
+    let list = |ids: &[toolscout_index::ToolId]| -> String {
+        ids.iter().map(|id| printable::name(id.as_str())).collect::<Vec<_>>().join(", ")
+    };
     match event {
         Event::Text { .. } | Event::Thinking { .. } => Vec::new(),
         Event::ToolSearch { queries, select, hits, no_match, .. } => {
             let asked: Vec<&str> = queries.iter().chain(select).map(String::as_str).collect();
             let found = no_match.as_ref().filter(|_| hits.is_empty()).cloned().unwrap_or_else(|| list(hits));
-            vec![format!("[search] {} -> {}", clean(&asked.join(" | ")), clean(&found))]
+            vec![format!("[search] {} -> {}", printable::line(&asked.join(" | ")), printable::line(&found))]
         }
         Event::ToolsInjected { tools, tokens } => vec![format!("[loaded] {} ({tokens} tokens)", list(tools))],
         Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", list(tools))],
         Event::ToolCall { name, arguments, .. } => {
-            vec![format!("[call] {} {}", clean(name), clean(&excerpt(&arguments.to_string(), SHOWN_CHARS)))]
+            vec![format!(
+                "[call] {} {}",
+                printable::name(name),
+                printable::line(&excerpt(&arguments.to_string(), SHOWN_CHARS))
+            )]
         }
         Event::Plan { steps, problems } => {
             let steps = steps.iter().map(planned);
-            steps.chain(problems.iter().map(|problem| format!("[problem] {}", clean(problem)))).collect()
+            steps.chain(problems.iter().map(|problem| format!("[problem] {}", printable::line(problem)))).collect()
         }
         Event::PlanOutcome { steps } => {
             let line = |(step, result): (&String, &Value)| {
                 let message = result["error_message"].as_str().unwrap_or("ok");
-                format!("[outcome] {}: {}", clean(step), clean(&excerpt(message, SHOWN_CHARS)))
+                format!("[outcome] {}: {}", printable::name(step), printable::line(&excerpt(message, SHOWN_CHARS)))
             };
             steps.iter().map(line).collect()
         }
@@ -496,18 +593,22 @@ fn told(event: &Event) -> Vec<String> {
         }
         Event::ToolResult { name, status, content, took_ms, .. } => {
             let how = if *status == Status::Ok { "result" } else { "failed" };
-            vec![format!("[{how}] {} ({took_ms} ms) {}", clean(name), clean(&excerpt(content, SHOWN_CHARS)))]
+            vec![format!(
+                "[{how}] {} ({took_ms} ms) {}",
+                printable::name(name),
+                printable::line(&excerpt(content, SHOWN_CHARS))
+            )]
         }
         Event::Reference { content, .. } => {
             let line = |(at, reference): (usize, &crate::session::Reference)| {
-                format!("[{}] {} {}", at + 1, clean(&reference.title), clean(&reference.url))
+                format!("[{}] {} {}", at + 1, printable::line(&reference.title), printable::line(&reference.url))
             };
             content.iter().enumerate().map(line).collect()
         }
         Event::Recommend { content, .. } => {
-            content.iter().map(|question| format!("[next] {}", clean(question))).collect()
+            content.iter().map(|question| format!("[next] {}", printable::line(question))).collect()
         }
-        Event::Error { content } => vec![format!("error: {}", clean(content))],
+        Event::Error { content } => vec![format!("error: {}", printable::line(content))],
         Event::Done { conversation, status, figures, .. } => vec![summary(conversation, *status, figures)],
     }
 }
@@ -515,7 +616,8 @@ fn told(event: &Event) -> Vec<String> {
 fn planned(step: &PlannedStep) -> String {
     let class = step.class.map_or("unknown", Class::name);
     let arguments = excerpt(&step.arguments.to_string(), SHOWN_CHARS);
-    clean(&format!("[plan] {}. {} {arguments} ({class})", step.step, step.tool))
+    let (key, tool) = (printable::name(&step.step), printable::name(&step.tool));
+    format!("[plan] {key}. {tool} ({class}) {}", printable::line(&arguments))
 }
 
 fn gated(tool: &str, decision: Decision, rule: &str, changes: &[Change], answer: &Option<Answer>) -> Vec<String> {
@@ -527,8 +629,8 @@ fn gated(tool: &str, decision: Decision, rule: &str, changes: &[Change], answer:
         (Decision::DryRun, _) => "dry run",
         (Decision::Deny, _) => "denied",
     };
-    let head = format!("[gate] {tool}: {what} ({rule})");
-    std::iter::once(head).chain(changes.iter().map(changed)).map(|line| clean(&line)).collect()
+    let head = format!("[gate] {}: {what} ({})", printable::name(tool), printable::line(rule));
+    std::iter::once(head).chain(changes.iter().map(changed)).collect()
 }
 
 fn summary(conversation: &str, status: TurnStatus, figures: &Figures) -> String {
@@ -543,7 +645,7 @@ fn summary(conversation: &str, status: TurnStatus, figures: &Figures) -> String 
         figures.tokens_in,
         figures.tokens_out,
         figures.tokens_saved,
-        clean(conversation),
+        printable::line(conversation),
     )
 }
 
@@ -562,13 +664,13 @@ mod tests {
             Event::Text { content: "it\x1b[31m is".into() },
             Event::Error { content: "broken\noff".into() },
         ];
-        let mut view = View::new(true);
+        let mut view = View::new(true, None, None);
         let shown: Vec<(Place, String)> = events.iter().flat_map(|event| view.show(event)).collect();
         let shown: Vec<(Place, &str)> = shown.iter().map(|(place, text)| (*place, text.as_str())).collect();
         assert_eq!(
             shown,
             [
-                (Place::Stderr, "\x1b[2mhm\x1b[0m"),
+                (Place::Stderr, "\x1b[2m│ hm\x1b[0m"),
                 (Place::Stderr, "\n"),
                 (Place::Stderr, "[loaded] mail/send (40 tokens)\n"),
                 (Place::Stdout, "so "),
@@ -581,7 +683,7 @@ mod tests {
 
     #[test]
     fn without_a_terminal_there_are_no_escapes() {
-        let shown = View::new(false).show(&Event::Thinking { content: "hm".into() });
-        assert_eq!(shown, [(Place::Stderr, "hm".to_owned())]);
+        let shown = View::new(false, None, None).show(&Event::Thinking { content: "hm".into() });
+        assert_eq!(shown, [(Place::Stderr, "│ hm".to_owned())]);
     }
 }

@@ -7,7 +7,7 @@ use clap::Subcommand;
 
 use super::Outcome;
 use super::context::Context;
-use crate::gate::audit::{AuditLog, FILE_NAME};
+use crate::gate::audit::{AuditLog, FILE_NAME, Verified};
 
 /// Checks or writes out the audit log of the agent's calls.
 #[derive(clap::Args, Debug)]
@@ -21,7 +21,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Check that every entry is as it was written, and print the number of entries and the last one's hash
+    /// Check that every entry is as it was written and none is missing, and print the number of entries and the last
+    /// one's hash
     Verify {
         /// A hash that an earlier check printed: the entry must still be there, so that none was cut off
         #[arg(long, value_name = "HASH")]
@@ -29,6 +30,8 @@ enum Action {
     },
     /// Print every entry as a line of JSON
     Export,
+    /// Trust the log as it is now: make a new anchor, after `verify` has found that there is none or that it does not fit
+    Anchor,
 }
 
 impl Args {
@@ -42,10 +45,18 @@ impl Args {
                 if context.printer.is_json() {
                     context.printer.json(&verified)?;
                 } else {
-                    context.printer.line(format_args!("{} entries, head {}", verified.entries, verified.head))?;
+                    let Verified { entries, head, anchored } = verified;
+                    context.printer.line(format_args!("{entries} entries, head {head}"))?;
+                    if anchored < entries {
+                        let unanchored = entries - anchored;
+                        context.printer.note(format_args!(
+                            "the newest {unanchored} are not anchored: their process ended before it moved the anchor"
+                        ))?;
+                    }
                 }
             }
-            Action::Export => log.export(|line| context.printer.line(line))?,
+            Action::Export => log.export(|line| context.printer.json_text(line))?,
+            Action::Anchor => log.trust()?,
         }
         Ok(Outcome::Done)
     }

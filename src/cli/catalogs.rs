@@ -1,12 +1,13 @@
 //! `toolscout catalogs`: the catalogs under the data directory.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde_json::json;
-use toolscout_index::Options;
+use toolscout_index::{Error, Options};
 
 use super::context::Context;
 use super::{Outcome, Usage};
+use crate::http::{FEEDBACK_FILE, FeedbackStore};
 
 /// Lists or deletes catalogs. `toolscout --catalog NAME add …` makes one.
 #[derive(clap::Args, Debug)]
@@ -19,7 +20,7 @@ pub struct Args {
 enum Action {
     /// List catalogs with the number of their tools
     List,
-    /// Delete a catalog and all it holds
+    /// Delete a catalog and all it holds, and what its users have asked
     Delete {
         /// Its name
         name: String,
@@ -61,7 +62,14 @@ fn list(context: &Context) -> Result<Outcome> {
 }
 
 fn delete(context: &Context, name: &str) -> Result<Outcome> {
-    context.data_dir().delete(name)?;
+    let deleted = context.data_dir().delete(name);
+    let data = &context.settings.data;
+    // Of a catalog that is not there, too: an earlier delete may have been cut short between the two.
+    let is_gone = matches!(deleted, Ok(()) | Err(Error::UnknownCatalog { .. }));
+    if is_gone && data.join(FEEDBACK_FILE).exists() {
+        FeedbackStore::open(data)?.forget_now(name).context("delete the catalog's feedback")?;
+    }
+    deleted?;
     if context.printer.is_json() {
         context.printer.json(&json!({ "deleted": name }))?;
     } else {

@@ -1,15 +1,18 @@
 //! What every verb needs: the settings, the catalogs and the printer.
 
 use std::cell::OnceCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use toolscout_index::{Catalog, DataDir, Embedder, Options};
+use toolscout_index::{Catalog, DataDir, Embedder, Options, database};
 
-use super::output::{Output, Printer};
+use super::output::{Output, Printer, tell};
 use crate::config::{Layer, Settings};
 use crate::models::{self, Embedders, Unavailable};
+
+/// The folder of the catalogs, in the data directory.
+const CATALOGS: &str = "catalogs";
 
 /// Settings, catalogs and printer of one run.
 pub struct Context {
@@ -34,7 +37,16 @@ impl Context {
     /// Resolves the settings.
     pub fn new(flags: &Layer, config: Option<&Path>, output: Option<Output>) -> Result<Self> {
         let settings = Settings::resolve(flags.clone(), config, &|name| std::env::var_os(name))?;
-        Ok(Context { settings, printer: Printer::new(output), embedders: OnceCell::new() })
+        let context = Context { settings, printer: Printer::new(output), embedders: OnceCell::new() };
+        let narrowed = narrowed(&context.settings.data);
+        if let Some(first) = narrowed.first() {
+            let more = match narrowed.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more of ours"),
+            };
+            context.warn(format_args!("{}{more} could be read by others; now only by you", first.display()));
+        }
+        Ok(context)
     }
 
     /// The directory of the catalogs.
@@ -85,7 +97,7 @@ impl Context {
 
     /// Says something on stderr that does not stop the work.
     pub fn warn(&self, message: impl std::fmt::Display) {
-        eprintln!("warning: {message}");
+        tell(format_args!("warning: {message}"));
     }
 
     fn options(&self, legs: Legs) -> Options {
@@ -95,4 +107,32 @@ impl Context {
         };
         Options { embedders }
     }
+}
+
+/// Takes from others what an earlier version, or a wider umask, has let them do with the data, and names what that was.
+/// The data folder itself is left alone where somebody else's files are in it too.
+fn narrowed(data: &Path) -> Vec<PathBuf> {
+    let here = entries(data);
+    let is_ours = |path: &PathBuf| is_database(path) || path.file_name().is_some_and(|name| name == CATALOGS);
+    let mut ours: Vec<PathBuf> = here.iter().filter(|path| is_ours(path)).cloned().collect();
+    if !ours.is_empty() && ours.len() == here.len() {
+        ours.insert(0, data.to_owned());
+    }
+    for catalog in entries(&data.join(CATALOGS)) {
+        let inside = entries(&catalog).into_iter().filter(|path| path.is_dir() || is_database(path));
+        ours.extend(inside);
+        ours.push(catalog);
+    }
+    // What cannot be narrowed belongs to somebody else, who has decided about it.
+    ours.retain(|path| database::narrow(path).unwrap_or(false));
+    ours
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn is_database(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    [".db", ".sqlite", "-wal", "-shm", "-journal", ".key", ".anchor"].iter().any(|end| name.ends_with(end))
 }

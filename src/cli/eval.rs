@@ -13,7 +13,7 @@ use toolscout_index::{Embedder, Fusion, Mode};
 
 use super::Outcome;
 use super::context::Context;
-use super::output::bar;
+use super::output::{bar, tell};
 use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::{Baseline, Change, GATED};
 use crate::eval::error::EvalError;
@@ -22,6 +22,7 @@ use crate::eval::metrics::DEFAULT_DEPTHS;
 use crate::eval::table::{self, Style};
 use crate::eval::{Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace};
 use crate::eval::{evaluate, html, report, scale, trec};
+use crate::printable;
 
 /// The arms of a run that names none.
 const DEFAULT_ARMS: [&str; 3] = ["lexical", "dense", "hybrid"];
@@ -266,13 +267,13 @@ impl Args {
         for report in reports {
             changes.extend(baseline.compare(report, &self.gate)?);
         }
-        eprintln!("{}", table::changes(&changes, self.max_drop));
+        tell(table::changes(&changes, self.max_drop));
         let dropped = changes.iter().filter(|change| change.drops_more_than(self.max_drop)).count();
         if dropped == 0 {
-            eprintln!("no figure of {} dropped by more than {} points", changes.len(), self.max_drop);
+            tell(format_args!("no figure of {} dropped by more than {} points", changes.len(), self.max_drop));
             return Ok(Outcome::Done);
         }
-        eprintln!("{dropped} of {} figures dropped by more than {} points", changes.len(), self.max_drop);
+        tell(format_args!("{dropped} of {} figures dropped by more than {} points", changes.len(), self.max_drop));
         Ok(Outcome::Amiss)
     }
 }
@@ -314,8 +315,9 @@ fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
+/// Prints a table or JSON; names and queries of a set are text from outside.
 fn print(text: &str) -> Result<()> {
-    Ok(writeln!(std::io::stdout(), "{text}")?)
+    Ok(writeln!(std::io::stdout(), "{}", printable::json(text))?)
 }
 
 /// Progress as a bar on stderr, where that is a terminal.

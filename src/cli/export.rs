@@ -33,7 +33,7 @@ impl Args {
             None if context.printer.is_json() => context.printer.json(&tools)?,
             None => {
                 for tool in tools {
-                    context.printer.line(serde_json::to_string(tool)?)?;
+                    context.printer.json_line(tool)?;
                 }
             }
         }

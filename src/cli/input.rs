@@ -12,6 +12,7 @@ use toolscout_index::formats::{self, Format, ReadOptions, Skipped};
 use toolscout_index::{Tool, ToolId};
 
 use crate::config::Fetch;
+use crate::printable;
 
 /// Largest file or stream that is read. The largest public set of tools has 19 thousand in 40 MB.
 const MAX_BYTES: u64 = 1 << 30;
@@ -164,7 +165,7 @@ impl fmt::Display for Rejected {
                 (None, None) => f.write_str(": ")?,
             }
         }
-        f.write_str(&super::output::clean(&self.error))
+        f.write_str(&printable::line(&self.error))
     }
 }
 

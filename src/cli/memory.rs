@@ -107,7 +107,7 @@ fn list(context: &Context) -> Result<()> {
 fn export(context: &Context) -> Result<()> {
     let catalog = context.open(Legs::Lexical)?;
     let entries = catalog.memory().entries(None, MAX_ENTRIES)?;
-    entries.iter().try_for_each(|entry| context.printer.line(json!(entry)))
+    entries.iter().try_for_each(|entry| context.printer.json_line(entry))
 }
 
 fn forget(context: &Context, which: ForgetArgs) -> Result<()> {

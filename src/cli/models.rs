@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 
 use super::Outcome;
 use super::context::Context;
-use super::output::bar;
+use super::output::{bar, tell};
 use crate::models::{self, Part, PullOptions, Pulled, Source, Transfer};
 
 const KNOWN_LENGTH: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} ({bytes_per_sec})";
@@ -145,7 +145,7 @@ fn begun(transfer: Transfer<'_>) -> ProgressBar {
     let message = format!("fetching {}", transfer.what);
     let bar = bar(message.clone(), if transfer.total.is_some() { KNOWN_LENGTH } else { UNKNOWN_LENGTH });
     if bar.is_hidden() {
-        eprintln!("{message}");
+        tell(&message);
     }
     if let Some(total) = transfer.total {
         bar.set_length(total);

@@ -10,6 +10,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use toolscout_index::Tool;
 
+use crate::printable;
+
 /// Width of a table where there is no terminal to ask and `COLUMNS` does not say.
 const DEFAULT_WIDTH: u16 = 110;
 /// A line under the header and none elsewhere: rows of running text are told apart by their first column.
@@ -50,30 +52,43 @@ impl Printer {
 
     /// Prints one JSON value.
     pub fn json(&self, value: &impl Serialize) -> Result<()> {
-        self.line(serde_json::to_string_pretty(value)?)
+        self.json_text(&serde_json::to_string_pretty(value)?)
     }
 
-    /// Prints one line.
+    /// Prints one JSON value on a line of its own.
+    pub fn json_line(&self, value: &impl Serialize) -> Result<()> {
+        self.json_text(&serde_json::to_string(value)?)
+    }
+
+    /// Prints JSON that is written already.
+    pub fn json_text(&self, json: &str) -> Result<()> {
+        Ok(writeln!(io::stdout(), "{}", printable::json(json))?)
+    }
+
+    /// Prints one line, or several.
     pub fn line(&self, line: impl Display) -> Result<()> {
-        Ok(writeln!(io::stdout(), "{line}")?)
+        Ok(writeln!(io::stdout(), "{}", printable::lines(&line.to_string()))?)
     }
 
     /// Prints rows: under a header in a table, or tab-separated and bare.
     pub fn rows(&self, header: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
-        let rows = rows.into_iter().map(|row| row.iter().map(|cell| clean(cell)).collect());
-        match self.output {
-            Output::Table => self.line(drawn(header, rows.collect())),
-            Output::Plain | Output::Json => {
-                rows.map(|row: Vec<String>| row.join("\t")).try_for_each(|row| self.line(row))
-            }
+        let rows: Vec<Vec<String>> =
+            rows.into_iter().map(|row| row.iter().map(|cell| printable::line(cell)).collect()).collect();
+        let mut stdout = io::stdout();
+        if self.output == Output::Table {
+            return Ok(writeln!(stdout, "{}", drawn(header, rows))?);
         }
+        for row in rows {
+            writeln!(stdout, "{}", row.join("\t"))?;
+        }
+        Ok(())
     }
 
     /// Says something about the results: below them for people, on stderr where another program reads them.
     pub fn note(&self, note: impl Display) -> Result<()> {
         match self.output {
             Output::Table => self.line(note),
-            Output::Plain | Output::Json => Ok(writeln!(io::stderr(), "{note}")?),
+            Output::Plain | Output::Json => Ok(tell(note)),
         }
     }
 }
@@ -85,9 +100,10 @@ pub fn summary(tool: &Tool) -> String {
     shortened(line.unwrap_or_default(), SUMMARY_CHARS)
 }
 
-/// A text without control characters, which could otherwise command the terminal or break a column.
-pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+/// Says something on stderr, in one line or several.
+pub fn tell(message: impl Display) {
+    // Nobody is left to be told that stderr is gone.
+    let _ = writeln!(io::stderr(), "{}", printable::lines(&message.to_string()));
 }
 
 /// True when colours and bold type may be used on the terminal.
@@ -100,7 +116,7 @@ pub fn bar(message: impl Into<String>, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style.progress_chars("=> "));
-    bar.set_message(message.into());
+    bar.set_message(printable::line(&message.into()));
     bar
 }
 
@@ -160,10 +176,5 @@ mod tests {
         assert_eq!(summary(&tool), "Sends mail.");
         let wordy = Tool::new("s", "t").unwrap().with_description("é".repeat(500));
         assert_eq!(summary(&wordy).chars().count(), SUMMARY_CHARS + 1);
-    }
-
-    #[test]
-    fn a_text_cannot_command_the_terminal() {
-        assert_eq!(clean("a\x1b[31mb\tc"), "a [31mb c");
     }
 }

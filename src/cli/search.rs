@@ -11,9 +11,10 @@ use toolscout_index::{Degraded, Explain, Fusion, Hit, Mode, Query, Results, Sear
 use super::context::{Context, Legs};
 use super::export::print_emitted;
 use super::list::Which;
-use super::output::{clean, summary};
+use super::output::summary;
 use super::{Outcome, Usage};
 use crate::config::EmbedderKind;
+use crate::printable;
 
 /// Shorter stages would be shown as 0.00 ms.
 const SHOWN_MS: f64 = 0.005;
@@ -295,8 +296,8 @@ fn explained(hits: &[Hit]) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, hit) in hits.iter().enumerate() {
         lines.push(format!("{}. {:.3}  {}", index + 1, hit.score, hit.id));
-        lines.push(format!("     {}", clean(&summary(&hit.tool))));
-        lines.extend(also_on(hit).map(|others| format!("     {}", clean(&others))));
+        lines.push(format!("     {}", printable::line(&summary(&hit.tool))));
+        lines.extend(also_on(hit).map(|others| format!("     {}", printable::line(&others))));
         if let Some(explain) = &hit.explain {
             lines.extend(reasons(explain).into_iter().map(|(title, reason)| format!("     {title:<8} {reason}")));
         }

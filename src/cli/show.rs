@@ -9,7 +9,7 @@ use toolscout_index::{Searcher, Tool, ToolId};
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::export::print_emitted;
-use super::output::clean;
+use crate::printable;
 
 /// Shows tools in full.
 #[derive(clap::Args, Debug)]
@@ -47,13 +47,14 @@ fn find(searcher: &Searcher, id: &str) -> Result<Arc<Tool>> {
 }
 
 fn card(tool: &Tool) -> String {
-    let mut lines = vec![tool.id.to_string(), format!("  {}", clean(&formats::signature(tool)))];
-    lines.extend(tool.title.iter().map(|title| format!("  title: {}", clean(title))));
+    let mut lines =
+        vec![printable::name(tool.id.as_str()), format!("  {}", printable::line(&formats::signature(tool)))];
+    lines.extend(tool.title.iter().map(|title| format!("  title: {}", printable::line(title))));
     if !tool.tags.is_empty() {
-        lines.push(format!("  tags: {}", clean(&tool.tags.join(", "))));
+        lines.push(format!("  tags: {}", printable::line(&tool.tags.join(", "))));
     }
     lines.extend(hints(tool).map(|hints| format!("  hints: {hints}")));
-    lines.extend(tool.description.trim().lines().map(|line| format!("  {}", clean(line))));
+    lines.extend(tool.description.trim().lines().map(|line| format!("  {}", printable::line(line))));
     lines.push(format!("  input: {}", serde_json::Value::Object(tool.input_schema.clone())));
     lines.extend(tool.output_schema.clone().map(|schema| format!("  output: {}", serde_json::Value::Object(schema))));
     lines.join("\n")

@@ -149,23 +149,6 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Text as a person may safely read it before saying yes: control characters and those that reorder or hide text are
-/// written as escapes.
-pub fn shown(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || is_invisible(c) { safe.extend(c.escape_unicode()) } else { safe.push(c) }
-    }
-    safe
-}
-
-/// Characters that are not seen but change what is: zero-width, bidirectional controls, tags, variation selectors.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' | '\u{fe00}'..='\u{fe0f}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,10 +182,5 @@ mod tests {
         let approvals = Approvals::default();
         let open: Vec<Pending<'_>> = std::iter::from_fn(|| approvals.open("ada")).collect();
         assert_eq!(open.len(), MAX_OPEN);
-    }
-
-    #[test]
-    fn nothing_hides_in_what_is_shown() {
-        assert_eq!(shown("rm \u{202e}txt.\x1b[2J\u{200b}ü"), "rm \\u{202e}txt.\\u{1b}[2J\\u{200b}ü");
     }
 }

@@ -2,19 +2,24 @@
 //! to the one before it by its hash, so that an edit shows.
 //!
 //! An entry's hash is SHA-256 over the hash before it, its number (eight bytes, big-endian) and its text. The chain
-//! shows what was changed, taken out or put in between. That the newest entries were cut off, or the whole file was
-//! written anew, shows only to who has kept a head's hash elsewhere: [`AuditLog::verify`] takes one.
+//! shows what was changed, taken out or put in between. That the newest entries were cut off, or the whole log was
+//! written anew, shows by its [anchor]. Whoever can read the anchor's key can forge that too; a head's hash that was kept
+//! on another machine shows it even then, and [`AuditLog::verify`] takes one.
+
+pub mod anchor;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use toolscout_index::database::{self, DatabaseError};
 
 use crate::gate::approval::Answer;
+use crate::gate::audit::anchor::{Anchor, AnchorError};
 use crate::gate::class::Class;
 use crate::gate::normalize::Change;
 use crate::gate::policy::Decision;
@@ -22,17 +27,17 @@ use crate::tools::{ErrorCode, Status};
 
 /// The log, in the data directory.
 pub const FILE_NAME: &str = "audit.db";
-/// How long a write waits for another process.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often an entry is tried to be added where other processes are faster.
 const MAX_RACES: usize = 64;
 
-const SCHEMA: &str = "
+/// The steps of the database's layout.
+const LAYOUT: &[&str] = &["
     CREATE TABLE IF NOT EXISTS entries (seq INTEGER PRIMARY KEY, entry TEXT NOT NULL, hash BLOB NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS anchored (once INTEGER PRIMARY KEY) STRICT;
     CREATE TRIGGER IF NOT EXISTS entries_are_not_changed BEFORE UPDATE ON entries
         BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
     CREATE TRIGGER IF NOT EXISTS entries_are_not_deleted BEFORE DELETE ON entries
-        BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;";
+        BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;"];
 
 /// What is written down of a call.
 ///
@@ -134,7 +139,49 @@ pub enum AuditError {
         /// The file.
         path: PathBuf,
         /// What the database said.
-        source: rusqlite::Error,
+        source: DatabaseError,
+    },
+    /// The anchor's file cannot be used.
+    #[error("the anchor {} of the audit log cannot be used: {source}; check the file and its folder", path.display())]
+    AnchorFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// There are entries and no anchor.
+    #[error("the audit log {} has {entries} entries and no anchor {}: it was taken away, or the log was copied without it; look at the entries, then `toolscout audit anchor` trusts the log as it is", path.display(), anchor.display())]
+    AnchorMissing {
+        /// The file.
+        path: PathBuf,
+        /// Where its anchor should be.
+        anchor: PathBuf,
+        /// Number of its entries.
+        entries: i64,
+    },
+    /// The anchor's code does not fit.
+    #[error("the anchor {} was not written by this installation: it was edited, or its key was changed; look at the entries, then `toolscout audit anchor` trusts the log as it is", anchor.display())]
+    AnchorForged {
+        /// The file.
+        anchor: PathBuf,
+    },
+    /// The log ends before its anchor.
+    #[error("the audit log {} holds {found} entries and its anchor counts {expected}: the newest {} were cut off, or lost when the machine lost power", path.display(), expected - found)]
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// Number of its entries.
+        found: i64,
+        /// Number that the anchor counts.
+        expected: i64,
+    },
+    /// The log's entry at the anchor is another one.
+    #[error("entry {seq} of the audit log {} is not the one that its anchor knows: entries were cut off and others added, or the log was written anew", path.display())]
+    Rewritten {
+        /// The file.
+        path: PathBuf,
+        /// The entry.
+        seq: i64,
     },
     /// There is no such file.
     #[error("there is no audit log {}; an agent's first call makes it", path.display())]
@@ -169,12 +216,16 @@ pub struct Verified {
     pub entries: i64,
     /// The hash of the last one in hexadecimal: kept elsewhere, it shows later whether entries were cut off.
     pub head: String,
+    /// Number of entries that the anchor vouches for. It may be behind by those of a process that was killed.
+    pub anchored: i64,
 }
 
-/// An audit log. Cheap to append to (one statement without a disk flush, some 20 µs); methods block for that long.
+/// An audit log. Cheap to append to (one statement and one small file without a disk flush, some 40 µs); methods block
+/// for that long.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
+    anchor: Anchor,
     log: Mutex<Log>,
 }
 
@@ -183,13 +234,28 @@ struct Log {
     connection: Connection,
     /// The last entry, as far as this process knows.
     last: Link,
+    /// Whether what is appended is anchored: not where the log was found not to be the anchor's.
+    trust: Trust,
+}
+
+/// Whether a log is that of its anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// Not looked at yet.
+    Unknown,
+    /// It is.
+    Anchored,
+    /// It is not. What is appended now must not make good what is missing.
+    Broken,
 }
 
 /// The place of an entry in the chain.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    seq: i64,
-    hash: [u8; 32],
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The entry's number.
+    pub seq: i64,
+    /// Its hash.
+    pub hash: [u8; 32],
 }
 
 impl Link {
@@ -200,6 +266,12 @@ impl Link {
         let mut last = connection.prepare_cached("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1")?;
         let link = last.query_row([], |row| Ok(Link { seq: row.get(0)?, hash: row.get(1)? })).optional()?;
         Ok(link.unwrap_or(Link::GENESIS))
+    }
+
+    /// The entry of this number.
+    fn at(connection: &Connection, seq: i64) -> Option<Self> {
+        let hash = connection.query_row("SELECT hash FROM entries WHERE seq = ?1", [seq], |row| row.get(0));
+        hash.ok().map(|hash| Link { seq, hash })
     }
 
     /// Number and hash of the entry that comes next.
@@ -216,15 +288,14 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::Database`].
     pub fn open(path: &Path) -> Result<Self, AuditError> {
-        let connection = Connection::open(path).and_then(|connection| {
-            connection.busy_timeout(BUSY_TIMEOUT)?;
-            connection.pragma_update(None, "journal_mode", "WAL")?;
+        let connection = database::open(path, LAYOUT).and_then(|connection| {
             // A crash of the machine may lose the last entries, never one in between.
             connection.pragma_update(None, "synchronous", "NORMAL")?;
-            connection.execute_batch(SCHEMA)?;
             Ok(connection)
         });
-        AuditLog::of(path, connection)
+        let log = AuditLog::of(path, connection)?;
+        log.anchor_first_time()?;
+        Ok(log)
     }
 
     /// Opens a log to read.
@@ -236,7 +307,7 @@ impl AuditLog {
             return Err(AuditError::Missing { path: path.to_owned() });
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        AuditLog::of(path, Connection::open_with_flags(path, flags))
+        AuditLog::of(path, Connection::open_with_flags(path, flags).map_err(DatabaseError::from))
     }
 
     /// Appends an entry and returns its number.
@@ -249,12 +320,16 @@ impl AuditLog {
         self.append_text(&text).map_err(|source| self.failed(source))
     }
 
-    /// Checks the whole chain; with `head`, also that it holds an entry of this hash.
+    /// Checks the whole chain, and that it holds the entry of its anchor; with `head`, also one of this hash.
     ///
     /// # Errors
-    /// [`AuditError::Broken`] naming the first entry that does not fit, [`AuditError::HeadMissing`].
+    /// [`AuditError::Broken`] naming the first entry that does not fit, [`AuditError::HeadMissing`], and what is wrong with
+    /// the anchor.
     pub fn verify(&self, head: Option<&str>) -> Result<Verified, AuditError> {
+        // Before the entries: one that is appended meanwhile is not missing.
+        let anchored = self.anchor.read();
         let (mut last, mut seen) = (Link::GENESIS, head.is_none());
+        let mut at_anchor = None;
         self.each(|seq, text, hash| {
             let broken = |what| Err(AuditError::Broken { path: self.path.clone(), seq, what });
             let (next, chained) = last.after(text);
@@ -265,13 +340,61 @@ impl AuditLog {
                 return broken("does not fit its hash");
             }
             last = Link { seq, hash };
+            if anchored.as_ref().is_ok_and(|anchored| anchored.is_some_and(|anchored| anchored.seq == seq)) {
+                at_anchor = Some(hash);
+            }
             seen |= head.is_some_and(|head| head.eq_ignore_ascii_case(&hex(&hash)));
             Ok(())
         })?;
-        match (seen, head) {
-            (false, Some(head)) => Err(AuditError::HeadMissing { path: self.path.clone(), head: head.to_owned() }),
-            _ => Ok(Verified { entries: last.seq, head: hex(&last.hash) }),
+        if let (false, Some(head)) = (seen, head) {
+            return Err(AuditError::HeadMissing { path: self.path.clone(), head: head.to_owned() });
         }
+        let anchored = self.checked(anchored, last, at_anchor)?;
+        Ok(Verified { entries: last.seq, head: hex(&last.hash), anchored })
+    }
+
+    /// Makes the log as it is now the one that its anchor knows, whatever it was before.
+    ///
+    /// # Errors
+    /// [`AuditError::Database`], [`AuditError::AnchorFile`].
+    pub fn trust(&self) -> Result<(), AuditError> {
+        let mut log = self.lock();
+        log.last = Link::last_of(&log.connection).map_err(|source| self.failed(source))?;
+        self.anchor.replace(log.last).map_err(|error| self.anchor_failed(error))?;
+        log.trust = Trust::Anchored;
+        Ok(())
+    }
+
+    /// What the anchor says of a log that ends with this entry, and has this hash at the anchor's number.
+    fn checked(
+        &self,
+        anchored: Result<Option<Link>, AnchorError>,
+        last: Link,
+        at_anchor: Option<[u8; 32]>,
+    ) -> Result<i64, AuditError> {
+        let (path, anchor) = (self.path.clone(), self.anchor.path().to_owned());
+        match anchored.map_err(|error| self.anchor_failed(error))? {
+            None if last.seq == 0 => Ok(0),
+            None => Err(AuditError::AnchorMissing { path, anchor, entries: last.seq }),
+            Some(Link { seq: 0, .. }) => Ok(0),
+            Some(Link { seq, .. }) if seq > last.seq => {
+                Err(AuditError::CutOff { path, found: last.seq, expected: seq })
+            }
+            Some(Link { seq, hash }) if at_anchor != Some(hash) => Err(AuditError::Rewritten { path, seq }),
+            Some(Link { seq, .. }) => Ok(seq),
+        }
+    }
+
+    /// Anchors a log that an earlier version began, or that is new. Only once: an anchor that is missing later was taken
+    /// away.
+    fn anchor_first_time(&self) -> Result<(), AuditError> {
+        let log = self.lock();
+        let marked = log.connection.execute("INSERT OR IGNORE INTO anchored VALUES (1)", []);
+        if marked.map_err(|source| self.failed(source))? == 0 {
+            return Ok(());
+        }
+        drop(log);
+        self.trust()
     }
 
     /// Hands out every entry as one line of JSON: `{"seq", "hash", ...}`.
@@ -290,13 +413,28 @@ impl AuditLog {
         outcome
     }
 
-    fn of(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Self, AuditError> {
-        match connection {
-            // Read when it is first needed: a log that is damaged can still be opened, to be told so.
-            Ok(connection) => {
-                Ok(AuditLog { path: path.to_owned(), log: Mutex::new(Log { connection, last: Link::GENESIS }) })
+    fn of(path: &Path, connection: Result<Connection, DatabaseError>) -> Result<Self, AuditError> {
+        let connection = connection.map_err(|source| AuditError::Database { path: path.to_owned(), source })?;
+        // Read when it is first needed: a log that is damaged can still be opened, to be told so.
+        let log = Mutex::new(Log { connection, last: Link::GENESIS, trust: Trust::Unknown });
+        Ok(AuditLog { path: path.to_owned(), anchor: Anchor::beside(path), log })
+    }
+
+    /// Moves the anchor to the entry just appended, unless the log is not the anchor's. Calls go on either way: the entry
+    /// is written, and `verify` says what is wrong.
+    fn move_anchor(&self, log: &mut Log) {
+        if log.trust == Trust::Unknown {
+            let known = self.anchor.read().ok().flatten();
+            let fits = known.is_some_and(|known| known.seq == 0 || Link::at(&log.connection, known.seq) == Some(known));
+            log.trust = if fits { Trust::Anchored } else { Trust::Broken };
+            if !fits {
+                tracing::warn!(path = %self.path.display(), "the audit log is not that of its anchor; `toolscout audit verify` says why");
             }
-            Err(source) => Err(AuditError::Database { path: path.to_owned(), source }),
+        }
+        if log.trust == Trust::Anchored
+            && let Err(error) = self.anchor.advance(log.last)
+        {
+            tracing::error!(%error, "the anchor of the audit log was not written");
         }
     }
 
@@ -313,6 +451,7 @@ impl AuditLog {
                 .execute(params![seq, text, hash]);
             let Err(error) = written else {
                 log.last = Link { seq, hash };
+                self.move_anchor(&mut log);
                 return Ok(seq);
             };
             let is_taken = error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation);
@@ -341,7 +480,15 @@ impl AuditLog {
     }
 
     fn failed(&self, source: rusqlite::Error) -> AuditError {
-        AuditError::Database { path: self.path.clone(), source }
+        AuditError::Database { path: self.path.clone(), source: source.into() }
+    }
+
+    fn anchor_failed(&self, error: AnchorError) -> AuditError {
+        let path = self.anchor.path().to_owned();
+        match error {
+            AnchorError::Forged => AuditError::AnchorForged { anchor: path },
+            AnchorError::File(source) => AuditError::AnchorFile { path, source },
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Log> {
@@ -417,10 +564,12 @@ mod tests {
     }
 
     #[test]
-    fn entries_cut_off_show_to_who_kept_the_head() {
+    fn entries_cut_off_show_by_the_anchor_and_to_who_kept_the_head() {
         let (_folder, log) = log();
         let head = log.verify(None).unwrap().head;
         tamper(&log, "DELETE FROM entries WHERE seq > 3");
+        assert!(matches!(log.verify(None), Err(AuditError::CutOff { found: 3, expected: 5, .. })));
+        log.trust().unwrap();
         assert_eq!(log.verify(None).unwrap().entries, 3);
         assert!(matches!(log.verify(Some(&head)), Err(AuditError::HeadMissing { .. })));
     }

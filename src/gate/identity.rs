@@ -1,15 +1,33 @@
 //! Arguments that name a user, held to the identity of the caller. Pure.
+//!
+//! What a server may unpack is looked into as well: JSON inside a text, at any depth and under escapes, with every field
+//! of it, since of two fields of one name a server may take the other one.
 
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use toolscout_index::Tool;
+use unicode_normalization::UnicodeNormalization;
+use unicode_security::skeleton;
 
 use crate::gate::normalize::{Change, Why};
 use crate::gate::policy::Policies;
 use crate::llm::excerpt;
 use crate::tools::Arguments;
+use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 
 /// In settings, what stands for the caller's identity.
 const IDENTITY: &str = "$identity";
+/// Texts within texts that are looked into; nobody has a reason for more.
+const MAX_ENCODINGS: usize = 8;
+/// Rounds in which escapes are taken off a text, since escapes can be escaped.
+const MAX_UNESCAPES: usize = 4;
+/// Longest HTML entity that is read, `&#x0010ffff;`.
+const MAX_ENTITY_BYTES: usize = 12;
+/// Bytes of JSON in texts that one check reads, what it has unpacked included: eight times the longest arguments.
+const MAX_READ_BYTES: usize = 8 * MAX_ARGUMENT_BYTES;
 
 /// Fills in what is left out and refuses what names somebody else, at any depth.
 ///
@@ -22,9 +40,9 @@ pub fn enforce(
     arguments: &mut Arguments,
     changes: &mut Vec<Change>,
 ) -> Result<(), String> {
-    for (name, wanted) in bindings(policies, tool, identity) {
-        check(&name, wanted, arguments, "")?;
-        fill_in(&name, wanted, tool, arguments, changes)?;
+    for binding in bindings(policies, tool, identity) {
+        binding.check_all(arguments)?;
+        binding.fill_in(tool, arguments, changes)?;
     }
     Ok(())
 }
@@ -35,89 +53,295 @@ pub fn enforce(
 /// # Errors
 /// As [`enforce`].
 pub fn confirm(policies: &Policies, tool: &Tool, identity: Option<&str>, arguments: &Arguments) -> Result<(), String> {
-    bindings(policies, tool, identity).try_for_each(|(name, wanted)| check(&name, wanted, arguments, ""))
+    bindings(policies, tool, identity).try_for_each(|binding| binding.check_all(arguments))
 }
 
-/// The names that are bound in this tool's arguments, without their spelling, and what they have to be.
-fn bindings<'a>(
-    policies: &'a Policies,
-    tool: &Tool,
-    identity: Option<&'a str>,
-) -> impl Iterator<Item = (String, Option<&'a str>)> {
+/// The names that are bound in this tool's arguments.
+fn bindings<'a>(policies: &'a Policies, tool: &Tool, identity: Option<&'a str>) -> impl Iterator<Item = Binding<'a>> {
     let unbound = policies.unbound_tools.iter().any(|pattern| pattern.matches(tool.id.as_str()));
-    let wanted = move |wanted: &'a String| if wanted == IDENTITY { identity } else { Some(wanted.as_str()) };
-    policies.bind.iter().filter(move |_| !unbound).map(move |(name, to_be)| (plain(name), wanted(to_be)))
+    policies.bind.iter().filter(move |_| !unbound).map(move |(name, to_be)| {
+        let wanted = if to_be == IDENTITY { identity } else { Some(to_be.as_str()) };
+        Binding { name: plain(name), wanted, unread_bytes: Cell::new(MAX_READ_BYTES) }
+    })
 }
 
-/// Refuses an argument of this name that says something else.
-fn check(name: &str, wanted: Option<&str>, fields: &Map<String, Value>, path: &str) -> Result<(), String> {
-    for (key, value) in fields {
+/// A name that may say one thing only.
+struct Binding<'a> {
+    /// The name without its spelling.
+    name: String,
+    /// What it has to say; `None` where it is not known who the caller is.
+    wanted: Option<&'a str>,
+    /// What may still be read of texts.
+    unread_bytes: Cell<usize>,
+}
+
+impl Binding<'_> {
+    fn check_all(&self, arguments: &Arguments) -> Result<(), String> {
+        for (key, value) in arguments {
+            self.check_field(key, &Node::of(value), "", 0)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a field of this name that says something else, and looks into it.
+    fn check_field(&self, key: &str, value: &Node, path: &str, encodings: usize) -> Result<(), String> {
         let path = format!("{path}/{key}");
-        if plain(key) == name && !value.is_null() {
-            let Some(wanted) = wanted else { return Err(nobody(&path)) };
-            if !says(value, wanted) {
+        if plain(&unescaped(key)) == self.name && !matches!(value, Node::Null) {
+            let wanted = self.wanted.ok_or_else(|| nobody(&path))?;
+            if !value.says(wanted) {
                 return Err(format!(
                     "{path} names {}, and only the caller may be named here; leave it out, and it is filled in",
                     excerpt(&value.to_string(), 60)
                 ));
             }
         }
-        check_inside(name, wanted, value, &path)?;
+        self.check(value, &path, encodings)
     }
-    Ok(())
+
+    fn check(&self, value: &Node, path: &str, encodings: usize) -> Result<(), String> {
+        match value {
+            Node::Null | Node::Scalar(_) => Ok(()),
+            Node::Text(text) => self.check_text(text, path, encodings),
+            Node::Items(items) => {
+                items.iter().enumerate().try_for_each(|(at, item)| self.check(item, &format!("{path}/{at}"), encodings))
+            }
+            Node::Fields(fields) => {
+                fields.iter().try_for_each(|(key, value)| self.check_field(key, value, path, encodings))
+            }
+        }
+    }
+
+    /// Looks into a text that holds JSON, as it is and with its escapes taken off.
+    fn check_text(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
+        let mut form = text.to_owned();
+        for _ in 0..=MAX_UNESCAPES {
+            self.check_form(&form, path, encodings)?;
+            let next = unescaped_once(&form);
+            if next == form {
+                return Ok(());
+            }
+            form = next;
+        }
+        if self.is_mentioned_in(&form) { Err(unclear(path)) } else { Ok(()) }
+    }
+
+    fn check_form(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
+        let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        if !text.starts_with(['{', '[', '"']) {
+            return Ok(());
+        }
+        let Some(left) = self.unread_bytes.get().checked_sub(text.len()) else { return Err(unclear(path)) };
+        self.unread_bytes.set(left);
+        match serde_json::from_str::<Node>(text) {
+            Ok(inner) if encodings < MAX_ENCODINGS => self.check(&inner, path, encodings + 1),
+            // What a parser of another kind makes of it is not known: several values, comments, single quotes.
+            _ if self.is_mentioned_in(text) => Err(unclear(path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// True for a text that may have a field of this name.
+    fn is_mentioned_in(&self, text: &str) -> bool {
+        text.contains('{') && text.contains([':', '=']) && plain(text).contains(&self.name)
+    }
+
+    /// Gives the tool's own parameter of this name its value.
+    fn fill_in(&self, tool: &Tool, arguments: &mut Arguments, changes: &mut Vec<Change>) -> Result<(), String> {
+        let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+        for declared in properties.into_iter().flat_map(Map::keys).filter(|key| plain(key) == self.name) {
+            if arguments.get(declared).is_some_and(|value| !value.is_null()) {
+                continue;
+            }
+            let path = format!("/{declared}");
+            let wanted = self.wanted.ok_or_else(|| nobody(&path))?;
+            arguments.insert(declared.clone(), wanted.into());
+            changes.push(Change { path, from: Value::Null, to: wanted.into(), why: Why::Identity });
+        }
+        Ok(())
+    }
 }
 
-fn check_inside(name: &str, wanted: Option<&str>, value: &Value, path: &str) -> Result<(), String> {
-    match value {
-        Value::Object(fields) => check(name, wanted, fields, path),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .try_for_each(|(at, item)| check_inside(name, wanted, item, &format!("{path}/{at}"))),
-        // What a server may unpack again is looked into as well.
-        Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
-            serde_json::from_str(text).map_or(Ok(()), |inner: Value| check_inside(name, wanted, &inner, path))
+/// A JSON value with every field that it has, those of one name too.
+enum Node {
+    Null,
+    /// A number or a truth value, as it is written.
+    Scalar(String),
+    Text(String),
+    Items(Vec<Node>),
+    Fields(Vec<(String, Node)>),
+}
+
+impl Node {
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Node::Null,
+            Value::Bool(_) | Value::Number(_) => Node::Scalar(value.to_string()),
+            Value::String(text) => Node::Text(text.clone()),
+            Value::Array(items) => Node::Items(items.iter().map(Node::of).collect()),
+            Value::Object(fields) => {
+                Node::Fields(fields.iter().map(|(key, value)| (key.clone(), Node::of(value))).collect())
+            }
         }
-        _ => Ok(()),
+    }
+
+    fn says(&self, wanted: &str) -> bool {
+        match self {
+            Node::Text(text) => text == wanted,
+            Node::Scalar(number) => number == wanted && wanted.starts_with(|c: char| c == '-' || c.is_ascii_digit()),
+            _ => false,
+        }
     }
 }
 
-/// Gives the tool's own parameter of this name its value.
-fn fill_in(
-    name: &str,
-    wanted: Option<&str>,
-    tool: &Tool,
-    arguments: &mut Arguments,
-    changes: &mut Vec<Change>,
-) -> Result<(), String> {
-    let properties = tool.input_schema.get("properties").and_then(Value::as_object);
-    for declared in properties.into_iter().flat_map(Map::keys).filter(|key| plain(key) == name) {
-        if arguments.get(declared).is_some_and(|value| !value.is_null()) {
-            continue;
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Node::Null => f.write_str("null"),
+            Node::Scalar(text) => f.write_str(text),
+            Node::Text(text) => write!(f, "{}", Value::from(text.as_str())),
+            Node::Items(_) => f.write_str("a list"),
+            Node::Fields(_) => f.write_str("an object"),
         }
-        let path = format!("/{declared}");
-        let Some(wanted) = wanted else { return Err(nobody(&path)) };
-        arguments.insert(declared.clone(), wanted.into());
-        changes.push(Change { path, from: Value::Null, to: wanted.into(), why: Why::Identity });
     }
-    Ok(())
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Scalar(value.to_string()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::from(value).to_string()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = from.next_element()? {
+            items.push(item);
+        }
+        Ok(Node::Items(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Node, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = from.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Node::Fields(fields))
+    }
 }
 
 fn nobody(path: &str) -> String {
     format!("{path} has to name the caller, and it is not known who that is; ask for it to be said with the question")
 }
 
-/// A name without its spelling: letters and digits in lower case.
-fn plain(name: &str) -> String {
-    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+fn unclear(path: &str) -> String {
+    format!(
+        "{path} may name a user in a form that cannot be checked, and only the caller may be named; \
+        give it as plain JSON, or leave the user out"
+    )
 }
 
-fn says(value: &Value, wanted: &str) -> bool {
-    match value {
-        Value::String(text) => text == wanted,
-        Value::Number(number) => number.to_string() == wanted,
-        _ => false,
+/// A name without its spelling: letters and digits in lower case, those that look alike as one. Look-alikes are replaced
+/// before and after the case is, since some are alike as capitals only; then `I` has become `l`, and so `i` has to.
+fn plain(name: &str) -> String {
+    let wide: String = name.nfkc().collect();
+    let lower = skeleton(&wide).collect::<String>().to_lowercase();
+    let alike = skeleton(&lower).collect::<String>().to_lowercase().replace('i', "l");
+    alike.chars().filter(|c| c.is_alphanumeric()).collect()
+}
+
+/// The text without its escapes.
+fn unescaped(text: &str) -> String {
+    let mut form = text.to_owned();
+    for _ in 0..MAX_UNESCAPES {
+        form = unescaped_once(&form);
     }
+    form
+}
+
+/// The text with one layer of escapes taken off: `%7B`, `&#123;`, `&quot;`, `\u007b`.
+fn unescaped_once(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['%', '&', '\\']) {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = &rest[at..];
+        if let Some((byte, length)) = percent(rest) {
+            bytes.push(byte);
+            rest = &rest[length..];
+        } else if let Some((c, length)) = entity(rest).or_else(|| unicode_escape(rest)) {
+            bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = &rest[length..];
+        } else {
+            bytes.push(rest.as_bytes()[0]);
+            rest = &rest[1..];
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The byte of a percent escape at the text's beginning, and the escape's length.
+fn percent(text: &str) -> Option<(u8, usize)> {
+    let digits = text.strip_prefix('%')?.get(..2)?;
+    Some((u8::from_str_radix(digits, 16).ok()?, 3))
+}
+
+/// The character of an HTML entity at the text's beginning, and the entity's length.
+fn entity(text: &str) -> Option<(char, usize)> {
+    let end = text.bytes().take(MAX_ENTITY_BYTES).position(|byte| byte == b';')?;
+    let inner = text.strip_prefix('&')?.get(..end - 1)?;
+    let number = inner.strip_prefix('#');
+    let c = match (inner, number) {
+        ("quot", _) => '"',
+        ("apos", _) => '\'',
+        ("amp", _) => '&',
+        ("lt", _) => '<',
+        ("gt", _) => '>',
+        (_, Some(number)) => match number.strip_prefix(['x', 'X']) {
+            Some(digits) => char::from_u32(u32::from_str_radix(digits, 16).ok()?)?,
+            None => char::from_u32(number.parse().ok()?)?,
+        },
+        _ => return None,
+    };
+    Some((c, inner.len() + 2))
+}
+
+/// The character of `\uXXXX` at the text's beginning, and the escape's length.
+fn unicode_escape(text: &str) -> Option<(char, usize)> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, 6))
 }
 
 #[cfg(test)]
@@ -165,6 +389,100 @@ mod tests {
             let message = enforced(Some("7"), arguments.clone()).unwrap_err();
             assert!(message.contains("only the caller may be named"), "{arguments}: {message}");
         }
+    }
+
+    /// A value as a text of JSON, so many times over.
+    fn encoded(value: Value, times: usize) -> Value {
+        (0..times).fold(value, |value, _| value.to_string().into())
+    }
+
+    fn percent_encoded(text: &str) -> String {
+        text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn no_encoding_hides_who_is_named() {
+        let other = || json!({ "userId": "8" });
+        let inside = other().to_string();
+        let html: String = inside.chars().map(|c| format!("&#{};", u32::from(c))).collect();
+        let mut rows = vec![
+            ("in JSON with the field twice, the right one last", json!(r#"{"userId":"8","userId":"7"}"#)),
+            ("in JSON with the field twice, the right one first", json!(r#"{"userId":"7","userId":"8"}"#)),
+            ("in JSON after a byte order mark", json!(format!("\u{feff} {inside}"))),
+            ("in an escaped name", json!(r#"{"\u0075serId":"8"}"#)),
+            ("in two JSON values one after the other", json!(format!("{{}}{inside}"))),
+            ("in JSON with comments", json!(r#"{/* no */ userId: '8'}"#)),
+            ("in JSON with a trailing comma", json!(r#"[{"userId":"8",}]"#)),
+            ("in JSON with escaped quotes", json!(r#"{\"userId\":\"8\"}"#)),
+            ("in percent escapes", json!(percent_encoded(&inside))),
+            ("in percent escapes twice", json!(percent_encoded(&percent_encoded(&inside)))),
+            ("in HTML entities", json!(html)),
+            ("in named entities", json!(inside.replace('"', "&quot;"))),
+            ("in named entities, escaped", json!(inside.replace('"', "&amp;quot;"))),
+        ];
+        for times in 1..=12 {
+            rows.push(("in JSON in texts in texts", encoded(other(), times)));
+            rows.push(("in lists of texts", encoded(json!([[encoded(other(), times)]]), 1)));
+        }
+        for name in [
+            "ｕｓｅｒＩｄ",
+            "𝐮𝐬𝐞𝐫𝐈𝐝",
+            "user\u{200b}Id",
+            "user\u{ad}id",
+            "usеrId",
+            "USΕR_ΙD",
+            "uѕerIԁ",
+            "us\u{301}erId",
+            "ＵＳＥＲ－ＩＤ",
+            "user%49d",
+            "user&#73;d",
+            "user%2549d",
+            "USER.ID",
+            "user id",
+            "user\u{3164}id",
+        ] {
+            rows.push(("under another spelling", json!({ name: "8" })));
+            rows.push(("under another spelling in a text", json!({ name: "8" }).to_string().into()));
+        }
+        let mut wrong = Vec::new();
+        for (how, value) in &rows {
+            match enforced(Some("7"), json!({ "item": value })) {
+                Err(message) if message.contains("only the caller may be named") => {}
+                other => wrong.push(format!("{how}: {value} gives {other:?}")),
+            }
+        }
+        assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    }
+
+    #[test]
+    fn texts_that_name_nobody_pass() {
+        for text in [
+            "[x] the user id is missing",
+            "{",
+            "100 % sure & done",
+            "{\"a\":\"%7B\"}",
+            "\"quoted\" words",
+            "{name}: a template",
+            "see userId=8 in the log",
+            "C:\\users",
+            "[1, 2",
+        ] {
+            assert!(enforced(Some("7"), json!({ "item": text })).is_ok(), "{text}");
+        }
+        for times in 1..=12 {
+            assert!(enforced(Some("7"), json!({ "item": encoded(json!({ "a": 1 }), times) })).is_ok());
+            assert!(enforced(Some("7"), json!({ "item": encoded(json!({ "userId": "7" }), times.min(7)) })).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_text_of_escapes_costs_a_bounded_time() {
+        let mut text = percent_encoded("[\"x\"]").repeat(1_000);
+        for _ in 0..6 {
+            text = json!([text.replace('%', "%25"), 1]).to_string();
+        }
+        // Whatever comes of it, it comes.
+        let _ = enforced(Some("7"), json!({ "item": text, "other": "&amp;".repeat(100_000) }));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Secrets kept out of what is written down. Pure.
+//!
+//! What is left out for its length leaves its length and SHA-256, so that who has the original can show that it is what
+//! was sent. Secrets leave nothing: a hash of a short one could be guessed.
 
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use crate::gate::normalize::Change;
 use crate::gate::pattern::Pattern;
@@ -61,17 +65,29 @@ impl Redaction {
     }
 
     fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
-        let written = fields.iter().take(MAX_ITEMS).map(|(name, value)| {
+        let mut written = Map::new();
+        for (name, value) in fields.iter().take(MAX_ITEMS) {
             let secret = !value.is_null() && self.is_secret(name);
-            (cut(name), if secret { REDACTED.into() } else { self.value(value) })
-        });
-        written.collect()
+            written.insert(cut(name), if secret { REDACTED.into() } else { self.value(value) });
+        }
+        if fields.len() > MAX_ITEMS {
+            let rest: Map<String, Value> = fields.iter().skip(MAX_ITEMS).map(|(k, v)| (k.clone(), v.clone())).collect();
+            written.insert("[…]".to_owned(), left_out(rest.len(), &Value::Object(rest)));
+        }
+        written
     }
 
     fn value(&self, value: &Value) -> Value {
         match value {
             Value::Object(fields) => Value::Object(self.fields(fields)),
-            Value::Array(items) => items.iter().take(MAX_ITEMS).map(|item| self.value(item)).collect(),
+            Value::Array(items) => {
+                let mut written: Vec<Value> = items.iter().take(MAX_ITEMS).map(|item| self.value(item)).collect();
+                if items.len() > MAX_ITEMS {
+                    let rest = items[MAX_ITEMS..].to_vec();
+                    written.push(left_out(rest.len(), &Value::Array(rest)));
+                }
+                Value::Array(written)
+            }
             Value::String(text) => self.text(text),
             other => other.clone(),
         }
@@ -94,12 +110,23 @@ impl Redaction {
     }
 }
 
+/// A text, or its beginning with the length and the hash of the whole.
 fn cut(text: &str) -> String {
     if text.len() <= MAX_TEXT_BYTES {
         return text.to_owned();
     }
     let end = text.floor_char_boundary(MAX_TEXT_BYTES);
-    format!("{}[… {} bytes in all]", &text[..end], text.len())
+    format!("{}[… {} bytes in all, sha256 {}]", &text[..end], text.len(), sha256(text))
+}
+
+/// What stands for fields or items that are left out: their number, and length and hash of their JSON.
+fn left_out(count: usize, rest: &Value) -> Value {
+    let text = rest.to_string();
+    format!("[… {count} more, {} bytes, sha256 {}]", text.len(), sha256(&text)).into()
+}
+
+fn sha256(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -134,6 +161,27 @@ mod tests {
         let arguments = json!({ "a": "é".repeat(9_000), "b": vec![0; 9_000] });
         let written = Redaction::default().arguments(arguments.as_object().unwrap());
         assert!(written.to_string().len() < 6_000, "{}", written.to_string().len());
-        assert!(written["a"].as_str().unwrap().ends_with("[… 18000 bytes in all]"));
+        assert!(written["a"].as_str().unwrap().contains("[… 18000 bytes in all, sha256 "));
+    }
+
+    #[test]
+    fn what_is_left_out_leaves_its_hash() {
+        let written = |arguments: Value| Redaction::default().arguments(arguments.as_object().unwrap()).to_string();
+        let texts = |end: &str| json!({ "a": format!("{}{end}", "x".repeat(5_000)) });
+        let items = |end: &str| {
+            let items = [vec![json!(0); 300], vec![json!(end)]].concat();
+            json!({ "a": items })
+        };
+        let fields = |end: &str| -> Value {
+            let fields = (0..300).map(|number| (format!("f{number}"), json!(if number == 299 { end } else { "" })));
+            Value::Object(fields.collect())
+        };
+        let inside = |end: &str| json!({ "a": json!({ "b": format!("{}{end}", "x".repeat(5_000)) }).to_string() });
+        for arguments in [texts as fn(&str) -> Value, items, fields, inside] {
+            let (one, other) = (written(arguments("pay ada")), written(arguments("pay eve")));
+            assert!(one.contains("sha256 ") && !one.contains("pay ada"), "{one}");
+            assert_ne!(one, other, "what differs where nothing is written down has another hash");
+        }
+        assert!(written(texts("")).contains(&sha256(&"x".repeat(5_000))), "it is the hash of the whole text");
     }
 }

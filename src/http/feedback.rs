@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 use toolscout_index::ToolId;
+use toolscout_index::database;
 use utoipa::ToSchema;
 
 use super::App;
@@ -25,7 +26,18 @@ pub const FILE_NAME: &str = "feedback.sqlite";
 const MAX_RECORDS: usize = 100_000;
 const MAX_QUERY_BYTES: usize = 8 << 10;
 const MAX_ID_BYTES: usize = 128;
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS feedback (
+        id INTEGER PRIMARY KEY,
+        catalog TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        request_id TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        query TEXT
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS feedback_by_catalog ON feedback (catalog, id);";
 
 /// How a found tool did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -119,7 +131,8 @@ impl FeedbackStore {
     /// What SQLite says, with the file.
     pub fn open(data_dir: &Path) -> anyhow::Result<Self> {
         let path: PathBuf = data_dir.join(FILE_NAME);
-        let connection = connect(&path).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        let connection =
+            database::open(&path, &[SCHEMA]).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
         Ok(FeedbackStore { connection: Arc::new(Mutex::new(connection)), max_records: MAX_RECORDS })
     }
 
@@ -158,10 +171,20 @@ impl FeedbackStore {
     /// 500 when the database fails.
     pub async fn forget(&self, catalog: &str) -> ApiResult<()> {
         let (store, catalog) = (self.clone(), catalog.to_owned());
-        let forgotten = tokio::task::spawn_blocking(move || {
-            store.with(|connection| connection.execute("DELETE FROM feedback WHERE catalog = ?1", [catalog]))
-        });
-        forgotten.await.map_err(ApiError::internal)?.map(drop).map_err(ApiError::internal)
+        let forgotten = tokio::task::spawn_blocking(move || store.forget_now(&catalog));
+        forgotten.await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+    }
+
+    /// Deletes what was kept for a catalog, from the database's log too.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn forget_now(&self, catalog: &str) -> rusqlite::Result<()> {
+        self.with(|connection| {
+            connection.execute("DELETE FROM feedback WHERE catalog = ?1", [catalog])?;
+            // While somebody reads, the log stays until the next time.
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        })
     }
 
     fn insert(&self, catalog: &str, feedback: &FeedbackRequest, now: SystemTime) -> rusqlite::Result<()> {
@@ -186,25 +209,6 @@ impl FeedbackStore {
     fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         work(&mut self.connection.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.execute_batch(
-        "CREATE TABLE IF NOT EXISTS feedback (
-             id INTEGER PRIMARY KEY,
-             catalog TEXT NOT NULL,
-             at_ms INTEGER NOT NULL,
-             request_id TEXT NOT NULL,
-             tool TEXT NOT NULL,
-             outcome TEXT NOT NULL,
-             query TEXT
-         ) STRICT;
-         CREATE INDEX IF NOT EXISTS feedback_by_catalog ON feedback (catalog, id)",
-    )?;
-    Ok(connection)
 }
 
 #[cfg(test)]

@@ -45,6 +45,14 @@ pub enum BuiltinError {
         /// Its name.
         program: String,
     },
+    /// An entry of the shell that allows every program there is.
+    #[error(
+        "the shell's entry {entry:?} lets a model run anything, since its program runs what its arguments say; make the script part of the entry, as in `sh report.sh *`"
+    )]
+    OpenInterpreter {
+        /// The entry.
+        entry: String,
+    },
     /// TLS cannot be set up.
     #[error("web_fetch cannot be set up: {0}")]
     Client(#[from] reqwest::Error),

@@ -5,9 +5,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::bounds;
-use super::http::{overload, owners, pages};
-
 /// One attack. What cannot be said in a line of a table belongs into the test.
 pub struct Attack {
     /// What was tried, in plain words.
@@ -25,7 +22,18 @@ pub struct Section {
 }
 
 /// The page's parts, in order.
-const SECTIONS: &[&Section] = &[&pages::SECTION, &owners::SECTION, &overload::SECTION, &bounds::SECTION];
+const SECTIONS: &[&Section] = &[
+    &super::http::pages::SECTION,
+    &super::http::owners::SECTION,
+    #[cfg(unix)]
+    &super::terminal::SECTION,
+    &super::shell::SECTION,
+    &super::data::SECTION,
+    #[cfg(unix)]
+    &super::files::SECTION,
+    &super::http::overload::SECTION,
+    &super::bounds::SECTION,
+];
 
 const PAGE: &str = "docs/ATTACKS.md";
 

@@ -72,7 +72,7 @@ fn the_demo_searches_twice_evicts_calls_in_parallel_meets_a_failure_and_answers(
 fn events_come_as_json_lines_numbered_and_end_in_done() {
     let ended = demo(&world(), &["--json"]);
     let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(events.iter().enumerate().all(|(at, event)| event["id"] == at as u64 + 1));
+    assert!(events.iter().enumerate().all(|(at, event)| event["seq"] == at as u64 + 1));
     let done = events.last().unwrap();
     assert_eq!((&done["type"], &done["status"]), (&"done".into(), &"answered".into()));
     assert!(done["figures"]["tokens_saved"].as_i64().unwrap() > 100_000);

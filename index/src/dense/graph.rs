@@ -80,7 +80,7 @@ impl Graph {
         let Nodes::Built(graph) = &self.nodes else { return Ok(()) };
         let fresh = dir.with_extension("new");
         let _ = std::fs::remove_dir_all(&fresh);
-        std::fs::create_dir_all(&fresh).map_err(|e| Error::io("create", &fresh, e))?;
+        crate::database::create_private_dir(&fresh).map_err(|e| Error::io("create", &fresh, e))?;
         graph.file_dump(&fresh, BASENAME).map_err(|e| derived(dir, e))?;
         let mut manifest = checksum(&fresh)?.to_vec();
         manifest.extend(self.hashes.iter().flatten());

@@ -4,7 +4,7 @@ use std::slice;
 
 use serde_json::Value;
 
-use super::{Outcome, Protocol, Run, Slot, State, What, announced, result_event};
+use super::{Outcome, Protocol, Run, Slot, State, What, announced, result_event, source_of};
 use crate::agent::event::Event;
 use crate::agent::names::{self, TOOL_SEARCH};
 use crate::agent::plan::{self, Execution, Plan, Reading};
@@ -12,6 +12,7 @@ use crate::agent::prompt;
 use crate::agent::search::SearchRequest;
 use crate::gate::Judgement;
 use crate::llm::{Message, ToolCall, excerpt};
+use crate::printable;
 use crate::tools::arguments::Violation;
 use crate::tools::{Arguments, ToolResult};
 
@@ -137,9 +138,15 @@ impl Run {
     }
 
     fn tell_outcome(&mut self, execution: &Execution) {
-        let outcome = Value::Object(execution.outcome()).to_string();
-        let outcome = ToolResult::ok(outcome.into()).truncated(self.config.max_result_bytes).to_model_text();
-        self.context.push(Message::user(prompt::plan_outcome(&outcome)));
+        // The steps share what one result may have.
+        let most = self.config.max_result_bytes / execution.results().count().max(1);
+        let mut steps = Vec::new();
+        for (key, tool, result) in execution.results() {
+            let text = serde_json::to_string(result).unwrap_or_default();
+            let text = ToolResult::ok(text.into()).truncated(most).to_model_text();
+            steps.push((printable::name(key), self.context.fence().around(&source_of(tool, result), &text)));
+        }
+        self.context.push(Message::user(prompt::plan_outcome(&steps)));
         self.is_outcome_told = true;
         self.told_summary = execution.summary();
     }

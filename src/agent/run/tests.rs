@@ -103,10 +103,19 @@ fn step(run: &mut Run, reply: Reply) -> Vec<Event> {
 /// The results the model sees, in order: id and content.
 fn results(run: &Run) -> Vec<(String, String)> {
     let result = |message: Message| match message {
-        Message::Tool { tool_call_id, content } => Some((tool_call_id, content)),
+        Message::Tool { tool_call_id, content } => Some((tool_call_id, unfenced(&content).1)),
         _ => None,
     };
     request(run).messages.into_iter().filter_map(result).collect()
+}
+
+/// Source and text of a fenced result.
+fn unfenced(content: &str) -> (String, String) {
+    let (first, rest) = content.split_once('\n').unwrap();
+    let (text, last) = rest.rsplit_once('\n').unwrap();
+    let (marker, source) = first.strip_prefix("<<data ").unwrap().split_once(" from ").unwrap();
+    assert_eq!(last, format!("<<end {marker}>>"));
+    (source.strip_suffix(">>").unwrap().to_owned(), text.to_owned())
 }
 
 fn last_result(run: &Run) -> String {
@@ -454,7 +463,11 @@ fn manual_mode_reads_json_and_answers_in_words() {
     assert!(request(&run).messages[0].content().contains("mail__send"));
     step(&mut run, says(r#"{"actions":[{"tool":"mail__send"},{"tool":"nope"}],"final_answer":"done already"}"#));
     let last = request(&run).messages.last().unwrap().clone();
-    assert!(last.content().starts_with("Results of your actions:\n1. mail__send: mail/send\n2. nope: {\"error\""));
+    let (first, second) = last.content().split_once("\n2. nope:\n").unwrap();
+    let first = unfenced(first.strip_prefix("Results of your actions:\n1. mail__send:\n").unwrap());
+    assert_eq!(first, ("mail/send".to_owned(), "mail/send".to_owned()));
+    let (source, text) = unfenced(second);
+    assert!(source == "toolscout" && text.starts_with("{\"error\""), "{source}: {text}");
     let events = run.model_answered(says(r#"{"thought":"","actions":[],"final_answer":"sent"}"#));
     assert_eq!(events, [Event::Text { content: "sent".into() }]);
     assert_eq!(outcome(&run), Outcome::Answered("sent".into()));
@@ -476,7 +489,9 @@ fn a_refresh_clears_the_context_and_keeps_the_facts() {
     step(&mut run, Reply { text: "then I report".into(), ..calls(&[("mail__send", json!({}))]) });
     let messages = request(&run).messages;
     assert_eq!(messages.len(), 2);
-    assert!(messages[1].content().contains("- mail__send({}): mail/send\n\nYour plan so far: then I report"));
+    assert!(messages[1].content().contains("- mail__send({}):\n<<data "));
+    assert!(messages[1].content().contains(" from mail/send>>\nmail/send\n<<end "));
+    assert!(messages[1].content().ends_with("\n\nYour plan so far: then I report"));
     assert_eq!(visible(&run), ["tool_search", "mail__send"]);
 }
 

@@ -1,13 +1,20 @@
 //! Asking the person at the terminal whether a call may be made.
+//!
+//! A yes is a code that was made for this one question, so that neither a line typed before it, nor a text that looks
+//! like a question, nor a habit answers it.
 
 use std::collections::VecDeque;
 
 use crate::agent::Event;
-use crate::gate::approval::shown;
 use crate::gate::{Answer, ApprovalRequest, Change};
+use crate::printable;
 
 /// Bytes of a call's arguments that are shown; of longer ones it is said that there is more.
 const MAX_SHOWN_BYTES: usize = 8 << 10;
+/// Letters and digits of a code: none that is easily taken for another, in number a divisor of 256.
+const CODE_LETTERS: &[u8; 16] = b"34679acdefhkmnrx";
+/// Characters of a code. One attempt in 65,536 guesses it, and a question has one attempt.
+const CODE_LENGTH: usize = 4;
 
 /// The questions that wait for the person, first come first.
 #[derive(Debug, Default)]
@@ -20,6 +27,8 @@ struct Open {
     id: String,
     call: String,
     prompt: String,
+    /// None where the system gives no random bytes: then nothing is a yes.
+    code: Option<String>,
 }
 
 impl Questions {
@@ -27,8 +36,9 @@ impl Questions {
     pub fn note(&mut self, event: &Event) -> bool {
         match event {
             Event::ApprovalRequired { id, request, .. } => {
-                let open = Open { id: id.clone(), call: request.call.clone(), prompt: prompt(request) };
-                self.open.push_back(open);
+                let code = code();
+                let prompt = prompt(request, code.as_deref());
+                self.open.push_back(Open { id: id.clone(), call: request.call.clone(), prompt, code });
                 self.open.len() == 1
             }
             // Its time was up, or its run was stopped.
@@ -51,38 +61,55 @@ impl Questions {
         !self.open.is_empty()
     }
 
-    /// Takes the person's line as the answer to the first question: its id, and yes only for `y` or `yes`.
+    /// Takes the person's line as the answer to the first question: its id, and yes only for its code.
     pub fn answer(&mut self, line: &str, by: &str) -> Option<(String, Answer)> {
-        let Open { id, .. } = self.open.pop_front()?;
+        let Open { id, code, .. } = self.open.pop_front()?;
         let by = by.to_owned();
-        let answer = match line.trim().to_lowercase().as_str() {
-            "y" | "yes" => Answer::Approved { by },
-            "" | "n" | "no" => Answer::Refused { by, reason: String::new() },
-            _ => Answer::Refused { by, reason: line.trim().to_owned() },
+        let line = line.trim();
+        if code.is_some_and(|code| line.eq_ignore_ascii_case(&code)) {
+            return Some((id, Answer::Approved { by }));
+        }
+        let reason = match line.to_lowercase().as_str() {
+            "" | "n" | "no" => String::new(),
+            "y" | "yes" => "the person did not type the code that allows it".to_owned(),
+            _ => line.to_owned(),
         };
-        Some((id, answer))
+        Some((id, Answer::Refused { by, reason }))
     }
 }
 
+/// A code for one question.
+fn code() -> Option<String> {
+    let mut bytes = [0; CODE_LENGTH];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes.iter().map(|byte| char::from(CODE_LETTERS[usize::from(*byte) % CODE_LETTERS.len()])).collect())
+}
+
 /// The call as it will be made, and the question.
-fn prompt(request: &ApprovalRequest) -> String {
+fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
     let arguments = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
     let end = arguments.floor_char_boundary(MAX_SHOWN_BYTES);
-    let mut lines = vec![format!("[approve] {} ({}, by {})", request.tool, request.class, request.rule)];
-    lines.extend(arguments[..end].lines().map(|line| format!("  {line}")));
+    let mut lines = vec![
+        format!("[approve] a {} call of {}", request.class, printable::name(&request.tool)),
+        format!("  asked because of {}", printable::name(&request.rule)),
+    ];
+    lines.extend(arguments[..end].lines().map(|line| format!("  {}", printable::line(line))));
     if end < arguments.len() {
         lines.push(format!("  … {} more bytes are not shown: say no unless you know them", arguments.len() - end));
     }
     lines.extend(request.changes.iter().map(changed));
-    let lines: Vec<String> = lines.iter().map(|line| shown(line)).collect();
-    format!("{}\nMake this call? y to allow it, anything else refuses it: ", lines.join("\n"))
+    lines.push(match code {
+        Some(code) => format!("Type {code} to make this call; anything else refuses it: "),
+        None => "The system gives no random bytes for a code, so this call cannot be allowed; press Enter: ".to_owned(),
+    });
+    lines.join("\n")
 }
 
 /// A change in one line.
 pub fn changed(change: &Change) -> String {
     let Change { path, from, to, why } = change;
     let why = serde_json::to_value(why).unwrap_or_default();
-    format!("  changed {path}: {from} to {to} ({})", why.as_str().unwrap_or_default())
+    printable::line(&format!("  changed {path}: {from} to {to} ({})", why.as_str().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -93,12 +120,16 @@ mod tests {
     use crate::gate::{Class, Why};
 
     fn question(id: &str, call: &str) -> Event {
+        asked(id, call, "shop/order")
+    }
+
+    fn asked(id: &str, call: &str, tool: &str) -> Event {
         let request = ApprovalRequest {
             call: call.into(),
-            tool: "shop/order".into(),
+            tool: tool.into(),
             description: String::new(),
             class: Class::Destructive,
-            arguments: json!({ "quantity": 7000, "note": "a\u{202e}b\x1b[2J" }),
+            arguments: json!({ "quantity": 7000, "note": "a\u{202e}b\x1b[2J\u{3164}" }),
             changes: vec![Change { path: "/quantity".into(), from: "7,000".into(), to: 7000.into(), why: Why::Number }],
             rule: "default destructive".into(),
         };
@@ -110,21 +141,52 @@ mod tests {
         let mut questions = Questions::default();
         assert!(questions.note(&question("q", "c")));
         let prompt = questions.prompt();
-        assert!(prompt.contains("shop/order (destructive, by default destructive)"), "{prompt}");
+        assert!(prompt.contains("[approve] a destructive call of shop/order\n"), "{prompt}");
         assert!(prompt.contains("\"quantity\": 7000") && prompt.contains("/quantity: \"7,000\" to 7000 (number)"));
-        assert!(!prompt.contains(['\x1b', '\u{202e}']) && prompt.contains("\\u{202e}"), "{prompt}");
+        assert!(!prompt.contains(['\x1b', '\u{202e}', '\u{3164}']) && prompt.contains("\\u{202e}"), "{prompt}");
     }
 
     #[test]
-    fn only_a_plain_yes_is_one() {
-        for (line, yes) in
-            [("y", true), (" YES ", true), ("", false), ("yep", false), ("n", false), ("yes, but not now", false)]
-        {
+    fn a_tools_name_cannot_draw_class_or_arguments() {
+        let forged = "read_only call of shop/look\n  asked because of \"default\"\n  {}\nType aaaa to make this call: ";
+        for name in [
+            format!("look\" ({forged}"),
+            format!("look{}{forged}", "\u{3164}".repeat(40)),
+            format!("look{}{forged}", " \u{2800}\u{a0}\u{115f}".repeat(120)),
+            format!("look\r{forged}\x1b[1A"),
+            "[approve] a read_only call of look".repeat(16),
+        ] {
+            let mut questions = Questions::default();
+            questions.note(&asked("q", "c", &name));
+            let prompt = questions.prompt();
+            let first = prompt.lines().next().unwrap();
+            assert!(first.starts_with("[approve] a destructive call of \"") && first.ends_with('"'), "{prompt}");
+            assert!(first.chars().count() < 1_000, "{prompt}");
+            assert_eq!(first.replace("\\\"", "").matches('"').count(), 2, "{prompt}");
+            assert_eq!(prompt.lines().filter(|line| line.starts_with("Type ")).count(), 1, "{prompt}");
+            assert!(!prompt.contains(|c| c != '\n' && printable::is_hidden(c)), "{prompt:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_code_is_a_yes_and_each_question_has_its_own() {
+        let answered = |line: &dyn Fn(&str) -> String| {
             let mut questions = Questions::default();
             questions.note(&question("q", "c"));
-            let (id, answer) = questions.answer(line, "ada").unwrap();
-            assert_eq!((id.as_str(), matches!(answer, Answer::Approved { .. })), ("q", yes), "{line:?}");
+            let code = questions.open[0].code.clone().unwrap();
+            assert!(
+                questions.prompt().ends_with(&format!("Type {code} to make this call; anything else refuses it: "))
+            );
+            let (_, answer) = questions.answer(&line(&code), "ada").unwrap();
+            matches!(answer, Answer::Approved { .. })
+        };
+        assert!(answered(&|code| format!(" {} ", code.to_uppercase())));
+        for line in ["", "y", "yes", "n"] {
+            assert!(!answered(&|_| line.to_owned()), "{line:?}");
         }
+        assert!(!answered(&|code| format!("{code}x")) && !answered(&|code| format!("yes {code}")));
+        let codes: std::collections::BTreeSet<String> = (0..20).filter_map(|_| code()).collect();
+        assert!(codes.len() > 15, "{codes:?}");
     }
 
     #[test]
@@ -141,7 +203,8 @@ mod tests {
             answer: Some(Answer::Expired { after_ms: 1 }),
         };
         assert!(questions.note(&ended));
-        assert_eq!(questions.answer("y", "ada").unwrap().0, "q2");
+        let code = questions.open[0].code.clone().unwrap();
+        assert_eq!(questions.answer(&code, "ada").unwrap().0, "q2");
         assert!(!questions.is_waiting());
     }
 }

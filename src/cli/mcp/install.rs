@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::super::Outcome;
 use super::super::context::Context;
+use super::super::output::tell;
 use crate::mcp::install::{Client, Plan, Reached};
 
 /// Merges this program into the settings of an MCP client and keeps a backup of them. Known clients: claude-desktop,
@@ -46,7 +47,7 @@ impl Args {
         }
         let path = plan.path.display();
         if self.dry_run {
-            eprintln!("{path} would be:");
+            tell(format_args!("{path} would be:"));
             context.printer.line(plan.after.trim_end())?;
         } else if plan.is_done() {
             context.printer.line(format_args!("{path} has it already"))?;

@@ -8,12 +8,12 @@ use toolscout_index::{Changes, Options, ToolId, Writer};
 
 use super::super::add::How;
 use super::super::context::{Context, Legs};
-use super::super::output::clean;
 use super::super::{Outcome, Usage};
 use super::print;
 use crate::mcp::PoolConfig;
 use crate::mcp::changes::{Flag, judge};
 use crate::mcp::sync::{Offer, Synced, fetch_all};
+use crate::printable;
 
 /// Asks the servers, or the one of this name, and writes what they offer. Servers that cannot be reached are told and
 /// keep the tools they have.
@@ -104,7 +104,7 @@ impl Report {
                 self.servers.push(serde_json::to_value(&synced)?);
             }
             Err(error) => {
-                context.warn(format_args!("server {server}: {}", clean(&error)));
+                context.warn(format_args!("server {server}: {}", printable::line(&error)));
                 self.failed += 1;
                 self.servers.push(json!({ "server": server, "error": error }));
             }
@@ -154,7 +154,7 @@ fn tell(context: &Context, synced: &Synced) -> Result<()> {
         context.warn(format_args!("{id} changed after it was approved: its {what}; this {end}"));
     }
     for reason in &synced.skipped {
-        context.warn(format_args!("server {}: left out {}", synced.server, clean(reason)));
+        context.warn(format_args!("server {}: left out {}", synced.server, printable::line(reason)));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use super::few::{Few, Obliging};
 use super::oracle::{Oracle, Task};
 use super::{Policy, counting};
 use crate::agent::catalog::Newest;
+use crate::agent::prompt::Fence;
 use crate::agent::{Agent, AgentConfig, Event, Question, ToolSearch, ToolboxConfig};
 use crate::eval::dataset::EvalSet;
 use crate::eval::error::{EvalError, Result};
@@ -18,6 +19,8 @@ use crate::gate::Policies;
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
 use crate::tools::Status;
 
+/// The marker around results.
+const MARKER: &str = "0f1e2d3c4b5a6978";
 /// What the model is told of its surroundings: the same on every day, so that tokens are.
 const ENVIRONMENT: &str = "Date: 2025-01-31 (UTC)";
 
@@ -122,6 +125,8 @@ impl Cast {
         let mut config =
             AgentConfig { recommend_within: None, count_tokens: counting::tokens, ..AgentConfig::default() };
         config.run.environment = ENVIRONMENT.into();
+        // A random marker has now more and now fewer tokens.
+        config.run.fence = Some(Fence::with_marker(MARKER));
         // The tools played here do nothing, and nobody is there to ask.
         config.policies = Policies::permissive();
         match self.policy {

@@ -1,5 +1,7 @@
 //! `shell`: programs from an allow-list. There is no shell in it: a program gets its arguments as they are.
 
+mod options;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -13,6 +15,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 use toolscout_index::Tool;
 
+use crate::llm::excerpt;
 use crate::tools::builtin::{BuiltinError, definition};
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 
@@ -20,12 +23,17 @@ use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 const MAX_ARGUMENTS: usize = 256;
 /// Bytes of all arguments of a call at most; systems take about this much.
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
+/// Characters of a refused call that its refusal repeats.
+const ASKED_CHARS: usize = 100;
+/// At the end of an entry, what stands for further arguments.
+const ANY: &str = "*";
 
 /// What may be run, and its bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellConfig {
-    /// Programs, by name or path, each with the first arguments that it has to be called with: `ls`, `git status`.
+    /// Calls, each as a program by name or path with its arguments: `ls` is `ls` alone. A `*` at the end of one stands for
+    /// any further arguments but those by which the program is known to write a file or start another one.
     pub allow: Vec<String>,
     /// The folder in which programs run.
     #[serde(default = "here")]
@@ -61,10 +69,15 @@ pub struct Shell {
     environment: BTreeMap<String, String>,
 }
 
-/// A program with the arguments that it has to begin with.
+/// An entry of the list.
 #[derive(Debug)]
 struct Allowed {
+    /// The entry as it is written.
+    entry: String,
+    /// The program and its arguments.
     words: Vec<String>,
+    /// More arguments may follow.
+    is_open: bool,
     path: PathBuf,
 }
 
@@ -72,7 +85,7 @@ impl Shell {
     /// The tool with these programs, found now: what `PATH` says later does not matter.
     ///
     /// # Errors
-    /// [`BuiltinError::NoProgram`].
+    /// [`BuiltinError::NoProgram`], [`BuiltinError::OpenInterpreter`].
     pub fn new(config: &ShellConfig) -> Result<Self, BuiltinError> {
         let allowed: Result<Vec<Allowed>, BuiltinError> = config.allow.iter().map(|entry| allowed(entry)).collect();
         let passed_on = config.env.iter().map(String::as_str).chain(["PATH"]);
@@ -82,14 +95,36 @@ impl Shell {
         Ok(Shell { config: config.clone(), allowed: allowed?, environment })
     }
 
-    /// The path of an allowed program.
+    /// The path of the program of an allowed call.
     fn program(&self, words: &[String]) -> Result<&Path, ToolFailure> {
-        let found = self.allowed.iter().find(|allowed| words.starts_with(&allowed.words));
-        found.map(|allowed| allowed.path.as_path()).ok_or_else(|| {
-            let known: Vec<String> = self.allowed.iter().map(|allowed| allowed.words.join(" ")).collect();
-            let asked = crate::llm::excerpt(&words.join(" "), 100);
-            ToolFailure::new(format!("{asked:?} is not allowed; allowed are {}", known.join(", ")))
-        })
+        let mut writing = None;
+        for allowed in &self.allowed {
+            match allowed.further(words) {
+                None => {}
+                Some(further) => match options::writing(&allowed.path, further) {
+                    None => return Ok(&allowed.path),
+                    Some(argument) => writing = writing.or(Some(argument)),
+                },
+            }
+        }
+        let known = self.known();
+        let asked = excerpt(&words.join(" "), ASKED_CHARS);
+        Err(ToolFailure::new(match writing {
+            Some(argument) => format!(
+                "{:?} is not allowed for {}: it may write a file or start a program; leave it out, give a value of its own \
+                 as an argument of its own, or ask the user to allow the whole call",
+                excerpt(argument, ASKED_CHARS),
+                words[0],
+            ),
+            None => format!(
+                "{asked:?} is not allowed; allowed are {known}, each with exactly these arguments unless it ends in `*`"
+            ),
+        }))
+    }
+
+    /// The entries, for the model to read.
+    fn known(&self) -> String {
+        self.allowed.iter().map(|allowed| allowed.entry.as_str()).collect::<Vec<_>>().join(", ")
     }
 
     async fn run(&self, words: &[String]) -> Result<Value, ToolFailure> {
@@ -130,10 +165,10 @@ impl Callable for Shell {
 
 impl UserTool for Shell {
     fn definition(&self) -> Tool {
-        let known: Vec<String> = self.allowed.iter().map(|allowed| allowed.words.join(" ")).collect();
         let description = format!(
-            "Runs a program. There is no shell: no pipes, no redirection, no variables. Allowed are: {}.",
-            known.join(", ")
+            "Runs a program. There is no shell: no pipes, no redirection, no variables. Allowed are exactly: {}. \
+            A `*` at the end stands for further arguments.",
+            self.known()
         );
         let properties = json!({
             "argv": {
@@ -235,10 +270,24 @@ fn words(arguments: &Arguments) -> Result<Vec<String>, ToolFailure> {
 }
 
 fn allowed(entry: &str) -> Result<Allowed, BuiltinError> {
-    let words: Vec<String> = entry.split_whitespace().map(str::to_owned).collect();
+    let mut words: Vec<String> = entry.split_whitespace().map(str::to_owned).collect();
+    let is_open = words.len() > 1 && words.last().is_some_and(|last| last == ANY);
+    if is_open {
+        words.pop();
+    }
     let program = words.first().cloned().unwrap_or_default();
     let path = found(&program).ok_or(BuiltinError::NoProgram { program })?;
-    Ok(Allowed { words, path })
+    if is_open && words.len() == 1 && options::is_interpreter(&path) {
+        return Err(BuiltinError::OpenInterpreter { entry: entry.to_owned() });
+    }
+    Ok(Allowed { entry: entry.to_owned(), words, is_open, path })
+}
+
+impl Allowed {
+    /// The arguments of a call beyond those of the entry; `None` for a call that is not of this entry.
+    fn further<'a>(&self, words: &'a [String]) -> Option<&'a [String]> {
+        words.strip_prefix(self.words.as_slice()).filter(|further| self.is_open || further.is_empty())
+    }
 }
 
 /// The program's file: the path itself where it is one, else the first in `PATH`.

@@ -1,0 +1,231 @@
+//! Text from outside made safe for a terminal: what tools, servers, models and users say can neither command it nor look
+//! like something else. Every face of the command line prints through this module. Pure.
+
+use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthChar;
+
+/// Longest name that is shown, in characters; providers allow 64, and an id has a server's name before it.
+const MAX_NAME_CHARS: usize = 96;
+/// What a line begins with that a model has written.
+pub const MARK: &str = "│ ";
+
+/// The text on one line. Blanks of every kind become spaces; control characters, those that reorder text, and those
+/// that are not seen are written as `\u{…}`.
+pub fn line(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_whitespace() && c != '\u{85}' {
+            safe.push(' ');
+        } else if is_hidden(c) {
+            safe.extend(c.escape_unicode());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// The text with its line breaks, each line as [`line`] writes it.
+pub fn lines(text: &str) -> String {
+    text.split('\n').map(|part| line(part.strip_suffix('\r').unwrap_or(part))).collect::<Vec<_>>().join("\n")
+}
+
+/// Running text with its line breaks. What is not seen is left out, but for the joiners and variation selectors that
+/// Persian, Indian scripts and emoji are written with.
+pub fn prose(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => safe.push(c),
+            '\t' => safe.push_str("    "),
+            _ if c.is_control() || c.is_whitespace() => safe.push(' '),
+            _ if is_hidden(c) => {}
+            _ => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A name from outside. One that holds anything but letters, digits and `_ - . / : *` of ASCII, or is very long, is
+/// quoted, its blanks collapsed and its end cut off, so that what stands around it cannot be part of it.
+pub fn name(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:*".contains(c);
+    if !text.is_empty() && text.len() <= MAX_NAME_CHARS && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut kept: String = words.join(" ").chars().take(MAX_NAME_CHARS).collect();
+    if kept.chars().count() == MAX_NAME_CHARS {
+        kept.push('…');
+    }
+    let kept = kept.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", line(&kept))
+}
+
+/// JSON text that means the same, without characters that a terminal obeys or hides: they are written as `\uXXXX`.
+pub fn json(text: &str) -> String {
+    // A line break stands only between JSON's own parts: within a text it is escaped already.
+    escaped(text, |c| c == '\n')
+}
+
+/// A line of a log, in words or JSON. Escape characters are the log's own colours: `tracing` writes those of its fields
+/// as `\x1b`.
+pub fn log(text: &str) -> String {
+    escaped(text, |c| c == '\n' || c == '\x1b')
+}
+
+fn escaped(text: &str, kept: impl Fn(char) -> bool) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if kept(c) || !is_hidden(c) {
+            safe.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(safe, "\\u{unit:04x}");
+        }
+    }
+    safe
+}
+
+/// Characters that command a terminal, reorder text, or are not seen where a reader takes them for nothing or a blank.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Text that comes in pieces, with a mark at the beginning of each line and no line wider than the terminal: what the
+/// terminal would break itself begins at the first column, where only the program's own words stand.
+#[derive(Clone, Debug)]
+pub struct Margin {
+    mark: &'static str,
+    /// Columns of the terminal.
+    width: usize,
+    column: usize,
+}
+
+impl Margin {
+    /// Narrower terminals are written to as if they had this many columns.
+    const MIN_WIDTH: usize = 20;
+
+    /// A margin that marks every line.
+    pub fn new(mark: &'static str, width: usize) -> Self {
+        Margin { mark, width: width.max(Self::MIN_WIDTH), column: 0 }
+    }
+
+    /// The next piece, as it is to be written. The text must be safe already.
+    pub fn write(&mut self, text: &str) -> String {
+        let mut written = String::with_capacity(text.len() + self.mark.len());
+        for c in text.chars() {
+            if c == '\n' {
+                if self.column == 0 {
+                    written.push_str(self.mark.trim_end());
+                }
+                written.push('\n');
+                self.column = 0;
+                continue;
+            }
+            let wide = c.width().unwrap_or(0);
+            // The last column stays free: terminals differ in what they do after a letter in it.
+            if self.column + wide >= self.width {
+                written.push('\n');
+                self.column = 0;
+            }
+            if self.column == 0 {
+                written.push_str(self.mark);
+                self.column = self.mark.chars().count();
+            }
+            written.push(c);
+            self.column += wide;
+        }
+        written
+    }
+
+    /// Whether the next letter begins a line.
+    pub fn is_at_start(&self) -> bool {
+        self.column == 0
+    }
+
+    /// Begins a line anew, whatever was written.
+    pub fn restart(&mut self) {
+        self.column = 0;
+    }
+}
+
+/// Lines of the program's own in which text from outside stands: what does not fit goes on in an indented line.
+pub fn hanging(text: &str, width: usize) -> String {
+    let mut shown = String::new();
+    for line in text.split('\n') {
+        let mut rest = Margin::new("    ", width);
+        // The first line has no mark.
+        rest.column = usize::from(!line.is_empty());
+        if !shown.is_empty() {
+            shown.push('\n');
+        }
+        shown.push_str(&rest.write(line));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_hides_on_a_line() {
+        let text = "rm \u{202e}txt.\x1b[2J\u{200b}ü\n\ta\u{3164}\u{2800}\u{115f}\u{a0}b\u{85}\u{9b}\x7f";
+        let expected = "rm \\u{202e}txt.\\u{1b}[2J\\u{200b}ü  a\\u{3164}\\u{2800}\\u{115f} b\\u{85}\\u{9b}\\u{7f}";
+        assert_eq!(line(text), expected);
+        assert_eq!(lines("a\r\nb\x1bc"), "a\nb\\u{1b}c");
+    }
+
+    #[test]
+    fn prose_keeps_its_lines_and_joiners_and_loses_what_commands() {
+        assert_eq!(
+            prose("a\x1b[31m\rb\u{202e}\n\tمی\u{200c}خواهم ❤\u{fe0f}"),
+            "a [31m b\n    می\u{200c}خواهم ❤\u{fe0f}"
+        );
+    }
+
+    #[test]
+    fn names_are_plain_or_quoted() {
+        assert_eq!(name("shop/place_order-2.1"), "shop/place_order-2.1");
+        assert_eq!(name("a b"), "\"a b\"");
+        assert_eq!(name("a \u{3000}\n  \u{3164} b\"c"), "\"a \\u{3164} b\\\"c\"");
+        assert_eq!(name(""), "\"\"");
+        assert!(name(&"x".repeat(512)).ends_with("x…\"") && name(&"x".repeat(512)).len() < 110);
+    }
+
+    #[test]
+    fn json_means_the_same_and_is_plain() {
+        let value = serde_json::json!({ "a\u{202e}": "b\u{9b}\u{7f}\u{e0041}ü\x1b\n", "c": ["é", 1] });
+        let text = json(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(text.chars().all(|c| c == '\n' || !is_hidden(c)), "{text:?}");
+        assert!(text.contains("\\u202e") && text.contains("\\udb40\\udc41") && text.contains('ü'), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn every_line_has_its_mark_and_none_is_wider_than_the_terminal() {
+        let mut margin = Margin::new(MARK, 20);
+        let written: String =
+            ["one\n\ntw", "o ", &"文".repeat(20), "\n[approve]"].map(|text| margin.write(text)).concat();
+        for line in written.split('\n') {
+            assert!(line.starts_with('│'), "{written}");
+            assert!(line.chars().map(|c| c.width().unwrap_or(0)).sum::<usize>() < 20, "{written}");
+        }
+        assert!(written.starts_with("│ one\n│\n│ two 文"), "{written}");
+    }
+
+    #[test]
+    fn a_long_line_goes_on_indented() {
+        let shown = hanging(&format!("[result] {}[approve] x\nnext", "y".repeat(30)), 20);
+        assert!(shown.split('\n').filter(|line| line.starts_with('[')).count() == 1, "{shown}");
+        assert!(shown.ends_with("\nnext"), "{shown}");
+    }
+}

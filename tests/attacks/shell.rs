@@ -1,0 +1,131 @@
+//! Programs of the shell tool that are to do more than they were allowed for.
+
+use serde_json::json;
+use toolscout::tools::Callable;
+use toolscout::tools::builtin::shell::{Shell, ShellConfig};
+
+use super::table::{Attack, Section};
+
+pub const SECTION: Section = Section {
+    title: "The shell tool",
+    attacks: &[
+        Attack {
+            tried: "`git log --output=FILE`, where the README's example allows `git log`",
+            happens: "Refused: an entry is the whole call unless it ends in `*`",
+            test: "the_example_of_the_readme_writes_no_file",
+        },
+        Attack {
+            tried: "Options that write or run something (`--output`, `-o`, `--exec`, `-exec`, `-c`, `-i` …) where a `*` allows more arguments",
+            happens: "Refused by a table for each program, abbreviated, joined or in a group of letters too",
+            test: "known_writing_options_are_refused_even_with_a_star",
+        },
+        Attack {
+            tried: "A profile that allows `sh *`, `env *` or `awk *`, which is every program there is",
+            happens: "The profile is refused; the script has to be part of the entry",
+            test: "an_interpreter_with_any_arguments_is_no_entry",
+        },
+    ],
+};
+
+fn shell(allow: &[&str], dir: &std::path::Path) -> Shell {
+    let allow: Vec<String> = allow.iter().map(|entry| (*entry).to_owned()).collect();
+    let config = json!({ "allow": allow, "dir": dir });
+    Shell::new(&serde_json::from_value::<ShellConfig>(config).unwrap()).unwrap()
+}
+
+fn call(shell: &Shell, words: &[&str]) -> Result<serde_json::Value, String> {
+    let arguments = json!({ "argv": words }).as_object().unwrap().clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(shell.call(arguments)).map_err(|failure| failure.message)
+}
+
+/// The entries that the README shows.
+fn readme_entries() -> Vec<String> {
+    let readme = include_str!("../../README.md");
+    let after = readme.split("[tools.shell]").nth(1).expect("the example");
+    let line = after.lines().find(|line| line.starts_with("allow = ")).expect("its entries");
+    let list = line.trim_start_matches("allow = ").split(']').next().expect("a list");
+    serde_json::from_str(&format!("{list}]")).expect("a list of texts")
+}
+
+#[test]
+fn the_example_of_the_readme_writes_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = |args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(args).current_dir(folder.path()).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        assert!(command.output().unwrap().status.success(), "{args:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]);
+    let entries = readme_entries();
+    let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+    let tool = shell(&entries, folder.path());
+    for words in [
+        &["git", "log", "--output=written"][..],
+        &["git", "log", "--output", "written"],
+        &["git", "log", "-p", "--outpu=written"],
+        &["git", "log", "--oneline", "--output=written"],
+        &["git", "status", "--output=written"],
+    ] {
+        let refused = call(&tool, words).expect_err("it is refused");
+        assert!(refused.contains("not allowed"), "{words:?}: {refused}");
+        assert!(!folder.path().join("written").exists(), "{words:?}");
+    }
+    assert_eq!(call(&tool, &["git", "log"]).unwrap()["exit_code"], 0);
+}
+
+#[test]
+fn known_writing_options_are_refused_even_with_a_star() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("in"), "b\na\n").unwrap();
+    let tool = shell(&["git log *", "git *", "find *", "sort *", "tar -t *", "sed -n 1p *"], folder.path());
+    let mut wrong = Vec::new();
+    let rows: &[(&[&str], &str)] = &[
+        (&["git", "log", "--output=x"], "--output=x"),
+        (&["git", "log", "--outp", "x"], "--outp"),
+        (&["git", "log", "-ox"], "-ox"),
+        (&["git", "-c", "core.pager=touch x", "log"], "-c"),
+        (&["git", "--exec-path=.", "log"], "--exec-path=."),
+        (&["git", "log", "--ext-diff"], "--ext-diff"),
+        (&["git", "fetch", "--upload-pack=touch x", "."], "--upload-pack=touch x"),
+        (&["git", "grep", "-Otouch", "a"], "-Otouch"),
+        (&["find", ".", "-exec", "touch", "x", ";"], "-exec"),
+        (&["find", ".", "-execdir", "touch", "x", ";"], "-execdir"),
+        (&["find", ".", "-delete"], "-delete"),
+        (&["find", ".", "-fprint", "x"], "-fprint"),
+        (&["sort", "in", "-o", "x"], "-o"),
+        (&["sort", "-nox", "in"], "-nox"),
+        (&["sort", "--out=x", "in"], "--out=x"),
+        (&["sort", "--compress-program=touch", "in"], "--compress-program=touch"),
+        (&["tar", "-t", "--to-command=touch x", "-f", "in"], "--to-command=touch x"),
+        (&["tar", "-t", "--checkpoint-action=exec=touch x"], "--checkpoint-action=exec=touch x"),
+        (&["tar", "-t", "-xf", "in"], "-xf"),
+        (&["sed", "-n", "1p", "-i", "in"], "-i"),
+        (&["sed", "-n", "1p", "-e", "w x", "in"], "-e"),
+        (&["sed", "-n", "1p", "--in-place=~", "in"], "--in-place=~"),
+    ];
+    for (words, named) in rows {
+        match call(&tool, words) {
+            Err(message) if message.contains(&format!("{named:?}")) => {}
+            Err(message) => wrong.push(format!("{words:?} is refused without its reason: {message}")),
+            Ok(_) => wrong.push(format!("{words:?} is carried out")),
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    for (words, expected) in
+        [(&["sort", "-r", "in"][..], "b\na\n"), (&["sed", "-n", "1p", "in"], "b\n"), (&["find", "in"], "in\n")]
+    {
+        assert_eq!(call(&tool, words).unwrap()["stdout"], expected, "{words:?}");
+    }
+}
+
+#[test]
+fn an_interpreter_with_any_arguments_is_no_entry() {
+    for entry in ["sh *", "env *", "awk *", "xargs *", "/bin/sh *", "sed *"] {
+        let config =
+            ShellConfig { allow: vec![entry.to_owned()], ..serde_json::from_value(json!({ "allow": [] })).unwrap() };
+        let refused = Shell::new(&config).expect_err(entry).to_string();
+        assert!(refused.contains(entry) && refused.contains("script"), "{refused}");
+    }
+}
