@@ -88,7 +88,10 @@ impl Printer {
     pub fn note(&self, note: impl Display) -> Result<()> {
         match self.output {
             Output::Table => self.line(note),
-            Output::Plain | Output::Json => Ok(tell(note)),
+            Output::Plain | Output::Json => {
+                tell(note);
+                Ok(())
+            }
         }
     }
 }
