@@ -60,7 +60,7 @@ fn run(name: &str) {
         execute(target, &input);
         executions += 1;
     }
-    println!("{name}: {executions} executions in {:.1} s, seed {seed}, no finding", started.elapsed().as_secs_f64());
+    eprintln!("{name}: {executions} executions in {:.1} s, seed {seed}, no finding", started.elapsed().as_secs_f64());
 }
 
 /// Runs one input; one that panics is kept, and the panic goes on.
@@ -69,7 +69,7 @@ fn execute(target: &Target, input: &[u8]) {
     let folder = std::env::var_os("TOOLSCOUT_FUZZ_FINDINGS").map_or_else(std::env::temp_dir, PathBuf::from);
     let file = folder.join(format!("{}-{}", target.name, blake3::hash(input).to_hex().split_at(16).0));
     fs::write(&file, input).expect("the finding is written");
-    println!("{}: a finding, kept as {}: {:?}", target.name, file.display(), String::from_utf8_lossy(input));
+    eprintln!("{}: a finding, kept as {}: {:?}", target.name, file.display(), String::from_utf8_lossy(input));
     std::panic::resume_unwind(panic);
 }
 

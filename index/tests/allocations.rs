@@ -125,13 +125,13 @@ fn yaml_is_bounded_like_json() {
 #[test]
 fn an_openapi_document_whose_paths_share_much_is_bounded() {
     let _alone = alone();
-    let security = "{\"key\":[]},".repeat(2_000);
+    let security = "{\"key\":[]},".repeat(500);
     let security = security.trim_end_matches(',');
     let description = "word ".repeat(4_000);
     let shared = format!(
         "\"description\":\"{description}\",\"tags\":[\"{description}\"],\"servers\":[{{\"url\":\"https://{description}\"}}]"
     );
-    let paths: String = (0..20_000).map(|path| format!("\"/{path}\":{{\"$ref\":\"#/shared\"}},")).collect();
+    let paths: String = (0..5_000).map(|path| format!("\"/{path}\":{{\"$ref\":\"#/shared\"}},")).collect();
     let paths = paths.trim_end_matches(',');
     let input = format!(
         "{{\"openapi\":\"3.1.0\",\"security\":[{security}],\"shared\":{{\"get\":{{{shared}}}}},\"paths\":{{{paths}}}}}"

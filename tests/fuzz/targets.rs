@@ -39,7 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "plan_reply", run: plan_reply, executions: 1_000 },
     Target { name: "manual_reply", run: manual_reply, executions: 1_000 },
     Target { name: "html", run: html_page, executions: 1_000 },
-    Target { name: "query", run: query, executions: 200 },
+    Target { name: "query", run: query, executions: 60 },
     Target { name: "ranker_file", run: ranker_file, executions: 200 },
     Target { name: "catalog_file", run: catalog_file, executions: 20 },
 ];
