@@ -274,7 +274,7 @@ impl Gate {
         if decision == Decision::Ask {
             self.ask(run, case).await?;
         }
-        for precondition in self.policies.preconditions.iter().filter(|about| about.before.matches(id.as_str())) {
+        for precondition in self.policies.preconditions_of(&id) {
             self.meet(run, case, precondition).await?;
         }
         Ok(callable)
@@ -379,8 +379,7 @@ impl Gate {
     fn rehearse(&self, run: Passage<'_>, case: &Case) -> ToolResult {
         let entry = Entry::DryRun { time_ms: now_ms(), call: Box::new(self.entry(run.caller, case, None)) };
         let id = &case.call.tool.id;
-        let before = self.policies.preconditions.iter().filter(|about| about.before.matches(id.as_str()));
-        let before: Vec<&str> = before.map(|about| about.check.tool.as_str()).collect();
+        let before: Vec<&str> = self.policies.preconditions_of(id).map(|about| about.check.tool.as_str()).collect();
         match self.write(&entry) {
             Ok(_) => ToolResult::ok(json!({
                 "dry_run": true,
