@@ -70,7 +70,7 @@ impl Bed {
         policies.rules = others.map(|pattern| Rule::of_tools(pattern, Decision::Deny)).collect();
         policies.rules.push(Rule::of_tools(Pattern::new("trading/*"), decision));
         policies.bind.insert("userId".into(), "$identity".into());
-        let caller = Caller { who: "bench".into(), identity: Some("ada".into()), conversation: "c".into() };
+        let caller = Caller { who: "bench".into(), identity: Some("ada".into()), conversation: "c".into(), ..Caller::default() };
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         Bed { gate: Gate::new(policies), caller, ledger: Ledger::default(), tool: Arc::new(tool()), runtime }
     }

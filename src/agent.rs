@@ -154,7 +154,7 @@ impl Question {
     }
 
     fn caller(&self, conversation: &ConversationId) -> Caller {
-        Caller { who: self.who.clone(), identity: self.identity.clone(), conversation: conversation.to_string() }
+        Caller { who: self.who.clone(), identity: self.identity.clone(), conversation: conversation.to_string(), ..Caller::default() }
     }
 }
 
