@@ -7,6 +7,7 @@
 //! One server is one failure: whatever it does, the others are served meanwhile, and nothing it sends is kept beyond
 //! the [`Limits`].
 
+pub mod approved;
 pub mod changes;
 pub mod config;
 pub mod connection;
@@ -54,6 +55,8 @@ pub struct Limits {
     pub pages: usize,
     /// All pages of one list together.
     pub list_bytes: usize,
+    /// Definitions that are remembered of one server, those of tools that it does not offer any more included.
+    pub definitions: usize,
     /// The first pause before a new attempt to connect; doubled from attempt to attempt.
     pub first_pause: Duration,
     /// The longest pause before a new attempt to connect.
@@ -77,6 +80,8 @@ impl Default for Limits {
             tools: 100_000,
             pages: 5_000,
             list_bytes: 256 << 20,
+            // Twice the tools that it may offer at once; some 100 bytes each.
+            definitions: 200_000,
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(60),
             refresh: Duration::from_secs(300),

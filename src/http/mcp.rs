@@ -1,5 +1,6 @@
 //! `/mcp`: the gateway over streamable HTTP, for the tools of the default catalog.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,6 +85,10 @@ pub fn service(
 impl Shelf for OpenCatalog {
     fn searcher(&self) -> Arc<Searcher> {
         OpenCatalog::searcher(self)
+    }
+
+    fn folder(&self) -> PathBuf {
+        OpenCatalog::folder(self).to_owned()
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {

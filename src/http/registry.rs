@@ -1,7 +1,7 @@
 //! The catalogs being served: opened when first asked for, each with its write line and settings.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::StatusCode;
@@ -29,6 +29,11 @@ impl OpenCatalog {
     /// The newest snapshot.
     pub fn searcher(&self) -> Arc<Searcher> {
         self.catalog.searcher()
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// What was asked of it and which tools were called then.
@@ -86,6 +91,11 @@ impl Registry {
             changing: tokio::sync::Mutex::new(()),
             max_catalogs: limits.max_catalogs,
         }
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        self.opener.data.path()
     }
 
     /// The catalog of this name, opened if need be.
