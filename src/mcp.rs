@@ -28,7 +28,7 @@ use rmcp::model::Implementation;
 pub use changes::OnChange;
 pub use config::ServerConfig;
 pub use connection::{CallContext, CallError, Progress};
-pub use gateway::{Gateway, GatewayConfig};
+pub use gateway::{Gateway, GatewayConfig, Principal};
 pub use pool::{Pool, PoolConfig};
 pub use shelf::{CatalogShelf, Shelf};
 

@@ -21,8 +21,11 @@ use super::error::{ApiError, ApiResult};
 use super::registry::OpenCatalog;
 use super::writes::Change;
 use crate::agent::catalog::Newest;
+use crate::gate::Gate;
+use crate::keys::Scope;
 use crate::mcp::gateway::Session;
-use crate::mcp::{Gateway, GatewayConfig, Pool, Shelf};
+use crate::mcp::{Gateway, GatewayConfig, Pool, Principal, Shelf};
+use crate::tools::Toolset;
 
 /// The route.
 pub const PATH: &str = "/mcp";
@@ -39,19 +42,21 @@ pub type McpService = StreamableHttpService<Session, LocalSessionManager>;
 pub struct Verbatim;
 
 /// A request that may use the default catalog's tools.
-pub struct Using;
+pub struct Using(Principal);
 
 impl FromRequestParts<App> for Using {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        Grant::from_request_parts(parts, app).await?.reads(&app.default_catalog)?;
-        Ok(Using)
+        let grant = Grant::from_request_parts(parts, app).await?;
+        grant.reads(&app.default_catalog)?;
+        Ok(Using(Principal { who: grant.sender(), may_change: grant.allows(Scope::Call).is_ok() }))
     }
 }
 
 /// Speaks the protocol.
-pub async fn serve(_: Using, State(app): State<App>, request: Request) -> ApiResult<Response> {
+pub async fn serve(Using(principal): Using, State(app): State<App>, mut request: Request) -> ApiResult<Response> {
+    request.extensions_mut().insert(principal);
     let message = "the catalogs are being opened; try again soon";
     let not_ready = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message);
     let service = app.mcp.get().ok_or_else(not_ready)?;
@@ -60,16 +65,19 @@ pub async fn serve(_: Using, State(app): State<App>, request: Request) -> ApiRes
     Ok(response)
 }
 
-/// The service over this catalog.
+/// The service over this catalog; calls go through this gate.
 pub fn service(
     catalog: &Arc<OpenCatalog>,
     pool: Pool,
+    gate: Arc<Gate>,
+    toolset: Option<Arc<dyn Toolset>>,
     config: GatewayConfig,
     max_body_bytes: usize,
     stop: CancellationToken,
 ) -> McpService {
     let catalog = Arc::clone(catalog);
-    let gateway = Gateway::new(Arc::new(Newest(move || catalog.searcher())), pool, config);
+    let search = Arc::new(Newest(move || catalog.searcher()));
+    let gateway = Gateway::with_toolset(search, pool, gate, toolset, config);
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(IDLE);
     // Hosts and origins are looked at by the guard, as for every route.
