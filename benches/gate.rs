@@ -4,7 +4,12 @@
 //! changed, under 20 rules. `tool_alone`: a tool that does nothing, in the task of its own that contains it. `pass`: the
 //! judged call let through to that tool. `pass_audited`: that with both of its entries in the audit log on disk.
 //! `deny_audited`: a call that is refused and written down. The gate costs what is left without `tool_alone`.
+//!
+//! `upstream_alone` and `upstream_gated` are calls of an MCP server, a small one in Python, by the pool alone and as the
+//! gateway makes them: judged, written down and let through to the pool. The gate before calls of the gateway costs the
+//! difference.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +18,13 @@ use divan::{Bencher, black_box};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use toolscout::gate::approval::Nobody;
-use toolscout::gate::{AuditLog, Call, Caller, Decision, Directory, Gate, Ledger, Passage, Pattern, Policies, Rule};
-use toolscout::tools::{Arguments, Callable, ToolFailure, execute};
-use toolscout_index::{Tool, ToolId};
+use toolscout::gate::{
+    AuditLog, Call, Caller, Decision, Directory, Gate, Ledger, Passage, Passed, Pattern, Policies, Rule,
+};
+use toolscout::mcp::config::parse_server;
+use toolscout::mcp::{CallContext, CatalogShelf, Pool, PoolConfig};
+use toolscout::tools::{Arguments, Callable, Status, ToolFailure, Toolset, execute};
+use toolscout_index::{Catalog, DataDir, Options, Tool, ToolId};
 
 /// Rules before the one that fits.
 const RULES: usize = 20;
@@ -55,6 +64,66 @@ fn deny_audited(bencher: Bencher) {
     bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
 }
 
+#[divan::bench(sample_count = 500)]
+fn upstream_alone(bencher: Bencher) {
+    let upstream = Upstream::start();
+    let id = ToolId::parse("s/echo").expect("an id");
+    bencher.with_inputs(Upstream::arguments).bench_values(|arguments| {
+        let calling = CallContext::default();
+        let called = upstream.bed.runtime.block_on(upstream.pool.call(&id, arguments, &calling));
+        assert!(called.is_ok(), "{called:?}");
+    });
+}
+
+#[divan::bench(sample_count = 500)]
+fn upstream_gated(bencher: Bencher) {
+    let upstream = Upstream::start();
+    let tool = upstream.tool(&ToolId::parse("s/echo").expect("an id")).expect("is offered");
+    let call = || Call { id: "1".into(), tool: Arc::clone(&tool), arguments: Upstream::arguments() };
+    bencher.with_inputs(call).bench_values(|call| {
+        let passed = upstream.bed.pass_in(&upstream, call);
+        assert_eq!(passed.result.status, Status::Ok, "{passed:?}");
+    });
+}
+
+/// A server, the pool before it, and a gate with an audit log.
+struct Upstream {
+    bed: Bed,
+    pool: Pool,
+    catalog: Catalog,
+    _folders: [tempfile::TempDir; 2],
+}
+
+impl Upstream {
+    fn start() -> Self {
+        let (bed, log) = Bed::audited(Decision::Allow);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/doubles/server.py");
+        let server = parse_server(&format!("s=python3 '{}'", script.display()), &|_| None).expect("a command line");
+        let catalog = DataDir::new(folder.path()).open_or_create("c", Options::default()).expect("a catalog");
+        let pool = Pool::new(PoolConfig { servers: vec![server], ..PoolConfig::default() });
+        bed.runtime.block_on(async {
+            pool.start(Arc::new(CatalogShelf::new(catalog.clone())));
+            pool.settled(Duration::from_secs(60)).await;
+        });
+        Upstream { bed, pool, catalog, _folders: [log, folder] }
+    }
+
+    fn arguments() -> Arguments {
+        if let Value::Object(arguments) = json!({ "text": "hello" }) { arguments } else { Arguments::new() }
+    }
+}
+
+impl Directory for Upstream {
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.catalog.searcher().tool(id)
+    }
+
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        self.pool.find(id)
+    }
+}
+
 struct Bed {
     gate: Gate,
     caller: Caller,
@@ -70,7 +139,8 @@ impl Bed {
         policies.rules = others.map(|pattern| Rule::of_tools(pattern, Decision::Deny)).collect();
         policies.rules.push(Rule::of_tools(Pattern::new("trading/*"), decision));
         policies.bind.insert("userId".into(), "$identity".into());
-        let caller = Caller { who: "bench".into(), identity: Some("ada".into()), conversation: "c".into() };
+        let caller =
+            Caller { who: "bench".into(), identity: Some("ada".into()), conversation: "c".into(), ..Caller::default() };
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         Bed { gate: Gate::new(policies), caller, ledger: Ledger::default(), tool: Arc::new(tool()), runtime }
     }
@@ -92,14 +162,18 @@ impl Bed {
     }
 
     fn pass(&self, call: Call) {
+        black_box(self.pass_in(&Nothing, call));
+    }
+
+    fn pass_in(&self, directory: &dyn Directory, call: Call) -> Passed {
         let passage = Passage {
             caller: &self.caller,
             ledger: &self.ledger,
-            directory: &Nothing,
+            directory,
             approver: &Nobody,
             call_timeout: Duration::from_secs(60),
         };
-        black_box(self.runtime.block_on(self.gate.pass(passage, call)));
+        self.runtime.block_on(self.gate.pass(passage, call))
     }
 }
 

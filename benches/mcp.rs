@@ -25,6 +25,15 @@ use toolscout_index::{DataDir, Options, ToolId};
 const CALLS: usize = 300;
 /// Calls at once.
 const AT_ONCE: usize = 100;
+/// Nobody is asked, and no limit is reached.
+const PROFILE: &str = "
+    [gate.defaults]
+    state_changing = \"allow\"
+    destructive = \"allow\"
+    [gate.limits]
+    calls = 1000000
+    state_changing = 1000000
+    destructive = 1000000";
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -43,11 +52,14 @@ async fn measure(root: &Path, peers: &Path) {
     let servers = servers(root, peers, dir.path());
     let file = dir.path().join("servers.json");
     std::fs::write(&file, configuration(peers, root, dir.path()).to_string()).expect("written");
+    let profile = dir.path().join("profile.toml");
+    std::fs::write(&profile, PROFILE).expect("written");
     let ours = format!(
-        "ours='{}' --data '{}' --embedder none mcp --mcp '{}'",
+        "ours='{}' --data '{}' --embedder none mcp --mcp '{}' --profile '{}'",
         env!("CARGO_BIN_EXE_toolscout"),
         dir.path().join("theirs").display(),
-        file.display()
+        file.display(),
+        profile.display()
     );
     let ours = parse_server(&ours, &|_| None).expect("a command line");
     let direct = Clients::start(&dir.path().join("direct"), servers).await;

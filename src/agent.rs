@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toolscout_index::Tool;
+use toolscout_index::{Tool, ToolId};
 
 pub use driver::RunStream;
 pub use event::Event;
@@ -38,10 +38,10 @@ pub use search::ToolSearch;
 pub use toolbox::{Eviction, ToolboxConfig};
 
 use crate::agent::toolbox::TokenCounter;
-use crate::gate::{Answer, Approvals, AuditLog, Caller, Gate, Policies};
+use crate::gate::{Answer, Approvals, AuditLog, Caller, Directory, Gate, Policies};
 use crate::llm::ChatModel;
 use crate::session::{ConversationId, Reach, SessionError, Sessions};
-use crate::tools::{Registry, Toolset, UserTool};
+use crate::tools::{Callable, Registry, Toolset, UserTool};
 
 /// Longest question, in bytes.
 pub const MAX_QUESTION_BYTES: usize = 256 << 10;
@@ -162,7 +162,12 @@ impl Question {
     }
 
     fn caller(&self, conversation: &ConversationId) -> Caller {
-        Caller { who: self.who.clone(), identity: self.identity.clone(), conversation: conversation.to_string() }
+        Caller {
+            who: self.who.clone(),
+            identity: self.identity.clone(),
+            conversation: conversation.to_string(),
+            ..Caller::default()
+        }
     }
 }
 
@@ -246,6 +251,11 @@ impl Agent {
         self.shared.approvals.answer(reach, id, answer)
     }
 
+    /// What every call goes through.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.shared.gate
+    }
+
     /// The kept conversations.
     pub fn sessions(&self) -> &Arc<Sessions> {
         &self.shared.sessions
@@ -266,6 +276,12 @@ impl Agent {
                 Ok(Slot { shared: self.shared.clone(), conversation: conversation.clone(), token })
             }
         }
+    }
+}
+
+impl Toolset for Agent {
+    fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        self.shared.callable(id)
     }
 }
 

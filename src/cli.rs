@@ -9,6 +9,7 @@ mod context;
 mod input;
 mod interrupt;
 mod output;
+mod policy;
 mod upstream;
 
 mod add;

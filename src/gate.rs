@@ -9,6 +9,7 @@
 pub mod approval;
 pub mod audit;
 pub mod class;
+pub mod definition;
 pub mod identity;
 pub mod ledger;
 pub mod normalize;
@@ -30,6 +31,7 @@ use toolscout_index::{Tool, ToolId};
 pub use approval::{Answer, ApprovalRequest, Approvals, Approver};
 pub use audit::AuditLog;
 pub use class::Class;
+pub use definition::Definition;
 pub use ledger::Ledger;
 pub use normalize::{Change, Why};
 pub use pattern::Pattern;
@@ -65,8 +67,12 @@ pub struct Caller {
     pub who: String,
     /// The user whose name arguments may bear.
     pub identity: Option<String>,
-    /// The conversation.
+    /// The conversation, or the session of an MCP client.
     pub conversation: String,
+    /// The program that calls, as it names itself; for the audit log.
+    pub client: Option<String>,
+    /// May call only tools that change nothing.
+    pub only_reads: bool,
 }
 
 /// Where the gate finds tools, those of preconditions included.
@@ -214,6 +220,10 @@ impl Gate {
     ) -> Judgement {
         let ruling = self.policies.ruling(tool);
         let (mut arguments, mut changes) = (given, Vec::new());
+        if caller.only_reads && ruling.class != Class::ReadOnly {
+            let refusal = Some(beyond_scope(caller, tool, ruling.class));
+            return Judgement { ruling, arguments, changes, refusal };
+        }
         let bound = identity::enforce(&self.policies, tool, caller.identity.as_deref(), &mut arguments, &mut changes);
         if let Err(message) = bound {
             let refusal = Some(Refusal::new(ErrorCode::Denied, message));
@@ -241,6 +251,8 @@ impl Gate {
     /// Boxed, since preconditions are calls that have preconditions.
     fn pass_on<'a>(&'a self, run: Passage<'a>, call: Call, trail: Vec<ToolId>) -> BoxFuture<'a, Passed> {
         Box::pin(async move {
+            // The caller may have found the tool a while ago, and the tool may have changed since.
+            let call = Call { tool: run.directory.tool(&call.tool.id).unwrap_or(call.tool), ..call };
             let judgement = self.judge(run.caller, &call.tool, call.arguments.clone());
             let mut case = Case { call, judgement, answer: None, trail };
             let result = match self.admit(run, &mut case).await {
@@ -273,8 +285,9 @@ impl Gate {
             .map_err(|message| Refusal::new(ErrorCode::Limit, message))?;
         if decision == Decision::Ask {
             self.ask(run, case).await?;
+            unchanged(run.directory, &case.call.tool)?;
         }
-        for precondition in self.policies.preconditions.iter().filter(|about| about.before.matches(id.as_str())) {
+        for precondition in self.policies.preconditions_of(&id) {
             self.meet(run, case, precondition).await?;
         }
         Ok(callable)
@@ -379,8 +392,7 @@ impl Gate {
     fn rehearse(&self, run: Passage<'_>, case: &Case) -> ToolResult {
         let entry = Entry::DryRun { time_ms: now_ms(), call: Box::new(self.entry(run.caller, case, None)) };
         let id = &case.call.tool.id;
-        let before = self.policies.preconditions.iter().filter(|about| about.before.matches(id.as_str()));
-        let before: Vec<&str> = before.map(|about| about.check.tool.as_str()).collect();
+        let before: Vec<&str> = self.policies.preconditions_of(id).map(|about| about.check.tool.as_str()).collect();
         match self.write(&entry) {
             Ok(_) => ToolResult::ok(json!({
                 "dry_run": true,
@@ -402,6 +414,7 @@ impl Gate {
             who: caller.who.clone(),
             identity: caller.identity.clone(),
             conversation: caller.conversation.clone(),
+            client: caller.client.clone(),
             call: call.id.clone(),
             tool: call.tool.id.to_string(),
             given: self.redaction.arguments(&call.arguments),
@@ -467,6 +480,26 @@ impl Drop for OpenCall<'_> {
             self.write(Status::Error, Some(ErrorCode::Cancelled));
         }
     }
+}
+
+/// Refuses a tool that is not any more what a person has said yes to.
+fn unchanged(directory: &dyn Directory, shown: &Arc<Tool>) -> Result<(), Refusal> {
+    let id = &shown.id;
+    let what = match directory.tool(id) {
+        Some(current) if Arc::ptr_eq(&current, shown) => return Ok(()),
+        Some(current) if Definition::of(&current) == Definition::of(shown) => return Ok(()),
+        Some(_) => "changed",
+        None => "was taken away",
+    };
+    let message = format!("{id} {what} while a person decided on it, so the answer does not count; look at it again");
+    Err(Refusal::new(ErrorCode::Denied, message))
+}
+
+fn beyond_scope(caller: &Caller, tool: &Tool, class: Class) -> Refusal {
+    let (id, who) = (&tool.id, &caller.who);
+    let message =
+        format!("{id} is {class}, and {who} may call only tools that read; this needs a key with the scope call");
+    Refusal::new(ErrorCode::Denied, message)
 }
 
 fn not_callable(id: &ToolId) -> Refusal {

@@ -19,10 +19,12 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::agent::catalog::Newest;
 use crate::agent::{Agent, ToolSearch};
+use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::keys::KeyStore;
 use crate::mcp::{GatewayConfig, Pool, Shelf};
 use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
+use crate::tools::Toolset;
 
 mod access;
 #[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
@@ -328,12 +330,12 @@ impl App {
     /// When the data directory cannot be read or the default catalog cannot be opened.
     pub async fn open_catalogs(&self) -> anyhow::Result<()> {
         let opened = self.catalogs.create(&self.default_catalog).await;
-        if let Ok((catalog, _)) = &opened {
-            self.serve_mcp(catalog);
-        }
         if let (Ok((catalog, _)), Some(source)) = (&opened, &self.agent_source) {
             let catalog = Arc::clone(catalog);
             let _ = self.agent.set(source(Arc::new(Newest(move || catalog.searcher())))?);
+        }
+        if let Ok((catalog, _)) = &opened {
+            self.serve_mcp(catalog)?;
         }
         let opened = opened.map(drop);
         let opened = if opened.is_ok() { self.catalogs.open_all().await } else { opened };
@@ -344,12 +346,23 @@ impl App {
         Ok(())
     }
 
-    /// Connects to the MCP servers, and opens the `/mcp` route.
-    fn serve_mcp(&self, catalog: &Arc<OpenCatalog>) {
+    /// Connects to the MCP servers, and opens the `/mcp` route. Its calls go through the agent's gate, so that both have
+    /// the same policies and one audit log.
+    fn serve_mcp(&self, catalog: &Arc<OpenCatalog>) -> anyhow::Result<()> {
+        let agent = self.agent.get();
+        let gate = match agent {
+            Some(agent) => Arc::clone(agent.gate()),
+            None => {
+                let audit = AuditLog::open(&self.catalogs.data().join(audit::FILE_NAME))?;
+                Arc::new(Gate::new(Policies::default()).with_audit(Arc::new(audit)))
+            }
+        };
+        let toolset = agent.map(|agent| Arc::new(agent.clone()) as Arc<dyn Toolset>);
         self.upstream.start(Arc::clone(catalog) as Arc<dyn Shelf>);
         let (pool, config) = (self.upstream.clone(), self.gateway.clone());
-        let service = mcp::service(catalog, pool, config, self.limits.body_bytes, self.shutdown.token());
+        let service = mcp::service(catalog, pool, gate, toolset, config, self.limits.body_bytes, self.shutdown.token());
         let _ = self.mcp.set(service);
+        Ok(())
     }
 
     /// Ends the MCP servers, finishes tasks, for as long as the grace period, and every change in line.

@@ -7,6 +7,7 @@
 //! One server is one failure: whatever it does, the others are served meanwhile, and nothing it sends is kept beyond
 //! the [`Limits`].
 
+pub mod approved;
 pub mod changes;
 pub mod config;
 pub mod connection;
@@ -28,7 +29,7 @@ use rmcp::model::Implementation;
 pub use changes::OnChange;
 pub use config::ServerConfig;
 pub use connection::{CallContext, CallError, Progress};
-pub use gateway::{Gateway, GatewayConfig};
+pub use gateway::{Gateway, GatewayConfig, Principal};
 pub use pool::{Pool, PoolConfig};
 pub use shelf::{CatalogShelf, Shelf};
 
@@ -59,6 +60,8 @@ pub struct Limits {
     pub description_bytes: usize,
     /// A tool as a whole, with its schemas.
     pub tool_bytes: usize,
+    /// Definitions that are remembered of one server, those of tools that it does not offer any more included.
+    pub definitions: usize,
     /// The first pause before a new attempt to connect; doubled from attempt to attempt.
     pub first_pause: Duration,
     /// The longest pause before a new attempt to connect.
@@ -84,6 +87,8 @@ impl Default for Limits {
             list_bytes: 256 << 20,
             description_bytes: 16 << 10,
             tool_bytes: 256 << 10,
+            // Twice the tools that it may offer at once; some 100 bytes each.
+            definitions: 200_000,
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(60),
             refresh: Duration::from_secs(300),

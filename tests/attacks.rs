@@ -12,11 +12,15 @@ mod attacks {
     pub mod server;
     #[cfg(unix)]
     pub mod tty;
+    #[allow(dead_code, reason = "the tests of MCP use all of it")]
+    #[path = "../mcp/world.rs"]
+    pub mod world;
 
     pub mod bounds;
     pub mod data;
     #[cfg(unix)]
     pub mod files;
+    pub mod gateway;
     pub mod http;
     pub mod shell;
     pub mod table;

@@ -15,6 +15,7 @@ use toolscout_index::{Catalog, database};
 
 use super::context::{Context, Legs};
 use super::output::{colour_wanted, tell};
+use super::policy::PolicyArgs;
 use super::upstream::McpArgs;
 use super::{Outcome, Usage};
 use crate::agent::plan::PlannedStep;
@@ -22,7 +23,7 @@ use crate::agent::profile::Profile;
 use crate::agent::skills::Skills;
 use crate::agent::{Agent, AgentConfig, Event, Protocol, Question, RunStream, Style};
 use crate::gate::audit;
-use crate::gate::{Answer, AuditLog, Change, Class, Decision, Pattern, Rule};
+use crate::gate::{Answer, AuditLog, Change, Class, Decision};
 use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
@@ -81,9 +82,6 @@ pub struct AgentArgs {
     /// How found tools come into its hands: inject (they join its list) or dispatch (the list stays)
     #[arg(long, value_parser = style)]
     style: Option<Style>,
-    /// A preset: web-search, files, plan-and-execute, skills, or a TOML file
-    #[arg(long, value_name = "NAME|FILE")]
-    profile: Option<String>,
     /// Answers of the model per question [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     max_rounds: Option<u32>,
@@ -99,18 +97,8 @@ pub struct AgentArgs {
     /// Ask for no recommended questions
     #[arg(long)]
     no_recommend: bool,
-    /// Call tools of these ids without asking; `*` stands for any text (repeatable)
-    #[arg(long, value_name = "PATTERN")]
-    allow: Vec<String>,
-    /// Ask before tools of these ids are called (repeatable)
-    #[arg(long, value_name = "PATTERN")]
-    ask: Vec<String>,
-    /// Never call tools of these ids; wins over --ask, and that over --allow (repeatable)
-    #[arg(long, value_name = "PATTERN")]
-    deny: Vec<String>,
-    /// Call nothing, and say what would be called
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    policy: PolicyArgs,
     #[command(flatten)]
     mcp: McpArgs,
 }
@@ -166,7 +154,7 @@ impl AgentArgs {
     /// What makes the agent once there is a catalog, calling the tools of these servers and keeping its conversations
     /// in the data directory. Everything that can be wrong with the flags is told now.
     pub fn source(&self, context: &Context, pool: Pool) -> Result<AgentSource> {
-        let mut profile = self.profile.as_deref().map(Profile::load).transpose()?.unwrap_or_default();
+        let mut profile = self.policy.profile()?;
         let skills = self.skills(&profile, context)?;
         let (builtins, services) = (mem::take(&mut profile.tools), mem::take(&mut profile.operations));
         let config = self.config(profile);
@@ -206,25 +194,9 @@ impl AgentArgs {
         config.run.max_rounds = self.max_rounds.unwrap_or(config.run.max_rounds);
         config.toolbox.budget_tokens = self.tool_budget.unwrap_or(config.toolbox.budget_tokens);
         config.pins.extend(self.pin.iter().cloned());
-        config.policies.rules.splice(..0, self.rules());
-        config.policies.dry_run |= self.dry_run;
+        self.policy.apply_to(&mut config.policies);
         config.recommend_within = config.recommend_within.filter(|_| !self.no_recommend);
         config
-    }
-
-    /// The rules of the flags, the strictest first: they come before those of the profile.
-    fn rules(&self) -> Vec<Rule> {
-        let of = |patterns: &[String], decision, flag: &str| -> Vec<Rule> {
-            let rule = |pattern: &String| {
-                let rule = Rule::of_tools(Pattern::new(pattern.as_str()), decision);
-                Rule { name: Some(format!("--{flag} {pattern}")), ..rule }
-            };
-            patterns.iter().map(rule).collect()
-        };
-        let mut rules = of(&self.deny, Decision::Deny, "deny");
-        rules.extend(of(&self.ask, Decision::Ask, "ask"));
-        rules.extend(of(&self.allow, Decision::Allow, "allow"));
-        rules
     }
 
     /// The model, and the tools that come with a scripted one.

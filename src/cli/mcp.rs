@@ -11,9 +11,11 @@ use rmcp::transport::io::stdio_pipes;
 use super::Outcome;
 use super::agent::style;
 use super::context::{Context, Legs};
+use super::policy::PolicyArgs;
 use super::upstream::McpArgs;
 use crate::agent::Style;
 use crate::agent::catalog::Newest;
+use crate::gate::{AuditLog, Gate, audit};
 use crate::mcp::{CatalogShelf, Gateway, GatewayConfig, Pool, Shelf};
 use crate::shutdown::Shutdown;
 
@@ -21,7 +23,8 @@ use crate::shutdown::Shutdown;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves the catalog to one MCP client over standard input and output: it finds tools with tool_search and calls those
-/// of the MCP servers named here with call_tool.
+/// of the MCP servers named here with call_tool. Tools that do more than read are called when the person at the client
+/// says yes, or where --allow or a profile says so.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -34,6 +37,11 @@ pub struct Args {
     /// Most tokens of tools in one answer to a search [default: 4000]
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<usize>,
+    /// The user on whose behalf tools are called; arguments that the profile binds may name nobody else
+    #[arg(long, value_name = "USER")]
+    identity: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArgs,
     #[command(flatten)]
     mcp: McpArgs,
 }
@@ -49,7 +57,10 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.verb {
             Some(Verb::Install(args)) => args.run(context),
-            None => serve(context, gateway_config(self.style, self.max_tokens), &self.mcp),
+            None => {
+                let config = gateway_config(self.style, self.max_tokens);
+                serve(context, GatewayConfig { identity: self.identity, ..config }, &self.policy, &self.mcp)
+            }
         }
     }
 }
@@ -64,14 +75,19 @@ pub fn gateway_config(style: Option<Style>, max_tokens: Option<usize>) -> Gatewa
     }
 }
 
-fn serve(context: &Context, config: GatewayConfig, mcp: &McpArgs) -> Result<Outcome> {
+fn serve(context: &Context, config: GatewayConfig, policy: &PolicyArgs, mcp: &McpArgs) -> Result<Outcome> {
     let pool = Pool::new(mcp.config()?);
+    let mut policies = policy.profile()?.gate.unwrap_or_default();
+    policy.apply_to(&mut policies);
     let shelf = CatalogShelf::new(context.open_or_create(Legs::All)?);
     let search = {
         let shelf = shelf.clone();
         Arc::new(Newest(move || shelf.searcher()))
     };
-    let gateway = Gateway::new(search, pool.clone(), config);
+    // After the catalog, which may have made the data directory.
+    let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
+    let gate = Gate::new(policies).with_audit(Arc::new(audit));
+    let gateway = Gateway::new(search, pool.clone(), Arc::new(gate), config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
     let served = runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;

@@ -98,8 +98,11 @@ pub struct CallEntry {
     /// On whose behalf.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// The conversation.
+    /// The conversation, or the session of an MCP client.
     pub conversation: String,
+    /// The MCP client, as it names itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// The call's id within it.
     pub call: String,
     /// The tool's id.

@@ -9,10 +9,9 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use toolscout_index::Tool;
-use unicode_normalization::UnicodeNormalization;
-use unicode_security::skeleton;
 
 use crate::gate::normalize::{Change, Why};
+use crate::gate::pattern::fold;
 use crate::gate::policy::Policies;
 use crate::llm::excerpt;
 use crate::tools::Arguments;
@@ -272,13 +271,9 @@ fn unclear(path: &str) -> String {
     )
 }
 
-/// A name without its spelling: letters and digits in lower case, those that look alike as one. Look-alikes are replaced
-/// before and after the case is, since some are alike as capitals only; then `I` has become `l`, and so `i` has to.
+/// A name without its spelling: letters and digits without case, those that look alike as one.
 fn plain(name: &str) -> String {
-    let wide: String = name.nfkc().collect();
-    let lower = skeleton(&wide).collect::<String>().to_lowercase();
-    let alike = skeleton(&lower).collect::<String>().to_lowercase().replace('i', "l");
-    alike.chars().filter(|c| c.is_alphanumeric()).collect()
+    fold(name).chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
 /// The text without its escapes.

@@ -1,55 +1,114 @@
-//! Names with `*` for any text.
+//! Names with `*` for any text, and texts that look alike.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
+use unicode_security::skeleton;
 
 /// A pattern over whole tool ids or server names: `*` stands for any text, everything else for itself.
 ///
 /// Ids are matched whole, `server/name`, so that `github/delete_*` never means a tool of another server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Pattern(String);
+#[serde(from = "String", into = "String")]
+pub struct Pattern {
+    text: String,
+    folded: String,
+}
+
+/// A text without what people do not see or do not heed: case, width, characters that look like others, invisible ones.
+///
+/// What is forbidden is compared in this form, so that `*delete*` means `Delete_Repo` and `dеlete` with a Cyrillic `е`
+/// too. What is allowed is compared as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folded(String);
+
+impl Folded {
+    /// Folds a text.
+    pub fn of(text: &str) -> Self {
+        Folded(fold(text))
+    }
+}
+
+/// NFKC, then look-alikes (UTS 39) before and after case: `Ε` (Greek) resembles `E` only as a capital, `о` (Cyrillic)
+/// resembles `o` in both. As `I` looks like `l`, and is `i` without case, `i` and `l` are one.
+pub fn fold(text: &str) -> String {
+    let mut uncased = String::with_capacity(text.len());
+    for c in text.nfkc() {
+        let alike: String = skeleton(c.encode_utf8(&mut [0; 4])).collect();
+        if alike.is_ascii() {
+            uncased.push_str(&alike.to_ascii_lowercase());
+        } else {
+            // Upper case first, as `ß` is `SS` and `ς` is `Σ`.
+            uncased.extend(c.to_uppercase().flat_map(char::to_lowercase));
+        }
+    }
+    let alike: String = skeleton(&uncased).collect();
+    alike.to_lowercase().replace('i', "l")
+}
+
+impl From<String> for Pattern {
+    fn from(text: String) -> Self {
+        let folded = fold(&text);
+        Pattern { text, folded }
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.text
+    }
+}
 
 impl Pattern {
     /// A pattern of this text.
     pub fn new(text: impl Into<String>) -> Self {
-        Pattern(text.into())
+        Pattern::from(text.into())
     }
 
-    /// Whether a text fits. Takes time in proportion to the product of both lengths at worst.
+    /// Whether a text fits, letter by letter.
     pub fn matches(&self, text: &str) -> bool {
-        let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
-        let (mut p, mut t) = (0, 0);
-        // Where to go on when the last `*` has to take one more character.
-        let mut retry: Option<(usize, usize)> = None;
-        while t < text.len() {
-            match pattern.get(p) {
-                Some(b'*') => {
-                    retry = Some((p + 1, t));
-                    p += 1;
-                }
-                Some(byte) if *byte == text[t] => (p, t) = (p + 1, t + 1),
-                _ => {
-                    let Some((after_star, taken)) = retry else { return false };
-                    retry = Some((after_star, taken + 1));
-                    (p, t) = (after_star, taken + 1);
-                }
-            }
-        }
-        pattern[p..].iter().all(|byte| *byte == b'*')
+        fits(&self.text, text)
+    }
+
+    /// Whether a text, or one that looks like it, fits in any case. True for every text that [`Pattern::matches`].
+    pub fn resembles(&self, text: &Folded) -> bool {
+        fits(&self.folded, &text.0)
     }
 
     /// Characters that are not `*`: of two patterns that fit, the one with more of them says more.
     pub fn literal_chars(&self) -> usize {
-        self.0.chars().filter(|c| *c != '*').count()
+        self.text.chars().filter(|c| *c != '*').count()
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
+}
+
+/// Takes time in proportion to the product of both lengths at worst.
+fn fits(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    // Where to go on when the last `*` has to take one more character.
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p + 1, t));
+                p += 1;
+            }
+            Some(byte) if *byte == text[t] => (p, t) = (p + 1, t + 1),
+            _ => {
+                let Some((after_star, taken)) = retry else { return false };
+                retry = Some((after_star, taken + 1));
+                (p, t) = (after_star, taken + 1);
+            }
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]
@@ -73,7 +132,30 @@ mod tests {
             ("a.c", "abc", false),
             ("*ü", "gnüü", true),
         ] {
-            assert_eq!(Pattern::new(pattern).matches(text), expected, "{pattern} {text}");
+            let pattern = Pattern::new(pattern);
+            assert_eq!(pattern.matches(text), expected, "{pattern} {text}");
+            assert_eq!(pattern.resembles(&Folded::of(text)), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn case_and_look_alikes_do_not_hide_a_name() {
+        for text in [
+            "github/delete_repo",
+            "github/Delete_Repo",
+            "GITHUB/DELETE_REPO",
+            "github/d\u{435}lete_repo",
+            "github/D\u{395}LETE_repo",
+            "github/de\u{200b}lete_repo",
+            "github/\u{ff24}elete_repo",
+            "github/de\u{406}ete_repo",
+            "github/de1ete_rep0",
+        ] {
+            assert!(Pattern::new("*delete*").resembles(&Folded::of(text)), "{text}");
+            assert!(Pattern::new("GitHub/delete_repo").resembles(&Folded::of(text)), "{text}");
+        }
+        for (pattern, text) in [("*delete*", "github/relate"), ("*\u{fc}", "gnu"), ("mail/send", "mail/sent")] {
+            assert!(!Pattern::new(pattern).resembles(&Folded::of(text)), "{pattern} {text}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What may be called: rules by tool, server and class, and the limits of a run. Pure.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use toolscout_index::{Tool, ToolId};
 use utoipa::ToSchema;
 
 use crate::gate::class::Class;
-use crate::gate::pattern::Pattern;
+use crate::gate::pattern::{Folded, Pattern};
 use crate::gate::precondition::Precondition;
 
-/// What becomes of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// What becomes of a call, mildest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// It is made.
@@ -27,7 +28,9 @@ pub enum Decision {
 
 /// Everything the gate goes by, as it stands in a profile under `[gate]`.
 ///
-/// Of `rules` the first that fits a call decides; where none fits, the default of the tool's class does.
+/// Of `rules` the first that fits a call decides; where none fits, the default of the tool's class does. Patterns that
+/// forbid, ask or make a class stricter fit in any case and across characters that look alike; what makes a call easier
+/// has to be named exactly.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policies {
@@ -105,10 +108,39 @@ impl Rule {
         Rule { name, tool: Some(pattern), server: None, class: None, decision, max_calls: None }
     }
 
-    fn fits(&self, id: &ToolId, class: Class) -> bool {
-        self.tool.as_ref().is_none_or(|pattern| pattern.matches(id.as_str()))
-            && self.server.as_ref().is_none_or(|pattern| pattern.matches(id.server()))
+    fn fits(&self, names: &Names, class: Class) -> bool {
+        self.tool.as_ref().is_none_or(|pattern| pattern.matches(names.id.as_str()))
+            && self.server.as_ref().is_none_or(|pattern| pattern.matches(names.id.server()))
             && self.class.is_none_or(|wanted| wanted == class)
+    }
+
+    /// True for a rule against something that the names look like. What is allowed has to be named exactly.
+    fn resembles(&self, names: &Names, class: Class) -> bool {
+        self.decision != Decision::Allow
+            && self.class.is_none_or(|wanted| wanted == class)
+            && self.tool.as_ref().is_none_or(|pattern| pattern.resembles(names.whole()))
+            && self.server.as_ref().is_none_or(|pattern| pattern.resembles(names.server()))
+    }
+}
+
+/// A tool's id, folded where a pattern asks for that.
+struct Names<'a> {
+    id: &'a ToolId,
+    whole: OnceCell<Folded>,
+    server: OnceCell<Folded>,
+}
+
+impl<'a> Names<'a> {
+    fn of(id: &'a ToolId) -> Self {
+        Names { id, whole: OnceCell::new(), server: OnceCell::new() }
+    }
+
+    fn whole(&self) -> &Folded {
+        self.whole.get_or_init(|| Folded::of(self.id.as_str()))
+    }
+
+    fn server(&self) -> &Folded {
+        self.server.get_or_init(|| Folded::of(self.id.server()))
     }
 }
 
@@ -188,27 +220,54 @@ impl Policies {
 
     /// The class of a tool: by the settings, else by what it says of itself where that can be believed.
     pub fn class(&self, tool: &Tool) -> Class {
+        self.class_of(tool, &Names::of(&tool.id))
+    }
+
+    fn class_of(&self, tool: &Tool, names: &Names) -> Class {
         let named = self.classes.iter().filter(|(pattern, _)| pattern.matches(tool.id.as_str()));
-        if let Some((_, class)) = named.max_by_key(|(pattern, class)| (pattern.literal_chars(), **class)) {
-            return *class;
+        let named = named.max_by_key(|(pattern, class)| (pattern.literal_chars(), **class));
+        let mut class = named.map_or_else(|| self.believed(tool, names), |(_, class)| *class);
+        // A setting for a name that this one only looks like makes the class stricter, never milder.
+        for (pattern, alike) in &self.classes {
+            if *alike > class && !pattern.matches(tool.id.as_str()) && pattern.resembles(names.whole()) {
+                class = *alike;
+            }
         }
+        class
+    }
+
+    fn believed(&self, tool: &Tool, names: &Names) -> Class {
         let declared = Class::declared(tool);
-        let untrusted = self.untrusted_servers.iter().any(|pattern| pattern.matches(tool.id.server()));
+        let untrusted = self.untrusted_servers.iter().any(|pattern| pattern.resembles(names.server()));
         if untrusted { declared.max(Class::StateChanging) } else { declared }
+    }
+
+    /// What has to hold before a call of this tool.
+    pub fn preconditions_of<'a>(&'a self, id: &'a ToolId) -> impl Iterator<Item = &'a Precondition> {
+        let names = Names::of(id);
+        self.preconditions.iter().filter(move |precondition| precondition.before.resembles(names.whole()))
     }
 
     /// What is to become of a call of this tool.
     pub fn ruling(&self, tool: &Tool) -> Ruling {
-        let class = self.class(tool);
-        let fitting = self.rules.iter().enumerate().find(|(_, rule)| rule.fits(&tool.id, class));
-        let ruling = match fitting {
-            Some((at, rule)) => Ruling {
-                class,
-                decision: rule.decision,
-                rule: rule.name.clone().unwrap_or_else(|| format!("rule {}", at + 1)),
-                limit: rule.max_calls.map(|calls| (at, calls)),
-            },
-            None => Ruling { class, decision: self.defaults.of(class), rule: format!("default {class}"), limit: None },
+        let names = Names::of(&tool.id);
+        let class = self.class_of(tool, &names);
+        let fitting = self.rules.iter().position(|rule| rule.fits(&names, class));
+        let decision = fitting.map_or(self.defaults.of(class), |at| self.rules[at].decision);
+        // A rule for a name that this one only looks like counts where it is at least as strict.
+        let earlier = &self.rules[..fitting.unwrap_or(self.rules.len())];
+        let alike = earlier.iter().position(|rule| rule.decision >= decision && rule.resembles(&names, class));
+        let ruling = match alike.or(fitting) {
+            Some(at) => {
+                let rule = &self.rules[at];
+                Ruling {
+                    class,
+                    decision: rule.decision,
+                    rule: rule.name.clone().unwrap_or_else(|| format!("rule {}", at + 1)),
+                    limit: rule.max_calls.map(|calls| (at, calls)),
+                }
+            }
+            None => Ruling { class, decision, rule: format!("default {class}"), limit: None },
         };
         match ruling.decision {
             Decision::Allow | Decision::Ask if self.dry_run => Ruling { decision: Decision::DryRun, ..ruling },
@@ -271,6 +330,56 @@ mod tests {
         let mut reading = tool("mail/read");
         reading.annotations.read_only_hint = Some(true);
         assert_eq!(policies.ruling(&reading).decision, Decision::Allow);
+    }
+
+    #[test]
+    fn a_rule_for_a_look_alike_makes_a_call_stricter_and_never_easier() {
+        let policies = policies(
+            r#"
+            [defaults]
+            destructive = "deny"
+            [[rules]]
+            tool = "github/get_*"
+            decision = "allow"
+            [[rules]]
+            tool = "*delete*"
+            decision = "deny"
+            [[rules]]
+            tool = "mail/send"
+            decision = "ask"
+            max_calls = 2
+            [[rules]]
+            server = "Mail"
+            class = "state_changing"
+            decision = "allow"
+            "#,
+        );
+        assert_eq!(decided(&policies, "github/Delete_Repo"), (Decision::Deny, "rule 2".into()));
+        assert_eq!(decided(&policies, "github/d\u{435}lete"), (Decision::Deny, "rule 2".into()));
+        assert_eq!(decided(&policies, "github/get_deleted").0, Decision::Allow);
+        assert_eq!(decided(&policies, "GitHub/get_it"), (Decision::Ask, "default state_changing".into()));
+        assert_eq!(decided(&policies, "Mail/Send"), (Decision::Ask, "rule 3".into()));
+        assert_eq!(decided(&policies, "Mail/other"), (Decision::Allow, "rule 4".into()));
+        let mut purging = tool("mail/SEND");
+        purging.annotations.destructive_hint = Some(true);
+        assert_eq!(policies.ruling(&purging).decision, Decision::Deny, "asking is milder than the default");
+    }
+
+    #[test]
+    fn a_class_for_a_look_alike_makes_a_tool_stricter_and_never_milder() {
+        let policies = policies(
+            r#"
+            untrusted_servers = ["evil"]
+            [classes]
+            "*wipe*" = "destructive"
+            "shop/list" = "read_only"
+            "#,
+        );
+        assert_eq!(policies.class(&tool("disk/Wipe_all")), Class::Destructive);
+        assert_eq!(policies.class(&tool("Shop/list")), Class::StateChanging);
+        let mut harmless = tool("Evil/read");
+        harmless.annotations.read_only_hint = Some(true);
+        assert_eq!(policies.class(&harmless), Class::StateChanging);
     }
 
     #[test]

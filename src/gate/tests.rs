@@ -91,7 +91,7 @@ impl Approver for Says {
 }
 
 fn caller() -> Caller {
-    Caller { who: "test".into(), identity: Some("ada".into()), conversation: "c".into() }
+    Caller { who: "test".into(), identity: Some("ada".into()), conversation: "c".into(), ..Caller::default() }
 }
 
 /// One run at a gate.
@@ -314,4 +314,97 @@ async fn a_tool_whose_schema_changes_is_checked_by_its_new_one() {
         bench.world.call("s/put", json!({ "quantity": 5 })).arguments,
     );
     assert!(judgement.refusal.unwrap().message.contains("greater than the maximum of 2"));
+}
+
+/// A directory in which a tool changes when a person is asked about it, and the person.
+struct Shifting {
+    world: World,
+    shifted: Mutex<Option<Option<Arc<Tool>>>>,
+    to: Option<Arc<Tool>>,
+}
+
+impl Directory for Shifting {
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        let shifted = self.shifted.lock().unwrap().clone();
+        shifted.unwrap_or_else(|| self.world.tool(id))
+    }
+
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        self.world.callable(id)
+    }
+}
+
+#[async_trait]
+impl Approver for Shifting {
+    async fn ask(&self, _: ApprovalRequest) -> Answer {
+        *self.shifted.lock().unwrap() = Some(self.to.clone());
+        Answer::Approved { by: "ada".into() }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_does_not_count_for_a_tool_that_changed_or_went() {
+    let tool = world().tools["s/delete"].0.clone();
+    let described = Arc::new(Tool::clone(&tool).with_description("Deletes everything."));
+    let mut tagged = Tool::clone(&tool);
+    tagged.tags.push("new".into());
+    for (to, expected) in [
+        (Some(described), Some("s/delete changed while a person decided on it")),
+        (None, Some("s/delete was taken away while a person decided on it")),
+        (Some(Arc::new(tagged)), None),
+    ] {
+        let shifting = Shifting { world: world(), shifted: Mutex::default(), to };
+        let (caller, ledger) = (caller(), Ledger::default());
+        let passage = Passage {
+            caller: &caller,
+            ledger: &ledger,
+            directory: &shifting,
+            approver: &shifting,
+            call_timeout: Duration::from_secs(60),
+        };
+        let gate = Gate::new(Policies::default());
+        let result = gate.pass(passage, shifting.world.call("s/delete", json!({}))).await.result;
+        let message = result.error_message.unwrap_or_default();
+        assert_eq!(
+            (message.is_empty(), shifting.world.calls("s/delete").len()),
+            match expected {
+                None => (true, 1),
+                Some(_) => (false, 0),
+            }
+        );
+        assert!(message.contains(expected.unwrap_or_default()), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_judged_by_what_the_tool_says_now() {
+    let mut stale = Tool::new("s", "delete").unwrap();
+    stale.annotations.read_only_hint = Some(true);
+    let bench = Bench::new("", world());
+    let call = Call { tool: Arc::new(stale), ..bench.world.call("s/delete", json!({})) };
+    let (caller, ledger) = (caller(), Ledger::default());
+    let passage = Passage {
+        caller: &caller,
+        ledger: &ledger,
+        directory: &bench.world,
+        approver: &Nobody,
+        call_timeout: Duration::from_secs(60),
+    };
+    let passed = bench.gate.pass(passage, call).await;
+    assert_eq!(passed.report.ruling.class, Class::Destructive);
+    assert_eq!(passed.result.error_code, Some(ErrorCode::Denied));
+}
+
+#[tokio::test]
+async fn a_caller_that_only_reads_calls_nothing_else_whatever_the_rules_allow() {
+    let allow_all = "[[rules]]\ntool = \"*\"\ndecision = \"allow\"";
+    let mut bench = Bench::new(allow_all, world());
+    bench.caller.only_reads = true;
+    assert!(bench.result("s/get", json!({})).await.is_ok());
+    for id in ["s/put", "s/delete"] {
+        let (code, message) = bench.result(id, json!({})).await.unwrap_err();
+        assert_eq!(code, ErrorCode::Denied);
+        assert!(message.contains("a key with the scope call"), "{message}");
+        assert!(bench.world.calls(id).is_empty());
+    }
 }

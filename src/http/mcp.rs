@@ -2,6 +2,7 @@
 
 mod owners;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +24,11 @@ use super::error::{ApiError, ApiResult};
 use super::registry::OpenCatalog;
 use super::writes::Change;
 use crate::agent::catalog::Newest;
+use crate::gate::Gate;
+use crate::keys::Scope;
 use crate::mcp::gateway::Session;
-use crate::mcp::{Gateway, GatewayConfig, Pool, Shelf};
+use crate::mcp::{Gateway, GatewayConfig, Pool, Principal, Shelf};
+use crate::tools::Toolset;
 
 /// The route.
 pub const PATH: &str = "/mcp";
@@ -45,10 +49,7 @@ pub struct McpService {
 pub struct Verbatim;
 
 /// A request that may use the default catalog's tools.
-pub struct Using {
-    /// Who sends it, and owns the session that it begins.
-    sender: String,
-}
+pub struct Using(Principal);
 
 impl FromRequestParts<App> for Using {
     type Rejection = ApiError;
@@ -56,33 +57,39 @@ impl FromRequestParts<App> for Using {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        Ok(Using { sender: grant.sender() })
+        Ok(Using(Principal { who: grant.sender(), may_change: grant.allows(Scope::Call).is_ok() }))
     }
 }
 
 /// Speaks the protocol.
-pub async fn serve(using: Using, State(app): State<App>, mut request: Request) -> ApiResult<Response> {
+pub async fn serve(Using(principal): Using, State(app): State<App>, mut request: Request) -> ApiResult<Response> {
     let message = "the catalogs are being opened; try again soon";
     let not_ready = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message);
     let service = app.mcp.get().ok_or_else(not_ready)?;
-    service.owners.hide_foreign(&using.sender, request.headers_mut());
+    // Whoever sends a request owns the session that it begins.
+    let owner = principal.who.clone();
+    request.extensions_mut().insert(principal);
+    service.owners.hide_foreign(&owner, request.headers_mut());
     let mut response = service.protocol.handle(request).await.map(Body::new);
-    service.owners.note(&using.sender, response.headers()).await;
+    service.owners.note(&owner, response.headers()).await;
     response.extensions_mut().insert(Verbatim);
     Ok(response)
 }
 
-/// The service over this catalog.
+/// The service over this catalog; calls go through this gate.
 pub fn service(
     catalog: &Arc<OpenCatalog>,
     pool: Pool,
+    gate: Arc<Gate>,
+    toolset: Option<Arc<dyn Toolset>>,
     config: GatewayConfig,
     max_body_bytes: usize,
     stop: CancellationToken,
 ) -> McpService {
     let catalog = Arc::clone(catalog);
     let max_sessions = config.max_sessions;
-    let gateway = Gateway::new(Arc::new(Newest(move || catalog.searcher())), pool, config);
+    let search = Arc::new(Newest(move || catalog.searcher()));
+    let gateway = Gateway::with_toolset(search, pool, gate, toolset, config);
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(IDLE);
     // Hosts and origins are looked at by the guard, as for every route.
@@ -100,6 +107,10 @@ pub fn service(
 impl Shelf for OpenCatalog {
     fn searcher(&self) -> Arc<Searcher> {
         OpenCatalog::searcher(self)
+    }
+
+    fn folder(&self) -> PathBuf {
+        OpenCatalog::folder(self).to_owned()
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {

@@ -1,7 +1,7 @@
 //! The catalogs being served: opened when first asked for, each with its write line and settings.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -32,6 +32,11 @@ impl OpenCatalog {
     /// The newest snapshot.
     pub fn searcher(&self) -> Arc<Searcher> {
         self.catalog.searcher()
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// What was asked of it and which tools were called then.
@@ -95,6 +100,11 @@ impl Registry {
             max_open: limits.max_open_catalogs,
             clock: AtomicU64::default(),
         }
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        self.opener.data.path()
     }
 
     /// The catalog of this name, opened if need be.

@@ -3,8 +3,13 @@
 //! Every client sees `tool_search` and `call_tool`. In [`Style::Inject`] the tools that a search found join the list of
 //! that session, the least recently used leave it when the budget is used up, and the client is told that the list
 //! changed. Clients without sessions have no list of their own, so for them everything goes through `call_tool`.
+//!
+//! Every call goes through the [gate](crate::gate), as those of the agent do; where a person has to be asked, the client
+//! is, by elicitation.
 
 mod answer;
+mod asking;
+mod passing;
 mod resolve;
 
 use std::future::Future;
@@ -28,16 +33,23 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId};
+use uuid::Uuid;
 
 use crate::agent::find::{self, FindConfig};
 use crate::agent::names::{CALL_TOOL, TOOL_SEARCH};
 use crate::agent::search::Found;
 use crate::agent::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
 use crate::agent::{Style, ToolSearch};
+use crate::gate::{Call, Caller, Gate, Passage, Passed};
+use crate::llm::excerpt;
 use crate::mcp::connection::{CallContext, Progress};
 use crate::mcp::implementation;
 use crate::mcp::pool::Pool;
-use crate::tools::{Arguments, arguments};
+use crate::tools::{Arguments, ErrorCode, Status, Toolset};
+use asking::{Asking, OpenQuestions, Reply};
+use passing::{Forwarded, Ledgers, Reach, WINDOW};
+
+pub use passing::Principal;
 
 /// Progress notes that wait for a slow client before they are dropped.
 const PROGRESS_QUEUE: usize = 16;
@@ -45,6 +57,13 @@ const PROGRESS_QUEUE: usize = 16;
 const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest message of a client on its standard output, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// Longest time of one call. The pool's own limits are shorter and have better words.
+const CALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// Characters of a client's name and of its request's id that are written down.
+const NAME_CHARS: usize = 100;
+/// The header that names a session.
+const SESSION_ID: &str = "mcp-session-id";
 
 /// How a gateway shows the catalog.
 #[derive(Clone, Debug)]
@@ -61,6 +80,8 @@ pub struct GatewayConfig {
     pub settle: Duration,
     /// Sessions, and requests without one, that are served at the same time.
     pub max_sessions: usize,
+    /// The user whose name arguments may bear that the policies bind.
+    pub identity: Option<String>,
 }
 
 impl Default for GatewayConfig {
@@ -72,6 +93,7 @@ impl Default for GatewayConfig {
             toolbox: ToolboxConfig::default(),
             settle: Duration::from_secs(10),
             max_sessions: 1024,
+            identity: None,
         }
     }
 }
@@ -85,15 +107,32 @@ pub struct Gateway {
 struct Shared {
     search: Arc<dyn ToolSearch>,
     pool: Pool,
+    gate: Arc<Gate>,
+    /// What preconditions may call beside the pool.
+    toolset: Option<Arc<dyn Toolset>>,
+    ledgers: Ledgers,
+    questions: OpenQuestions,
     config: GatewayConfig,
     places: Arc<Semaphore>,
 }
 
 impl Gateway {
-    /// A gateway that finds tools with `search` and calls them through `pool`.
-    pub fn new(search: Arc<dyn ToolSearch>, pool: Pool, config: GatewayConfig) -> Self {
+    /// A gateway that finds tools with `search`, and calls them through the gate and the pool.
+    pub fn new(search: Arc<dyn ToolSearch>, pool: Pool, gate: Arc<Gate>, config: GatewayConfig) -> Self {
+        Gateway::with_toolset(search, pool, gate, None, config)
+    }
+
+    /// The same, where preconditions may call tools of this set too.
+    pub fn with_toolset(
+        search: Arc<dyn ToolSearch>,
+        pool: Pool,
+        gate: Arc<Gate>,
+        toolset: Option<Arc<dyn Toolset>>,
+        config: GatewayConfig,
+    ) -> Self {
         let places = Arc::new(Semaphore::new(config.max_sessions));
-        Gateway { shared: Arc::new(Shared { search, pool, config, places }) }
+        let (ledgers, questions) = (Ledgers::default(), OpenQuestions::default());
+        Gateway { shared: Arc::new(Shared { search, pool, gate, toolset, ledgers, questions, config, places }) }
     }
 
     /// The handler of one session.
@@ -108,7 +147,8 @@ impl Gateway {
         })?;
         let toolbox = Toolbox::new(self.shared.config.toolbox, o200k);
         let (list_version, _) = watch::channel(0);
-        Ok(Session { shared: Arc::clone(&self.shared), toolbox: Mutex::new(toolbox), list_version, _place: place })
+        let id = Uuid::new_v4().to_string();
+        Ok(Session { shared: Arc::clone(&self.shared), id, toolbox: Mutex::new(toolbox), list_version, _place: place })
     }
 
     /// Serves one client until it closes its end or the token is cancelled.
@@ -138,6 +178,8 @@ impl Gateway {
 /// One client's view of the catalog.
 pub struct Session {
     shared: Arc<Shared>,
+    /// For the audit log, where the client has no session id of its own.
+    id: String,
     /// What was injected.
     toolbox: Mutex<Toolbox>,
     /// Raised whenever the list of tools changes.
@@ -185,19 +227,24 @@ impl Session {
         Some(injection)
     }
 
-    async fn call_by_name(&self, given: &Arguments, context: &RequestContext<RoleServer>) -> CallToolResult {
+    async fn call_by_name(
+        &self,
+        given: &Arguments,
+        reply: Option<Reply>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
         let wanted = match resolve::Wanted::read(given) {
             Ok(wanted) => wanted,
-            Err(message) => return failed(&message),
+            Err(message) => return failed(&message).into(),
         };
         let search = Arc::clone(&self.shared.search);
         let resolved = spawn_blocking(move || (wanted.resolve(search.as_ref()), wanted)).await;
         match resolved {
-            Ok((Ok(tool), wanted)) => self.call(&tool, wanted.arguments, context).await,
-            Ok((Err(message), _)) => failed(&message),
+            Ok((Ok(tool), wanted)) => self.call(tool, wanted.arguments, reply, context).await,
+            Ok((Err(message), _)) => failed(&message).into(),
             Err(error) => {
                 tracing::error!(%error, "looking up a tool panicked");
-                failed("the tool cannot be looked up")
+                failed("the tool cannot be looked up").into()
             }
         }
     }
@@ -205,31 +252,80 @@ impl Session {
     /// Calls an injected tool.
     async fn call_injected(
         &self,
-        tool: &Tool,
+        tool: Arc<Tool>,
         given: Arguments,
+        reply: Option<Reply>,
         context: &RequestContext<RoleServer>,
-    ) -> CallToolResult {
-        self.toolbox().open_call(&tool.id);
-        let result = self.call(tool, given, context).await;
-        self.toolbox().close_call(&tool.id);
-        result
+    ) -> CallToolResponse {
+        let id = tool.id.clone();
+        self.toolbox().open_call(&id);
+        let response = self.call(tool, given, reply, context).await;
+        self.toolbox().close_call(&id);
+        response
     }
 
-    /// Every call of a client comes through here, whatever name it came under.
-    async fn call(&self, tool: &Tool, given: Arguments, context: &RequestContext<RoleServer>) -> CallToolResult {
-        if let Err(message) = arguments::check(tool, &given) {
-            return failed(&message);
-        }
+    /// Every call of a client comes through here, whatever name it came under, and goes through the gate.
+    async fn call(
+        &self,
+        tool: Arc<Tool>,
+        given: Arguments,
+        reply: Option<Reply>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let shared = &*self.shared;
+        let (id, caller) = (tool.id.clone(), self.caller(context));
         let progress = context.meta.get_progress_token().map(|token| Forwarding::start(context.peer.clone(), token));
         let (steps, forwarding) = progress.map(|forwarding| (forwarding.steps, forwarding.task)).unzip();
         let calling = CallContext { progress: steps, cancelled: context.ct.clone() };
-        let called = self.shared.pool.call(&tool.id, given, &calling).await;
-        drop(calling);
+        let forwarded = Arc::new(Forwarded::new(shared.pool.clone(), id.clone(), calling));
+        let reach = Reach { shared, forwarded };
+        let within = shared.gate.policies().approval_timeout_s.duration();
+        let asking = Asking::new(context, &caller.who, within, shared.search.as_ref(), &shared.questions, reply);
+        let passage = Passage {
+            caller: &caller,
+            ledger: &shared.ledgers.of(&caller.who),
+            directory: &reach,
+            approver: &asking,
+            call_timeout: CALL_TIMEOUT,
+        };
+        let call = Call { id: excerpt(&context.id.to_string(), NAME_CHARS), tool, arguments: given };
+        let passed = shared.gate.pass(passage, call).await;
+        let answer = reach.forwarded.answer();
+        drop(reach);
         if let Some(forwarding) = forwarding {
             // What the client is told of a call comes before its result.
             let _ = timeout(PROGRESS_PATIENCE, forwarding).await;
         }
-        stamped(called.unwrap_or_else(|error| failed(&error.to_string())), &tool.id)
+        if let Some(question) = asking.question() {
+            return question.into();
+        }
+        let result = match answer {
+            Some(Ok(result)) => result,
+            Some(Err(error)) => failed(&error.to_string()),
+            None => not_made(passed),
+        };
+        stamped(result, &id).into()
+    }
+
+    /// On whose behalf a request calls.
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        let parts = context.extensions.get::<Parts>();
+        let checked = parts.map(|parts| parts.extensions.get::<Principal>().cloned());
+        let Principal { who, may_change } = match checked {
+            Some(principal) => principal.unwrap_or_else(Principal::unknown),
+            None => Principal::local(),
+        };
+        // Where there are no sessions, anything may stand in this header.
+        let parts = parts.filter(|_| has_session(context));
+        let session = parts.and_then(|parts| parts.headers.get(SESSION_ID)?.to_str().ok());
+        let client = context.client_info().map(|info| excerpt(&format!("{} {}", info.name, info.version), NAME_CHARS));
+        Caller {
+            who,
+            identity: self.shared.config.identity.clone(),
+            conversation: session.unwrap_or(&self.id).to_owned(),
+            client,
+            only_reads: !may_change,
+        }
     }
 
     fn style(&self, context: &RequestContext<RoleServer>) -> Style {
@@ -279,19 +375,19 @@ impl ServerHandler for Session {
 
     async fn call_tool(
         &self,
-        request: CallToolRequestParams,
+        mut request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let reply = Reply::of(&mut request);
         let given = request.arguments.unwrap_or_default();
-        let result = match request.name.as_ref() {
-            TOOL_SEARCH => self.search(&given, &context).await,
-            CALL_TOOL => self.call_by_name(&given, &context).await,
+        match request.name.as_ref() {
+            TOOL_SEARCH => Ok(self.search(&given, &context).await.into()),
+            CALL_TOOL => Ok(self.call_by_name(&given, reply, &context).await),
             name => match self.injected(name) {
-                Some(tool) => self.call_injected(&tool, given, &context).await,
-                None => return Err(unknown_tool(name)),
+                Some(tool) => Ok(self.call_injected(tool, given, reply, &context).await),
+                None => Err(unknown_tool(name)),
             },
-        };
-        Ok(CallToolResponse::Complete(result))
+        }
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -360,6 +456,25 @@ fn stamped(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
     result
 }
 
+/// What a client is told of a call that did not reach its server.
+fn not_made(passed: Passed) -> CallToolResult {
+    let result = passed.result;
+    if result.status == Status::Ok {
+        // A dry run says what would have been called.
+        return CallToolResult::success(vec![ContentBlock::text(result.data.to_string())]);
+    }
+    let message = result.error_message.unwrap_or_default();
+    match result.error_code {
+        Some(ErrorCode::Limit) => {
+            let minutes = WINDOW.as_secs() / 60;
+            failed(&format!(
+                "{message}; the calls of {minutes} minutes count together, and [gate.limits] in a profile says how many"
+            ))
+        }
+        _ => failed(&message),
+    }
+}
+
 fn meta_of(id: &ToolId) -> Value {
     json!({ "toolscout": { "server": id.server(), "name": id.name() } })
 }
@@ -369,7 +484,7 @@ fn failed(message: &str) -> CallToolResult {
 }
 
 fn unknown_tool(name: &str) -> ErrorData {
-    let name = crate::llm::excerpt(name, 100);
+    let name = excerpt(name, NAME_CHARS);
     ErrorData::invalid_params(
         format!("no tool is called {name:?} here; find tools with {TOOL_SEARCH} and call them with {CALL_TOOL}"),
         None,

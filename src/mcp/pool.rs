@@ -9,13 +9,14 @@ use async_trait::async_trait;
 use rmcp::model::CallToolResult;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::ToolId;
 
 use crate::mcp::Limits;
-use crate::mcp::changes::{Judged, OnChange};
+use crate::mcp::approved::Approved;
+use crate::mcp::changes::{Before, Flag, Judged, OnChange};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::{CallContext, CallError, Connection};
 use crate::mcp::outcome::Outcome;
@@ -381,16 +382,31 @@ impl Keeper {
         }
     }
 
-    /// Tools that may not be called are known as such before anything about the list can be seen.
+    /// Tools that may not be called are known as such before anything about the list can be seen, and what changed is
+    /// told before it can be called.
     async fn write(&self, offer: sync::Offer) -> Result<Synced, String> {
-        let approved = self.shelf.searcher();
-        let (Judged { tools, flags: flagged }, skipped) = {
-            let compared = sync::compare(offer, self.server.on_change, &approved)?;
-            *self.server.blocked() = compared.0.blocked();
-            compared
-        };
+        let compared = self.compare(offer).await?;
+        *self.server.blocked() = compared.0.blocked();
+        let (Judged { tools, flags: flagged, .. }, skipped) = compared;
+        tell_changed(&flagged);
         let changes = self.shelf.sync(self.name(), tools).await?;
         Ok(Synced { server: self.name().to_owned(), changes, flagged, skipped })
+    }
+
+    /// Compares an offer with what was approved, and remembers what is approved from now on.
+    async fn compare(&self, offer: sync::Offer) -> Result<(Judged, Vec<String>), String> {
+        let (shelf, server) = (Arc::clone(&self.shelf), Arc::clone(&self.server));
+        let comparing = spawn_blocking(move || {
+            let (name, most_records) = (&server.config.name, server.limits.definitions);
+            let mut approved = Approved::open(&shelf.folder()).map_err(|error| error.to_string())?;
+            let records = approved.of(name).map_err(|error| error.to_string())?;
+            let before = Before::of(name, Some(&shelf.searcher()), records, most_records);
+            let (judged, skipped) = sync::compare(offer, server.on_change, &before)?;
+            let remembered = approved.remember(name, &judged.records, &judged.forgotten);
+            remembered.map_err(|error| error.to_string())?;
+            Ok((judged, skipped))
+        });
+        comparing.await.map_err(|error| error.to_string())?
     }
 
     fn name(&self) -> &str {
@@ -399,19 +415,22 @@ impl Keeper {
 }
 
 fn tell(synced: &Synced) {
-    let Synced { server, changes, flagged, skipped } = synced;
+    let Synced { server, changes, skipped, .. } = synced;
     for reason in skipped.iter().take(MAX_TOLD) {
         tracing::warn!(server, reason, "a tool was left out");
     }
     if skipped.len() > MAX_TOLD {
         tracing::warn!(server, more = skipped.len() - MAX_TOLD, "more tools were left out");
     }
-    for flag in flagged {
+    let (added, changed, removed) = (changes.added.len(), changes.changed.len(), changes.removed.len());
+    tracing::info!(server, added, changed, removed, "tools are in step");
+}
+
+fn tell_changed(flags: &[Flag]) {
+    for flag in flags {
         let what = flag.parts.join(" and ");
         tracing::warn!(tool = %flag.id, what, blocked = flag.blocked, "a tool changed after it was approved");
     }
-    let (added, changed, removed) = (changes.added.len(), changes.changed.len(), changes.removed.len());
-    tracing::info!(server, added, changed, removed, "tools are in step");
 }
 
 fn hash_of(entries: &[Value]) -> u64 {

@@ -1,6 +1,7 @@
 //! Where the tools of MCP servers are put, so that they can be found.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +14,9 @@ use toolscout_index::{Catalog, Changes, Error, Searcher, Tool};
 pub trait Shelf: Send + Sync {
     /// The newest snapshot; may read the disk for a moment.
     fn searcher(&self) -> Arc<Searcher>;
+
+    /// The catalog's folder, where what was approved is remembered.
+    fn folder(&self) -> PathBuf;
 
     /// Makes a server's tools exactly these.
     ///
@@ -71,6 +75,10 @@ impl CatalogShelf {
 impl Shelf for CatalogShelf {
     fn searcher(&self) -> Arc<Searcher> {
         self.catalog.refresh().unwrap_or_else(|_| self.catalog.searcher())
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.catalog.path().to_owned()
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {

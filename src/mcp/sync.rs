@@ -6,16 +6,18 @@ use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolscout_index::formats::{self, ReadOptions};
-use toolscout_index::{Changes, Searcher, Tool};
+use toolscout_index::{Changes, Tool};
 
 use crate::mcp::Limits;
-use crate::mcp::changes::{Flag, Judged, OnChange, judge};
+use crate::mcp::changes::{Before, Flag, Judged, OnChange, judge};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::Connection;
 use crate::mcp::watchdog::Watchdog;
 
 /// The key under which this program keeps what MCP has no field for. A server must not say with it who it is.
 const OWN_META: &str = "toolscout";
+/// Longest name of a tool, as MCP has it.
+const MAX_NAME_BYTES: usize = 128;
 
 /// A server's tools as they were read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,13 +26,6 @@ pub struct Offer {
     pub tools: Vec<Tool>,
     /// What is wrong with the others.
     pub skipped: Vec<String>,
-}
-
-impl Offer {
-    /// True for a list of which nothing can be used: more likely a defect than a server that has lost its tools.
-    pub fn is_nothing_valid(&self) -> bool {
-        self.tools.is_empty() && !self.skipped.is_empty()
-    }
 }
 
 /// What taking in a server's tools did.
@@ -69,9 +64,10 @@ async fn fetch(server: &ServerConfig, limits: &Limits, watchdog: &Arc<Watchdog>)
 pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Offer {
     let mut skipped = Vec::new();
     entries.retain(|entry| {
-        let reason = match entry.is_object() {
-            true => bad_schema(entry).or_else(|| too_long(entry, limits)),
-            false => Some("it is no object".to_owned()),
+        let reason = if entry.is_object() {
+            bad_name(entry).or_else(|| bad_schema(entry)).or_else(|| too_long(entry, limits))
+        } else {
+            Some("it is no object".to_owned())
         };
         skipped.extend(reason.iter().map(|reason| format!("{}: {reason}", name_of(entry))));
         reason.is_none()
@@ -98,12 +94,32 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
 /// Compares an offer with what was approved.
 ///
 /// # Errors
-/// For a list of which nothing can be used.
-pub fn compare(offer: Offer, on_change: OnChange, approved: &Searcher) -> Result<(Judged, Vec<String>), String> {
-    if offer.is_nothing_valid() {
-        return Err(format!("none of its tools is valid: {}", offer.skipped.join("; ")));
+/// For a list of which nothing can be used: more likely a defect than a server that has lost its tools.
+pub fn compare(offer: Offer, on_change: OnChange, before: &Before) -> Result<(Judged, Vec<String>), String> {
+    let Offer { tools, mut skipped } = offer;
+    if tools.is_empty() && !skipped.is_empty() {
+        return Err(format!("none of its tools is valid, so nothing was changed: {}", skipped.join("; ")));
     }
-    Ok((judge(offer.tools, on_change, |id| approved.tool(id)), offer.skipped))
+    let judged = judge(tools, on_change, before);
+    if judged.no_room > 0 {
+        let (most, left_out) = (before.most_records, judged.no_room);
+        skipped.push(format!(
+            "{left_out} new tools: it has had {most} different ones, the most that are remembered of a server; `toolscout \
+             sync --mcp FILE --on-change accept` forgets those that it does not offer any more"
+        ));
+    }
+    Ok((judged, skipped))
+}
+
+/// What MCP says of names, and what providers take. Anything else can look like another name, or like text of ours.
+fn bad_name(entry: &Value) -> Option<String> {
+    let name = entry.get("name").and_then(Value::as_str).filter(|name| !name.is_empty())?;
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/');
+    if name.len() > MAX_NAME_BYTES {
+        return Some(format!("its name has {} bytes, {MAX_NAME_BYTES} are allowed", name.len()));
+    }
+    let all_legal = name.bytes().all(legal);
+    (!all_legal).then(|| "its name may have letters from a to z, digits, `_`, `.`, `-` and `/` only".into())
 }
 
 fn bad_schema(entry: &Value) -> Option<String> {
@@ -130,7 +146,9 @@ fn too_long(entry: &Value, limits: &Limits) -> Option<String> {
 
 fn name_of(entry: &Value) -> String {
     let name = entry.get("name").and_then(Value::as_str);
-    name.map_or_else(|| "a tool without a name".into(), |name| format!("tool {:?}", crate::llm::excerpt(name, 80)))
+    // Escaped whole, as text that is no name may draw anything.
+    let quoted = |name| format!("tool \"{}\"", crate::llm::excerpt(name, 80).escape_default());
+    name.map_or_else(|| "a tool without a name".into(), quoted)
 }
 
 fn drop_own_meta(entry: &mut Value) {
@@ -186,6 +204,21 @@ mod tests {
         for expected in
             ["\"long\": its description has 16385 bytes, 16384 are allowed", "its title", "\"wide\": it has"]
         {
+            assert!(skipped.contains(expected), "{expected:?} is not in {skipped}");
+        }
+    }
+
+    #[test]
+    fn names_that_may_look_like_others_are_refused_and_quoted() {
+        let entry = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+        let long = "x".repeat(129);
+        let names =
+            ["a.b/c-D_9", "d\u{435}lete", "x (read_only)\n[approve]", "\u{3164}", "\u{202e}tupni", long.as_str()];
+        let offer = read_tools("s", names.map(entry).to_vec(), &Limits::default());
+        assert_eq!(offer.tools.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["s/a.b/c-D_9"]);
+        let skipped = offer.skipped.join("\n");
+        assert!(skipped.is_ascii() && skipped.lines().count() == 5, "{skipped}");
+        for expected in ["tool \"d\\u{435}lete\": its name may have", "x (read_only)\\n[approve]", "has 129 bytes"] {
             assert!(skipped.contains(expected), "{expected:?} is not in {skipped}");
         }
     }

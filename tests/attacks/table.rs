@@ -25,6 +25,7 @@ pub struct Section {
 const SECTIONS: &[&Section] = &[
     &super::http::pages::SECTION,
     &super::http::owners::SECTION,
+    &super::gateway::SECTION,
     #[cfg(unix)]
     &super::terminal::SECTION,
     &super::shell::SECTION,

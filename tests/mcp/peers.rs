@@ -275,7 +275,9 @@ async fn real_clients_use_us_over_stdio() {
     let world = World::new();
     let servers = world.servers(&[peers.time(), peers.everything()]);
     world.ok(&["sync", "--mcp", &servers]).await;
-    let ours = [env!("CARGO_BIN_EXE_toolscout"), "mcp", "--style", "inject", "--mcp", &servers].map(str::to_owned);
+    // Some of these clients cannot ask a person, and some of these servers' tools say nothing of themselves.
+    let program = env!("CARGO_BIN_EXE_toolscout");
+    let ours = [program, "mcp", "--style", "inject", "--allow", "*", "--mcp", &servers].map(str::to_owned);
     for (client, has_list) in clients(&peers) {
         // Over stdio even the newest protocol has one handler for the whole connection, so the list is its own.
         let words = [client.clone(), vec!["stdio".into()], ours.to_vec()].concat();
@@ -292,12 +294,12 @@ async fn real_clients_use_us_over_http() {
     let world = World::new();
     let servers = world.servers(&[peers.time(), peers.everything()]);
     world.ok(&["sync", "--mcp", &servers]).await;
-    let key = world.ok(&["keys", "create", "--scope", "search", "--catalogs", "default"]).await;
+    let key = world.ok(&["keys", "create", "--scope", "call", "--catalogs", "default"]).await;
     let key = key.split_whitespace().find(|word| word.len() > 20).expect("a key").to_owned();
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
-    let mut command =
-        world.command(&["serve", "--listen", &address, "--mcp", &servers, "--mcp-style", "inject", "--log", "error"]);
+    let calls = ["--mcp", &servers, "--mcp-style", "inject", "--allow", "*"];
+    let mut command = world.command(&[&["serve", "--listen", &address, "--log", "error"], &calls[..]].concat());
     let _serving = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
     listens(&address).await;
     let url = format!("http://{address}/mcp");

@@ -1,8 +1,9 @@
 //! `toolscout sync --mcp`: takes in what MCP servers offer, server by server.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use toolscout_index::{Changes, Options, ToolId, Writer};
 
@@ -11,8 +12,9 @@ use super::super::context::{Context, Legs};
 use super::super::{Outcome, Usage};
 use super::print;
 use crate::mcp::PoolConfig;
-use crate::mcp::changes::{Flag, judge};
-use crate::mcp::sync::{Offer, Synced, fetch_all};
+use crate::mcp::approved::{Approved, Records};
+use crate::mcp::changes::{Before, Flag};
+use crate::mcp::sync::{Offer, Synced, compare, fetch_all};
 use crate::printable;
 
 /// Asks the servers, or the one of this name, and writes what they offer. Servers that cannot be reached are told and
@@ -38,16 +40,25 @@ pub fn sync(context: &Context, config: &PoolConfig, only: Option<&str>, how: &Ho
     };
     let mut writer = catalog.as_ref().map(|catalog| catalog.writer()).transpose()?;
     let mut report = Report::default();
+    let mut approvals = Vec::new();
     for (server, offer) in servers.iter().zip(offers) {
         let taken = offer.and_then(|offer| {
             take_in(&server.name, offer, config, catalog.as_ref(), writer.as_mut())
                 .map_err(|error| format!("{error:#}"))
         });
+        let taken = taken.map(|(synced, approval)| {
+            approvals.push((&server.name, approval));
+            synced
+        });
         report.add(context, &server.name, taken)?;
     }
     if !how.dry_run
-        && let Some(writer) = &mut writer
+        && let (Some(catalog), Some(writer)) = (&catalog, &mut writer)
     {
+        let mut approved = Approved::open(catalog.path())?;
+        for (server, Approval { records, forgotten }) in &approvals {
+            approved.remember(server, records, forgotten)?;
+        }
         report.generation = Some(writer.commit()?);
         report.embedded = how.embed(context, writer)?.map(|embedded| embedded.to_string());
     }
@@ -67,17 +78,23 @@ fn take_in(
     config: &PoolConfig,
     catalog: Option<&toolscout_index::Catalog>,
     writer: Option<&mut Writer>,
-) -> Result<Synced> {
-    if offer.is_nothing_valid() {
-        bail!("none of its tools is valid, so nothing was changed: {}", offer.skipped.join("; "));
-    }
+) -> Result<(Synced, Approval)> {
+    let records = catalog.map(|catalog| Approved::peek(catalog.path(), server)).transpose()?.unwrap_or_default();
     let searcher = catalog.map(|catalog| catalog.searcher());
-    let judged = judge(offer.tools, config.on_change, |id| searcher.as_ref()?.tool(id));
+    let before = Before::of(server, searcher.as_deref(), records, config.limits.definitions);
+    let (judged, skipped) = compare(offer, config.on_change, &before).map_err(anyhow::Error::msg)?;
     let changes = match writer {
         Some(writer) => writer.sync(server, &judged.tools)?,
         None => Changes { added: ids(&judged.tools), ..Changes::default() },
     };
-    Ok(Synced { server: server.to_owned(), changes, flagged: judged.flags, skipped: offer.skipped })
+    let approval = Approval { records: judged.records, forgotten: judged.forgotten };
+    Ok((Synced { server: server.to_owned(), changes, flagged: judged.flags, skipped }, approval))
+}
+
+/// What is to be remembered of a server's tools once they are written.
+struct Approval {
+    records: Records,
+    forgotten: BTreeSet<ToolId>,
 }
 
 fn ids(tools: &[toolscout_index::Tool]) -> Vec<ToolId> {

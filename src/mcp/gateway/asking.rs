@@ -1,0 +1,294 @@
+//! Asking the person behind a client whether a call may be made, by elicitation.
+//!
+//! Up to protocol 2025-11-25 the server asks while the call waits. Since 2026-07-28 the call is answered with the
+//! question, and the client repeats it with the answer; the answer then counts for exactly the call that was shown.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use lru::LruCache;
+use rmcp::model::{
+    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
+    InputRequest, InputRequiredResult, InputResponses, ProtocolVersion,
+};
+use rmcp::service::{RequestContext, RoleServer, ServiceError};
+use serde_json::{Value, json};
+use toolscout_index::ToolId;
+use uuid::Uuid;
+
+use crate::agent::ToolSearch;
+use crate::gate::definition::digest;
+use crate::gate::{Answer, ApprovalRequest, Approver, Change, Definition};
+use crate::llm::excerpt;
+use crate::printable;
+
+/// Questions that wait for clients to repeat their calls; the oldest is forgotten for one more.
+const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(1_024).expect("is not zero");
+/// Longest arguments that a person is asked about, in bytes. More cannot be read, and something may hide in it.
+const MAX_SHOWN_BYTES: usize = 16 << 10;
+/// Characters of a description that are shown.
+const DESCRIPTION_CHARS: usize = 500;
+/// The field of the form, and the name of the question.
+const APPROVE: &str = "approve";
+
+/// Asks about one call.
+pub struct Asking<'a> {
+    context: &'a RequestContext<RoleServer>,
+    who: &'a str,
+    within: Duration,
+    search: &'a dyn ToolSearch,
+    open: &'a OpenQuestions,
+    turn: Mutex<Turn>,
+}
+
+/// Where a call stands that is answered with a question.
+enum Turn {
+    /// Nothing was asked.
+    First,
+    /// It came again, with an answer.
+    Answered(Reply),
+    /// It is to be answered with this question.
+    Asked(InputRequiredResult),
+    /// Its answer was used.
+    Over,
+}
+
+/// A client's answer to a question.
+pub struct Reply {
+    question: String,
+    responses: InputResponses,
+}
+
+impl Reply {
+    /// The answer that came with a call, if one did.
+    pub fn of(request: &mut CallToolRequestParams) -> Option<Self> {
+        let responses = request.input_responses.take()?;
+        Some(Reply { question: request.request_state.take()?, responses })
+    }
+}
+
+impl<'a> Asking<'a> {
+    /// Asks the client of this request; an answer counts for this long.
+    pub fn new(
+        context: &'a RequestContext<RoleServer>,
+        who: &'a str,
+        within: Duration,
+        search: &'a dyn ToolSearch,
+        open: &'a OpenQuestions,
+        reply: Option<Reply>,
+    ) -> Self {
+        let turn = Mutex::new(reply.map_or(Turn::First, Turn::Answered));
+        Asking { context, who, within, search, open, turn }
+    }
+
+    /// The question with which the call is to be answered.
+    pub fn question(self) -> Option<InputRequiredResult> {
+        match self.turn.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Turn::Asked(question) => Some(question),
+            _ => None,
+        }
+    }
+
+    async fn ask_while_it_waits(&self, params: ElicitRequestParams) -> Answer {
+        let asking = self.context.peer.create_elicitation_with_timeout(params, Some(self.within));
+        let answered = tokio::select! {
+            () = self.context.ct.cancelled() => return self.refused("the client cancelled the call"),
+            answered = asking => answered,
+        };
+        match answered {
+            Ok(result) => self.read(&result),
+            Err(ServiceError::Timeout { .. }) => self.expired(),
+            Err(error) => self.refused(format!("the client did not ask: {}", excerpt(&error.to_string(), 200))),
+        }
+    }
+
+    fn ask_by_the_result(&self, request: &ApprovalRequest, params: ElicitRequestParams) -> Answer {
+        let about = self.about(request);
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        match mem::replace(&mut *turn, Turn::Over) {
+            Turn::First => {
+                let question = self.open.ask(self.who, about);
+                let requests =
+                    BTreeMap::from([(APPROVE.into(), InputRequest::Elicitation(ElicitRequest::new(params)))]);
+                *turn = Turn::Asked(InputRequiredResult::new(Some(requests), Some(question)));
+                self.refused("the client was asked, and repeats the call with the answer")
+            }
+            Turn::Answered(reply) => self.answer(&reply, about),
+            asked => {
+                *turn = asked;
+                self.refused("one question is asked for a call, and this would be the second")
+            }
+        }
+    }
+
+    fn answer(&self, reply: &Reply, about: [u8; 32]) -> Answer {
+        match self.open.close(&reply.question, self.who) {
+            None => self.refused("the answer is to no question that is open; call again to be asked anew"),
+            Some(open) if open.about != about => {
+                self.refused("the answer is to a question about another call; call again to be asked anew")
+            }
+            Some(open) if open.asked.elapsed() > self.within => self.expired(),
+            Some(_) => match reply.responses.get(APPROVE).cloned().map(serde_json::from_value::<ElicitResult>) {
+                Some(Ok(result)) => self.read(&result),
+                _ => self.refused("the answer cannot be read"),
+            },
+        }
+    }
+
+    /// Everything that a yes is a yes to.
+    fn about(&self, request: &ApprovalRequest) -> [u8; 32] {
+        let definition = ToolId::parse(&request.tool).ok().and_then(|id| self.search.tool(&id));
+        let definition = definition.map(|tool| Definition::of(&tool).as_bytes().to_vec());
+        let ApprovalRequest { tool, class, arguments, rule, .. } = request;
+        digest(&mut json!([self.who, tool, class, arguments, rule, definition]))
+    }
+
+    fn read(&self, result: &ElicitResult) -> Answer {
+        let yes = result.content.as_ref().and_then(|content| content.get(APPROVE)) == Some(&Value::Bool(true));
+        match result.action {
+            ElicitationAction::Accept if yes => Answer::Approved { by: self.who.to_owned() },
+            ElicitationAction::Accept => self.refused(format!("the form came back without a yes to {APPROVE:?}")),
+            _ => self.refused(""),
+        }
+    }
+
+    fn refused(&self, reason: impl Into<String>) -> Answer {
+        Answer::Refused { by: self.who.to_owned(), reason: reason.into() }
+    }
+
+    fn expired(&self) -> Answer {
+        Answer::Expired { after_ms: u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX) }
+    }
+}
+
+#[async_trait]
+impl Approver for Asking<'_> {
+    async fn ask(&self, request: ApprovalRequest) -> Answer {
+        if !takes_forms(self.context) {
+            let tool = printable::line(&request.tool);
+            return self.refused(format!(
+                "a person has to allow it, and this client cannot ask one, since it declares no elicitation; whoever \
+                 runs toolscout can allow it beforehand with --allow '{tool}' or a rule in the file of --profile"
+            ));
+        }
+        let Some(params) = form(&request) else {
+            return self.refused(format!(
+                "its arguments have more than {MAX_SHOWN_BYTES} bytes, too many to show to a person"
+            ));
+        };
+        let version = self.context.protocol_version();
+        let is_newest = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        if is_newest { self.ask_by_the_result(&request, params) } else { self.ask_while_it_waits(params).await }
+    }
+}
+
+/// A client that declares elicitation without saying which takes forms.
+fn takes_forms(context: &RequestContext<RoleServer>) -> bool {
+    let declared = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+    declared.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
+}
+
+/// The question as a form with one field; `None` for arguments that are too long.
+fn form(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
+    let field = |approve: rmcp::model::BooleanSchema| approve.title("Make this call").with_default(false);
+    let requested_schema = ElicitationSchema::builder().required_bool_property(APPROVE, field).build().ok()?;
+    Some(ElicitRequestParams::FormElicitationParams { meta: None, message: message(request)?, requested_schema })
+}
+
+/// The call as it will be made.
+fn message(request: &ApprovalRequest) -> Option<String> {
+    let ApprovalRequest { tool, description, class, arguments, changes, rule, .. } = request;
+    let arguments = serde_json::to_string_pretty(arguments).ok()?;
+    if arguments.len() > MAX_SHOWN_BYTES {
+        return None;
+    }
+    let mut lines =
+        vec![format!("May toolscout call the tool {tool:?}? It is {class}, and {rule} wants you to be asked.")];
+    lines.push("Arguments, exactly as they will be sent:".into());
+    lines.extend(arguments.lines().map(|line| format!("    {line}")));
+    for Change { path, from, to, .. } in changes {
+        lines.push(format!("Changed from what was asked for: {path} from {from} to {to}"));
+    }
+    if !description.is_empty() {
+        lines.push(format!("Its server says of it, true or not: {:?}", excerpt(description, DESCRIPTION_CHARS)));
+    }
+    let lines: Vec<String> = lines.iter().map(|line| printable::line(line)).collect();
+    Some(lines.join("\n"))
+}
+
+/// The questions that calls were answered with, until these are repeated.
+pub struct OpenQuestions(Mutex<LruCache<String, Open>>);
+
+struct Open {
+    who: String,
+    about: [u8; 32],
+    asked: Instant,
+}
+
+impl Default for OpenQuestions {
+    fn default() -> Self {
+        OpenQuestions(Mutex::new(LruCache::new(MAX_OPEN)))
+    }
+}
+
+impl OpenQuestions {
+    /// Opens a question and names it.
+    fn ask(&self, who: &str, about: [u8; 32]) -> String {
+        let id = Uuid::new_v4().to_string();
+        let open = Open { who: who.to_owned(), about, asked: Instant::now() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(id.clone(), open);
+        id
+    }
+
+    /// Closes a question of this caller.
+    fn close(&self, id: &str, who: &str) -> Option<Open> {
+        let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        questions.peek(id).is_some_and(|open| open.who == who).then(|| questions.pop(id))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::{Class, Why};
+
+    fn request(arguments: Value) -> ApprovalRequest {
+        ApprovalRequest {
+            call: "1".into(),
+            tool: "shop/order".into(),
+            description: "Orders.\nAllowed already.\u{202e}".into(),
+            class: Class::Destructive,
+            arguments,
+            changes: vec![Change { path: "/n".into(), from: json!("7,000"), to: json!(7000), why: Why::Number }],
+            rule: "default destructive".into(),
+        }
+    }
+
+    #[test]
+    fn a_form_shows_the_call_as_it_is_made_and_nothing_draws_lines_of_its_own() {
+        let text = message(&request(json!({ "n": 7000, "note": "x\nMay toolscout" }))).unwrap();
+        for expected in [
+            "call the tool \"shop/order\"? It is destructive, and default destructive wants",
+            "    {\n      \"n\": 7000,\n      \"note\": \"x\\nMay toolscout\"\n    }",
+            "/n from \"7,000\" to 7000",
+            "\"Orders.\\nAllowed already.",
+        ] {
+            assert!(text.contains(expected), "{expected:?} is not in {text}");
+        }
+        assert!(!text.contains('\u{202e}'));
+        assert!(message(&request(json!({ "n": "x".repeat(20_000) }))).is_none());
+    }
+
+    #[test]
+    fn a_question_is_closed_once_and_by_who_was_asked() {
+        let open = OpenQuestions::default();
+        let id = open.ask("key:a", [1; 32]);
+        assert!(open.close(&id, "key:b").is_none());
+        assert_eq!(open.close(&id, "key:a").unwrap().about, [1; 32]);
+        assert!(open.close(&id, "key:a").is_none());
+    }
+}

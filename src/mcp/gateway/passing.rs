@@ -1,0 +1,140 @@
+//! A client's call on its way through the gate to the pool.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use lru::LruCache;
+use rmcp::model::CallToolResult;
+use serde_json::Value;
+use toolscout_index::{Tool, ToolId};
+
+use super::Shared;
+use crate::gate::{Directory, Ledger};
+use crate::mcp::connection::{CallContext, CallError};
+use crate::mcp::pool::Pool;
+use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
+
+/// How long the calls of one caller count together, as those of one run of an agent do, which lives as long.
+pub const WINDOW: Duration = Duration::from_secs(600);
+/// Callers whose calls are counted; there are as many as keys in use.
+const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(4_096).expect("is not zero");
+
+/// Who calls through the gateway. Put into the extensions of an HTTP request by whoever has checked its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// Its name in the audit log.
+    pub who: String,
+    /// Whether it may call tools that do more than read.
+    pub may_change: bool,
+}
+
+impl Principal {
+    /// Whoever started this program, on its standard input.
+    pub fn local() -> Self {
+        Principal { who: "stdio".into(), may_change: true }
+    }
+
+    /// A request that nobody has checked.
+    pub fn unknown() -> Self {
+        Principal { who: "unknown".into(), may_change: false }
+    }
+}
+
+/// What every caller has used up, whatever the number of its sessions.
+pub struct Ledgers(Mutex<LruCache<String, (Instant, Arc<Ledger>)>>);
+
+impl Default for Ledgers {
+    fn default() -> Self {
+        Ledgers(Mutex::new(LruCache::new(MAX_CALLERS)))
+    }
+}
+
+impl Ledgers {
+    /// The ledger of this caller.
+    pub fn of(&self, who: &str) -> Arc<Ledger> {
+        let mut ledgers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((begun, ledger)) = ledgers.get(who)
+            && begun.elapsed() < WINDOW
+        {
+            return Arc::clone(ledger);
+        }
+        let ledger = Arc::new(Ledger::default());
+        ledgers.put(who.to_owned(), (Instant::now(), Arc::clone(&ledger)));
+        ledger
+    }
+}
+
+/// Where one call of a client finds its tool, and those of its preconditions.
+pub struct Reach<'a> {
+    /// The gateway.
+    pub shared: &'a Shared,
+    /// The call.
+    pub forwarded: Arc<Forwarded>,
+}
+
+impl Directory for Reach<'_> {
+    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.shared.search.tool(id)
+    }
+
+    fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
+        let of_pool = self.shared.pool.find(id);
+        if *id == self.forwarded.id {
+            return of_pool.map(|_| Arc::clone(&self.forwarded) as Arc<dyn Callable>);
+        }
+        of_pool.or_else(|| self.shared.toolset.as_ref()?.find(id))
+    }
+}
+
+/// A tool as a client calls it: its server's answer is kept as it came, with everything that the gate has no use for.
+pub struct Forwarded {
+    pool: Pool,
+    id: ToolId,
+    calling: CallContext,
+    answer: Mutex<Option<Result<CallToolResult, CallError>>>,
+}
+
+impl Forwarded {
+    /// A call that has not been made yet.
+    pub fn new(pool: Pool, id: ToolId, calling: CallContext) -> Self {
+        Forwarded { pool, id, calling, answer: Mutex::default() }
+    }
+
+    /// What the server answered; `None` for a call that was not made.
+    pub fn answer(&self) -> Option<Result<CallToolResult, CallError>> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[async_trait]
+impl Callable for Forwarded {
+    async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
+        let called = self.pool.call(&self.id, arguments, &self.calling).await;
+        let outcome = match &called {
+            Ok(result) if result.is_error == Some(true) => Err(ToolFailure::new("the tool says that it failed")),
+            Ok(_) => Ok(Value::Null),
+            Err(error) => Err(ToolFailure::new(error.to_string())),
+        };
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(called);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::{Class, Decision, Ruling, policy::CallLimits};
+
+    #[test]
+    fn a_caller_has_one_ledger_whatever_its_sessions() {
+        let ledgers = Ledgers::default();
+        let limits = CallLimits { calls: 1, ..CallLimits::default() };
+        let (decision, rule) = (Decision::Allow, String::new());
+        let ruling = Ruling { class: Class::ReadOnly, decision, rule, limit: None };
+        assert!(ledgers.of("key:a").take(&ruling, &limits).is_ok());
+        assert!(ledgers.of("key:a").take(&ruling, &limits).is_err());
+        assert!(ledgers.of("key:b").take(&ruling, &limits).is_ok());
+    }
+}
