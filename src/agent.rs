@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use toolscout_index::Tool;
+use toolscout_index::store::Version;
 
 pub use driver::RunStream;
 pub use event::Event;
@@ -110,7 +111,7 @@ struct Shared {
     /// One run per conversation, and what stops it.
     running: Mutex<BTreeMap<ConversationId, CancellationToken>>,
     /// Tokens of the whole catalog at a generation; counted once, since it takes a second for ten thousand tools.
-    catalog_tokens: Mutex<Option<(u64, usize)>>,
+    catalog_tokens: Mutex<Option<(Version, usize)>>,
 }
 
 /// A question to an agent.
@@ -246,15 +247,15 @@ impl Shared {
     /// Tokens of every tool of the catalog.
     fn catalog_tokens(&self) -> usize {
         let mut known = self.catalog_tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = self.search.generation();
-        if let Some((counted_at, tokens)) = *known
-            && counted_at == generation
+        let version = self.search.version();
+        if let Some((counted_at, tokens)) = &*known
+            && *counted_at == version
         {
-            return tokens;
+            return *tokens;
         }
         let count = self.config.count_tokens;
         let tokens = self.search.tools().iter().map(|tool| toolbox::spec_tokens(&names::spec(tool), count)).sum();
-        *known = Some((generation, tokens));
+        *known = Some((version, tokens));
         tokens
     }
 }

@@ -1,6 +1,7 @@
 //! The toolscout retrieval engine.
 
 pub mod error;
+pub mod files;
 pub mod tool;
 pub mod formats;
 pub mod variant;

@@ -22,7 +22,7 @@ pub struct Section {
 }
 
 /// The page's parts, in order.
-const SECTIONS: &[&Section] = &[];
+const SECTIONS: &[&Section] = &[&super::memory::SECTION];
 
 const PAGE: &str = "docs/ATTACKS.md";
 
