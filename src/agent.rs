@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use toolscout_index::store::Version;
 use toolscout_index::{Tool, ToolId};
 
 pub use driver::RunStream;
@@ -110,7 +111,7 @@ struct Shared {
     /// One run per conversation.
     running: Mutex<BTreeMap<ConversationId, Running>>,
     /// Tokens of the whole catalog at a generation; counted once, since it takes a second for ten thousand tools.
-    catalog_tokens: Mutex<Option<(u64, usize)>>,
+    catalog_tokens: Mutex<Option<(Version, usize)>>,
 }
 
 /// A run under way.
@@ -293,15 +294,15 @@ impl Shared {
     /// Tokens of every tool of the catalog.
     fn catalog_tokens(&self) -> usize {
         let mut known = self.catalog_tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = self.search.generation();
-        if let Some((counted_at, tokens)) = *known
-            && counted_at == generation
+        let version = self.search.version();
+        if let Some((counted_at, tokens)) = &*known
+            && *counted_at == version
         {
-            return tokens;
+            return *tokens;
         }
         let count = self.config.count_tokens;
         let tokens = self.search.tools().iter().map(|tool| toolbox::spec_tokens(&names::spec(tool), count)).sum();
-        *known = Some((generation, tokens));
+        *known = Some((version, tokens));
         tokens
     }
 }

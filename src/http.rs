@@ -337,8 +337,10 @@ impl App {
         if let Ok((catalog, _)) = &opened {
             self.serve_mcp(catalog)?;
         }
+        // One that is damaged is in nobody's way: the others are served, and its own routes say what is wrong with it.
+        let is_damaged = self.catalogs.damaged().contains_key(&self.default_catalog);
         let opened = opened.map(drop);
-        let opened = if opened.is_ok() { self.catalogs.open_all().await } else { opened };
+        let opened = if opened.is_ok() || is_damaged { self.catalogs.open_all().await } else { opened };
         if let Err(error) = opened {
             bail!("{}", error.detail.unwrap_or(error.message));
         }

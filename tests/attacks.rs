@@ -22,6 +22,7 @@ mod attacks {
     pub mod files;
     pub mod gateway;
     pub mod http;
+    pub mod memory;
     pub mod shell;
     pub mod table;
     #[cfg(unix)]

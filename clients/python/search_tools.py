@@ -47,7 +47,7 @@ def main() -> None:
         # answer["tools"] goes into the model's `tools` as it is.
         print(answer["hits"][0]["id"], answer["tools"][0]["function"]["name"])
 
-        used = {"request_id": answer["request_id"], "tool": answer["hits"][0]["id"]}
+        used = {"feedback_token": answer["feedback_token"], "tool": answer["hits"][0]["id"]}
         api.post("/feedback", json=used).raise_for_status()
 
 

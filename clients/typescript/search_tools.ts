@@ -14,7 +14,7 @@ interface Answer {
   hits: { id: string; name: string; server: string; description: string; score: number }[];
   tools: Tool[];
   no_match: { reason: string; nearest: string[] } | null;
-  request_id: string;
+  feedback_token: string;
 }
 
 const tools: Tool[] = [
@@ -58,7 +58,7 @@ async function main(): Promise<void> {
   if (answer.no_match) throw new Error(answer.no_match.reason);
   // answer.tools goes into the model's `tools` as it is.
   console.log(answer.hits[0].id, answer.tools[0].name);
-  await call("/feedback", { request_id: answer.request_id, tool: answer.hits[0].id });
+  await call("/feedback", { feedback_token: answer.feedback_token, tool: answer.hits[0].id });
 }
 
 main().catch((error) => {

@@ -17,12 +17,12 @@ use crate::database;
 use crate::dense::Graph;
 use crate::embed::Embedder;
 use crate::error::{Error, Result};
-use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter};
+use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
 use crate::memory::Memory;
 use crate::ranker::{self, Ranker};
-use crate::search::Searcher;
+use crate::search::{Searcher, words};
 use crate::settings::Settings;
-use crate::snapshot::{self, Loaded, graph_dir};
+use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
 use crate::store::{Store, Upserted};
 use crate::tool::{Tool, ToolId};
 
@@ -51,19 +51,20 @@ impl DataDir {
         &self.path
     }
 
-    /// The names of the catalogs in it, sorted.
+    /// The names of the catalogs in it, sorted; those that are damaged too. A folder in which one was only begun is none.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn catalogs(&self) -> Result<Vec<String>> {
-        let dir = self.path.join("catalogs");
+        let dir = self.path.join(CATALOGS);
         if !dir.exists() {
             return Ok(Vec::new());
         }
         let entries = std::fs::read_dir(&dir).map_err(|e| Error::io("read", &dir, e))?;
-        let holds_catalog = |entry: &std::fs::DirEntry| entry.path().join(DATABASE).exists();
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.ok().filter(holds_catalog)?.file_name().into_string().ok()).collect();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| self.catalog_dir(name).is_ok_and(|dir| Contents::of(&dir) != Contents::Nothing))
+            .collect();
         names.sort_unstable();
         Ok(names)
     }
@@ -74,10 +75,11 @@ impl DataDir {
     /// [`Error::UnknownCatalog`], [`Error::Store`].
     pub fn open(&self, name: &str, options: Options) -> Result<Catalog> {
         let dir = self.catalog_dir(name)?;
-        if !dir.join(DATABASE).exists() {
-            return Err(Error::UnknownCatalog { name: name.to_owned(), data_dir: self.path.clone() });
+        match Contents::of(&dir) {
+            Contents::Nothing => Err(self.unknown(name)),
+            Contents::IndexAlone => Err(database_lost(&dir)),
+            Contents::Catalog => Catalog::open(dir, options),
         }
-        Catalog::open(dir, options)
     }
 
     /// Opens a catalog, created empty when it is not there.
@@ -86,26 +88,47 @@ impl DataDir {
     /// [`Error::InvalidCatalogName`], [`Error::Store`], [`Error::Io`].
     pub fn open_or_create(&self, name: &str, options: Options) -> Result<Catalog> {
         let dir = self.catalog_dir(name)?;
-        let database = dir.join(DATABASE);
-        // Without tables it was cut short while it was created; with an index beside it, it has lost what it held.
-        if !database.exists() || (Store::is_blank(&database) && !dir.join(LEXICAL).exists()) {
-            database::create_private_dir(&dir).map_err(|e| Error::io("create", &dir, e))?;
-            Store::open(&database)?;
+        match Contents::of(&dir) {
+            Contents::Nothing => {
+                database::create_private_dir(&dir).map_err(|e| Error::io("create", &dir, e))?;
+                self.finish_deletion(name);
+                Store::create(&dir.join(DATABASE))?;
+            }
+            Contents::IndexAlone => return Err(database_lost(&dir)),
+            Contents::Catalog => {}
         }
         Catalog::open(dir, options)
     }
 
-    /// Deletes a catalog and all it holds.
+    /// Deletes a catalog and all it holds, damaged or not. Killed midway, it is deleted all the same.
     ///
     /// # Errors
     /// [`Error::UnknownCatalog`], [`Error::Locked`] while it is being written.
     pub fn delete(&self, name: &str) -> Result<()> {
         let dir = self.catalog_dir(name)?;
-        if !dir.join(DATABASE).exists() {
-            return Err(Error::UnknownCatalog { name: name.to_owned(), data_dir: self.path.clone() });
+        if Contents::of(&dir) == Contents::Nothing {
+            return Err(self.unknown(name));
         }
         let _lock = lock(&dir)?;
-        std::fs::remove_dir_all(&dir).map_err(|e| Error::io("delete", &dir, e))
+        self.finish_deletion(name);
+        let aside = self.aside(name);
+        std::fs::rename(&dir, &aside).map_err(|e| Error::io("delete", &dir, e))?;
+        std::fs::remove_dir_all(&aside).map_err(|e| Error::io("delete", &aside, e))
+    }
+
+    /// Where a catalog's folder is moved before what it holds is deleted file by file: no name of a catalog.
+    fn aside(&self, name: &str) -> PathBuf {
+        self.path.join(CATALOGS).join(format!(".deleted-{name}"))
+    }
+
+    /// Deletes what a process that was killed while it deleted this catalog has left.
+    fn finish_deletion(&self, name: &str) {
+        // It is in nobody's way; where it cannot be deleted now, the next deletion says so.
+        let _ = std::fs::remove_dir_all(self.aside(name));
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        Error::UnknownCatalog { name: name.to_owned(), data_dir: self.path.clone() }
     }
 
     fn catalog_dir(&self, name: &str) -> Result<PathBuf> {
@@ -114,13 +137,54 @@ impl DataDir {
         if !starts_well || name.len() > MAX_CATALOG_NAME_BYTES || !name.chars().all(legal) {
             return Err(Error::InvalidCatalogName { name: name.to_owned() });
         }
-        Ok(self.path.join("catalogs").join(name))
+        Ok(self.path.join(CATALOGS).join(name))
     }
 }
 
+const CATALOGS: &str = "catalogs";
 const DATABASE: &str = "tools.db";
 const LEXICAL: &str = "lexical";
 const LOCK: &str = "writer.lock";
+
+/// What stands in a folder that may be a catalog's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contents {
+    /// No catalog: nothing, or what is left of a creation that was cut short.
+    Nothing,
+    /// A database, damaged or not.
+    Catalog,
+    /// What is derived from a database, without one: it was lost.
+    IndexAlone,
+}
+
+impl Contents {
+    fn of(dir: &Path) -> Self {
+        // Looked for first: an index is made after the tables, so that a creation under way is not taken for a loss.
+        let has_index = holds_index(dir);
+        let database = dir.join(DATABASE);
+        match database.exists() && !database::is_blank(&database) {
+            true => Contents::Catalog,
+            false if has_index => Contents::IndexAlone,
+            false => Contents::Nothing,
+        }
+    }
+}
+
+/// True where a folder holds what is only ever derived from a database.
+fn holds_index(dir: &Path) -> bool {
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.into_string().ok()).any(|name| {
+        name == LEXICAL || name.starts_with(GRAPH_PREFIX) || Path::new(&name).extension() == Some(VECTORS.as_ref())
+    })
+}
+
+fn database_lost(dir: &Path) -> Error {
+    let reason =
+        "it is missing or empty, and an index of its tools stands beside it; put it back from a copy, or delete \
+                  the folder (`toolscout catalogs delete`) and add the tools anew"
+            .to_owned();
+    Error::Store { path: dir.join(DATABASE), reason }
+}
 
 /// How a catalog is opened.
 #[derive(Clone, Default)]
@@ -171,17 +235,22 @@ impl Catalog {
     }
 
     /// Publishes what other processes have committed since, and returns the newest snapshot. While another process is in
-    /// the middle of a commit the present snapshot stays.
+    /// the middle of a commit the present snapshot stays. Where the catalog was deleted and made anew, it is the new one.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Store`], also when it was deleted.
     pub fn refresh(&self) -> Result<Arc<Searcher>> {
-        let store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if !store.is_current() {
+            *store = Store::open_read_only(&self.shared.dir.join(DATABASE))?;
+        }
         let current = self.searcher();
-        if store.generation()? == current.generation() {
+        let version = store.state()?;
+        if version == *current.version() {
             return Ok(current);
         }
-        let loaded = Loaded::read(&store, &self.shared.dir, &self.shared.embedders, Some(&current))?;
+        let previous = Some(&*current).filter(|current| current.version().identity == version.identity);
+        let loaded = Loaded::read(&store, &self.shared.dir, &self.shared.embedders, previous)?;
         let lexical = match lexical_on_disk(&self.shared.dir, &loaded) {
             Ok(lexical) => lexical,
             Err(_) if matches!(lock(&self.shared.dir), Err(Error::Locked { .. })) => return Ok(current),
@@ -197,7 +266,8 @@ impl Catalog {
     pub fn writer(&self) -> Result<Writer> {
         let lock = lock_soon(&self.shared.dir)?;
         let store = Store::open(&self.shared.dir.join(DATABASE))?;
-        if store.refresh_texts()? {
+        let is_another = store.state()?.identity != self.searcher().version().identity;
+        if store.refresh_texts()? || is_another {
             self.reload()?;
         }
         Ok(Writer { catalog: self.clone(), store, lexical: None, pending: Pending::default(), _lock: lock })
@@ -205,7 +275,10 @@ impl Catalog {
 
     /// Reads everything again, also what a snapshot keeps of tools that are the same.
     fn reload(&self) -> Result<()> {
-        let store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if !store.is_current() {
+            *store = Store::open_read_only(&self.shared.dir.join(DATABASE))?;
+        }
         let loaded = Loaded::read(&store, &self.shared.dir, &self.shared.embedders, None)?;
         let lexical = lexical_on_disk(&self.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?;
         self.publish(loaded.into_searcher(lexical));
@@ -241,6 +314,11 @@ impl Catalog {
     /// What was asked and which tools were called then; off until it is switched on.
     pub fn memory(&self) -> &Memory {
         &self.shared.memory
+    }
+
+    /// False once the catalog was deleted by another process.
+    pub fn is_there(&self) -> bool {
+        self.shared.dir.join(DATABASE).exists()
     }
 
     /// The catalog's folder.
@@ -384,7 +462,8 @@ impl Writer {
         let mut loaded = self.load()?;
         loaded.keep_vectors(&self.catalog.shared.dir);
         // The store is committed. A lexical index that cannot be brought up to it is rebuilt, in memory if need be.
-        let lexical = match self.update_lexical(&loaded, &pending) {
+        let lexical_dir = self.catalog.shared.dir.join(LEXICAL);
+        let lexical = match guarded(&lexical_dir, || self.update_lexical(&loaded, &pending)) {
             Ok(lexical) => lexical,
             Err(_) => {
                 self.lexical = None;
@@ -405,14 +484,7 @@ impl Writer {
         if self.pending.open {
             self.commit()?;
         }
-        let rows = self.load()?.rows;
-        let mut work = Vec::new();
-        let embedders = self.catalog.shared.embedders.iter().filter(|embedder| !embedder.is_instant());
-        for embedder in embedders.cloned().collect::<Vec<_>>() {
-            let model = self.store.model(embedder.id(), embedder.dimensions())?;
-            let embedded = model.map_or_else(|| Ok(Default::default()), |model| self.store.embedded(model))?;
-            work.push((snapshot::pending_texts(&rows, embedder.views(), &embedded), embedder));
-        }
+        let work = self.load()?.pending_texts();
         let mut state = EmbedProgress { done: 0, total: work.iter().map(|(texts, _)| texts.len()).sum() };
         let mut result = Ok(());
         'legs: for (texts, embedder) in &work {
@@ -462,7 +534,7 @@ impl Writer {
     }
 
     fn update_lexical(&mut self, loaded: &Loaded, pending: &Pending) -> Result<LexicalSearcher> {
-        let stamp = loaded.settings.lexical.stamp();
+        let stamp = loaded.lexical_stamp();
         let dir = self.catalog.shared.dir.join(LEXICAL);
         if self.lexical.as_ref().is_none_or(|lexical| lexical.stamp != stamp) {
             self.lexical = None;
@@ -476,7 +548,7 @@ impl Writer {
         }
         let added: HashSet<u64> = pending.added.iter().copied().collect();
         let rows: Vec<_> = loaded.rows.iter().filter(|row| added.contains(&row.stored.key)).cloned().collect();
-        for entry in snapshot::entries(&rows, &loaded.settings.lexical.weights) {
+        for entry in words::entries(&rows, &loaded.settings.lexical.weights) {
             writer.add(&entry)?;
         }
         if !pending.removed.is_empty() || !rows.is_empty() {
@@ -510,7 +582,7 @@ impl Writer {
         let mut built = 0;
         for leg in loaded.legs_without_graph() {
             let Some(model) = self.store.model(leg.embedder.id(), leg.embedder.dimensions())? else { continue };
-            Graph::build(&leg.vectors).save(&graph_dir(&self.catalog.shared.dir, model))?;
+            Graph::build(&leg.vectors).save(&graph_dir(&self.catalog.shared.dir, model), leg.embedder.id())?;
             built += 1;
         }
         Ok(built)
@@ -628,8 +700,11 @@ fn lock_soon(dir: &Path) -> Result<File> {
 }
 
 fn lexical_on_disk(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
-    let index = LexicalIndex::open(&dir.join(LEXICAL), &loaded.settings.lexical.stamp())?;
-    index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+    let dir = dir.join(LEXICAL);
+    guarded(&dir, || {
+        let index = LexicalIndex::open(&dir, &loaded.lexical_stamp())?;
+        index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+    })
 }
 
 /// The lexical index built anew: on disk where nobody else is writing and the disk allows, else in memory.
@@ -640,14 +715,12 @@ fn rebuilt(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
 
 fn create_lexical(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
     let index = LexicalIndex::create(&dir.join(LEXICAL))?;
-    snapshot::fill(&index, &loaded.rows, &loaded.settings)?;
+    words::fill(&index, &loaded.rows, &loaded.settings.lexical, &loaded.lexical_stamp())?;
     index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
 }
 
 fn in_memory(loaded: &Loaded) -> Result<LexicalSearcher> {
-    let index = LexicalIndex::in_memory();
-    snapshot::fill(&index, &loaded.rows, &loaded.settings)?;
-    index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
+    words::in_memory(&loaded.rows, &loaded.settings.lexical)
 }
 
 fn disk_bytes(dir: &Path) -> u64 {

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 /// How long a statement waits for another process. Every write here takes milliseconds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -69,6 +69,15 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
         change.commit()?;
     }
     Ok(connection)
+}
+
+/// True for a database that was begun and not yet given its tables: its creation was cut short, or is under way.
+pub fn is_blank(path: &Path) -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let count = |connection: Connection| {
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u32>(0))
+    };
+    Connection::open_with_flags(path, flags).and_then(count).is_ok_and(|tables| tables == 0)
 }
 
 /// Makes an empty file that its owner alone may use, where there is none; one that is there is narrowed to that, and so

@@ -9,11 +9,14 @@
 
 mod bm25;
 mod fuzzy;
+mod manifest;
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tantivy::merge_policy::{LogMergePolicy, MergePolicy, NoMergePolicy};
 use tantivy::schema::{
     FAST, Field as TantivyField, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
 };
@@ -159,11 +162,8 @@ impl LexicalIndex {
     /// [`Error::Derived`] saying what does not fit; the caller rebuilds.
     pub fn open(dir: &Path, stamp: &str) -> Result<Self> {
         let opened = LexicalIndex::reopen(dir, stamp)?;
-        let damaged = opened.index.validate_checksum().map_err(|e| derived(dir, e))?;
-        match damaged.iter().next() {
-            Some(file) => Err(derived(dir, format!("{} is damaged", file.display()))),
-            None => Ok(opened),
-        }
+        manifest::check(dir, stamp, &opened.index).map_err(|reason| derived(dir, reason))?;
+        Ok(opened)
     }
 
     /// As [`LexicalIndex::open`], for an index that this process has found whole before.
@@ -186,6 +186,8 @@ impl LexicalIndex {
     /// [`Error::Derived`].
     pub fn writer(&self) -> Result<LexicalWriter> {
         let writer = self.index.writer_with_num_threads(1, WRITER_MEMORY_BYTES).map_err(|e| self.error(e))?;
+        // Segments are merged within a commit and not behind its back: the files are then those that are written down.
+        writer.set_merge_policy(Box::new(NoMergePolicy));
         Ok(LexicalWriter { writer, fields: self.fields, path: self.path.clone() })
     }
 
@@ -248,18 +250,40 @@ impl LexicalWriter {
         let mut prepared = self.writer.prepare_commit().map_err(error)?;
         prepared.set_payload(stamp);
         prepared.commit().map_err(error)?;
+        self.merge().map_err(error)?;
+        match &self.path {
+            Some(folder) => manifest::write(folder, stamp, self.writer.index()).map_err(|e| derived(folder, e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Merges small segments, so that small commits do not leave ever more of them.
+    fn merge(&mut self) -> tantivy::Result<()> {
+        let segments = self.writer.index().searchable_segment_metas()?;
+        for candidate in LogMergePolicy::default().compute_merge_candidates(&segments) {
+            self.writer.merge(&candidate.0).wait()?;
+        }
         Ok(())
     }
 
-    /// Ends the writer once running merges are done, so that small commits do not leave ever more segments.
+    /// Ends the writer and its threads.
     pub fn finish(self) {
-        // A merge that failed leaves the segments as they were, which is as correct.
+        // All that it wrote is committed; threads that end badly change nothing about that.
         let _ = self.writer.wait_merging_threads();
     }
 
     fn error(&self, reason: impl ToString) -> Error {
         derived(self.path.as_deref().unwrap_or(Path::new("memory")), reason)
     }
+}
+
+/// Runs what reads or writes an index. tantivy takes files at their word and panics over some that are wrong: that is an
+/// error of the index, which is built anew.
+///
+/// # Errors
+/// What `work` says, and [`Error::Derived`] where it panics.
+pub fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(derived(path, "reading it panicked, it is damaged")))
 }
 
 fn derived(path: &Path, reason: impl ToString) -> Error {

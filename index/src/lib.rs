@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod database;
+pub mod files;
 pub mod tool;
 pub mod formats;
 pub mod variant;

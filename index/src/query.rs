@@ -280,6 +280,11 @@ impl Query {
         self
     }
 
+    /// What is asked, as it was given.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(String::as_str)
+    }
+
     /// Checks the numbers and that there is something to look for.
     ///
     /// # Errors

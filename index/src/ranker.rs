@@ -20,6 +20,7 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::hit::Reason;
 pub use facts::ToolFacts;
 pub use features::{Candidates, DenseView, Feature, LegView, Request, Signal};
@@ -99,9 +100,7 @@ impl Ranker {
         let body = serde_json::to_vec(self).map_err(|e| Error::io("write", path, e.into()))?;
         let mut bytes = format!("{MAGIC} {VERSION} {}\n", blake3::hash(&body).to_hex()).into_bytes();
         bytes.extend(body);
-        let draft = path.with_extension("json.new");
-        std::fs::write(&draft, bytes).map_err(|e| Error::io("write", &draft, e))?;
-        std::fs::rename(&draft, path).map_err(|e| Error::io("replace", path, e))
+        files::replace(path, &bytes)
     }
 
     /// The model for these embedders beside the lexical leg, named by their ids.

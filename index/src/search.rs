@@ -3,6 +3,7 @@
 mod explain;
 mod legs;
 mod rerank;
+pub(crate) mod words;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -15,14 +16,14 @@ use crate::duplicates::Duplicates;
 use crate::error::Result;
 use crate::fuse;
 use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
-use crate::lexical::{LexicalSearcher, QueryTerms, Scored};
+use crate::lexical::{QueryTerms, Scored};
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::query::{Effort, Filter, Fusion, Mode, Query, read_part};
 use crate::ranker::features::CANDIDATES;
 use crate::ranker::{Ranker, ToolFacts};
 use crate::settings::Settings;
-use crate::store::StoredTool;
+use crate::store::{StoredTool, Version};
 use crate::text;
 use crate::tool::{Tool, ToolId};
 use crate::variant::{Load, Pace, Parts, Standby, Variant};
@@ -31,6 +32,7 @@ pub(crate) use legs::DenseLeg;
 use legs::{Hearing, LegScores, Voice};
 pub use rerank::Measured;
 use rerank::Verdict;
+pub(crate) use words::Words;
 
 /// The share of the clauses in a request's score; the rest is the request as a whole.
 const CLAUSES_SHARE: f32 = 0.5;
@@ -46,11 +48,11 @@ const NEAREST_NAMES: usize = 3;
 
 /// One state of a catalog; answers queries from any number of threads and never changes.
 pub struct Searcher {
-    pub(crate) generation: u64,
+    pub(crate) version: Version,
     pub(crate) settings: Settings,
     /// Every tool, by id, so that position is the tie-break too.
     pub(crate) rows: Vec<Arc<Row>>,
-    pub(crate) lexical: Arc<LexicalSearcher>,
+    pub(crate) words: Words,
     pub(crate) names: Arc<Names>,
     pub(crate) duplicates: Arc<Duplicates>,
     pub(crate) legs: Vec<DenseLeg>,
@@ -164,7 +166,7 @@ impl Searcher {
             signals: strongest(&evidence),
             confidence: confidence(&evidence),
             timings,
-            generation: self.generation,
+            generation: self.generation(),
         })
     }
 
@@ -240,7 +242,17 @@ impl Searcher {
 
     /// The commit this snapshot shows.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.version.generation
+    }
+
+    /// The commit this snapshot shows, and of which catalog: one that was made anew under the same name is another.
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// Stored vectors that were found damaged when the catalog was opened. Embedding computes them anew.
+    pub fn damaged_vectors(&self) -> usize {
+        self.legs.iter().map(|leg| leg.damaged).sum()
     }
 
     /// The settings it answers with.
@@ -281,8 +293,14 @@ impl Searcher {
 
     fn degraded(&self, mode: Mode) -> Option<Degraded> {
         let pending_embeddings = self.pending_embeddings();
+        let damaged_memory = self.memory.as_ref().and_then(|memory| memory.problem());
         let reason = if mode == Mode::Lexical || self.is_empty() {
             return None;
+        } else if self.damaged_vectors() > 0 && pending_embeddings > 0 {
+            format!(
+                "{} stored vectors are damaged and {pending_embeddings} tools are found less precisely; `toolscout embed` computes them anew",
+                self.damaged_vectors()
+            )
         } else if self.legs.is_empty() {
             "no embedding model is loaded, so only words are matched; `embedder = \"auto\"` takes the built-in table"
                 .to_owned()
@@ -292,7 +310,7 @@ impl Searcher {
         } else if let OwnRanker::Unusable(problem) = &self.own_ranker {
             problem.clone()
         } else {
-            return None;
+            damaged_memory?
         };
         Some(Degraded { reason, pending_embeddings })
     }
@@ -368,9 +386,11 @@ impl Search<'_> {
     fn weigh(&self, request: &Request, number: usize, vectors: &QueryVectors, timings: &mut Timings) -> Evidence {
         let searcher = self.searcher;
         let (terms, gains, limit, lexical) = lap(&mut timings.lexical_ms, || {
-            let analyzed = request.texts.iter().map(|text| searcher.lexical.resolve(&text::terms(text)));
-            let terms: Vec<QueryTerms> = analyzed.collect();
-            let mut scored: Vec<Scored> = terms.iter().map(|terms| searcher.lexical.score(terms)).collect();
+            let analyzed = request.texts.iter().map(|text| text::terms(text));
+            let resolve = |terms: Vec<_>| searcher.ask_words(|words| words.resolve(&terms));
+            let terms: Vec<QueryTerms> = analyzed.map(resolve).collect();
+            let score = |terms: &QueryTerms| searcher.ask_words(|words| words.score(terms));
+            let mut scored: Vec<Scored> = terms.iter().map(score).collect();
             let (gains, limit) = (std::mem::take(&mut scored[0].gains), scored[0].limit);
             let raw = scored.into_iter().map(|scored| scored.by_tool).collect();
             (terms, gains, limit, LegScores::new(raw, |_| 0.0, self.allowed.as_deref()))

@@ -7,28 +7,32 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::dense::{Graph, Kept, TextHash, Vectors};
-use crate::document::{self, View, Weights};
+use crate::document::{self, View};
 use crate::duplicates::{Duplicates, Fingerprint};
 use crate::embed::Embedder;
-use crate::error::{Error, Result};
-use crate::lexical::{Entry, LexicalIndex, LexicalSearcher};
+use crate::error::Result;
+use crate::lexical::LexicalSearcher;
 use crate::names::Names;
 use crate::ranker::{self, Ranker};
-use crate::search::{DenseLeg, OwnRanker, Row, Searcher};
+use crate::search::{DenseLeg, OwnRanker, Row, Searcher, Words, words};
 use crate::settings::Settings;
-use crate::store::{Store, text_hash};
+use crate::store::{Store, Version, text_hash};
 use crate::tool::ToolId;
 use crate::variant::Pace;
 
+/// How the folders of graphs begin, and the files of vectors end.
+pub(crate) const GRAPH_PREFIX: &str = "graph-";
+pub(crate) const VECTORS: &str = "vectors";
+
 /// The folder of a model's graph within a catalog's.
 pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
-    catalog.join(format!("graph-{model}"))
+    catalog.join(format!("{GRAPH_PREFIX}{model}"))
 }
 
 /// The file of an instant embedder's vectors within a catalog's folder, the same for all versions of the embedder.
 fn kept_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
     let name = embedder.id().split('/').next().unwrap_or_default();
-    catalog.join(format!("{name}.vectors"))
+    catalog.join(format!("{name}.{VECTORS}"))
 }
 
 /// Rows read and analyzed at once: in parallel, and only these are in memory twice.
@@ -39,7 +43,7 @@ const MIN_UNKEPT: usize = 1024;
 
 /// A state of the store in memory, all but the lexical index.
 pub(crate) struct Loaded {
-    pub(crate) generation: u64,
+    pub(crate) version: Version,
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Arc<Row>>,
     names: Arc<Names>,
@@ -57,7 +61,7 @@ impl DenseLeg {
 }
 
 impl Loaded {
-    /// Reads the store's present state.
+    /// Reads the store's present state. `previous` is a snapshot of the same catalog.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -79,7 +83,7 @@ impl Loaded {
         embedders: &[Arc<dyn Embedder>],
         previous: Option<&Searcher>,
     ) -> Result<Self> {
-        let generation = store.generation()?;
+        let version = store.state()?;
         let settings = settings(store)?;
         let rows = rows(store, previous)?;
         let names = names(&rows, previous);
@@ -96,18 +100,33 @@ impl Loaded {
             .collect::<Result<_>>()?;
         let (ranker, own_ranker) = ranker(dir, previous);
         let pace = previous.map(|previous| Arc::clone(&previous.pace)).unwrap_or_default();
-        Ok(Loaded { generation, settings, rows, names, duplicates, legs, ranker, own_ranker, pace })
+        Ok(Loaded { version, settings, rows, names, duplicates, legs, ranker, own_ranker, pace })
+    }
+
+    /// What a lexical index must have been built with, and of which catalog: keys of another mean other tools.
+    pub(crate) fn lexical_stamp(&self) -> String {
+        format!("{}, catalog {}", self.settings.lexical.stamp(), self.version.identity)
     }
 
     /// Tool position by store key, which is how the lexical index names tools.
     pub(crate) fn ordinals(&self) -> HashMap<u64, u32> {
-        self.rows.iter().enumerate().map(|(place, row)| (row.stored.key, place as u32)).collect()
+        words::ordinals(&self.rows)
     }
 
     /// The legs that are large enough for a graph and have none that fits.
     pub(crate) fn legs_without_graph(&self) -> impl Iterator<Item = &DenseLeg> {
         let large = |leg: &&DenseLeg| leg.vectors.len() >= self.settings.graph_min_vectors;
         self.legs.iter().filter(large).filter(|leg| leg.graph.is_none())
+    }
+
+    /// The texts that slow embedders have no sound vector of, with the embedder of each list.
+    pub(crate) fn pending_texts(&self) -> Vec<(PendingTexts, Arc<dyn Embedder>)> {
+        let slow = self.legs.iter().filter(|leg| !leg.embedder.is_instant());
+        let texts_of = |leg: &DenseLeg| {
+            let embedded: HashSet<TextHash> = leg.vectors.hashes().iter().copied().collect();
+            pending_texts(&self.rows, leg.embedder.views(), &embedded)
+        };
+        slow.map(|leg| (texts_of(leg), Arc::clone(&leg.embedder))).collect()
     }
 
     /// True when an instant embedder's file lacks so many vectors that it is better written anew.
@@ -128,10 +147,10 @@ impl Loaded {
     /// The snapshot, with this lexical index.
     pub(crate) fn into_searcher(self, lexical: LexicalSearcher) -> Searcher {
         Searcher {
-            generation: self.generation,
+            version: self.version,
             settings: self.settings,
             rows: self.rows,
-            lexical: Arc::new(lexical),
+            words: Words::new(lexical),
             names: self.names,
             duplicates: self.duplicates,
             legs: self.legs,
@@ -149,7 +168,7 @@ impl Loaded {
 /// [`Error::Store`] when they cannot be read.
 pub(crate) fn settings(store: &Store) -> Result<Settings> {
     let Some(json) = store.meta("settings")? else { return Ok(Settings::default()) };
-    serde_json::from_str(&json).map_err(|e| Error::InvalidQuery { reason: format!("the catalog's settings: {e}") })
+    serde_json::from_str(&json).map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))
 }
 
 /// The catalog's own ranker, where it has one, else the one the crate carries. One that cannot be read changes nothing
@@ -168,36 +187,12 @@ fn ranker(dir: &Path, previous: Option<&Searcher>) -> (Option<Arc<Ranker>>, OwnR
     }
 }
 
-/// Fills an empty lexical index with all rows.
-///
-/// # Errors
-/// [`Error::Derived`].
-pub(crate) fn fill(index: &LexicalIndex, rows: &[Arc<Row>], settings: &Settings) -> Result<()> {
-    let mut writer = index.writer()?;
-    for chunk in rows.chunks(CHUNK) {
-        for entry in entries(chunk, &settings.lexical.weights) {
-            writer.add(&entry)?;
-        }
-    }
-    writer.commit(&settings.lexical.stamp())?;
-    writer.finish();
-    Ok(())
-}
-
-/// Analyzes tools in parallel.
-pub(crate) fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
-    let analyzed =
-        rows.par_iter().filter_map(|row| Some(Entry::new(row.stored.key, &row.stored.parse().ok()?, weights)));
-    analyzed.collect()
-}
+/// Texts with their hashes.
+pub(crate) type PendingTexts = Vec<(TextHash, String)>;
 
 /// The texts of these rows that have no vector of this model, with their hashes, shortest first: batches of equal
 /// length waste no padding.
-pub(crate) fn pending_texts(
-    rows: &[Arc<Row>],
-    views: &[View],
-    embedded: &HashSet<TextHash>,
-) -> Vec<(TextHash, String)> {
+fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>) -> PendingTexts {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
     for row in rows.iter().filter(|row| row.stored.texts_of(views).any(|hash| !embedded.contains(hash))) {
         let Some(tool) = row.tool() else { continue };
@@ -270,16 +265,16 @@ fn leg(
         return instant_leg(dir, embedder, rows, previous);
     }
     let model = store.model(embedder.id(), embedder.dimensions())?;
-    let vectors = match previous {
-        Some(previous) => changed_vectors(store, embedder.as_ref(), model, rows, previous)?,
+    let (vectors, damaged) = match previous {
+        Some(previous) => (changed_vectors(store, embedder.as_ref(), model, rows, previous)?, 0),
         None => all_vectors(store, embedder.as_ref(), model, rows)?,
     };
     let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
     let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < wanted(row)).count();
     let graph = model
         .filter(|_| vectors.len() >= settings.graph_min_vectors)
-        .and_then(|model| Graph::load(&graph_dir(dir, model), &vectors).ok());
-    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph, pending, unkept: 0 })
+        .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
+    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph, pending, damaged, unkept: 0 })
 }
 
 /// The leg of an embedder that is quicker than reading its vectors from the database: they come from the previous
@@ -313,7 +308,7 @@ fn instant_leg(
             vectors.end_tool();
         }
     }
-    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph: None, pending: 0, unkept })
+    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph: None, pending: 0, damaged: 0, unkept })
 }
 
 /// The vectors of an instant embedder that need not be computed.
@@ -367,8 +362,17 @@ fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>>
     rows.par_iter().map(of_row).collect()
 }
 
-fn all_vectors(store: &Store, embedder: &dyn Embedder, model: Option<u64>, rows: &[Arc<Row>]) -> Result<Vectors> {
-    let all = model.map_or_else(|| Ok(HashMap::new()), |model| store.vectors(model))?;
+/// The vectors of these rows, and how many of the model's are damaged.
+fn all_vectors(
+    store: &Store,
+    embedder: &dyn Embedder,
+    model: Option<u64>,
+    rows: &[Arc<Row>],
+) -> Result<(Vectors, usize)> {
+    let (all, damaged) = match model {
+        Some(model) => store.vectors(model, embedder.dimensions())?,
+        None => (HashMap::new(), 0),
+    };
     let mut vectors = Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions());
     for row in rows {
         let texts = row.stored.texts_of(embedder.views());
@@ -377,7 +381,7 @@ fn all_vectors(store: &Store, embedder: &dyn Embedder, model: Option<u64>, rows:
         }
         vectors.end_tool();
     }
-    Ok(vectors)
+    Ok((vectors, damaged))
 }
 
 fn changed_vectors(
@@ -394,7 +398,8 @@ fn changed_vectors(
             Some(place) => vectors.push_tool(&previous.vectors, place),
             None => {
                 for hash in texts() {
-                    if let Some(vector) = model.map_or(Ok(None), |model| store.vector(model, hash))? {
+                    let kept = |model| store.vector(model, embedder.dimensions(), hash);
+                    if let Some(vector) = model.map_or(Ok(None), kept)? {
                         vectors.push(embedder.id(), *hash, &vector)?;
                     }
                 }

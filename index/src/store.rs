@@ -4,7 +4,8 @@
 //! the model's id and dimensions and the hash of the template version and the text, so it is computed once for as long
 //! as anything says the same.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::dense::TextHash;
 use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
 use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result};
+use crate::files::{self, CHECKSUM_BYTES, FileId};
 use crate::tool::{Tool, ToolId};
 
 /// Goes into the hash of every text; changes when vectors must not be found again under their texts.
@@ -58,6 +60,15 @@ const SCHEMA: &str = "
     INSERT OR IGNORE INTO meta VALUES ('generation', '0');
 ";
 
+/// What tells this catalog from every other, one of the same name included.
+const GIVE_IDENTITY: &str = "INSERT OR IGNORE INTO meta VALUES ('identity', lower(hex(randomblob(16))))";
+/// Where the digest of all tools is kept, and the generation it is of: see [`Store::tools`].
+const DIGEST: &str = "digest";
+/// Written beside the version of the template once the column `texts` has checksums.
+const TEXTS_FORMAT: &str = "checked";
+/// What SQLite appends to the name of a database for the changes that are not in it yet.
+const LOG_SUFFIX: &str = "-wal";
+
 /// A tool as stored; parsed when it is needed.
 #[derive(Clone, Debug)]
 pub struct StoredTool {
@@ -88,55 +99,108 @@ pub enum Upserted {
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// The file that is open; the path may lead to another one by now.
+    file: Option<FileId>,
+    /// How the transaction under way changes the digest of all tools.
+    digest_change: Cell<u128>,
+}
+
+/// Which state of which catalog.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Tells the catalog from every other; empty for one that no version with identities has written to.
+    pub identity: String,
+    /// The number of the last commit.
+    pub generation: u64,
 }
 
 impl Store {
-    /// Opens for reading and writing, creating the database if needed.
+    /// Makes the database if it is not there, whole or not at all.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn create(path: &Path) -> Result<()> {
+        Store::connect(path, OpenFlags::default()).map(drop)
+    }
+
+    /// Opens a database that is there for reading and writing.
     ///
     /// # Errors
     /// [`Error::Store`] when it is damaged, newer than this program, or cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
-        database::make_private(path).map_err(|e| store_error(path, e))?;
-        let connection = Connection::open(path).map_err(|e| store_error(path, e))?;
-        let store = Store { connection, path: path.to_owned() };
-        store.prepare().map_err(|e| store_error(path, e))?;
-        store.check_version()?;
-        Ok(store)
-    }
-
-    /// True for a database that was begun and not yet given its tables: its creation was cut short, or is under way.
-    pub fn is_blank(path: &Path) -> bool {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let count = |connection: Connection| {
-            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u32>(0))
-        };
-        Connection::open_with_flags(path, flags).and_then(count).is_ok_and(|tables| tables == 0)
+        Store::connect(path, OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE)
     }
 
     /// Opens for reading; also in a folder that cannot be written.
     ///
     /// # Errors
-    /// As [`Store::open`].
+    /// As [`Store::open`], and where the log holds changes that cannot be read without writing.
     pub fn open_read_only(path: &Path) -> Result<Self> {
-        let connection =
-            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
-        let mut store = Store { connection: connection.map_err(|e| store_error(path, e))?, path: path.to_owned() };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut store = Store::new(path, |path| Connection::open_with_flags(path, flags))?;
         store.connection.busy_timeout(BUSY_TIMEOUT).map_err(|e| store_error(path, e))?;
         if store.version().is_err() {
-            // Without write permission SQLite cannot share a WAL; nobody else can write either, so the file can be
-            // taken as it is.
-            let uri =
-                format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            if let Ok(connection) = Connection::open_with_flags(uri, flags) {
-                let shared = std::mem::replace(&mut store.connection, connection);
-                if store.version().is_err() {
-                    store.connection = shared;
-                }
-            }
+            store.open_alone()?;
         }
         store.check_version()?;
         Ok(store)
+    }
+
+    fn new(path: &Path, open: impl FnOnce(&Path) -> rusqlite::Result<Connection>) -> Result<Self> {
+        // Before it is opened: a file that takes its place in between is noticed later.
+        let file = FileId::of(path);
+        let connection = open(path).map_err(|e| store_error(path, e))?;
+        Ok(Store { connection, path: path.to_owned(), file, digest_change: Cell::new(0) })
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<Self> {
+        if path.exists() || flags.contains(OpenFlags::SQLITE_OPEN_CREATE) {
+            database::make_private(path).map_err(|e| store_error(path, e))?;
+        }
+        let store = Store::new(path, |path| Connection::open_with_flags(path, flags))?;
+        store.prepare().map_err(|e| store_error(path, e))?;
+        store.check_version()?;
+        if store.meta("identity")?.is_none() {
+            store.execute(GIVE_IDENTITY, [])?;
+        }
+        Ok(store)
+    }
+
+    /// Takes the file as it is. Without write permission SQLite cannot share a log; nobody else can write either. What
+    /// stands in a log is not in the file, so there must be none.
+    fn open_alone(&mut self) -> Result<()> {
+        let uri =
+            format!("file:{}?immutable=1", self.path.display().to_string().replace('?', "%3f").replace('#', "%23"));
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let Ok(connection) = Connection::open_with_flags(uri, flags) else { return Ok(()) };
+        let shared = std::mem::replace(&mut self.connection, connection);
+        if self.version().is_err() {
+            self.connection = shared;
+            return Ok(());
+        }
+        let mut log = self.path.clone().into_os_string();
+        log.push(LOG_SUFFIX);
+        match std::fs::metadata(&log) {
+            Ok(found) if found.len() > 0 => Err(self.error(format!(
+                "{} holds {} bytes of changes that can only be read where they can be written; open the catalog once where its folder can be written, or copy the folder with its log to such a place",
+                Path::new(&log).display(),
+                found.len()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// True while its path leads to the file that is open, and not to one that has taken its place.
+    pub fn is_current(&self) -> bool {
+        self.file.is_some() && self.file == FileId::of(&self.path)
+    }
+
+    /// Which state of which catalog this is.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn state(&self) -> Result<Version> {
+        Ok(Version { identity: self.meta("identity")?.unwrap_or_default(), generation: self.generation()? })
     }
 
     /// The number of the last commit.
@@ -194,6 +258,7 @@ impl Store {
 
     /// Undoes the write transaction, if one is open.
     pub fn rollback(&self) {
+        self.digest_change.set(0);
         if !self.connection.is_autocommit() {
             // A rollback that fails leaves a transaction that SQLite rolls back when the connection closes.
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -206,12 +271,32 @@ impl Store {
     /// [`Error::Store`], for a full disk among others; the transaction is then undone.
     pub fn commit(&self) -> Result<u64> {
         let commit = || {
-            let generation = self.generation()? + 1;
+            let before = self.generation()?;
+            let generation = before + 1;
+            let digest = match self.digest(before)? {
+                Some(digest) => digest ^ self.digest_change.get(),
+                None => self.digest_of_all()?,
+            };
+            self.set_meta(DIGEST, &format!("{generation} {digest:032x}"))?;
             self.set_meta("generation", &generation.to_string())?;
             self.execute("COMMIT", [])?;
+            self.digest_change.set(0);
             Ok(generation)
         };
         commit().inspect_err(|_| self.rollback())
+    }
+
+    /// The digest of all tools at this generation; none where it was not kept for it, as by an earlier version.
+    fn digest(&self, generation: u64) -> Result<Option<u128>> {
+        let Some(text) = self.meta(DIGEST)? else { return Ok(None) };
+        let Some((of, digest)) = text.split_once(' ') else { return Ok(None) };
+        Ok(u128::from_str_radix(digest, 16).ok().filter(|_| of == generation.to_string()))
+    }
+
+    fn digest_of_all(&self) -> Result<u128> {
+        let mut statement = self.sql("SELECT hash FROM tools")?;
+        let mut hashes = statement.query_map([], |row| row.get::<_, [u8; 32]>(0)).map_err(|e| self.error(e))?;
+        hashes.try_fold(0, |all, hash| Ok(all ^ digest_of(&hash.map_err(|e| self.error(e))?)))
     }
 
     /// The keys of all tools, in the order of their ids.
@@ -224,14 +309,25 @@ impl Store {
         keys.map_err(|e| self.error(e))
     }
 
-    /// Every tool, in the order of ids.
+    /// Every tool, in the order of ids. SQLite does not notice when a row is gone from a page; the digest of all does.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Store`], also when these are not the tools that were committed.
     pub fn tools(&self) -> Result<Vec<StoredTool>> {
         let mut statement = self.sql("SELECT key, id, server, texts, json, hash FROM tools ORDER BY id")?;
         let rows = statement.query_map([], read_tool).map_err(|e| self.error(e))?;
-        rows.map(|row| self.checked(row)).collect()
+        let mut tools = Vec::new();
+        let mut digest = 0;
+        for row in rows {
+            digest ^= row.as_ref().map_or(0, |row| digest_of(&row.5));
+            tools.push(self.checked(row)?);
+        }
+        match self.digest(self.generation()?)? {
+            Some(expected) if expected != digest => {
+                Err(self.error(format!("its {} tools are not those that were committed, {DAMAGED}", tools.len())))
+            }
+            _ => Ok(tools),
+        }
     }
 
     /// One tool.
@@ -269,12 +365,14 @@ impl Store {
         if known.as_ref().is_some_and(|(_, known)| known == hash.as_bytes()) {
             return Ok(Upserted::Unchanged);
         }
-        if let Some((key, _)) = &known {
+        if let Some((key, hash)) = &known {
             self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
+            self.change_digest(hash);
         }
-        let texts = digest(tool);
+        let texts = checked_texts(tool);
         let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(sql, params![tool.id.as_str(), tool.id.server(), hash.as_bytes(), texts, json])?;
+        self.change_digest(hash.as_bytes());
         let key = self.connection.last_insert_rowid() as u64;
         Ok(known.map_or(Upserted::Added(key), |(old, _)| Upserted::Changed(old, key)))
     }
@@ -284,8 +382,14 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn remove(&self, id: &ToolId) -> Result<Option<u64>> {
-        let mut statement = self.sql("DELETE FROM tools WHERE id = ?1 RETURNING key")?;
-        statement.query_row([id.as_str()], |row| row.get(0)).optional().map_err(|e| self.error(e))
+        let Some((key, hash)) = self.key_and_hash(id)? else { return Ok(None) };
+        self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
+        self.change_digest(&hash);
+        Ok(Some(key))
+    }
+
+    fn change_digest(&self, hash: &[u8; 32]) {
+        self.digest_change.set(self.digest_change.get() ^ digest_of(hash));
     }
 
     /// The number under which a model's vectors are kept; `None` when it has none yet.
@@ -320,36 +424,32 @@ impl Store {
         counts.map_err(|e| self.error(e))
     }
 
-    /// The texts that have a vector of this model.
+    /// Every sound vector of a model, and how many are damaged.
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub fn embedded(&self, model: u64) -> Result<HashSet<TextHash>> {
-        let mut statement = self.sql("SELECT text FROM vectors WHERE model = ?1")?;
-        let texts = statement.query_map([model], |row| row.get(0)).and_then(Iterator::collect);
-        texts.map_err(|e| self.error(e))
-    }
-
-    /// Every vector of a model.
-    ///
-    /// # Errors
-    /// [`Error::Store`].
-    pub fn vectors(&self, model: u64) -> Result<HashMap<TextHash, Vec<f32>>> {
+    pub fn vectors(&self, model: u64, dimensions: usize) -> Result<(HashMap<TextHash, Vec<f32>>, usize)> {
         let mut statement = self.sql("SELECT text, vector FROM vectors WHERE model = ?1")?;
-        let vectors = statement
-            .query_map([model], |row| Ok((row.get(0)?, floats(row.get_ref(1)?.as_blob()?))))
-            .and_then(Iterator::collect);
-        vectors.map_err(|e| self.error(e))
+        let mut rows = statement.query([model]).map_err(|e| self.error(e))?;
+        let (mut vectors, mut damaged) = (HashMap::new(), 0);
+        while let Some(row) = rows.next().map_err(|e| self.error(e))? {
+            match read_vector(row, model, dimensions) {
+                Some((text, vector)) => drop(vectors.insert(text, vector)),
+                None => damaged += 1,
+            }
+        }
+        Ok((vectors, damaged))
     }
 
-    /// One vector of a model.
+    /// One vector of a model; none where it is missing or damaged.
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub fn vector(&self, model: u64, text: &TextHash) -> Result<Option<Vec<f32>>> {
-        let mut statement = self.sql("SELECT vector FROM vectors WHERE model = ?1 AND text = ?2")?;
-        let vector = statement.query_row(params![model, text], |row| Ok(floats(row.get_ref(0)?.as_blob()?))).optional();
-        vector.map_err(|e| self.error(e))
+    pub fn vector(&self, model: u64, dimensions: usize, text: &TextHash) -> Result<Option<Vec<f32>>> {
+        let mut statement = self.sql("SELECT text, vector FROM vectors WHERE model = ?1 AND text = ?2")?;
+        let read = |row: &rusqlite::Row<'_>| Ok(read_vector(row, model, dimensions).map(|(_, vector)| vector));
+        let vector = statement.query_row(params![model, text], read).optional();
+        vector.map(Option::flatten).map_err(|e| self.error(e))
     }
 
     /// Keeps a vector.
@@ -357,7 +457,7 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn put_vector(&self, model: u64, text: &TextHash, vector: &[f32]) -> Result<()> {
-        let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes = files::sealed_vector(vector, &[&model.to_le_bytes(), text]);
         self.execute("INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)", params![model, text, bytes])
     }
 
@@ -366,18 +466,23 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn refresh_texts(&self) -> Result<bool> {
-        let version = TEMPLATE_VERSION.to_string();
+        let version = format!("{TEMPLATE_VERSION} {TEXTS_FORMAT}");
         if self.meta("template_version")?.as_deref() == Some(&version) {
             return Ok(false);
         }
         self.begin_write()?;
         for stored in self.tools()? {
             let tool = stored.parse()?;
-            self.execute("UPDATE tools SET texts = ?2 WHERE key = ?1", params![stored.key, digest(&tool)])?;
+            self.execute("UPDATE tools SET texts = ?2 WHERE key = ?1", params![stored.key, checked_texts(&tool)])?;
         }
         self.set_meta("template_version", &version)?;
         self.commit()?;
         Ok(true)
+    }
+
+    /// The error for a database in which this was found.
+    pub fn damaged(&self, found: impl std::fmt::Display) -> Error {
+        self.error(format!("{found}, {DAMAGED}"))
     }
 
     fn prepare(&self) -> rusqlite::Result<()> {
@@ -386,8 +491,9 @@ impl Store {
         // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and worth the sync.
         self.connection.pragma_update(None, "synchronous", "full")?;
         if self.connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))? == 0 {
-            self.connection
-                .execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"))?;
+            self.connection.execute_batch(&format!(
+                "BEGIN IMMEDIATE; {SCHEMA} {GIVE_IDENTITY}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"
+            ))?;
         }
         Ok(())
     }
@@ -437,9 +543,24 @@ impl Store {
         }
         let name = if server.is_empty() { id.as_str() } else { id.get(server.len() + 1..).unwrap_or_default() };
         let id = ToolId::new(&server, name).map_err(|e| self.error(e))?;
+        let stored = StoredTool { key, id, texts: Vec::new(), fingerprint: None, json };
+        let texts = match sound_texts(&texts, &stored.id) {
+            Some(texts) => texts.to_vec(),
+            None => self.texts_anew(&stored)?,
+        };
         let (texts, fingerprint) = texts.split_at(texts.len().min(VIEWS * size_of::<TextHash>()));
         let fingerprint = Fingerprint::from_bytes(fingerprint);
-        Ok(StoredTool { key, id, texts: texts.as_chunks().0.to_vec(), fingerprint, json })
+        Ok(StoredTool { texts: texts.as_chunks().0.to_vec(), fingerprint, ..stored })
+    }
+
+    /// What the damaged column `texts` of a tool must hold. It can be said of the tool alone, which the damage may also
+    /// have moved to another id.
+    fn texts_anew(&self, stored: &StoredTool) -> Result<Vec<u8>> {
+        let tool = stored.parse()?;
+        if tool.id != stored.id {
+            return Err(self.error(format!("the tool {:?} stands under the id {:?}, {DAMAGED}", tool.id, stored.id)));
+        }
+        Ok(texts(&tool))
     }
 
     fn sql(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
@@ -472,15 +593,39 @@ impl StoredTool {
     }
 }
 
-/// What the column `texts` holds of a tool: the hashes of its views, then its fingerprint.
 fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-fn digest(tool: &Tool) -> Vec<u8> {
+/// The hashes of a tool's views, then its fingerprint.
+fn texts(tool: &Tool) -> Vec<u8> {
     let views = document::views(tool);
     let fingerprint = Fingerprint::of(tool).map(Fingerprint::to_bytes).unwrap_or_default();
     views.iter().flat_map(|text| text_hash(text)).chain(fingerprint).collect()
+}
+
+/// What the column `texts` holds of a tool: [`texts`], then their checksum.
+fn checked_texts(tool: &Tool) -> Vec<u8> {
+    let mut bytes = texts(tool);
+    bytes.extend(files::checksum(&[&bytes, tool.id.as_str().as_bytes()]));
+    bytes
+}
+
+/// The texts of a tool without their checksum; none where they are damaged. Earlier versions wrote none, and then hashes
+/// and a fingerprint fill whole steps of 16 bytes.
+fn sound_texts<'a>(column: &'a [u8], id: &ToolId) -> Option<&'a [u8]> {
+    if column.len().is_multiple_of(size_of::<TextHash>()) {
+        return Some(column);
+    }
+    let (texts, sum) = column.split_at_checked(column.len().checked_sub(CHECKSUM_BYTES)?)?;
+    (files::checksum(&[texts, id.as_str().as_bytes()]) == sum).then_some(texts)
+}
+
+/// What the hash of one tool adds to the digest of all. Exclusive or: it can be taken out again, and order is nothing.
+fn digest_of(hash: &[u8; 32]) -> u128 {
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash[..16]);
+    u128::from_le_bytes(half)
 }
 
 /// Names a text.
@@ -500,8 +645,11 @@ fn read_tool(row: &rusqlite::Row<'_>) -> rusqlite::Result<ToolRow> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
 }
 
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+/// A text and its vector; none where the row is damaged.
+fn read_vector(row: &rusqlite::Row<'_>, model: u64, dimensions: usize) -> Option<(TextHash, Vec<f32>)> {
+    let text: TextHash = row.get(0).ok()?;
+    let bytes = row.get_ref(1).ok()?.as_blob().ok()?;
+    Some((text, files::opened_vector(bytes, dimensions, &[&model.to_le_bytes(), &text])?))
 }
 
 fn store_error(path: &Path, reason: impl ToString) -> Error {

@@ -244,6 +244,56 @@ fn what_was_committed_survives_being_killed_at_any_moment() {
     assert!(next > 0, "no child lived long enough to commit");
 }
 
+/// Creates one catalog after another, each with a tool, until it is killed.
+#[test]
+fn child_creates_until_it_is_killed() {
+    let Some(folder) = child::folder() else { return };
+    let first: usize = std::env::var("KILL_FIRST").unwrap().parse().unwrap();
+    let data = DataDir::new(folder);
+    say("ready");
+    for number in first.. {
+        let catalog = data.open_or_create(&format!("c{number}"), Options::default()).unwrap();
+        let mut writer = catalog.writer().unwrap();
+        writer.upsert(&[plain("s", "t", "zyzzyva")]).unwrap();
+        writer.commit().unwrap();
+        say(&format!("created {number}"));
+    }
+}
+
+#[test]
+fn a_creation_killed_at_any_moment_leaves_a_good_catalog_or_none() {
+    let chance = &mut Chance::new(DEFAULT_SEED);
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let mut created = 0;
+    for round in 0..DEFAULT_ROUNDS {
+        let mut child = child::command("child_creates_until_it_is_killed", dir.path())
+            .env("KILL_FIRST", created.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+        // The random moment is the point of the test: after some catalogs, somewhere within the next.
+        let enough = created + chance.below(3);
+        let said =
+            out.by_ref().map_while(|line| line.ok()).filter(|line| line.starts_with("created ") || line == "ready");
+        for _ in said.take(1 + enough - created) {}
+        std::thread::sleep(Duration::from_micros(chance.below(30_000) as u64));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for name in data.catalogs().unwrap() {
+            let catalog = data.open(&name, Options::default());
+            catalog.unwrap_or_else(|error| panic!("round {round}: {name} is neither good nor absent: {error}"));
+        }
+        while data.open(&format!("c{created}"), Options::default()).is_ok_and(|catalog| catalog.searcher().len() == 1) {
+            created += 1;
+        }
+        let next = data.open_or_create(&format!("c{created}"), Options::default());
+        next.unwrap_or_else(|error| panic!("round {round}: c{created} cannot be created: {error}"));
+    }
+    assert!(created > 0, "no child lived long enough to create a catalog");
+}
+
 fn holds(catalog: &Catalog, state: &State) -> bool {
     catalog.searcher().tools().map(|tool| (*tool).clone()).eq(state.values().cloned())
 }

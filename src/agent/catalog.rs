@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use toolscout_index::store::Version;
 use toolscout_index::{Catalog, NoMatch, Query, Searcher, Tool, ToolId};
 
 use crate::agent::names;
@@ -30,8 +31,8 @@ impl<F: Fn() -> Arc<Searcher> + Send + Sync> ToolSearch for Newest<F> {
         (self.0)().len()
     }
 
-    fn generation(&self) -> u64 {
-        (self.0)().generation()
+    fn version(&self) -> Version {
+        (self.0)().version().clone()
     }
 }
 
@@ -52,8 +53,8 @@ impl ToolSearch for Catalog {
         self.searcher().len()
     }
 
-    fn generation(&self) -> u64 {
-        self.searcher().generation()
+    fn version(&self) -> Version {
+        self.searcher().version().clone()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use toolscout_index::store::Version;
 use toolscout_index::{Filter, NoMatch, Tool, ToolId};
 
 /// What the agent asks of an index. Called off the async threads, so it may take its time.
@@ -19,7 +20,7 @@ pub trait ToolSearch: Send + Sync {
     fn count(&self) -> usize;
 
     /// Changes whenever the tools do.
-    fn generation(&self) -> u64;
+    fn version(&self) -> Version;
 }
 
 /// One search.
@@ -133,8 +134,8 @@ pub(crate) mod doubles {
             self.0.len()
         }
 
-        fn generation(&self) -> u64 {
-            1
+        fn version(&self) -> Version {
+            Version::default()
         }
     }
 }

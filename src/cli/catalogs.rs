@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolscout_index::{Error, Options};
 
 use super::context::Context;
@@ -47,18 +47,30 @@ fn list(context: &Context) -> Result<Outcome> {
     let dir = context.data_dir();
     let mut counted = Vec::new();
     for name in dir.catalogs()? {
-        let tools = dir.open(&name, Options::default())?.searcher().len();
+        let tools = dir.open(&name, Options::default()).map(|catalog| catalog.searcher().len());
         counted.push((name, tools));
     }
     if context.printer.is_json() {
-        let json: Vec<_> = counted.iter().map(|(name, tools)| json!({ "name": name, "tools": tools })).collect();
+        let json: Vec<_> = counted.iter().map(|(name, tools)| described(name, tools)).collect();
         context.printer.json(&json)?;
         return Ok(Outcome::Done);
     }
-    let rows = counted.into_iter().map(|(name, tools)| vec![name, tools.to_string()]).collect();
+    for (name, error) in counted.iter().filter_map(|(name, tools)| Some((name, tools.as_ref().err()?))) {
+        context.warn(format_args!("{name}: {error}"));
+    }
+    let tools =
+        |tools: toolscout_index::Result<usize>| tools.map_or_else(|_| "damaged".to_owned(), |tools| tools.to_string());
+    let rows = counted.into_iter().map(|(name, counted)| vec![name, tools(counted)]).collect();
     context.printer.rows(&["catalog", "tools"], rows)?;
     context.printer.note(format_args!("in {}", dir.path().display()))?;
     Ok(Outcome::Done)
+}
+
+fn described(name: &str, tools: &toolscout_index::Result<usize>) -> Value {
+    match tools {
+        Ok(tools) => json!({ "name": name, "tools": tools }),
+        Err(error) => json!({ "name": name, "damaged": error.to_string() }),
+    }
 }
 
 fn delete(context: &Context, name: &str) -> Result<Outcome> {

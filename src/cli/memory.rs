@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
 use toolscout_index::ToolId;
-use toolscout_index::memory::{Forget, MAX_ENTRIES, Switch};
+use toolscout_index::memory::{Forget, MAX_ENTRIES, Switch, Teacher};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -84,7 +84,7 @@ fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
         bail!("no tool {tool:?} in {:?}; `toolscout list` shows what is there", context.settings.catalog);
     }
     let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
-    if !catalog.memory().remember(query, &id, at_ms)? {
+    if !catalog.memory().remember(query, &id, at_ms, &Teacher::command_line())? {
         bail!("the memory of {:?} is off; `toolscout memory on` switches it on", context.settings.catalog);
     }
     Ok(())
@@ -98,8 +98,11 @@ fn list(context: &Context) -> Result<()> {
     if context.printer.is_json() {
         return context.printer.json(&json!({ "memory": switch, "entries": entries }));
     }
-    let rows = entries.iter().map(|entry| vec![entry.times.to_string(), entry.tool.to_string(), entry.query.clone()]);
-    context.printer.rows(&["times", "tool", "query"], rows.collect())?;
+    let rows = entries.iter().map(|entry| {
+        let taught_by: Vec<String> = entry.taught_by.iter().map(ToString::to_string).collect();
+        vec![entry.times.to_string(), taught_by.join(" "), entry.tool.to_string(), entry.query.clone()]
+    });
+    context.printer.rows(&["times", "taught by", "tool", "query"], rows.collect())?;
     let said = if switch == Switch::On { "on" } else { "off" };
     context.printer.note(format_args!("{} entries; the memory is {said}", entries.len()))
 }

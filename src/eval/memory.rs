@@ -4,7 +4,7 @@
 //! queries were written over from one another flatters it.
 
 use serde::Serialize;
-use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch};
+use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch, Teacher};
 use toolscout_index::query::read_part;
 
 use super::arms::Arm;
@@ -80,7 +80,9 @@ fn entries(set: &EvalSet, chosen: &[usize]) -> Vec<Entry> {
     let of_query = |&place: &usize| {
         let query = &set.queries[place];
         let text = read_part(&query.text);
-        let entry = |tool| Entry { query: text.to_owned(), tool, times: 1, at_ms: place as i64 };
+        let taught_by = || vec![Teacher::command_line()];
+        let entry =
+            |tool| Entry { query: text.to_owned(), tool, times: 1, at_ms: place as i64, taught_by: taught_by() };
         query.relevant.iter().map(|&tool| set.tool(tool).id.clone()).map(entry).collect::<Vec<_>>()
     };
     chosen.iter().flat_map(of_query).take(MAX_ENTRIES).collect()

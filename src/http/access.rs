@@ -9,6 +9,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
+use toolscout_index::memory::Teacher;
 
 use super::App;
 use super::error::{ApiError, ApiResult};
@@ -76,6 +77,15 @@ impl Grant {
         self.key.as_deref()
     }
 
+    /// What the sender counts when it teaches the usage memory of a catalog that it may read.
+    pub fn teacher(&self) -> Teacher {
+        match &self.key {
+            None => Teacher::keyless(),
+            Some(key) if self.scopes.allow(Scope::Admin) => Teacher::admin(key),
+            Some(key) => Teacher::key(key),
+        }
+    }
+
     /// Who sends the request: the owner of its runs, and the name in the audit log.
     pub fn sender(&self) -> String {
         self.key.as_ref().map_or_else(|| "http".into(), |key| format!("key:{key}"))
@@ -122,8 +132,13 @@ impl FromRequestParts<App> for Grant {
 
     /// Also refuses everything until the catalogs are open: before that, one that is there would seem not to be.
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        // A handler may ask for it beside a catalog; the key is looked up once.
+        if let Some(known) = parts.extensions.get::<Grant>() {
+            return Ok(known.clone());
+        }
         let grant = Grant::of(&parts.headers, app)?;
         app.require_ready()?;
+        parts.extensions.insert(grant.clone());
         Ok(grant)
     }
 }

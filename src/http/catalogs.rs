@@ -48,6 +48,9 @@ pub struct CatalogBody {
     pending_embeddings: usize,
     /// What its searches default to.
     settings: CatalogSettings,
+    /// Why it cannot be opened; it then seems to have no tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<String>,
 }
 
 /// A catalog in numbers.
@@ -84,8 +87,11 @@ pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<Catalo
         match app.catalogs.get(&name).await {
             Ok(catalog) => catalogs.push(CatalogBody::of(&catalog)),
             Err(error) if error.kind == ErrorType::System => return Err(error),
-            // One that cannot be opened, or was deleted just now, is not listed; the log says why.
-            Err(_) => {}
+            // One that was deleted just now is not there any more.
+            Err(_) => {
+                let damaged = app.catalogs.damaged().remove(&name);
+                catalogs.extend(damaged.map(|reason| CatalogBody::damaged(name, reason)));
+            }
         }
     }
     Ok(Json(CatalogList { catalogs }))
@@ -206,6 +212,18 @@ impl CatalogBody {
             generation: searcher.generation(),
             pending_embeddings: searcher.pending_embeddings(),
             settings: catalog.settings(),
+            damaged: None,
+        }
+    }
+
+    fn damaged(name: String, reason: String) -> Self {
+        CatalogBody {
+            name,
+            tools: 0,
+            generation: 0,
+            pending_embeddings: 0,
+            settings: CatalogSettings::default(),
+            damaged: Some(reason),
         }
     }
 }

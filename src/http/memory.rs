@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use toolscout_index::ToolId;
-use toolscout_index::memory::{Entry, Forget, MAX_ENTRIES, Switch};
+use toolscout_index::memory::{Entry, Forget, MAX_ENTRIES, Switch, Teacher};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -79,6 +79,9 @@ pub struct MemoryEntry {
     times: u64,
     /// When last, in milliseconds since 1970.
     at_ms: i64,
+    /// Who said so: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key, `unknown` for what an
+    /// earlier version remembered. Three different keys count as much as anyone else.
+    taught_by: Vec<String>,
 }
 
 /// What was forgotten.
@@ -165,9 +168,15 @@ pub async fn forget(
 ///
 /// # Errors
 /// 500 when the file cannot be written.
-pub async fn remember(app: &App, catalog: Arc<OpenCatalog>, query: String, tool: ToolId) -> ApiResult<()> {
+pub async fn remember(
+    app: &App,
+    catalog: Arc<OpenCatalog>,
+    query: String,
+    tool: ToolId,
+    teacher: Teacher,
+) -> ApiResult<()> {
     let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
-    app.pool.run(move || catalog.memory().remember(&query, &tool, at_ms)).await??;
+    app.pool.run(move || catalog.memory().remember(&query, &tool, at_ms, &teacher)).await??;
     Ok(())
 }
 
@@ -188,7 +197,13 @@ fn page(catalog: &OpenCatalog, after: Option<(String, String)>, limit: usize) ->
 
 impl From<Entry> for MemoryEntry {
     fn from(entry: Entry) -> Self {
-        MemoryEntry { query: entry.query, tool: entry.tool.to_string(), times: entry.times, at_ms: entry.at_ms }
+        MemoryEntry {
+            query: entry.query,
+            tool: entry.tool.to_string(),
+            times: entry.times,
+            at_ms: entry.at_ms,
+            taught_by: entry.taught_by.iter().map(ToString::to_string).collect(),
+        }
     }
 }
 

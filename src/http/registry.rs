@@ -73,6 +73,8 @@ impl OpenCatalog {
 pub struct Registry {
     opener: Arc<Opener>,
     open: RwLock<BTreeMap<String, Arc<OpenCatalog>>>,
+    /// Those that could not be opened, with the reason.
+    damaged: RwLock<BTreeMap<String, String>>,
     /// Held while the set of catalogs changes.
     changing: tokio::sync::Mutex<()>,
     max_catalogs: usize,
@@ -95,6 +97,7 @@ impl Registry {
         Registry {
             opener: Arc::new(opener),
             open: RwLock::default(),
+            damaged: RwLock::default(),
             changing: tokio::sync::Mutex::new(()),
             max_catalogs: limits.max_catalogs,
             max_open: limits.max_open_catalogs,
@@ -126,7 +129,10 @@ impl Registry {
             Ok(open) => Ok(self.keep(open)),
             // A name that cannot be a catalog's is not one either.
             Err(Error::InvalidCatalogName { .. }) => Err(unknown_catalog(name)),
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                self.note_failure(name, &error);
+                Err(error.into())
+            }
         }
     }
 
@@ -141,8 +147,14 @@ impl Registry {
         }
         self.make_room().await?;
         let (opener, wanted, bound) = (Arc::clone(&self.opener), name.to_owned(), self.max_catalogs);
-        let (open, created) = blocking(move || opener.create(&wanted, bound)).await??;
-        Ok((self.keep(open), created))
+        match blocking(move || opener.create(&wanted, bound)).await? {
+            Ok((open, created)) => Ok((self.keep(open), created)),
+            Err(NotOpened::Engine(error)) => {
+                self.note_failure(name, &error);
+                Err(error.into())
+            }
+            Err(NotOpened::TooMany(error)) => Err(error),
+        }
     }
 
     /// Deletes a catalog and all it holds, after the changes that are in its line.
@@ -152,6 +164,7 @@ impl Registry {
     pub async fn delete(&self, name: &str) -> ApiResult<()> {
         let _changing = self.changing.lock().await;
         let open = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.damaged.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         let (opener, wanted) = (Arc::clone(&self.opener), name.to_owned());
         let deleted = blocking(move || {
             if let Some(open) = open {
@@ -231,9 +244,29 @@ impl Registry {
         open.remove(&name)
     }
 
+    /// The catalogs that could not be opened when they were last asked for, with the reason.
+    pub fn damaged(&self) -> BTreeMap<String, String> {
+        self.damaged.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_failure(&self, name: &str, error: &Error) {
+        match error {
+            // Deleted by another process while it was open.
+            Error::UnknownCatalog { .. } => {
+                self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+                self.damaged.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+            }
+            error => {
+                let reason = without_folder(error);
+                self.damaged.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), reason);
+            }
+        }
+    }
+
+    /// An open catalog that is still there: another process may have deleted it.
     fn find(&self, name: &str) -> Option<Arc<OpenCatalog>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.get(name).inspect(|catalog| self.note_use(catalog)).cloned()
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        open.filter(|open| open.catalog.is_there()).inspect(|catalog| self.note_use(catalog))
     }
 
     fn note_use(&self, catalog: &OpenCatalog) {
@@ -243,6 +276,7 @@ impl Registry {
     fn keep(&self, open: OpenCatalog) -> Arc<OpenCatalog> {
         let open = Arc::new(open);
         self.note_use(&open);
+        self.damaged.write().unwrap_or_else(PoisonError::into_inner).remove(&open.name);
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(open.name.clone(), Arc::clone(&open));
         open
     }
@@ -255,6 +289,18 @@ pub enum Created {
     Now,
     /// It was there.
     Before,
+}
+
+/// Why a catalog was not made.
+enum NotOpened {
+    Engine(Error),
+    TooMany(ApiError),
+}
+
+impl From<Error> for NotOpened {
+    fn from(error: Error) -> Self {
+        NotOpened::Engine(error)
+    }
 }
 
 /// What opening a catalog takes. Its methods block.
@@ -272,14 +318,15 @@ impl Opener {
         self.serve(name, catalog)
     }
 
-    fn create(&self, name: &str, max_catalogs: usize) -> ApiResult<(OpenCatalog, Created)> {
+    fn create(&self, name: &str, max_catalogs: usize) -> Result<(OpenCatalog, Created), NotOpened> {
         let names = self.data.catalogs()?;
         if names.iter().any(|there| there == name) {
             return Ok((self.open(name)?, Created::Before));
         }
         if names.len() >= max_catalogs {
             let message = format!("there are {max_catalogs} catalogs, the most this server keeps; delete one first");
-            return Err(ApiError::invalid(StatusCode::TOO_MANY_REQUESTS, "too_many_catalogs", message));
+            let error = ApiError::invalid(StatusCode::TOO_MANY_REQUESTS, "too_many_catalogs", message);
+            return Err(NotOpened::TooMany(error));
         }
         let catalog = self.data.open_or_create(name, self.options())?;
         Ok((self.serve(name, catalog)?, Created::Now))
@@ -288,6 +335,13 @@ impl Opener {
     fn serve(&self, name: &str, catalog: Catalog) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
         let settings = RwLock::new(CatalogSettings::load(&folder)?);
+        let vectors = catalog.searcher().damaged_vectors();
+        if vectors > 0 {
+            tracing::warn!(catalog = name, vectors, "stored vectors are damaged and are computed anew");
+        }
+        if let Some(problem) = catalog.memory().problem() {
+            tracing::warn!(catalog = name, problem, "the usage memory is damaged");
+        }
         let depth = self.metrics.write_queue.clone();
         let writes = WriteLine::start(name, catalog.clone(), self.write_places, depth)
             .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
@@ -303,6 +357,17 @@ impl Opener {
             Arc::new(CachedEmbedder::new(Arc::clone(embedder), self.cached, self.metrics.cache.clone()))
         };
         Options { embedders: self.embedders.iter().map(cached).collect() }
+    }
+}
+
+/// What is wrong with a catalog, for clients: where it lies is for the log only.
+fn without_folder(error: &Error) -> String {
+    match error {
+        Error::Store { path, reason } => {
+            let folder = path.parent().unwrap_or(path).display().to_string();
+            reason.replace(&format!("{folder}/"), "")
+        }
+        _ => "it cannot be opened; the server's log says why".to_owned(),
     }
 }
 

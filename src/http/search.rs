@@ -1,20 +1,22 @@
 //! Search: `POST` and `GET` on a catalog, and the short form for the default one.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolscout_index::formats::{self, Emit};
-use toolscout_index::{Filter, Hit, Query, Results, Searcher, Tool};
+use toolscout_index::{Filter, Hit, Query, Results, Searcher, Tool, ToolId};
 use tracing::Instrument as _;
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::access::Reading;
+use super::access::{Grant, Reading};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, QueryString};
+use super::feedback::{Answer, Signer};
 use super::settings::CatalogSettings;
 use super::wire::{SearchMode, SearchVariant, ToolFormat};
 use crate::budget::{self, Fitted};
@@ -188,8 +190,10 @@ pub struct SearchAnswer {
     pub confidence: Option<f32>,
     /// The commit of the catalog that answered.
     pub generation: u64,
-    /// The request's id, to be given with feedback.
+    /// The request's id, as in the log.
     pub request_id: String,
+    /// Proves this answer when feedback is given on it.
+    pub feedback_token: String,
 }
 
 /// One found tool.
@@ -272,6 +276,7 @@ pub struct NoMatchReport {
     responses((status = 200, body = SearchAnswer))
 )]
 pub async fn search(
+    grant: Grant,
     Reading(catalog): Reading,
     State(app): State<App>,
     RequestId(request_id): RequestId,
@@ -280,7 +285,16 @@ pub async fn search(
     let ask = Ask::new(request, &catalog.settings())?;
     let searcher = catalog.searcher();
     let span = traces::search_span();
-    let answer = app.pool.run(move || ask.answer(&searcher, request_id)).instrument(span.clone()).await;
+    let signer = app.feedback.signer().clone();
+    let answering = move || {
+        let about = Answer {
+            catalog: [&catalog.name, &searcher.version().identity],
+            key: grant.key(),
+            request_id: &request_id,
+        };
+        ask.answer(&searcher, &signer, &about)
+    };
+    let answer = app.pool.run(answering).instrument(span.clone()).await;
     let (answer, results) = answer.inspect_err(|_| app.metrics.rejected("search_queue"))??;
     app.metrics.search(&results);
     traces::record_search(&span, &results);
@@ -294,12 +308,13 @@ pub async fn search(
     responses((status = 200, body = SearchAnswer))
 )]
 pub async fn search_by_query(
+    grant: Grant,
     catalog: Reading,
     state: State<App>,
     id: RequestId,
     QueryString(params): QueryString<SearchParams>,
 ) -> ApiResult<Json<SearchAnswer>> {
-    search(catalog, state, id, Json(params.into())).await
+    search(grant, catalog, state, id, Json(params.into())).await
 }
 
 /// Searches the default catalog.
@@ -309,12 +324,13 @@ pub async fn search_by_query(
     responses((status = 200, body = SearchAnswer))
 )]
 pub async fn search_default(
+    grant: Grant,
     catalog: Reading,
     state: State<App>,
     id: RequestId,
     request: Json<SearchRequest>,
 ) -> ApiResult<Json<SearchAnswer>> {
-    search(catalog, state, id, request).await
+    search(grant, catalog, state, id, request).await
 }
 
 /// A search that was read and checked.
@@ -366,8 +382,10 @@ impl Ask {
         Ok(Ask { query, output })
     }
 
-    fn answer(self, searcher: &Searcher, request_id: String) -> ApiResult<(SearchAnswer, Results)> {
+    fn answer(self, searcher: &Searcher, signer: &Signer, about: &Answer<'_>) -> ApiResult<(SearchAnswer, Results)> {
         let results = searcher.search(&self.query)?;
+        let ids = results.hits.iter().flat_map(|hit| [&hit.id].into_iter().chain(&hit.also_on)).map(ToolId::as_str);
+        let feedback_token = signer.token(about, self.query.texts(), ids, SystemTime::now());
         let (tools, budget) = self.output.map(|output| output.write(&results.hits)).unwrap_or_default();
         let answer = SearchAnswer {
             hits: results.hits.iter().map(SearchHit::from).collect(),
@@ -381,7 +399,8 @@ impl Ask {
             no_match: results.no_match.as_ref().map(NoMatchReport::from),
             confidence: results.confidence,
             generation: results.generation,
-            request_id,
+            request_id: about.request_id.to_owned(),
+            feedback_token,
         };
         Ok((answer, results))
     }

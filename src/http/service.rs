@@ -20,6 +20,9 @@ const PROMETHEUS: &str = "application/openmetrics-text; version=1.0.0; charset=u
 pub struct Health {
     /// `ok`.
     status: &'static str,
+    /// Catalogs that cannot be opened, where there are any; `GET /v1/catalogs` names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged_catalogs: Option<usize>,
 }
 
 /// What is running.
@@ -34,7 +37,7 @@ pub struct Version {
 /// The process is alive.
 #[utoipa::path(get, path = "/livez", tag = "service", responses((status = 200, body = Health)))]
 pub async fn livez() -> Json<Health> {
-    Json(Health { status: "ok" })
+    Json(Health { status: "ok", damaged_catalogs: None })
 }
 
 /// The catalogs are open, there are descriptors left, and the server is not about to end: send requests here.
@@ -48,7 +51,8 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
         let message = "the file descriptors of the server are nearly used up; raise its limit (`ulimit -n`)";
         return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "descriptors_low", message));
     }
-    Ok(Json(Health { status: "ok" }))
+    let damaged = app.catalogs.damaged().len();
+    Ok(Json(Health { status: "ok", damaged_catalogs: (damaged > 0).then_some(damaged) }))
 }
 
 /// The same as `/readyz`, under the name that some expect.

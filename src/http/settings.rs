@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Error, Result};
+use toolscout_index::{Error, Result, files};
 use utoipa::ToSchema;
 
 use super::error::{ApiError, ApiResult};
@@ -80,10 +80,8 @@ impl CatalogSettings {
     /// [`Error::Io`].
     pub fn save(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE_NAME);
-        let draft = path.with_extension("json.new");
         let text = serde_json::to_vec_pretty(self).map_err(|error| Error::io("write", &path, error.into()))?;
-        std::fs::write(&draft, text).map_err(|error| Error::io("write", &draft, error))?;
-        std::fs::rename(&draft, &path).map_err(|error| Error::io("replace", &path, error))
+        files::replace(&path, &text)
     }
 }
 

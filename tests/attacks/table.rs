@@ -32,6 +32,7 @@ const SECTIONS: &[&Section] = &[
     &super::data::SECTION,
     #[cfg(unix)]
     &super::files::SECTION,
+    &super::memory::SECTION,
     &super::http::overload::SECTION,
     &super::bounds::SECTION,
 ];

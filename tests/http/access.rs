@@ -18,7 +18,7 @@ const ROUTES: [(&str, &str, &str); 16] = [
     ("GET", "/v1/catalogs/{c}/settings", ""),
     ("GET", "/v1/catalogs/{c}/tools", ""),
     ("GET", "/v1/catalogs/{c}/tools/s/secret", ""),
-    ("POST", "/v1/catalogs/{c}/feedback", r#"{"request_id":"r","tool":"s/secret"}"#),
+    ("POST", "/v1/catalogs/{c}/feedback", r#"{"feedback_token":"r","tool":"s/secret"}"#),
     ("PUT", "/v1/catalogs/{c}/settings", "{}"),
     ("POST", "/v1/catalogs/{c}/tools", r#"[{"name":"x","inputSchema":{}}]"#),
     ("PUT", "/v1/catalogs/{c}/tools/s/x", r#"{"name":"x","inputSchema":{}}"#),
@@ -111,7 +111,12 @@ async fn a_search_key_reads_and_does_not_write() {
     let key = server.key(Scope::Search, "red");
     for (number, route) in ROUTES.into_iter().enumerate() {
         let answer = ask(&server, &key, route, "red").await;
-        let expected = if number < READING { "no error" } else { "wrong_scope" };
+        let expected = match number {
+            // It gets as far as the token, which is none.
+            _ if route.1.ends_with("/feedback") => "invalid_feedback_token",
+            number if number < READING => "no error",
+            _ => "wrong_scope",
+        };
         assert_eq!(answer.error_code(), expected, "{route:?}: {answer:?}");
     }
 }

@@ -14,7 +14,7 @@ const REQUEST: &str = "show me the open tickets of the support queue";
 async fn server() -> Server {
     let table = StaticTable::bundled().expect("the built-in table");
     let server = Server::start_with(|settings| settings.embedders = vec![table as Arc<_>]).await;
-    let tools = [tool("s", "list_tickets", "Lists tickets of a queue."), tool("s", "q7", "Internal.")];
+    let tools = [tool("s", "list_tickets", "Lists tickets of a queue."), tool("s", "q7", "Internal; a queue.")];
     assert_eq!(server.post("/v1/catalogs/default/tools", &json!(tools)).await.status, 200);
     server
 }
@@ -33,7 +33,9 @@ async fn first(server: &Server) -> Value {
 }
 
 async fn called(server: &Server, outcome: &str) {
-    let body = json!({ "request_id": "r", "tool": "s/q7", "outcome": outcome, "query": REQUEST });
+    let answer = server.post("/v1/search", &json!({ "query": REQUEST, "k": 50 })).await.body;
+    let token = &answer["feedback_token"];
+    let body = json!({ "feedback_token": token, "tool": "s/q7", "outcome": outcome, "query": REQUEST });
     assert_eq!(server.post(FEEDBACK, &body).await.status, 201);
 }
 
@@ -77,15 +79,20 @@ async fn another_catalog_does_not_remember_and_its_key_does_not_see() {
 async fn pages_follow_one_another_and_what_makes_no_sense_is_named() {
     let server = server().await;
     ask(&server, Method::PUT, PATH, Some(json!({ "enabled": true }))).await;
-    for request in ["first request", "second request"] {
-        let body = json!({ "request_id": "r", "tool": "s/q7", "query": request });
+    for request in ["first request of a queue", "second request of a queue"] {
+        let token =
+            server.post("/v1/search", &json!({ "query": request, "k": 50 })).await.body["feedback_token"].clone();
+        let body = json!({ "feedback_token": token, "tool": "s/q7", "query": request });
         assert_eq!(server.post(FEEDBACK, &body).await.status, 201);
     }
     let page = ask(&server, Method::GET, &format!("{PATH}?limit=1"), None).await.body;
-    assert_eq!(page["entries"][0]["query"], "first request");
+    assert_eq!(page["entries"][0]["query"], "first request of a queue");
     let cursor = page["next_cursor"].as_str().expect("there is more");
     let last = ask(&server, Method::GET, &format!("{PATH}?limit=1&cursor={cursor}"), None).await.body;
-    assert_eq!((&last["entries"][0]["query"], &last["next_cursor"]), (&json!("second request"), &Value::Null));
+    assert_eq!(
+        (&last["entries"][0]["query"], &last["next_cursor"]),
+        (&json!("second request of a queue"), &Value::Null)
+    );
     for (method, path, status) in [
         (Method::GET, format!("{PATH}?limit=0"), 422),
         (Method::GET, format!("{PATH}?cursor=x"), 400),

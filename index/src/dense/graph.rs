@@ -2,7 +2,7 @@
 //!
 //! Nodes are texts, named by hash, so a graph outlives changes of the catalog: rows that it does not know are scanned
 //! beside it, nodes without a row are passed over, and past a share of either it is built anew. It is derived data with
-//! a checksum; a dump that is missing, damaged or of other vectors is rebuilt.
+//! a checksum over it and the embedder's id; a dump that is missing, damaged or of other vectors is rebuilt.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -76,13 +76,13 @@ impl Graph {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Derived`].
-    pub fn save(&self, dir: &Path) -> Result<()> {
+    pub fn save(&self, dir: &Path, embedder: &str) -> Result<()> {
         let Nodes::Built(graph) = &self.nodes else { return Ok(()) };
         let fresh = dir.with_extension("new");
         let _ = std::fs::remove_dir_all(&fresh);
         crate::database::create_private_dir(&fresh).map_err(|e| Error::io("create", &fresh, e))?;
         graph.file_dump(&fresh, BASENAME).map_err(|e| derived(dir, e))?;
-        let mut manifest = checksum(&fresh)?.to_vec();
+        let mut manifest = checksum(&fresh, embedder, self.hashes.as_flattened())?.to_vec();
         manifest.extend(self.hashes.iter().flatten());
         std::fs::write(fresh.join(MANIFEST), manifest).map_err(|e| Error::io("write", fresh.join(MANIFEST), e))?;
         if dir.exists() {
@@ -95,11 +95,11 @@ impl Graph {
     ///
     /// # Errors
     /// [`Error::Derived`] when there is none, it is damaged, or it fits the vectors too badly; the caller rebuilds.
-    pub fn load(dir: &Path, vectors: &Vectors) -> Result<Self> {
+    pub fn load(dir: &Path, embedder: &str, vectors: &Vectors) -> Result<Self> {
         let manifest = std::fs::read(dir.join(MANIFEST)).map_err(|e| derived(dir, e))?;
         let (sum, hashes) = manifest.split_at_checked(32).ok_or_else(|| derived(dir, "its manifest is cut short"))?;
-        if checksum(dir)? != sum {
-            return Err(derived(dir, "its checksum does not match"));
+        if checksum(dir, embedder, hashes)? != sum {
+            return Err(derived(dir, format!("it is damaged or of another embedder than {embedder}")));
         }
         let hashes: Vec<TextHash> = hashes.as_chunks().0.to_vec();
         let loaded = Loaded::try_new(HnswIo::new(dir, BASENAME), |io| io.load_hnsw_with_dist(DistL2 {}));
@@ -145,8 +145,9 @@ impl Graph {
     }
 }
 
-fn checksum(dir: &Path) -> Result<[u8; 32]> {
+fn checksum(dir: &Path, embedder: &str, hashes: &[u8]) -> Result<[u8; 32]> {
     let mut hasher = blake3::Hasher::new();
+    hasher.update(embedder.as_bytes()).update(hashes);
     for kind in ["graph", "data"] {
         let path = dir.join(format!("{BASENAME}.hnsw.{kind}"));
         hasher.update(&std::fs::read(&path).map_err(|e| derived(dir, format!("{}: {e}", path.display())))?);

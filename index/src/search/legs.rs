@@ -18,6 +18,8 @@ pub(crate) struct DenseLeg {
     pub(crate) graph: Option<Graph>,
     /// Tools without all of their vectors.
     pub(crate) pending: usize,
+    /// Vectors in the database that are not what was written.
+    pub(crate) damaged: usize,
     /// Vectors of an instant embedder that were computed and are not in its file.
     pub(crate) unkept: usize,
 }

@@ -136,7 +136,7 @@ fn with_columns<T>(
         terms: &terms.collect::<Vec<_>>(),
         unknown: evidence.terms[0].unknown(),
         limit: evidence.limit,
-        rarities: search.searcher.lexical.rarities(),
+        rarities: search.searcher.ask_words(|words| words.rarities()),
         lexical: evidence.lexical.view(),
         table: dense_view(instant, instant_cosines.as_ref()),
         model: dense_view(slow, slow_cosines.as_ref()),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use toolscout_index::store::Version;
 use toolscout_index::{Tool, ToolId};
 
 use crate::agent::ToolSearch;
@@ -33,8 +34,8 @@ impl ToolSearch for Few {
         self.0.len()
     }
 
-    fn generation(&self) -> u64 {
-        0
+    fn version(&self) -> Version {
+        Version::default()
     }
 }
 

@@ -1,0 +1,160 @@
+//! Files: written whole or not at all, told apart when one takes another's place, and what is read from them checked.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Bytes of a [`checksum`]: chance passes damaged data once in 2^64 times.
+pub const CHECKSUM_BYTES: usize = 8;
+
+/// Replaces a file in one step: whatever happens, it holds what it held before or all of `bytes`, and when this returns a
+/// power cut does not undo it.
+///
+/// # Errors
+/// [`Error::Io`]; the file is then as it was.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let draft = draft_of(path);
+    let written = write_synced(&draft, bytes).and_then(|()| fs::rename(&draft, path)).and_then(|()| sync_folder(path));
+    written.map_err(|error| {
+        // What is left of a draft is in nobody's way.
+        let _ = fs::remove_file(&draft);
+        Error::io("write", path, error)
+    })
+}
+
+/// A name beside the file that no other thread or process writes to.
+fn draft_of(path: &Path) -> PathBuf {
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let mut name = OsString::from(path.file_name().unwrap_or_default());
+    name.push(format!(".{}-{}.new", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed)));
+    path.with_file_name(name)
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Makes a rename in the folder of this file durable, where folders can be opened.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+/// Which file a path leads to: another one once the file was deleted and made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    number: u64,
+}
+
+impl FileId {
+    /// The file at this path; `None` where there is none, and on systems that do not number files.
+    #[cfg(unix)]
+    pub fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let found = fs::metadata(path).ok()?;
+        Some(FileId { device: found.dev(), number: found.ino() })
+    }
+
+    /// The file at this path; `None` where there is none, and on systems that do not number files.
+    #[cfg(not(unix))]
+    pub fn of(_path: &Path) -> Option<Self> {
+        None
+    }
+}
+
+/// Tells whether these bytes are what was written, and stand where they were written to: `parts` are the bytes and what
+/// names their place.
+pub fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    let mut sum = [0; CHECKSUM_BYTES];
+    sum.copy_from_slice(&hasher.finalize().as_bytes()[..CHECKSUM_BYTES]);
+    sum
+}
+
+/// A vector as it is kept in a database: its floats, then their checksum. `place` names the row.
+pub fn sealed_vector(vector: &[f32], place: &[&[u8]]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let sum = checksum(&[&[bytes.as_slice()], place].concat());
+    bytes.extend(sum);
+    bytes
+}
+
+/// How far a vector without a checksum may be from unit length.
+const LENGTH_TOLERANCE: f32 = 0.05;
+
+/// The vector that [`sealed_vector`] wrote; `None` for a damaged one, and for one of another row. Earlier versions wrote no
+/// checksum: of their vectors it can only be told that they are unit vectors.
+pub fn opened_vector(bytes: &[u8], dimensions: usize, place: &[&[u8]]) -> Option<Vec<f32>> {
+    let (floats, sum) = bytes.split_at_checked(dimensions * size_of::<f32>())?;
+    let vector: Vec<f32> = floats.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let is_sound = match sum.len() {
+        0 => {
+            let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+            length == 0.0 || (length - 1.0).abs() <= LENGTH_TOLERANCE
+        }
+        _ => sum == checksum(&[&[floats], place].concat()),
+    };
+    is_sound.then_some(vector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_a_failure_leaves_it_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("settings.json");
+        replace(&path, b"old").unwrap();
+        replace(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        let folder = dir.path().join("folder.json");
+        fs::create_dir(&folder).unwrap();
+        assert!(replace(&folder, b"x").unwrap_err().to_string().contains("folder.json"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "a draft was left");
+    }
+
+    #[test]
+    fn a_file_made_anew_is_another_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("a"), dir.path().join("b"));
+        fs::write(&path, "x").unwrap();
+        let before = FileId::of(&path);
+        fs::write(&path, "y").unwrap();
+        assert_eq!(FileId::of(&path), before);
+        fs::write(&other, "z").unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert!(!cfg!(unix) || FileId::of(&path) != before);
+    }
+
+    #[test]
+    fn a_vector_is_read_back_unless_it_or_its_place_has_changed() {
+        let vector = [0.6, 0.8];
+        let good = sealed_vector(&vector, &[b"text"]);
+        assert_eq!(opened_vector(&good, 2, &[b"text"]).unwrap(), vector);
+        assert_eq!(opened_vector(&good, 2, &[b"other"]), None);
+        assert_eq!(opened_vector(&good, 3, &[b"text"]), None);
+        for place in 0..good.len() {
+            let mut damaged = good.clone();
+            damaged[place] ^= 1;
+            assert_eq!(opened_vector(&damaged, 2, &[b"text"]), None, "byte {place}");
+        }
+        assert_eq!(opened_vector(&good[..8], 2, &[b"text"]).unwrap(), vector, "of an earlier version");
+        for bad in [[0.0, 7.0], [f32::NAN, 0.0], [f32::INFINITY, 0.0]] {
+            let bytes: Vec<u8> = bad.iter().flat_map(|value| value.to_le_bytes()).collect();
+            assert_eq!(opened_vector(&bytes, 2, &[b"text"]), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What every file of an index on disk holds, written down beside it, so that an index proves itself file by file.
+//!
+//! tantivy's own checksums do not know the names of the files: two files that have changed places pass them, and reading
+//! such an index panics or finds other tools. They also leave out the list of files itself.
+//!
+//! The manifest is text: the BLAKE3 hash of all that follows, the stamp of the index, and a line `HASH NAME` for each file.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use tantivy::Index;
+
+use crate::files;
+
+const FILE_NAME: &str = "files.manifest";
+/// tantivy's list of segments.
+const META: &str = "meta.json";
+
+/// The hash of each file by its name.
+type Hashes = BTreeMap<String, String>;
+
+/// Writes down what the files of an index hold. Those of segments never change, so only new ones are read.
+///
+/// # Errors
+/// Those of reading and writing files.
+pub fn write(folder: &Path, stamp: &str, index: &Index) -> io::Result<()> {
+    let known = read(folder, stamp).unwrap_or_default();
+    let mut hashes = Hashes::new();
+    for name in file_names(folder, index)? {
+        let hash = match known.get(&name) {
+            Some(hash) if name != META => hash.clone(),
+            _ => hash_of(&folder.join(&name))?,
+        };
+        hashes.insert(name, hash);
+    }
+    let lines: String = hashes.iter().map(|(name, hash)| format!("{hash} {name}\n")).collect();
+    let body = format!("{stamp}\n{lines}");
+    let text = format!("{}\n{body}", blake3::hash(body.as_bytes()).to_hex());
+    files::replace(&folder.join(FILE_NAME), text.as_bytes()).map_err(io::Error::other)
+}
+
+/// Tells whether every file of an index holds what was written down. Reads them all.
+///
+/// # Errors
+/// What does not fit.
+pub fn check(folder: &Path, stamp: &str, index: &Index) -> Result<(), String> {
+    let hashes = read(folder, stamp).ok_or("it has no manifest of its files that fits")?;
+    let names = file_names(folder, index).map_err(|error| error.to_string())?;
+    if !names.iter().eq(hashes.keys()) {
+        return Err("its files are not those that were written down".to_owned());
+    }
+    for (name, hash) in &hashes {
+        if hash_of(&folder.join(name)).map_err(|error| format!("{name}: {error}"))? != *hash {
+            return Err(format!("{name} is damaged"));
+        }
+    }
+    Ok(())
+}
+
+/// The manifest of a folder, if it is whole and of this stamp.
+fn read(folder: &Path, stamp: &str) -> Option<Hashes> {
+    let text = std::fs::read_to_string(folder.join(FILE_NAME)).ok()?;
+    let (hash, body) = text.split_once('\n')?;
+    let (found, lines) = body.split_once('\n')?;
+    if found != stamp || blake3::hash(body.as_bytes()).to_hex().as_str() != hash {
+        return None;
+    }
+    lines.lines().map(|line| line.split_once(' ').map(|(hash, name)| (name.to_owned(), hash.to_owned()))).collect()
+}
+
+/// The files that an index is made of, sorted.
+fn file_names(folder: &Path, index: &Index) -> io::Result<Vec<String>> {
+    let segments = index.load_metas().map_err(io::Error::other)?.list_segment_files();
+    let names = segments.into_iter().filter_map(|name| name.into_os_string().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| folder.join(name).exists()).collect();
+    names.push(META.to_owned());
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn hash_of(file: &Path) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut std::fs::File::open(file)?, &mut hasher)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
