@@ -637,7 +637,8 @@ mod tests {
         let path = directory.path().join("agent.db");
         let old = Connection::open(&path).unwrap();
         // The tables of layout 1.
-        old.execute_batch(&SCHEMA.replace(", owner TEXT", "").replace("user_version = 2", "user_version = 1")).unwrap();
+        old.execute_batch(LAYOUT[0]).unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
         old.execute_batch(
             "INSERT INTO conversations VALUES ('c', 'title', 1, 1, NULL);
              INSERT INTO turns VALUES ('c', 1, 'question', 'answer', 'answered', NULL, NULL, 1);",
