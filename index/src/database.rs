@@ -74,10 +74,30 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
 /// True for a database that was begun and not yet given its tables: its creation was cut short, or is under way.
 pub fn is_blank(path: &Path) -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let count = |connection: Connection| {
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u32>(0))
-    };
-    Connection::open_with_flags(path, flags).and_then(count).is_ok_and(|tables| tables == 0)
+    match Connection::open_with_flags(path, flags).and_then(count_tables) {
+        Ok(tables) => tables == 0,
+        // A process that was killed while it switched a new file to WAL mode leaves a journal that only a writer can
+        // take back. With a log beside it, the tables may be in that.
+        Err(_) if has_log(path) => false,
+        Err(_) => open_alone(path).and_then(count_tables).is_ok_and(|tables| tables == 0),
+    }
+}
+
+/// True when there is a log that may hold changes.
+pub fn has_log(path: &Path) -> bool {
+    let [_, log, _] = with_logs(path);
+    fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+/// Opens the file as it is, without its logs, as nobody else may write to it meanwhile.
+pub fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
+    let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(uri, flags)
+}
+
+fn count_tables(connection: Connection) -> rusqlite::Result<u32> {
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
 }
 
 /// Makes an empty file that its owner alone may use, where there is none; one that is there is narrowed to that, and so

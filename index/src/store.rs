@@ -66,8 +66,6 @@ const GIVE_IDENTITY: &str = "INSERT OR IGNORE INTO meta VALUES ('identity', lowe
 const DIGEST: &str = "digest";
 /// Written beside the version of the template once the column `texts` has checksums.
 const TEXTS_FORMAT: &str = "checked";
-/// What SQLite appends to the name of a database for the changes that are not in it yet.
-const LOG_SUFFIX: &str = "-wal";
 
 /// A tool as stored; parsed when it is needed.
 #[derive(Clone, Debug)]
@@ -169,25 +167,20 @@ impl Store {
     /// Takes the file as it is. Without write permission SQLite cannot share a log; nobody else can write either. What
     /// stands in a log is not in the file, so there must be none.
     fn open_alone(&mut self) -> Result<()> {
-        let uri =
-            format!("file:{}?immutable=1", self.path.display().to_string().replace('?', "%3f").replace('#', "%23"));
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let Ok(connection) = Connection::open_with_flags(uri, flags) else { return Ok(()) };
+        let Ok(connection) = database::open_alone(&self.path) else { return Ok(()) };
         let shared = std::mem::replace(&mut self.connection, connection);
         if self.version().is_err() {
             self.connection = shared;
             return Ok(());
         }
-        let mut log = self.path.clone().into_os_string();
-        log.push(LOG_SUFFIX);
-        match std::fs::metadata(&log) {
-            Ok(found) if found.len() > 0 => Err(self.error(format!(
-                "{} holds {} bytes of changes that can only be read where they can be written; open the catalog once where its folder can be written, or copy the folder with its log to such a place",
-                Path::new(&log).display(),
-                found.len()
-            ))),
-            _ => Ok(()),
+        if database::has_log(&self.path) {
+            let [_, log, _] = database::with_logs(&self.path);
+            return Err(self.error(format!(
+                "{} holds changes that can only be read where they can be written; open the catalog once where its folder can be written, or copy the folder with its log to such a place",
+                log.display(),
+            )));
         }
+        Ok(())
     }
 
     /// True while its path leads to the file that is open, and not to one that has taken its place.
