@@ -318,7 +318,9 @@ impl Serving {
         while !client.get(format!("{}/readyz", self.address)).send().unwrap().status().is_success() {
             std::thread::yield_now();
         }
-        let text = client.get(format!("{}{path}", self.address)).send().unwrap().text().unwrap();
+        let token = client.post(format!("{}/v1/agent/token", self.address)).send().unwrap().json::<Value>().unwrap();
+        let url = format!("{}{path}&token={}", self.address, token["token"].as_str().unwrap());
+        let text = client.get(url).send().unwrap().text().unwrap();
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).unwrap()).collect()
     }
