@@ -274,7 +274,7 @@ pub async fn chat_by_query(
 /// Answers a call that waits for approval: one of the key's own runs, with the scope `approve`; with an admin key for all
 /// catalogs that of any run.
 #[utoipa::path(
-    post, path = "/v1/agent/approve", tag = "agent",
+    post, path = "/v1/agent/approve", operation_id = "approve_call", tag = "agent",
     request_body = ApproveRequest,
     responses((status = 200, body = Approved))
 )]
@@ -294,7 +294,7 @@ pub async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> Api
 
 /// Stops what a conversation is answering; what was said is kept.
 #[utoipa::path(
-    post, path = "/v1/agent/stop", tag = "agent",
+    post, path = "/v1/agent/stop", operation_id = "stop_conversation", tag = "agent",
     request_body = StopRequest,
     responses((status = 200, body = Stopped))
 )]
@@ -313,7 +313,7 @@ pub async fn stop(Asking { agent, grant }: Asking, Json(request): Json<StopReque
 
 /// Lists the kept conversations of the key, the last used first; everybody's for an admin key for all catalogs.
 #[utoipa::path(
-    get, path = "/v1/agent/conversations", tag = "agent",
+    get, path = "/v1/agent/conversations", operation_id = "list_conversations", tag = "agent",
     params(ListParams),
     responses((status = 200, body = Conversations))
 )]
@@ -333,7 +333,7 @@ pub async fn list(
 
 /// Shows a conversation with all its turns.
 #[utoipa::path(
-    get, path = "/v1/agent/conversations/{id}", tag = "agent",
+    get, path = "/v1/agent/conversations/{id}", operation_id = "show_conversation", tag = "agent",
     params(("id" = String, Path, description = "The conversation's id")),
     responses((status = 200, body = Conversation))
 )]
@@ -348,7 +348,7 @@ pub async fn read(Asking { agent, grant }: Asking, Path(id): Path<String>) -> Ap
 
 /// Deletes a conversation, stopping it first.
 #[utoipa::path(
-    delete, path = "/v1/agent/conversations/{id}", tag = "agent",
+    delete, path = "/v1/agent/conversations/{id}", operation_id = "delete_conversation", tag = "agent",
     params(("id" = String, Path, description = "The conversation's id")),
     responses((status = 204, description = "It is gone"))
 )]

@@ -80,7 +80,7 @@ pub struct Count {
 }
 
 /// Lists the catalogs the key is for.
-#[utoipa::path(get, path = "/v1/catalogs", tag = "catalogs", responses((status = 200, body = CatalogList)))]
+#[utoipa::path(get, path = "/v1/catalogs", operation_id = "list_catalogs", tag = "catalogs", responses((status = 200, body = CatalogList)))]
 pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<CatalogList>> {
     let mut catalogs = Vec::new();
     for name in app.catalogs.names().await?.into_iter().filter(|name| grant.sees(name)) {
@@ -99,7 +99,7 @@ pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<Catalo
 
 /// Creates a catalog.
 #[utoipa::path(
-    post, path = "/v1/catalogs", tag = "catalogs",
+    post, path = "/v1/catalogs", operation_id = "create_catalog", tag = "catalogs",
     request_body = CreateRequest,
     responses((status = 201, body = CatalogBody))
 )]
@@ -121,7 +121,7 @@ pub async fn create(
 
 /// Shows a catalog.
 #[utoipa::path(
-    get, path = "/v1/catalogs/{catalog}", tag = "catalogs",
+    get, path = "/v1/catalogs/{catalog}", operation_id = "show_catalog", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, body = CatalogBody))
 )]
@@ -131,7 +131,7 @@ pub async fn show(Reading(catalog): Reading) -> Json<CatalogBody> {
 
 /// Makes sure that a catalog is there.
 #[utoipa::path(
-    put, path = "/v1/catalogs/{catalog}", tag = "catalogs",
+    put, path = "/v1/catalogs/{catalog}", operation_id = "ensure_catalog", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, body = CatalogBody), (status = 201, body = CatalogBody))
 )]
@@ -145,7 +145,7 @@ pub async fn ensure(grant: Grant, State(app): State<App>, Path(name): Path<Strin
 
 /// Deletes a catalog and all it holds, and what its users have asked.
 #[utoipa::path(
-    delete, path = "/v1/catalogs/{catalog}", tag = "catalogs",
+    delete, path = "/v1/catalogs/{catalog}", operation_id = "delete_catalog", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 204, description = "It is gone"))
 )]
@@ -161,7 +161,7 @@ pub async fn delete(grant: Grant, State(app): State<App>, Path(name): Path<Strin
 
 /// Shows a catalog's settings.
 #[utoipa::path(
-    get, path = "/v1/catalogs/{catalog}/settings", tag = "catalogs",
+    get, path = "/v1/catalogs/{catalog}/settings", operation_id = "catalog_settings", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, body = CatalogSettings))
 )]
@@ -171,7 +171,7 @@ pub async fn settings(Reading(catalog): Reading) -> Json<CatalogSettings> {
 
 /// Replaces a catalog's settings.
 #[utoipa::path(
-    put, path = "/v1/catalogs/{catalog}/settings", tag = "catalogs",
+    put, path = "/v1/catalogs/{catalog}/settings", operation_id = "set_catalog_settings", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
     request_body = CatalogSettings,
     responses((status = 200, body = CatalogSettings))
@@ -187,7 +187,7 @@ pub async fn set_settings(
 
 /// Shows a catalog in numbers.
 #[utoipa::path(
-    get, path = "/v1/catalogs/{catalog}/stats", tag = "catalogs",
+    get, path = "/v1/catalogs/{catalog}/stats", operation_id = "catalog_stats", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, body = CatalogStats))
 )]

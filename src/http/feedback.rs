@@ -95,7 +95,7 @@ pub struct FeedbackAnswer {
 /// Records which tool was used for a search. A catalog whose memory is on remembers it, if `query` says what was asked:
 /// at once where an admin key says so, else a little more with each key that does. A key may send 60 a minute.
 #[utoipa::path(
-    post, path = "/v1/catalogs/{catalog}/feedback", tag = "feedback",
+    post, path = "/v1/catalogs/{catalog}/feedback", operation_id = "record_feedback", tag = "feedback",
     params(("catalog" = String, Path, description = "The catalog's name")),
     request_body = FeedbackRequest,
     responses((status = 201, body = FeedbackAnswer))

@@ -93,7 +93,7 @@ pub struct Forgotten {
 
 /// Lists what a catalog remembers, page by page.
 #[utoipa::path(
-    get, path = "/v1/catalogs/{catalog}/memory", tag = "memory",
+    get, path = "/v1/catalogs/{catalog}/memory", operation_id = "list_memory", tag = "memory",
     params(("catalog" = String, Path, description = "The catalog's name"), PageParams),
     responses((status = 200, body = MemoryPage))
 )]
@@ -113,7 +113,7 @@ pub async fn list(
 
 /// Switches a catalog's memory on or off. What is remembered stays until it is forgotten.
 #[utoipa::path(
-    put, path = "/v1/catalogs/{catalog}/memory", tag = "memory",
+    put, path = "/v1/catalogs/{catalog}/memory", operation_id = "switch_memory", tag = "memory",
     params(("catalog" = String, Path, description = "The catalog's name")),
     request_body = MemorySwitch,
     responses((status = 200, body = MemorySwitch))
@@ -130,7 +130,7 @@ pub async fn switch(
 
 /// Gives all that a catalog remembers as NDJSON.
 #[utoipa::path(
-    get, path = "/v1/catalogs/{catalog}/memory/export", tag = "memory",
+    get, path = "/v1/catalogs/{catalog}/memory/export", operation_id = "export_memory", tag = "memory",
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, content_type = "application/x-ndjson", body = String))
 )]
@@ -142,7 +142,7 @@ pub async fn export(Writing(catalog): Writing, State(app): State<App>) -> ApiRes
 
 /// Forgets: what led to a tool, a request, or everything.
 #[utoipa::path(
-    delete, path = "/v1/catalogs/{catalog}/memory", tag = "memory",
+    delete, path = "/v1/catalogs/{catalog}/memory", operation_id = "forget_memory", tag = "memory",
     params(("catalog" = String, Path, description = "The catalog's name"), ForgetParams),
     responses((status = 200, body = Forgotten))
 )]

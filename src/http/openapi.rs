@@ -1,11 +1,14 @@
 //! The description of the API, made from the handlers' own annotations.
 
+mod links;
+
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
+use self::links::Links;
 use super::{agent, catalogs, error, feedback, memory, search, servers, service, tasks, tools};
 use crate::agent::Event;
 
@@ -60,7 +63,7 @@ pub fn description() -> Description {
         service::docs,
     ),
     components(schemas(error::ErrorBody, Event)),
-    modifiers(&Errors, &Keys)
+    modifiers(&Errors, &Keys, &Links)
 )]
 struct Api;
 

@@ -319,7 +319,7 @@ pub async fn search_by_query(
 
 /// Searches the default catalog.
 #[utoipa::path(
-    post, path = "/v1/search", tag = "search",
+    post, path = "/v1/search", operation_id = "search_default_catalog", tag = "search",
     request_body = SearchRequest,
     responses((status = 200, body = SearchAnswer))
 )]

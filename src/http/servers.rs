@@ -43,7 +43,7 @@ pub struct ServerPath {
 /// Makes a server's tools exactly those of the body, in any accepted format, and says what changed. All or nothing: one
 /// bad item, and nothing changes. More than 1000 tools, or `Prefer: respond-async`, answer 202 with a task.
 #[utoipa::path(
-    put, path = "/v1/catalogs/{catalog}/servers/{server}/tools", tag = "tools",
+    put, path = "/v1/catalogs/{catalog}/servers/{server}/tools", operation_id = "sync_server_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ("server" = String, Path, description = "The server's name")),
     request_body(content((serde_json::Value = "application/json"), (serde_json::Value = "application/yaml"))),
     responses((status = 200, body = SyncAnswer), (status = 202, body = tasks::TaskBody))

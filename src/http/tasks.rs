@@ -205,7 +205,7 @@ pub fn accepted(task: &Task) -> Response {
 
 /// Shows a task.
 #[utoipa::path(
-    get, path = "/v1/tasks/{id}", tag = "tasks",
+    get, path = "/v1/tasks/{id}", operation_id = "show_task", tag = "tasks",
     params(("id" = String, Path, description = "The task's id")),
     responses((status = 200, body = TaskBody))
 )]
@@ -217,7 +217,7 @@ pub async fn show(grant: Grant, State(app): State<App>, Path(id): Path<String>) 
 
 /// Cancels a task: it ends after the change it is at, and what was committed stays.
 #[utoipa::path(
-    delete, path = "/v1/tasks/{id}", tag = "tasks",
+    delete, path = "/v1/tasks/{id}", operation_id = "cancel_task", tag = "tasks",
     params(("id" = String, Path, description = "The task's id")),
     responses((status = 202, body = TaskBody))
 )]

@@ -137,7 +137,7 @@ pub struct DeleteAnswer {
 
 /// Lists the tools of a catalog, page by page.
 #[utoipa::path(
-    get, path = "/v1/catalogs/{catalog}/tools", tag = "tools",
+    get, path = "/v1/catalogs/{catalog}/tools", operation_id = "list_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ListParams),
     responses((status = 200, body = ToolPage))
 )]
@@ -161,7 +161,7 @@ pub async fn list(
 /// JSON in one body is one change: all valid items or none. A body with more than 1000 invalid items is refused. More than 1000 tools, or `Prefer: respond-async`, answer
 /// 202 with a task. NDJSON is committed as it comes, and answered with NDJSON: a result for each line.
 #[utoipa::path(
-    post, path = "/v1/catalogs/{catalog}/tools", tag = "tools",
+    post, path = "/v1/catalogs/{catalog}/tools", operation_id = "upsert_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), LoadParams),
     request_body(content(
         (serde_json::Value = "application/json"), (String = "application/x-ndjson"), (serde_json::Value = "application/yaml")
@@ -192,7 +192,7 @@ pub async fn upsert(
 
 /// Gives one tool.
 #[utoipa::path(
-    get, path = "/v1/catalogs/{catalog}/tools/{id}", tag = "tools",
+    get, path = "/v1/catalogs/{catalog}/tools/{id}", operation_id = "show_tool", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id; `/` may be written as it is")),
     responses((status = 200, body = ToolBody))
 )]
@@ -204,7 +204,7 @@ pub async fn show(Reading(catalog): Reading, Path(ItemPath { id, .. }): Path<Ite
 
 /// Adds or replaces one tool, in any accepted format; its name has to be the one in the path.
 #[utoipa::path(
-    put, path = "/v1/catalogs/{catalog}/tools/{id}", tag = "tools",
+    put, path = "/v1/catalogs/{catalog}/tools/{id}", operation_id = "put_tool", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id; `/` may be written as it is")),
     request_body = Object,
     responses((status = 200, body = PutAnswer), (status = 201, body = PutAnswer))
@@ -226,7 +226,7 @@ pub async fn put(
 
 /// Deletes one tool.
 #[utoipa::path(
-    delete, path = "/v1/catalogs/{catalog}/tools/{id}", tag = "tools",
+    delete, path = "/v1/catalogs/{catalog}/tools/{id}", operation_id = "delete_tool", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id; `/` may be written as it is")),
     responses((status = 204, description = "It is gone"))
 )]
@@ -241,7 +241,7 @@ pub async fn remove(Writing(catalog): Writing, Path(ItemPath { id, .. }): Path<I
 
 /// Deletes the tools that a filter accepts. An empty filter is refused: delete the catalog instead.
 #[utoipa::path(
-    delete, path = "/v1/catalogs/{catalog}/tools", tag = "tools",
+    delete, path = "/v1/catalogs/{catalog}/tools", operation_id = "delete_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), DeleteParams),
     responses((status = 200, body = DeleteAnswer))
 )]
