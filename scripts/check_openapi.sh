@@ -22,5 +22,5 @@ load_fixtures
 cd target
 "$venv/bin/st" --config-file "$root/scripts/schemathesis.toml" run "$url/openapi.json" \
   --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,negative_data_rejection \
-  --max-examples "$examples" --seed 1 --workers 1 --phases examples,coverage,fuzzing --mode all
+  --max-examples "$examples" --seed 1 --workers 1 --phases examples,coverage,fuzzing,stateful --mode all
 curl --silent --fail "$url/readyz" >/dev/null

@@ -17,9 +17,12 @@ mod attacks {
     pub mod world;
 
     pub mod bounds;
+    #[cfg(unix)]
+    pub mod builtins;
     pub mod data;
     #[cfg(unix)]
     pub mod files;
+    pub mod gate;
     pub mod gateway;
     pub mod http;
     pub mod memory;

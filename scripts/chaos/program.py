@@ -40,6 +40,16 @@ def flags(data):
     return ["--data", str(data), "--embedder", "table"]
 
 
+class Connection(http.client.HTTPConnection):
+    """Sends a request in one piece: a server may answer, and close, before it has read a body that comes later."""
+
+    def _send_output(self, message_body=None, encode_chunked=False):
+        self._buffer.extend((b"", b""))
+        message = b"\r\n".join(self._buffer) + (message_body or b"")
+        del self._buffer[:]
+        self.send(message)
+
+
 class Client:
     """One connection, opened again after a failure."""
 
@@ -53,7 +63,7 @@ class Client:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         try:
             if self.connection is None:
-                self.connection = http.client.HTTPConnection(self.address, timeout=PATIENCE_S)
+                self.connection = Connection(self.address, timeout=PATIENCE_S)
             self.connection.request(method, path, data, headers)
             response = self.connection.getresponse()
             text = response.read()

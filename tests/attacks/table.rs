@@ -1,9 +1,12 @@
-//! The rows of every module as one page, `docs/ATTACKS.md`. `TOOLSCOUT_WRITE_DOCS=1 cargo test --test attacks` writes it.
+//! The rows of every module as one page, `docs/ATTACKS.md`. Each part is compared by the test that
+//! holds its rows.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 /// One attack. What cannot be said in a line of a table belongs into the test.
 pub struct Attack {
@@ -37,20 +40,68 @@ const SECTIONS: &[&Section] = &[
     &super::bounds::SECTION,
 ];
 
+/// The tests that hold a table of their own, in order.
+const TABLES: &[&str] = &["Against the gate", "Against files", "Against web pages", "Against programs"];
+
 const PAGE: &str = "docs/ATTACKS.md";
 
 const HEAD: &str = "# Attacks\n\nWhat was tried against toolscout, and what happens. Each row names the test that tries it \
                     again with every change; `tests/attacks` holds the table.\n";
 
+/// Attacks that one test tries one after the other; every wrong outcome is named at the end.
+pub struct Table {
+    title: &'static str,
+    test: &'static str,
+    rows: Vec<(String, String)>,
+    wrong: Vec<String>,
+}
+
+impl Table {
+    /// A table that is a part of the page.
+    pub fn new(title: &'static str, test: &'static str) -> Self {
+        assert!(TABLES.contains(&title), "{title:?} is not among the page's tables");
+        Table { title, test, rows: Vec::new(), wrong: Vec::new() }
+    }
+
+    /// A row that has to be refused, for this reason.
+    pub fn refused(&mut self, name: &str, outcome: Result<Value, String>, reason: &str) {
+        let happens = if reason.is_empty() { "refused".to_owned() } else { format!("refused: \"{reason}\"") };
+        self.rows.push((name.to_owned(), happens));
+        match outcome {
+            Err(message) if message.contains(reason) => {}
+            Err(message) => self.wrong.push(format!("{name}: refused with {message:?}, not {reason:?}")),
+            Ok(data) => self.wrong.push(format!("{name}: not refused, gave {data}")),
+        }
+    }
+
+    /// A row that has to give this.
+    pub fn is(&mut self, name: &str, outcome: Result<Value, String>, expected: impl Into<Value>) {
+        let expected = expected.into();
+        self.rows.push((name.to_owned(), format!("gives `{expected}`")));
+        if outcome.as_ref() != Ok(&expected) {
+            self.wrong.push(format!("{name}: {outcome:?} is not {expected}"));
+        }
+    }
+
+    /// Names every wrong row, and compares the page with the rows.
+    pub fn check(self, rows: usize) {
+        assert!(self.wrong.is_empty(), "{} of {} rows:\n{}", self.wrong.len(), self.rows.len(), self.wrong.join("\n"));
+        assert_eq!(self.rows.len(), rows);
+        let lines = self.rows.iter().map(|(name, happens)| (name.as_str(), happens.as_str(), self.test));
+        compare(self.title, &part(self.title, lines));
+    }
+}
+
 #[test]
 fn the_page_shows_every_row() {
-    let path = root().join(PAGE);
-    let page = page();
-    if std::env::var_os("TOOLSCOUT_WRITE_DOCS").is_some() {
-        fs::write(&path, &page).expect("the page is written");
+    for section in SECTIONS {
+        let lines = section.attacks.iter().map(|attack| (attack.tried, attack.happens, attack.test));
+        compare(section.title, &part(section.title, lines));
     }
-    let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "{PAGE} is not what the rows say; TOOLSCOUT_WRITE_DOCS=1 cargo test --test attacks");
+    let page = read_page();
+    let titles: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let expected: BTreeSet<&str> = SECTIONS.iter().map(|section| section.title).chain(TABLES.iter().copied()).collect();
+    assert!(page.starts_with(HEAD) && titles == expected, "{PAGE} has other parts: {titles:?}, not {expected:?}");
 }
 
 #[test]
@@ -71,19 +122,40 @@ fn every_row_names_a_test_that_is_there() {
     }
 }
 
-fn page() -> String {
-    let mut page = HEAD.to_owned();
-    for section in SECTIONS {
-        let _ = write!(page, "\n## {}\n\n| tried | happens | test |\n|---|---|---|\n", section.title);
-        for Attack { tried, happens, test } in section.attacks {
-            let _ = writeln!(page, "| {} | {} | `{test}` |", cell(tried), cell(happens));
-        }
+/// Compares a part of the page with what its rows say; with `TOOLSCOUT_WRITE_DOCS` it is written first.
+fn compare(title: &str, part: &str) {
+    let page = read_page();
+    let (begin, end) = place_of(&page, title);
+    if std::env::var_os("TOOLSCOUT_WRITE_DOCS").is_some() {
+        fs::write(root().join(PAGE), [&page[..begin], part, &page[end..]].concat()).expect("the page is written");
+        return;
     }
-    page
+    let how = "TOOLSCOUT_WRITE_DOCS=1 cargo test --test attacks -- --test-threads 1";
+    assert!(&page[begin..end] == part, "{title:?} in {PAGE} is not what the rows say; {how}");
+}
+
+/// Where a part of the page begins and ends; the page's end for one that is not there.
+fn place_of(page: &str, title: &str) -> (usize, usize) {
+    let heading = format!("\n## {title}\n");
+    let Some(begin) = page.find(&heading) else { return (page.len(), page.len()) };
+    let after = begin + heading.len();
+    (begin, page[after..].find("\n## ").map_or(page.len(), |next| after + next))
+}
+
+fn part<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> String {
+    let mut part = format!("\n## {title}\n\n| tried | happens | test |\n|---|---|---|\n");
+    for (tried, happens, test) in rows {
+        let _ = writeln!(part, "| {} | {} | `{test}` |", cell(tried), cell(happens));
+    }
+    part
+}
+
+fn read_page() -> String {
+    fs::read_to_string(root().join(PAGE)).unwrap_or_else(|_| HEAD.to_owned())
 }
 
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
+    text.replace("|", "\\|").replace("\n", "\\n")
 }
 
 fn read_sources(folder: &Path, sources: &mut String) {

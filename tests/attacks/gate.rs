@@ -11,38 +11,7 @@ use toolscout::llm::script::Reply;
 use toolscout::tools::{Arguments, Callable, ToolFailure, UserTool};
 use toolscout_index::{DataDir, Options, Tool, ToolId};
 
-/// Rows of attacks with their outcomes; every wrong one is named at the end.
-#[derive(Default)]
-pub struct Table {
-    rows: usize,
-    wrong: Vec<String>,
-}
-
-impl Table {
-    /// A row that has to be refused, for this reason.
-    pub fn refused(&mut self, name: &str, outcome: Result<Value, String>, reason: &str) {
-        self.rows += 1;
-        match outcome {
-            Err(message) if message.contains(reason) => {}
-            Err(message) => self.wrong.push(format!("{name}: refused with {message:?}, not {reason:?}")),
-            Ok(data) => self.wrong.push(format!("{name}: not refused, gave {data}")),
-        }
-    }
-
-    /// A row that has to give this.
-    pub fn is(&mut self, name: &str, outcome: Result<Value, String>, expected: impl Into<Value>) {
-        self.rows += 1;
-        let expected = expected.into();
-        if outcome.as_ref() != Ok(&expected) {
-            self.wrong.push(format!("{name}: {outcome:?} is not {expected}"));
-        }
-    }
-
-    pub fn check(self, rows: usize) {
-        assert!(self.wrong.is_empty(), "{} of {} rows:\n{}", self.wrong.len(), self.rows, self.wrong.join("\n"));
-        assert_eq!(self.rows, rows);
-    }
-}
+use super::table::Table;
 
 /// A tool that notes its calls and says what a hostile page would.
 #[derive(Clone)]
@@ -360,7 +329,7 @@ async fn attacks_on_the_gate_are_refused_with_a_reason() {
         ),
     ];
     let count = rows.len();
-    let mut table = Table::default();
+    let mut table = Table::new("Against the gate", "attacks_on_the_gate_are_refused_with_a_reason");
     for (name, attack, reason) in rows {
         let outcome = attack.run().await;
         let harm = outcome.calls.iter().find(|call| {

@@ -23,7 +23,7 @@ use toolscout::tools::net::Lookup;
 use toolscout::tools::{Callable, Registry, ToolFailure, Toolset};
 use toolscout_index::ToolId;
 
-use super::attacks::Table;
+use super::table::Table;
 
 async fn call(tool: &dyn Callable, arguments: Value) -> Result<Value, String> {
     let arguments = arguments.as_object().expect("an object").clone();
@@ -91,7 +91,7 @@ impl Files {
 #[tokio::test]
 async fn files_cannot_leave_their_root() {
     let files = Files::new();
-    let mut table = Table::default();
+    let mut table = Table::new("Against files", "files_cannot_leave_their_root");
     let long = "x/".repeat(5_000);
     for (name, path, expected) in [
         ("read above the root", "../outside/secret.txt", "is outside"),
@@ -294,7 +294,7 @@ fn hostile() -> Router {
 async fn pages_come_from_public_addresses_only() {
     let (address, fetch) = web(hostile()).await;
     let port = address.port();
-    let mut table = Table::default();
+    let mut table = Table::new("Against web pages", "pages_come_from_public_addresses_only");
     for (name, url, expected) in [
         ("a file", "file:///etc/passwd".to_owned(), "file: is not allowed"),
         ("ftp", "ftp://a.test/".into(), "ftp: is not allowed"),
@@ -406,7 +406,7 @@ async fn the_shell_runs_what_is_allowed_as_it_is_written() {
     std::fs::write(&script, "sleep 60; true").unwrap();
     let (script, entry) = (script.to_str().unwrap(), format!("sh {}", script.display()));
     let tool = shell(&["echo *", "env", "cat", "yes", "sleep *", "git status", &entry]);
-    let mut table = Table::default();
+    let mut table = Table::new("Against programs", "the_shell_runs_what_is_allowed_as_it_is_written");
     let many: Vec<String> = vec!["x".into(); 300];
     for (name, argv, expected) in [
         ("a program that is not allowed", json!(["rm", "-rf", "/"]), "not allowed; allowed are echo *, env"),
