@@ -67,7 +67,7 @@ def call(client):
         return "no session"
     headers |= {"Mcp-Session-Id": session, "Mcp-Protocol-Version": PROTOCOL}
     client.request("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
-    arguments = {"name": "tell_weather", "server": "good", "arguments": {"city": "Oslo"}}
+    arguments = {"name": "good/tell_weather", "arguments": {"city": "Oslo"}}
     return client.request("POST", "/mcp", rpc(2, "tools/call", {"name": "call_tool", "arguments": arguments}), headers)
 
 
