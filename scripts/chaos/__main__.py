@@ -106,7 +106,7 @@ def main():
         kill_what_runs()
         for rounds in running.values():
             rounds.close()
-    print_table(reports)
+        print_table(reports)
     sys.exit(any(report.failures for report in reports.values()))
 
 
