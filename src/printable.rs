@@ -26,7 +26,7 @@ pub fn line(text: &str) -> String {
     safe
 }
 
-/// The text with its line breaks, each line as [`line`] writes it.
+/// The text with its line breaks, each line as [`line()`] writes it.
 pub fn lines(text: &str) -> String {
     text.split('\n').map(|part| line(part.strip_suffix('\r').unwrap_or(part))).collect::<Vec<_>>().join("\n")
 }

@@ -5,7 +5,7 @@
 //! tool's; only where one of them is near does it add to a tool's score.
 //!
 //! Every pair knows who taught it. What the owner teaches counts in full. An API key that may only search has one vote a
-//! pair, and its votes are worth little alone: [`trust`] says how little.
+//! pair, and its votes are worth little alone: `trust` says how little.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

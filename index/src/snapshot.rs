@@ -64,7 +64,7 @@ impl Loaded {
     /// Reads the store's present state. `previous` is a snapshot of the same catalog.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`crate::Error::Store`].
     pub(crate) fn read(
         store: &Store,
         dir: &Path,
@@ -165,7 +165,7 @@ impl Loaded {
 /// The settings kept with a catalog.
 ///
 /// # Errors
-/// [`Error::Store`] when they cannot be read.
+/// [`crate::Error::Store`] when they cannot be read.
 pub(crate) fn settings(store: &Store) -> Result<Settings> {
     let Some(json) = store.meta("settings")? else { return Ok(Settings::default()) };
     serde_json::from_str(&json).map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))
