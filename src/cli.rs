@@ -71,7 +71,8 @@ struct Globals {
     /// Catalog to work on [env: TOOLSCOUT_CATALOG; default: default]
     #[arg(long, global = true, value_name = "NAME")]
     catalog: Option<String>,
-    /// Embedding model, minilm or none [env: TOOLSCOUT_EMBEDDER; default: minilm]
+    /// What embeds: auto (the built-in table, and the model where it was pulled), table, minilm or none
+    /// [env: TOOLSCOUT_EMBEDDER; default: auto]
     #[arg(long, global = true, value_name = "MODEL")]
     embedder: Option<EmbedderKind>,
     /// Configuration file [env: TOOLSCOUT_CONFIG; default: config.toml in the platform's configuration directory]

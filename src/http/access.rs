@@ -54,8 +54,7 @@ impl Grant {
     /// # Errors
     /// 403 for a key that is limited to some catalogs or may only search.
     pub fn operates(&self) -> ApiResult<()> {
-        self.admin()?;
-        if self.catalogs == Catalogs::All {
+        if self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All {
             return Ok(());
         }
         Err(ApiError::auth(StatusCode::FORBIDDEN, "wrong_scope", "this needs an admin key for all catalogs"))
@@ -116,7 +115,11 @@ impl Grant {
         if self.scopes.allow(scope) {
             return Ok(());
         }
-        let message = format!("this key has the scopes {}; this needs a key with the scope {scope}", self.scopes);
+        let needed = match scope {
+            Scope::Approve => "the scope approve on the key that asked, or an admin key for all catalogs".to_owned(),
+            scope => format!("a key with the scope {scope}"),
+        };
+        let message = format!("this key has the scopes {}; this needs {needed}", self.scopes);
         Err(ApiError::auth(StatusCode::FORBIDDEN, "wrong_scope", message))
     }
 }

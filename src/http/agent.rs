@@ -288,7 +288,8 @@ pub async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> Api
     if asking.agent.answer_approval_within(&asking.grant.reach(), &request.id, answer) {
         return Ok(Json(Approved { approved: request.approve }));
     }
-    let message = "no call waits under this id: it was answered, its time was up, or its run has ended";
+    let message = "no call waits under this id for this key: it was answered, its time was up, its run has ended, or it is \
+                   of another key's run, which only that key or an admin key for all catalogs can approve";
     Err(ApiError::not_found("unknown_approval", message))
 }
 

@@ -237,16 +237,28 @@ impl Session {
             Ok(wanted) => wanted,
             Err(message) => return failed(&message).into(),
         };
-        let search = Arc::clone(&self.shared.search);
-        let resolved = spawn_blocking(move || (wanted.resolve(search.as_ref()), wanted)).await;
-        match resolved {
-            Ok((Ok(tool), wanted)) => self.call(tool, wanted.arguments, reply, context).await,
-            Ok((Err(message), _)) => failed(&message).into(),
-            Err(error) => {
-                tracing::error!(%error, "looking up a tool panicked");
-                failed("the tool cannot be looked up").into()
-            }
+        match self.resolve(&wanted).await {
+            Ok(tool) => self.call(tool, wanted.arguments, reply, context).await,
+            Err(message) => failed(&message).into(),
         }
+    }
+
+    /// The tool that is wanted. Where there is none, it may be of a server that was never reached yet.
+    async fn resolve(&self, wanted: &resolve::Wanted) -> Result<Arc<Tool>, String> {
+        let found = self.look_up(wanted.clone()).await;
+        if found.is_ok() {
+            return found;
+        }
+        self.shared.pool.settled(self.shared.config.settle).await;
+        self.look_up(wanted.clone()).await
+    }
+
+    async fn look_up(&self, wanted: resolve::Wanted) -> Result<Arc<Tool>, String> {
+        let search = Arc::clone(&self.shared.search);
+        spawn_blocking(move || wanted.resolve(search.as_ref())).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "looking up a tool panicked");
+            Err("the tool cannot be looked up".into())
+        })
     }
 
     /// Calls an injected tool.

@@ -89,6 +89,14 @@ impl Cost {
 }
 
 #[tokio::test]
+async fn a_call_before_any_search_waits_for_servers_that_start() {
+    let upstream = Upstream::begin(vec![double("a", &[])], |_| {});
+    let client = client(&gateway(&upstream, GatewayConfig { settle: PATIENCE, ..GatewayConfig::default() })).await;
+    let given = json!({ "name": "a/echo", "arguments": { "text": "hi" } });
+    assert_eq!(words(&call(&client, "call_tool", given).await), "hi");
+}
+
+#[tokio::test]
 async fn a_client_sees_two_tools_finds_others_and_calls_them() {
     let upstream = Upstream::start(vec![double("a", &[]), double("b", &[])]).await;
     let client = client(&gateway(&upstream, GatewayConfig::default())).await;

@@ -96,6 +96,13 @@ impl Upstream {
     }
 
     pub async fn start_with(servers: Vec<ServerConfig>, change: impl FnOnce(&mut PoolConfig)) -> Self {
+        let upstream = Upstream::begin(servers, change);
+        upstream.pool.settled(PATIENCE).await;
+        upstream
+    }
+
+    /// Does not wait for the servers.
+    pub fn begin(servers: Vec<ServerConfig>, change: impl FnOnce(&mut PoolConfig)) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let mut config = PoolConfig { servers, ..PoolConfig::default() };
         config.limits.farewell = Duration::from_millis(200);
@@ -103,7 +110,6 @@ impl Upstream {
         let catalog = DataDir::new(dir.path()).open_or_create("default", Options::default()).expect("a catalog");
         let pool = Pool::new(config);
         pool.start(Arc::new(CatalogShelf::new(catalog.clone())));
-        pool.settled(PATIENCE).await;
         Upstream { pool, catalog, _dir: dir }
     }
 

@@ -15,7 +15,7 @@ const MAX_OFFERED: usize = 5;
 const SHOWN_CHARS: usize = 100;
 
 /// The arguments of `call_tool`.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
     name: String,
     /// What the tool gets.
