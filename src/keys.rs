@@ -397,7 +397,11 @@ fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
     })
 }
 
-fn random_secret() -> Result<String, KeyError> {
+/// A text of 256 random bits.
+///
+/// # Errors
+/// [`KeyError::Entropy`].
+pub fn random_secret() -> Result<String, KeyError> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| KeyError::Entropy { reason: error.to_string() })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))

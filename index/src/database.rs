@@ -4,12 +4,14 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 /// How long a statement waits for another process. Every write here takes milliseconds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two attempts at what SQLite does not wait for.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// Bits of a file's mode that let others in.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
@@ -56,7 +58,7 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
     if layout(&connection)? > steps.len() {
         return Err(DatabaseError::Newer { found: layout(&connection)?, known: steps.len() });
     }
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    use_wal(&connection, BUSY_TIMEOUT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // What was deleted must not be found in the file either.
     connection.pragma_update(None, "secure_delete", true)?;
@@ -69,6 +71,24 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
         change.commit()?;
     }
     Ok(connection)
+}
+
+/// Switches to WAL mode. The switch does not wait for another connection's by itself, whatever the busy timeout.
+///
+/// # Errors
+/// What SQLite says, when it is busy for longer than `patience` too.
+pub fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    let give_up = Instant::now() + patience;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "wal") {
+            Err(error) if is_busy(&error) && Instant::now() < give_up => std::thread::sleep(BUSY_PAUSE),
+            switched => return switched,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
 /// True for a database that was begun and not yet given its tables: its creation was cut short, or is under way.

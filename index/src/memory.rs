@@ -608,8 +608,11 @@ fn connect(path: &Path) -> std::result::Result<(Connection, bool), DatabaseError
     Ok((connection, was_blank))
 }
 
-/// Gives entries of an earlier layout their checksums.
+/// Gives entries of an earlier layout their checksums. Takes the lock for writing only where there are such.
 fn seal_older(connection: &mut Connection) -> rusqlite::Result<()> {
+    if unsealed(connection)?.is_empty() {
+        return Ok(());
+    }
     let change = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     for id in unsealed(&change)? {
         seal(&change, id)?;

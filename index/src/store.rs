@@ -7,9 +7,9 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::database;
 use crate::dense::TextHash;
@@ -30,8 +30,6 @@ const DAMAGED: &str = "it is damaged";
 
 /// How long a connection waits for another's short lock before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two attempts at what SQLite does not wait for.
-const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 // `vectors` has row ids: in a table without, rows over about 1,000 bytes spill to a page each, which takes five times the
 // disk and the time to read.
@@ -480,7 +478,7 @@ impl Store {
 
     fn prepare(&self) -> rusqlite::Result<()> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
-        self.use_wal()?;
+        database::use_wal(&self.connection, BUSY_TIMEOUT)?;
         // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and worth the sync.
         self.connection.pragma_update(None, "synchronous", "full")?;
         if self.connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))? == 0 {
@@ -489,17 +487,6 @@ impl Store {
             ))?;
         }
         Ok(())
-    }
-
-    /// Switches to WAL mode. The switch does not wait for another connection's by itself, whatever the busy timeout.
-    fn use_wal(&self) -> rusqlite::Result<()> {
-        let give_up = Instant::now() + BUSY_TIMEOUT;
-        loop {
-            match self.connection.pragma_update(None, "journal_mode", "wal") {
-                Err(error) if is_busy(&error) && Instant::now() < give_up => std::thread::sleep(BUSY_PAUSE),
-                switched => return switched,
-            }
-        }
     }
 
     fn version(&self) -> rusqlite::Result<u32> {
@@ -584,10 +571,6 @@ impl StoredTool {
         serde_json::from_str(&self.json)
             .map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))
     }
-}
-
-fn is_busy(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
 /// The hashes of a tool's views, then its fingerprint.

@@ -2,10 +2,11 @@
 
 mod links;
 
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
-use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
 use self::links::Links;
@@ -74,17 +75,14 @@ impl Modify for Errors {
     fn modify(&self, api: &mut Description) {
         let body = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Error"))));
         let response = ResponseBuilder::new().description("What went wrong").content("application/json", body).build();
-        for item in api.paths.paths.values_mut() {
-            add_default(item, &response);
+        for operation in api.paths.paths.values_mut().flat_map(operations) {
+            operation.responses.responses.insert("default".into(), RefOr::T(response.clone()));
         }
     }
 }
 
-fn add_default(item: &mut PathItem, response: &Response) {
-    let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete];
-    for operation in operations.into_iter().flatten() {
-        operation.responses.responses.insert("default".into(), RefOr::T(response.clone()));
-    }
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.post, &mut item.put, &mut item.delete].into_iter().flatten()
 }
 
 /// Keys go in either of two headers, or are not needed.

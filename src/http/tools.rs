@@ -158,8 +158,9 @@ pub async fn list(
 
 /// Adds or replaces many tools, in any accepted format.
 ///
-/// JSON in one body is one change: all valid items or none. A body with more than 1000 invalid items is refused. More than 1000 tools, or `Prefer: respond-async`, answer
-/// 202 with a task. NDJSON is committed as it comes, and answered with NDJSON: a result for each line.
+/// JSON in one body is one change: all valid items or none. A body with more than 1000 invalid items is refused. More than
+/// 1000 tools, or `Prefer: respond-async`, answer 202 with a task. NDJSON is committed as it comes, and answered
+/// with NDJSON: a result for each line.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/tools", operation_id = "upsert_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), LoadParams),

@@ -5,8 +5,6 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
@@ -15,9 +13,7 @@ use super::Asking;
 use crate::http::App;
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::extract::Json;
-
-/// As many random bytes as a key's secret has.
-const TOKEN_BYTES: usize = 32;
+use crate::keys::{KeyError, random_secret};
 
 /// A random text that lives as long as the process.
 pub struct PageToken(String);
@@ -27,10 +23,8 @@ impl PageToken {
     ///
     /// # Errors
     /// When the system gives no random bytes.
-    pub fn random() -> anyhow::Result<Self> {
-        let mut bytes = [0; TOKEN_BYTES];
-        getrandom::fill(&mut bytes)?;
-        Ok(PageToken(URL_SAFE_NO_PAD.encode(bytes)))
+    pub fn random() -> Result<Self, KeyError> {
+        Ok(PageToken(random_secret()?))
     }
 
     /// Whether this is the token, in a time that says nothing of it.

@@ -3,7 +3,9 @@
 use utoipa::Modify;
 use utoipa::openapi::link::Link;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::{OpenApi as Description, PathItem, RefOr, Response};
+use utoipa::openapi::{OpenApi as Description, RefOr, Response};
+
+use super::operations;
 
 /// From an answer of one operation to a request of another.
 struct Step {
@@ -97,10 +99,6 @@ fn link(step: &Step) -> Link {
 
 fn named(operation: &Operation, id: &str) -> bool {
     operation.operation_id.as_deref() == Some(id)
-}
-
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.post, &mut item.put, &mut item.delete].into_iter().flatten()
 }
 
 #[cfg(test)]
