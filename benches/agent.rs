@@ -36,43 +36,57 @@ fn main() {
 #[divan::bench]
 fn first_event(bencher: Bencher) {
     let bed = Bed::new();
-    bencher.with_inputs(|| bed.agent(vec![Reply::text("done")])).bench_refs(|agent| {
-        bed.runtime.block_on(async {
-            let mut stream = agent.start(Question::new("a question")).ok()?;
-            black_box(stream.next().await)
-        })
-    });
+    bencher
+        .with_inputs(|| bed.agent(vec![Reply::text("done")]))
+        .bench_refs(|agent| {
+            bed.runtime.block_on(async {
+                let mut stream = agent.start(Question::new("a question")).ok()?;
+                black_box(stream.next().await)
+            })
+        });
 }
 
 #[divan::bench]
 fn hundred_rounds_with_a_call(bencher: Bencher) {
     let bed = Bed::new();
-    bencher.with_inputs(|| bed.agent(rounds(|_| Reply::default().call("nothing", json!({}))))).bench_refs(|agent| {
-        bed.runtime.block_on(finished(agent));
-    });
+    bencher
+        .with_inputs(|| bed.agent(rounds(|_| Reply::default().call("nothing", json!({})))))
+        .bench_refs(|agent| {
+            bed.runtime.block_on(finished(agent));
+        });
 }
 
 #[divan::bench]
 fn hundred_rounds_with_a_search(bencher: Bencher) {
     let bed = Bed::new();
-    let search =
-        |round| Reply::default().call("tool_search", json!({ "query": format!("work on topic{}", round % 50) }));
-    bencher.with_inputs(|| bed.agent(rounds(search))).bench_refs(|agent| {
-        bed.runtime.block_on(finished(agent));
-    });
+    let search = |round| {
+        Reply::default().call(
+            "tool_search",
+            json!({ "query": format!("work on topic{}", round % 50) }),
+        )
+    };
+    bencher
+        .with_inputs(|| bed.agent(rounds(search)))
+        .bench_refs(|agent| {
+            bed.runtime.block_on(finished(agent));
+        });
 }
 
 #[divan::bench]
 fn sse_decode(bencher: Bencher) {
     let chunk = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"some words \"}}]}\n\n";
     let stream = format!("{}data: [DONE]\n\n", chunk.repeat(1_000));
-    bencher.counter(BytesCount::of_str(&stream)).bench(|| ReplyDecoder::default().push(stream.as_bytes()));
+    bencher
+        .counter(BytesCount::of_str(&stream))
+        .bench(|| ReplyDecoder::default().push(stream.as_bytes()));
 }
 
 #[divan::bench]
 fn inject_five_tools(bencher: Bencher) {
     let tools: Vec<Arc<Tool>> = (0..5).map(tool).map(Arc::new).collect();
-    bencher.with_inputs(|| Toolbox::new(ToolboxConfig::default(), o200k)).bench_refs(|toolbox| toolbox.inject(&tools));
+    bencher
+        .with_inputs(|| Toolbox::new(ToolboxConfig::default(), o200k))
+        .bench_refs(|toolbox| toolbox.inject(&tools));
 }
 
 /// A catalog and a runtime for agents.
@@ -85,31 +99,58 @@ struct Bed {
 impl Bed {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let catalog = DataDir::new(directory.path()).open_or_create("bench", Options::default()).expect("a catalog");
+        let catalog = DataDir::new(directory.path())
+            .open_or_create("bench", Options::default())
+            .expect("a catalog");
         let mut writer = catalog.writer().expect("the only writer");
-        writer.upsert(&(0..TOOLS).map(tool).collect::<Vec<_>>()).expect("valid tools");
+        writer
+            .upsert(&(0..TOOLS).map(tool).collect::<Vec<_>>())
+            .expect("valid tools");
         writer.commit().expect("a commit");
         drop(writer);
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        Bed { runtime, catalog, _directory: directory }
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        Bed {
+            runtime,
+            catalog,
+            _directory: directory,
+        }
     }
 
     fn agent(&self, replies: Vec<Reply>) -> Agent {
-        let mut config =
-            AgentConfig { recommend_within: None, policies: Policies::permissive(), ..AgentConfig::default() };
+        let mut config = AgentConfig {
+            recommend_within: None,
+            policies: Policies::permissive(),
+            ..AgentConfig::default()
+        };
         config.run.max_searches = ROUNDS + 1;
         let model = ScriptedModel::new("bench", replies);
-        let builder = Agent::builder().llm(model).catalog(self.catalog.clone()).tool(Nothing).config(config);
-        builder.max_rounds(ROUNDS + 2).build().expect("a whole agent")
+        let builder = Agent::builder()
+            .llm(model)
+            .catalog(self.catalog.clone())
+            .tool(Nothing)
+            .config(config);
+        builder
+            .max_rounds(ROUNDS + 2)
+            .build()
+            .expect("a whole agent")
     }
 }
 
 fn rounds(reply: impl Fn(u32) -> Reply) -> Vec<Reply> {
-    (0..ROUNDS).map(reply).chain([Reply::text("done")]).collect()
+    (0..ROUNDS)
+        .map(reply)
+        .chain([Reply::text("done")])
+        .collect()
 }
 
 async fn finished(agent: &Agent) {
-    let mut stream = agent.start(Question::new("a question")).expect("a free conversation");
+    let mut stream = agent
+        .start(Question::new("a question"))
+        .expect("a free conversation");
     while let Some((_, event)) = stream.next().await {
         if let Event::Error { content } = black_box(event) {
             panic!("{content}");
@@ -119,9 +160,11 @@ async fn finished(agent: &Agent) {
 
 fn tool(number: usize) -> Tool {
     let mut tool = Tool::new("bench", &format!("tool_{number}")).expect("a valid name");
-    tool.description = format!("Does the work number {number} on topic{} for somebody who asked for it.", number % 50);
-    let schema =
-        json!({ "type": "object", "properties": { "text": { "type": "string", "description": "What to work on." } } });
+    tool.description = format!(
+        "Does the work number {number} on topic{} for somebody who asked for it.",
+        number % 50
+    );
+    let schema = json!({ "type": "object", "properties": { "text": { "type": "string", "description": "What to work on." } } });
     if let Value::Object(schema) = schema {
         tool.input_schema = schema;
     }

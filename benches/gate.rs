@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use toolscout::gate::approval::Nobody;
 use toolscout::gate::{
-    AuditLog, Call, Caller, Decision, Directory, Gate, Ledger, Passage, Passed, Pattern, Policies, Rule,
+    AuditLog, Call, Caller, Decision, Directory, Gate, Ledger, Passage, Passed, Pattern, Policies,
+    Rule,
 };
 use toolscout::mcp::config::parse_server;
 use toolscout::mcp::{CallContext, CatalogShelf, Pool, PoolConfig};
@@ -36,50 +37,72 @@ fn main() {
 #[divan::bench(sample_count = 1_000)]
 fn judge(bencher: Bencher) {
     let bed = Bed::new(Decision::Allow);
-    bencher.with_inputs(|| bed.arguments()).bench_values(|arguments| bed.gate.judge(&bed.caller, &bed.tool, arguments));
+    bencher
+        .with_inputs(|| bed.arguments())
+        .bench_values(|arguments| bed.gate.judge(&bed.caller, &bed.tool, arguments));
 }
 
 #[divan::bench(sample_count = 1_000)]
 fn tool_alone(bencher: Bencher) {
     let bed = Bed::new(Decision::Allow);
     let limit = Duration::from_secs(60);
-    bencher.bench(|| bed.runtime.block_on(execute(Arc::new(Nothing), Arguments::new(), limit)));
+    bencher.bench(|| {
+        bed.runtime
+            .block_on(execute(Arc::new(Nothing), Arguments::new(), limit))
+    });
 }
 
 #[divan::bench(sample_count = 1_000)]
 fn pass(bencher: Bencher) {
     let bed = Bed::new(Decision::Allow);
-    bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
+    bencher
+        .with_inputs(|| bed.call())
+        .bench_values(|call| bed.pass(call));
 }
 
 #[divan::bench(sample_count = 1_000)]
 fn pass_audited(bencher: Bencher) {
     let (bed, _folder) = Bed::audited(Decision::Allow);
-    bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
+    bencher
+        .with_inputs(|| bed.call())
+        .bench_values(|call| bed.pass(call));
 }
 
 #[divan::bench(sample_count = 1_000)]
 fn deny_audited(bencher: Bencher) {
     let (bed, _folder) = Bed::audited(Decision::Deny);
-    bencher.with_inputs(|| bed.call()).bench_values(|call| bed.pass(call));
+    bencher
+        .with_inputs(|| bed.call())
+        .bench_values(|call| bed.pass(call));
 }
 
 #[divan::bench(sample_count = 500)]
 fn upstream_alone(bencher: Bencher) {
     let upstream = Upstream::start();
     let id = ToolId::parse("s/echo").expect("an id");
-    bencher.with_inputs(Upstream::arguments).bench_values(|arguments| {
-        let calling = CallContext::default();
-        let called = upstream.bed.runtime.block_on(upstream.pool.call(&id, arguments, &calling));
-        assert!(called.is_ok(), "{called:?}");
-    });
+    bencher
+        .with_inputs(Upstream::arguments)
+        .bench_values(|arguments| {
+            let calling = CallContext::default();
+            let called = upstream
+                .bed
+                .runtime
+                .block_on(upstream.pool.call(&id, arguments, &calling));
+            assert!(called.is_ok(), "{called:?}");
+        });
 }
 
 #[divan::bench(sample_count = 500)]
 fn upstream_gated(bencher: Bencher) {
     let upstream = Upstream::start();
-    let tool = upstream.tool(&ToolId::parse("s/echo").expect("an id")).expect("is offered");
-    let call = || Call { id: "1".into(), tool: Arc::clone(&tool), arguments: Upstream::arguments() };
+    let tool = upstream
+        .tool(&ToolId::parse("s/echo").expect("an id"))
+        .expect("is offered");
+    let call = || Call {
+        id: "1".into(),
+        tool: Arc::clone(&tool),
+        arguments: Upstream::arguments(),
+    };
     bencher.with_inputs(call).bench_values(|call| {
         let passed = upstream.bed.pass_in(&upstream, call);
         assert_eq!(passed.result.status, Status::Ok, "{passed:?}");
@@ -99,18 +122,33 @@ impl Upstream {
         let (bed, log) = Bed::audited(Decision::Allow);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/doubles/server.py");
-        let server = parse_server(&format!("s=python3 '{}'", script.display()), &|_| None).expect("a command line");
-        let catalog = DataDir::new(folder.path()).open_or_create("c", Options::default()).expect("a catalog");
-        let pool = Pool::new(PoolConfig { servers: vec![server], ..PoolConfig::default() });
+        let server = parse_server(&format!("s=python3 '{}'", script.display()), &|_| None)
+            .expect("a command line");
+        let catalog = DataDir::new(folder.path())
+            .open_or_create("c", Options::default())
+            .expect("a catalog");
+        let pool = Pool::new(PoolConfig {
+            servers: vec![server],
+            ..PoolConfig::default()
+        });
         bed.runtime.block_on(async {
             pool.start(Arc::new(CatalogShelf::new(catalog.clone())));
             pool.settled(Duration::from_secs(60)).await;
         });
-        Upstream { bed, pool, catalog, _folders: [log, folder] }
+        Upstream {
+            bed,
+            pool,
+            catalog,
+            _folders: [log, folder],
+        }
     }
 
     fn arguments() -> Arguments {
-        if let Value::Object(arguments) = json!({ "text": "hello" }) { arguments } else { Arguments::new() }
+        if let Value::Object(arguments) = json!({ "text": "hello" }) {
+            arguments
+        } else {
+            Arguments::new()
+        }
     }
 }
 
@@ -136,29 +174,62 @@ impl Bed {
     fn new(decision: Decision) -> Self {
         let mut policies = Policies::permissive();
         let others = (0..RULES).map(|number| Pattern::new(format!("other{number}/*")));
-        policies.rules = others.map(|pattern| Rule::of_tools(pattern, Decision::Deny)).collect();
-        policies.rules.push(Rule::of_tools(Pattern::new("trading/*"), decision));
+        policies.rules = others
+            .map(|pattern| Rule::of_tools(pattern, Decision::Deny))
+            .collect();
+        policies
+            .rules
+            .push(Rule::of_tools(Pattern::new("trading/*"), decision));
         policies.bind.insert("userId".into(), "$identity".into());
-        let caller =
-            Caller { who: "bench".into(), identity: Some("ada".into()), conversation: "c".into(), ..Caller::default() };
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        Bed { gate: Gate::new(policies), caller, ledger: Ledger::default(), tool: Arc::new(tool()), runtime }
+        let caller = Caller {
+            who: "bench".into(),
+            identity: Some("ada".into()),
+            conversation: "c".into(),
+            ..Caller::default()
+        };
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        Bed {
+            gate: Gate::new(policies),
+            caller,
+            ledger: Ledger::default(),
+            tool: Arc::new(tool()),
+            runtime,
+        }
     }
 
     fn audited(decision: Decision) -> (Self, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let log = AuditLog::open(&folder.path().join("audit.db")).expect("a log");
         let bed = Bed::new(decision);
-        (Bed { gate: bed.gate.with_audit(Arc::new(log)), ..bed }, folder)
+        (
+            Bed {
+                gate: bed.gate.with_audit(Arc::new(log)),
+                ..bed
+            },
+            folder,
+        )
     }
 
     fn arguments(&self) -> Arguments {
-        let arguments = json!({ "side": "buy", "quantity": "7,000", "price": 7.5, "userId": "ada" });
-        if let Value::Object(arguments) = arguments { arguments } else { Arguments::new() }
+        let arguments =
+            json!({ "side": "buy", "quantity": "7,000", "price": 7.5, "userId": "ada" });
+        if let Value::Object(arguments) = arguments {
+            arguments
+        } else {
+            Arguments::new()
+        }
     }
 
     fn call(&self) -> Call {
-        Call { id: "c1".into(), tool: self.tool.clone(), arguments: self.arguments() }
+        Call {
+            id: "c1".into(),
+            tool: self.tool.clone(),
+            arguments: self.arguments(),
+        }
     }
 
     fn pass(&self, call: Call) {

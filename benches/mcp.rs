@@ -37,12 +37,19 @@ const PROFILE: &str = "
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let peers = std::env::var_os("TOOLSCOUT_TEST_MCP_PEERS").map_or(root.join("target/mcp-peers"), PathBuf::from);
+    let peers = std::env::var_os("TOOLSCOUT_TEST_MCP_PEERS")
+        .map_or(root.join("target/mcp-peers"), PathBuf::from);
     if !peers.join("venv/bin/python").exists() {
-        eprintln!("skipped: {} is empty; run scripts/mcp_peers.sh first", peers.display());
+        eprintln!(
+            "skipped: {} is empty; run scripts/mcp_peers.sh first",
+            peers.display()
+        );
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(measure(root, &peers));
     runtime.shutdown_timeout(Duration::from_secs(2));
 }
@@ -82,8 +89,13 @@ struct Clients {
 
 impl Clients {
     async fn start(data: &Path, servers: Vec<ServerConfig>) -> Self {
-        let catalog = DataDir::new(data).open_or_create("default", Options::default()).expect("a catalog");
-        let pool = Pool::new(PoolConfig { servers, ..PoolConfig::default() });
+        let catalog = DataDir::new(data)
+            .open_or_create("default", Options::default())
+            .expect("a catalog");
+        let pool = Pool::new(PoolConfig {
+            servers,
+            ..PoolConfig::default()
+        });
         pool.start(Arc::new(CatalogShelf::new(catalog.clone())));
         pool.settled(Duration::from_secs(60)).await;
         Clients { pool, catalog }
@@ -93,13 +105,21 @@ impl Clients {
         let id = ToolId::parse(id).expect("an id");
         let arguments = object(arguments);
         let started = Instant::now();
-        let result = self.pool.call(&id, arguments, &CallContext::default()).await.expect("an answer");
+        let result = self
+            .pool
+            .call(&id, arguments, &CallContext::default())
+            .await
+            .expect("an answer");
         assert_ne!(result.is_error, Some(true), "{id}: {result:?}");
         started.elapsed()
     }
 
     async fn call_through(&self, id: &str, arguments: &Value) -> Duration {
-        self.call("ours/call_tool", &json!({ "name": id, "arguments": arguments })).await
+        self.call(
+            "ours/call_tool",
+            &json!({ "name": id, "arguments": arguments }),
+        )
+        .await
     }
 }
 
@@ -116,17 +136,24 @@ async fn compare(direct: &Clients, through: &Clients, id: &str, arguments: &Valu
     }
     let (alone, proxied) = (median(alone), median(proxied));
     let ratio = proxied.as_secs_f64() / alone.as_secs_f64();
-    println!("{id}: direct {alone:.2?}, through us {proxied:.2?}, ratio {ratio:.2}, added {:.2?}", proxied - alone);
+    println!(
+        "{id}: direct {alone:.2?}, through us {proxied:.2?}, ratio {ratio:.2}, added {:.2?}",
+        proxied - alone
+    );
 }
 
 async fn at_once(direct: &Clients, through: &Clients, folder: &Path) {
     let calls = calls(folder);
     let numbered = || (0..AT_ONCE).map(|number| &calls[number % calls.len()]);
     let started = Instant::now();
-    let alone = join_all(numbered().map(|(id, arguments)| direct.call(id, arguments))).await.len();
+    let alone = join_all(numbered().map(|(id, arguments)| direct.call(id, arguments)))
+        .await
+        .len();
     let direct_took = started.elapsed();
     let started = Instant::now();
-    let proxied = join_all(numbered().map(|(id, arguments)| through.call_through(id, arguments))).await.len();
+    let proxied = join_all(numbered().map(|(id, arguments)| through.call_through(id, arguments)))
+        .await
+        .len();
     let through_took = started.elapsed();
     println!(
         "{AT_ONCE} calls at once over {} servers: direct {alone} answered in {direct_took:.2?}, through us {proxied} in {through_took:.2?}",
@@ -139,23 +166,46 @@ async fn tokens(direct: &Clients, through: &Clients) {
         let searcher = clients.catalog.searcher();
         let tools: Vec<_> = searcher.tools().collect();
         let list: Vec<_> = tools.iter().map(AsRef::as_ref).collect();
-        (tools.len(), budget::count(&formats::emit(&list, Emit::Anthropic).to_string()))
+        (
+            tools.len(),
+            budget::count(&formats::emit(&list, Emit::Anthropic).to_string()),
+        )
     };
     let ((tools, all), (ours, two)) = (shown(direct), shown(through));
-    println!("tokens before the first question: {all} for {tools} tools directly, {two} for {ours} through us");
+    println!(
+        "tokens before the first question: {all} for {tools} tools directly, {two} for {ours} through us"
+    );
     let id = ToolId::parse("ours/tool_search").expect("an id");
-    for query in ["current time in a timezone", "read the text of a file", "commit history of a repository"] {
+    for query in [
+        "current time in a timezone",
+        "read the text of a file",
+        "commit history of a repository",
+    ] {
         let arguments = object(&json!({ "query": query }));
-        let answer = through.pool.call(&id, arguments, &CallContext::default()).await.expect("an answer");
-        let text = answer.content.first().and_then(|block| block.as_text()).map(|text| text.text.clone());
-        println!("tokens of a search for {query:?}: {}", budget::count(&text.unwrap_or_default()));
+        let answer = through
+            .pool
+            .call(&id, arguments, &CallContext::default())
+            .await
+            .expect("an answer");
+        let text = answer
+            .content
+            .first()
+            .and_then(|block| block.as_text())
+            .map(|text| text.text.clone());
+        println!(
+            "tokens of a search for {query:?}: {}",
+            budget::count(&text.unwrap_or_default())
+        );
     }
 }
 
 fn calls(folder: &Path) -> Vec<(&'static str, Value)> {
     vec![
         ("everything/echo", json!({ "message": "hello" })),
-        ("filesystem/read_text_file", json!({ "path": folder.join("notes.txt") })),
+        (
+            "filesystem/read_text_file",
+            json!({ "path": folder.join("notes.txt") }),
+        ),
         ("time/get_current_time", json!({ "timezone": "Asia/Tokyo" })),
         ("generated/tag_trees_west", json!({ "text": "hello" })),
     ]

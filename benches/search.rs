@@ -37,27 +37,40 @@ fn hybrid(bencher: Bencher, tools: usize) {
 }
 
 fn search(bencher: Bencher, tools: usize, mode: Mode) {
-    let set = EvalSet::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")).expect("the fixtures are whole");
+    let set = EvalSet::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"))
+        .expect("the fixtures are whole");
     let (_folder, catalog) = catalog_of(&set, tools);
     let searcher = catalog.searcher();
-    let queries: Vec<Query> = set.queries.iter().map(|query| Query::new(query.text.as_str()).mode(mode)).collect();
+    let queries: Vec<Query> = set
+        .queries
+        .iter()
+        .map(|query| Query::new(query.text.as_str()).mode(mode))
+        .collect();
     let next = Cell::new(0);
     let in_turn = || {
         next.set((next.get() + 1) % queries.len());
         &queries[next.get()]
     };
-    bencher.with_inputs(in_turn).bench_local_values(|query| searcher.search(query).expect("a valid query"));
+    bencher
+        .with_inputs(in_turn)
+        .bench_local_values(|query| searcher.search(query).expect("a valid query"));
 }
 
 fn catalog_of(set: &EvalSet, size: usize) -> (TempDir, Catalog) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { embedders: vec![Arc::new(Hashing::new(384))] };
-    let catalog = DataDir::new(folder.path()).open_or_create("bench", options).expect("a catalog");
+    let options = Options {
+        embedders: vec![Arc::new(Hashing::new(384))],
+    };
+    let catalog = DataDir::new(folder.path())
+        .open_or_create("bench", options)
+        .expect("a catalog");
     let (tools, _) = resized(set, size, SEED).expect("valid ids");
     let mut writer = catalog.writer().expect("the only writer");
     writer.upsert(&tools).expect("valid tools");
     writer.commit().expect("committed");
-    writer.embed_pending(&mut |_| std::ops::ControlFlow::Continue(())).expect("embedded");
+    writer
+        .embed_pending(&mut |_| std::ops::ControlFlow::Continue(()))
+        .expect("embedded");
     drop(writer);
     (folder, catalog)
 }

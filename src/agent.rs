@@ -135,7 +135,13 @@ pub struct Question {
 impl Question {
     /// A question that begins a conversation.
     pub fn new(text: impl Into<String>) -> Self {
-        Question { text: text.into(), conversation: None, detached: false, who: "library".into(), identity: None }
+        Question {
+            text: text.into(),
+            conversation: None,
+            detached: false,
+            who: "library".into(),
+            identity: None,
+        }
     }
 
     /// The same question in this conversation.
@@ -185,7 +191,9 @@ pub enum StartError {
     #[error("the question is empty; say what is wanted")]
     Empty,
     /// It is too long.
-    #[error("the question has {bytes} bytes, {MAX_QUESTION_BYTES} are allowed; put long material into a tool's reach")]
+    #[error(
+        "the question has {bytes} bytes, {MAX_QUESTION_BYTES} are allowed; put long material into a tool's reach"
+    )]
     TooLong {
         /// Its length in bytes.
         bytes: usize,
@@ -218,14 +226,23 @@ impl Agent {
     ///
     /// # Errors
     /// As [`Agent::start`].
-    pub fn start_holding(&self, mut question: Question, held: impl Send + 'static) -> Result<RunStream, StartError> {
+    pub fn start_holding(
+        &self,
+        mut question: Question,
+        held: impl Send + 'static,
+    ) -> Result<RunStream, StartError> {
         if question.text.trim().is_empty() {
             return Err(StartError::Empty);
         }
         if question.text.len() > MAX_QUESTION_BYTES {
-            return Err(StartError::TooLong { bytes: question.text.len() });
+            return Err(StartError::TooLong {
+                bytes: question.text.len(),
+            });
         }
-        let conversation = question.conversation.take().unwrap_or_else(ConversationId::fresh);
+        let conversation = question
+            .conversation
+            .take()
+            .unwrap_or_else(ConversationId::fresh);
         let slot = self.occupy(&conversation, &question.who)?;
         Ok(driver::start(slot, question, held))
     }
@@ -238,7 +255,9 @@ impl Agent {
     /// As [`Agent::stop`], for a run within reach only.
     pub fn stop_within(&self, reach: &Reach, conversation: &ConversationId) -> bool {
         let running = self.shared.running();
-        let run = running.get(conversation).filter(|run| reach.covers(&run.owner));
+        let run = running
+            .get(conversation)
+            .filter(|run| reach.covers(&run.owner));
         run.inspect(|run| run.token.cancel()).is_some()
     }
 
@@ -269,12 +288,21 @@ impl Agent {
 
     fn occupy(&self, conversation: &ConversationId, owner: &str) -> Result<Slot, StartError> {
         match self.shared.running().entry(conversation.clone()) {
-            Entry::Occupied(run) if run.get().owner != owner => Err(StartError::NotOwned(conversation.clone())),
+            Entry::Occupied(run) if run.get().owner != owner => {
+                Err(StartError::NotOwned(conversation.clone()))
+            }
             Entry::Occupied(_) => Err(StartError::Busy(conversation.clone())),
             Entry::Vacant(vacant) => {
-                let run = Running { owner: owner.to_owned(), token: CancellationToken::new() };
+                let run = Running {
+                    owner: owner.to_owned(),
+                    token: CancellationToken::new(),
+                };
                 let token = vacant.insert(run).token.clone();
-                Ok(Slot { shared: self.shared.clone(), conversation: conversation.clone(), token })
+                Ok(Slot {
+                    shared: self.shared.clone(),
+                    conversation: conversation.clone(),
+                    token,
+                })
             }
         }
     }
@@ -293,7 +321,10 @@ impl Shared {
 
     /// Tokens of every tool of the catalog.
     fn catalog_tokens(&self) -> usize {
-        let mut known = self.catalog_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self
+            .catalog_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let version = self.search.version();
         if let Some((counted_at, tokens)) = &*known
             && *counted_at == version
@@ -301,7 +332,12 @@ impl Shared {
             return *tokens;
         }
         let count = self.config.count_tokens;
-        let tokens = self.search.tools().iter().map(|tool| toolbox::spec_tokens(&names::spec(tool), count)).sum();
+        let tokens = self
+            .search
+            .tools()
+            .iter()
+            .map(|tool| toolbox::spec_tokens(&names::spec(tool), count))
+            .sum();
         *known = Some((version, tokens));
         tokens
     }
@@ -453,7 +489,9 @@ impl AgentBuilder {
             running: Mutex::default(),
             catalog_tokens: Mutex::default(),
         };
-        Ok(Agent { shared: Arc::new(shared) })
+        Ok(Agent {
+            shared: Arc::new(shared),
+        })
     }
 }
 

@@ -20,7 +20,14 @@ const MAX_TOKEN_BYTES: usize = 128;
 /// A shortened description ends after its first sentence, and here at the latest.
 const TERSE_DESCRIPTION_CHARS: usize = 160;
 /// Keywords of a schema that explain and do not constrain.
-const EXPLAINING_KEYWORDS: [&str; 6] = ["description", "title", "examples", "example", "default", "$comment"];
+const EXPLAINING_KEYWORDS: [&str; 6] = [
+    "description",
+    "title",
+    "examples",
+    "example",
+    "default",
+    "$comment",
+];
 
 /// Tools written out within a budget.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +65,9 @@ pub fn fit(tools: &[Arc<Tool>], emit: Emit, max_tokens: usize) -> Fitted {
 /// piece by piece.
 pub fn count(text: &str) -> usize {
     let tokenizer = o200k_base_singleton();
-    pieces(text).map(|piece| tokenizer.encode_ordinary(piece).len()).sum()
+    pieces(text)
+        .map(|piece| tokenizer.encode_ordinary(piece).len())
+        .sum()
 }
 
 /// How much of a tool is written, most first.
@@ -99,15 +108,23 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn choose(tools: &'a [Arc<Tool>], emit: Emit, budget: usize) -> Self {
         let frame = count(&formats::emit(&[], emit).to_string());
-        let shortest: Vec<usize> = tools.iter().map(|tool| shortest(tool, emit, frame, budget)).collect();
+        let shortest: Vec<usize> = tools
+            .iter()
+            .map(|tool| shortest(tool, emit, frame, budget))
+            .collect();
         let mut later: usize = shortest.iter().sum();
-        let mut plan = Plan { shown: Vec::new(), omitted: Vec::new() };
+        let mut plan = Plan {
+            shown: Vec::new(),
+            omitted: Vec::new(),
+        };
         let mut left = budget.saturating_sub(frame);
         let mut detail = Detail::Whole;
         for (tool, shortest) in tools.iter().zip(shortest) {
             later -= shortest;
             // The tools below keep the room for their shortest forms, as far as they need no more than half of all.
-            let room = left.saturating_sub(later.min(budget / 2)).max(shortest.min(left));
+            let room = left
+                .saturating_sub(later.min(budget / 2))
+                .max(shortest.min(left));
             match fitting(tool, emit, detail, frame, room) {
                 Some((form, chosen, cost)) => {
                     left -= cost;
@@ -132,8 +149,18 @@ impl<'a> Plan<'a> {
     }
 
     fn finish(self, value: Value, tokens: usize) -> Fitted {
-        let whole = self.shown.iter().filter(|(_, detail)| *detail == Detail::Whole).count();
-        Fitted { value, tokens, whole, shortened: self.shown.len() - whole, omitted: self.omitted }
+        let whole = self
+            .shown
+            .iter()
+            .filter(|(_, detail)| *detail == Detail::Whole)
+            .count();
+        Fitted {
+            value,
+            tokens,
+            whole,
+            shortened: self.shown.len() - whole,
+            omitted: self.omitted,
+        }
     }
 }
 
@@ -186,7 +213,10 @@ fn shortened(tool: &Tool, input_schema: Map<String, Value>) -> Tool {
 
 fn first_sentence(text: &str) -> &str {
     let text = text.trim();
-    let limit = text.char_indices().nth(TERSE_DESCRIPTION_CHARS).map_or(text.len(), |(at, _)| at);
+    let limit = text
+        .char_indices()
+        .nth(TERSE_DESCRIPTION_CHARS)
+        .map_or(text.len(), |(at, _)| at);
     let line = text[..limit].lines().next().unwrap_or_default();
     match line.find(". ") {
         Some(end) => &line[..=end],
@@ -207,9 +237,13 @@ fn without_explanations(schema: &Map<String, Value>) -> Map<String, Value> {
 /// `const` and `required` hold are values.
 fn strip_keyword(keyword: &str, value: &Value) -> Value {
     match (keyword, value) {
-        ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(named)) => {
-            named.iter().map(|(name, schema)| (name.clone(), strip(schema))).collect()
-        }
+        (
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
+            Value::Object(named),
+        ) => named
+            .iter()
+            .map(|(name, schema)| (name.clone(), strip(schema)))
+            .collect(),
         ("enum" | "const" | "required" | "dependentRequired", _) => value.clone(),
         _ => strip(value),
     }
@@ -226,12 +260,18 @@ fn strip(schema: &Value) -> Value {
 /// The arguments' names and types, one level deep.
 fn outline(schema: &Map<String, Value>) -> Map<String, Value> {
     let typed = |property: &Value| -> Value {
-        ["type", "enum"].into_iter().filter_map(|keyword| Some((keyword, property.get(keyword)?.clone()))).collect()
+        ["type", "enum"]
+            .into_iter()
+            .filter_map(|keyword| Some((keyword, property.get(keyword)?.clone())))
+            .collect()
     };
     let mut outline = Map::new();
     outline.insert("type".into(), "object".into());
     if let Some(Value::Object(properties)) = schema.get("properties") {
-        let properties = properties.iter().map(|(name, property)| (name.clone(), typed(property))).collect();
+        let properties = properties
+            .iter()
+            .map(|(name, property)| (name.clone(), typed(property)))
+            .collect();
         outline.insert("properties".into(), Value::Object(properties));
     }
     if let Some(required) = schema.get("required") {
@@ -255,12 +295,18 @@ mod tests {
 
     use super::*;
 
-    const TOOL_FORMATS: [Emit; 4] = [Emit::Openai, Emit::OpenaiResponses, Emit::Anthropic, Emit::Mcp];
+    const TOOL_FORMATS: [Emit; 4] = [
+        Emit::Openai,
+        Emit::OpenaiResponses,
+        Emit::Anthropic,
+        Emit::Mcp,
+    ];
 
     fn tool(name: &str, words: usize) -> Arc<Tool> {
-        let mut tool = Tool::new("forge", name)
-            .unwrap()
-            .with_description(format!("Does {name} in one step. {}", "It says much about itself. ".repeat(words)));
+        let mut tool = Tool::new("forge", name).unwrap().with_description(format!(
+            "Does {name} in one step. {}",
+            "It says much about itself. ".repeat(words)
+        ));
         tool.input_schema = json!({
             "type": "object",
             "properties": {
@@ -276,16 +322,26 @@ mod tests {
     }
 
     fn tools() -> Vec<Arc<Tool>> {
-        (0..12).map(|n| tool(&format!("tool_{n}"), 5 + 7 * n)).collect()
+        (0..12)
+            .map(|n| tool(&format!("tool_{n}"), 5 + 7 * n))
+            .collect()
     }
 
     #[test]
     fn no_budget_is_ever_exceeded_and_enough_shows_all() {
-        for emit in TOOL_FORMATS.into_iter().chain([Emit::Names, Emit::Signature, Emit::AnthropicReference]) {
+        for emit in
+            TOOL_FORMATS
+                .into_iter()
+                .chain([Emit::Names, Emit::Signature, Emit::AnthropicReference])
+        {
             let mut shown = 0;
             for budget in [64, 100, 200, 400, 800, 1600, 3200, 100_000] {
                 let fitted = fit(&tools(), emit, budget);
-                assert!(fitted.tokens <= budget, "{emit:?} {budget}: {}", fitted.tokens);
+                assert!(
+                    fitted.tokens <= budget,
+                    "{emit:?} {budget}: {}",
+                    fitted.tokens
+                );
                 assert_eq!(fitted.tokens, count(&fitted.value.to_string()));
                 shown = fitted.whole + fitted.shortened;
                 assert_eq!(shown + fitted.omitted.len(), 12);
@@ -308,8 +364,14 @@ mod tests {
         let terse = Detail::Terse.of(&tool("x", 3)).into_owned();
         assert_eq!(terse.description, "Does x in one step.");
         let state = &terse.input_schema["properties"]["state"];
-        assert_eq!(state, &json!({ "type": "string", "enum": ["open", "closed"] }));
-        assert_eq!(terse.input_schema["properties"]["description"], json!({ "type": "string" }));
+        assert_eq!(
+            state,
+            &json!({ "type": "string", "enum": ["open", "closed"] })
+        );
+        assert_eq!(
+            terse.input_schema["properties"]["description"],
+            json!({ "type": "string" })
+        );
     }
 
     #[test]

@@ -50,7 +50,12 @@ use output::{Output, tell};
 
 /// Finds the right tool: a search engine over large tool catalogs.
 #[derive(Debug, Parser)]
-#[command(name = "toolscout", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "toolscout",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     #[command(flatten)]
     globals: Globals,
@@ -83,7 +88,13 @@ struct Globals {
     output: Option<Output>,
     /// Print JSON; the same as --output json
     // A text and no switch, because `eval --json FILE` takes the flag's place and clap hands globals up and down.
-    #[arg(long, global = true, conflicts_with = "output", num_args = 0, default_missing_value = "-")]
+    #[arg(
+        long,
+        global = true,
+        conflicts_with = "output",
+        num_args = 0,
+        default_missing_value = "-"
+    )]
     json: Option<String>,
 }
 
@@ -99,7 +110,11 @@ impl Globals {
     }
 
     fn output(&self) -> Option<Output> {
-        if self.json.is_some() { Some(Output::Json) } else { self.output }
+        if self.json.is_some() {
+            Some(Output::Json)
+        } else {
+            self.output
+        }
     }
 }
 
@@ -159,7 +174,13 @@ impl Cli {
         if !matches!(verb, Verb::Serve(_)) {
             start_logging();
         }
-        let context = || Context::new(&globals.layer(), globals.config.as_deref(), globals.output());
+        let context = || {
+            Context::new(
+                &globals.layer(),
+                globals.config.as_deref(),
+                globals.output(),
+            )
+        };
         match verb {
             Verb::Add(args) => args.run(&context()?),
             Verb::Sync(args) => args.run(&context()?),
@@ -237,11 +258,17 @@ fn one_line(error: &anyhow::Error) -> String {
             line = format!("{line}: {cause}");
         }
     }
-    line.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+    line.split(['\n', '\r'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    cause
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Logs go to stderr at the level of `TOOLSCOUT_LOG`, by default warnings. The ONNX Runtime warns about matters that
@@ -249,7 +276,9 @@ fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TOOLSCOUT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,ort=error"));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(telemetry::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(telemetry::stderr);
     // Fails only where a test or an embedding program has set up logging before, which then stands.
     let _ = subscriber.with_ansi(output::colour_wanted()).try_init();
 }
@@ -268,9 +297,13 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_with_its_causes_said_once() {
-        let error = Err::<(), _>(anyhow!("no such file\nor folder")).context("read a.json").unwrap_err();
+        let error = Err::<(), _>(anyhow!("no such file\nor folder"))
+            .context("read a.json")
+            .unwrap_err();
         assert_eq!(one_line(&error), "read a.json: no such file; or folder");
-        let repeated = Err::<(), _>(anyhow!("gone")).context("read a.json: gone").unwrap_err();
+        let repeated = Err::<(), _>(anyhow!("gone"))
+            .context("read a.json: gone")
+            .unwrap_err();
         assert_eq!(one_line(&repeated), "read a.json: gone");
     }
 }

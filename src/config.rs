@@ -173,18 +173,32 @@ impl Settings {
     /// # Errors
     /// A file that cannot be read or holds an unknown key, a variable that cannot be parsed, a value out of its range:
     /// each named.
-    pub fn resolve(flags: Layer, config: Option<&Path>, environment: Environment<'_>) -> Result<Self> {
+    pub fn resolve(
+        flags: Layer,
+        config: Option<&Path>,
+        environment: Environment<'_>,
+    ) -> Result<Self> {
         let (file, from_file) = read_file(config, environment)?;
-        let layers = flags.or(Layer::from_environment(environment)?).or(from_file);
+        let layers = flags
+            .or(Layer::from_environment(environment)?)
+            .or(from_file);
         let settings = layers.complete(file, environment)?;
         settings.validate()?;
         Ok(settings)
     }
 
     fn validate(&self) -> Result<()> {
-        let Search { k, dense_weight, min_score, .. } = self.search;
+        let Search {
+            k,
+            dense_weight,
+            min_score,
+            ..
+        } = self.search;
         if !(1..=toolscout_index::query::MAX_K).contains(&k) {
-            bail!("search.k is {k}, it must be from 1 to {}", toolscout_index::query::MAX_K);
+            bail!(
+                "search.k is {k}, it must be from 1 to {}",
+                toolscout_index::query::MAX_K
+            );
         }
         if let Some(weight) = dense_weight.filter(|weight| !(0.0..=1.0).contains(weight)) {
             bail!("search.dense_weight is {weight}, it must be from 0 to 1");
@@ -193,10 +207,16 @@ impl Settings {
             bail!("search.min_score is not a number");
         }
         if !(1..=3600).contains(&self.fetch.timeout_s) {
-            bail!("fetch.timeout_s is {}, it must be from 1 to 3600", self.fetch.timeout_s);
+            bail!(
+                "fetch.timeout_s is {}, it must be from 1 to 3600",
+                self.fetch.timeout_s
+            );
         }
         if !(1..=4096).contains(&self.fetch.max_mb) {
-            bail!("fetch.max_mb is {}, it must be from 1 to 4096", self.fetch.max_mb);
+            bail!(
+                "fetch.max_mb is {}, it must be from 1 to 4096",
+                self.fetch.max_mb
+            );
         }
         Ok(())
     }
@@ -249,8 +269,12 @@ impl Layer {
     fn complete(self, file: Option<PathBuf>, environment: Environment<'_>) -> Result<Settings> {
         let env = Variables(environment);
         Ok(Settings {
-            data: self.data.map_or_else(|| platform(ProjectDirs::data_dir, "--data"), Ok)?,
-            cache: self.cache.map_or_else(|| platform(ProjectDirs::cache_dir, "--cache"), Ok)?,
+            data: self
+                .data
+                .map_or_else(|| platform(ProjectDirs::data_dir, "--data"), Ok)?,
+            cache: self
+                .cache
+                .map_or_else(|| platform(ProjectDirs::cache_dir, "--cache"), Ok)?,
             catalog: self.catalog.unwrap_or_else(|| DEFAULT_CATALOG.to_owned()),
             embedder: self.embedder.unwrap_or_default(),
             search: Search {
@@ -260,7 +284,10 @@ impl Layer {
                 dense_weight: self.search.dense_weight,
                 min_score: self.search.min_score.unwrap_or(0.0),
             },
-            fetch: Fetch { timeout_s: self.fetch.timeout_s.unwrap_or(60), max_mb: self.fetch.max_mb.unwrap_or(64) },
+            fetch: Fetch {
+                timeout_s: self.fetch.timeout_s.unwrap_or(60),
+                max_mb: self.fetch.max_mb.unwrap_or(64),
+            },
             places: Places {
                 hf_home: env.path("HF_HOME"),
                 ort_dylib: env.path("ORT_DYLIB_PATH"),
@@ -276,22 +303,37 @@ struct Variables<'a>(Environment<'a>);
 
 impl Variables<'_> {
     fn path(&self, name: &str) -> Option<PathBuf> {
-        (self.0)(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+        (self.0)(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
     }
 
     fn paths(&self, name: &str) -> Vec<PathBuf> {
-        (self.0)(name).map(|list| std::env::split_paths(&list).collect()).unwrap_or_default()
+        (self.0)(name)
+            .map(|list| std::env::split_paths(&list).collect())
+            .unwrap_or_default()
     }
 
     fn parse<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>> {
-        let Some(value) = (self.0)(name).filter(|value| !value.is_empty()) else { return Ok(None) };
-        let Some(text) = value.to_str() else { bail!("{name} is not valid UTF-8") };
-        text.parse().map(Some).map_err(|error| anyhow::anyhow!("{name} is {text:?}: {error}"))
+        let Some(value) = (self.0)(name).filter(|value| !value.is_empty()) else {
+            return Ok(None);
+        };
+        let Some(text) = value.to_str() else {
+            bail!("{name} is not valid UTF-8")
+        };
+        text.parse()
+            .map(Some)
+            .map_err(|error| anyhow::anyhow!("{name} is {text:?}: {error}"))
     }
 }
 
-fn read_file(named: Option<&Path>, environment: Environment<'_>) -> Result<(Option<PathBuf>, Layer)> {
-    let named = named.map(Path::to_owned).or_else(|| Variables(environment).path("TOOLSCOUT_CONFIG"));
+fn read_file(
+    named: Option<&Path>,
+    environment: Environment<'_>,
+) -> Result<(Option<PathBuf>, Layer)> {
+    let named = named
+        .map(Path::to_owned)
+        .or_else(|| Variables(environment).path("TOOLSCOUT_CONFIG"));
     let path = match named {
         Some(path) => path,
         None => match project_dirs().map(|dirs| dirs.config_dir().join("config.toml")) {
@@ -299,7 +341,8 @@ fn read_file(named: Option<&Path>, environment: Environment<'_>) -> Result<(Opti
             _ => return Ok((None, Layer::default())),
         },
     };
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read the configuration {}", path.display()))?;
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("read the configuration {}", path.display()))?;
     let layer = toml::from_str(&text).map_err(|error| located(&path, &text, &error))?;
     Ok((Some(path), layer))
 }
@@ -309,13 +352,20 @@ fn located(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let start = error.span().map_or(0, |span| span.start).min(text.len());
     let before = text.get(..start).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count()
+        + 1;
     let message = error.message().replace('\n', "; ");
     anyhow::anyhow!("{}:{line}:{column}: {message}", path.display())
 }
 
 fn platform(pick: fn(&ProjectDirs) -> &Path, flag: &str) -> Result<PathBuf> {
-    let dirs = project_dirs().with_context(|| format!("there is no home directory; name a directory with {flag}"))?;
+    let dirs = project_dirs()
+        .with_context(|| format!("there is no home directory; name a directory with {flag}"))?;
     Ok(pick(&dirs).to_owned())
 }
 
@@ -331,16 +381,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         std::fs::write(&path, file).unwrap();
-        let environment =
-            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+        let environment = |name: &str| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        };
         Settings::resolve(flags, Some(&path), &environment)
     }
 
     #[test]
     fn a_flag_wins_over_the_environment_and_that_over_the_file() {
         let file = "data = '/file'\ncache = '/file'\ncatalog = 'file'\n[search]\nk = 7";
-        let variables = [("TOOLSCOUT_DATA", "/env"), ("TOOLSCOUT_CACHE", "/env"), ("TOOLSCOUT_SEARCH_MODE", "dense")];
-        let flags = Layer { data: Some("/flag".into()), ..Layer::default() };
+        let variables = [
+            ("TOOLSCOUT_DATA", "/env"),
+            ("TOOLSCOUT_CACHE", "/env"),
+            ("TOOLSCOUT_SEARCH_MODE", "dense"),
+        ];
+        let flags = Layer {
+            data: Some("/flag".into()),
+            ..Layer::default()
+        };
         let settings = resolve(flags, file, &variables).unwrap();
         assert_eq!(settings.data, Path::new("/flag"));
         assert_eq!(settings.cache, Path::new("/env"));
@@ -350,33 +411,64 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_named_with_its_place() {
-        let message = resolve(Layer::default(), "data = '/d'\n[search]\nkk = 7", &[]).unwrap_err().to_string();
-        assert!(message.contains("c.toml:3:1") && message.contains("`kk`"), "{message}");
+        let message = resolve(Layer::default(), "data = '/d'\n[search]\nkk = 7", &[])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("c.toml:3:1") && message.contains("`kk`"),
+            "{message}"
+        );
     }
 
     #[test]
     fn a_value_out_of_its_range_or_type_is_named() {
         for (file, variable, expected) in [
-            ("[search]\nk = 51", ("X", ""), "search.k is 51, it must be from 1 to 50"),
-            ("[search]\ndense_weight = 1.5", ("X", ""), "search.dense_weight is 1.5"),
+            (
+                "[search]\nk = 51",
+                ("X", ""),
+                "search.k is 51, it must be from 1 to 50",
+            ),
+            (
+                "[search]\ndense_weight = 1.5",
+                ("X", ""),
+                "search.dense_weight is 1.5",
+            ),
             ("[fetch]\ntimeout_s = 0", ("X", ""), "fetch.timeout_s is 0"),
-            ("", ("TOOLSCOUT_SEARCH_K", "many"), "TOOLSCOUT_SEARCH_K is \"many\""),
-            ("", ("TOOLSCOUT_EMBEDDER", "gpt"), "use auto, table, minilm or none"),
+            (
+                "",
+                ("TOOLSCOUT_SEARCH_K", "many"),
+                "TOOLSCOUT_SEARCH_K is \"many\"",
+            ),
+            (
+                "",
+                ("TOOLSCOUT_EMBEDDER", "gpt"),
+                "use auto, table, minilm or none",
+            ),
         ] {
-            let message = resolve(Layer::default(), file, &[variable]).unwrap_err().to_string();
+            let message = resolve(Layer::default(), file, &[variable])
+                .unwrap_err()
+                .to_string();
             assert!(message.contains(expected), "{message}");
         }
     }
 
     #[test]
     fn an_empty_variable_counts_as_not_set() {
-        let settings = resolve(Layer::default(), "catalog = 'c'", &[("TOOLSCOUT_CATALOG", "")]).unwrap();
+        let settings = resolve(
+            Layer::default(),
+            "catalog = 'c'",
+            &[("TOOLSCOUT_CATALOG", "")],
+        )
+        .unwrap();
         assert_eq!(settings.catalog, "c");
     }
 
     #[test]
     fn a_named_file_that_is_not_there_is_an_error() {
-        let error = Settings::resolve(Layer::default(), Some(Path::new("/nowhere.toml")), &|_| None).unwrap_err();
+        let error = Settings::resolve(Layer::default(), Some(Path::new("/nowhere.toml")), &|_| {
+            None
+        })
+        .unwrap_err();
         assert!(error.to_string().contains("/nowhere.toml"), "{error}");
     }
 }

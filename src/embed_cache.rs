@@ -36,7 +36,12 @@ impl CachedEmbedder {
     /// Wraps an embedder with room for this many texts.
     pub fn new(inner: Arc<dyn Embedder>, capacity: usize, counters: CacheCounters) -> Self {
         // Unbounded, since a bounded one reserves all its memory at once; `keep` holds the bound.
-        CachedEmbedder { inner, vectors: Mutex::new(LruCache::unbounded()), capacity, counters }
+        CachedEmbedder {
+            inner,
+            vectors: Mutex::new(LruCache::unbounded()),
+            capacity,
+            counters,
+        }
     }
 
     fn keep(&self, texts: Vec<&str>, vectors: &[Vec<f32>]) {
@@ -84,15 +89,24 @@ impl Embedder for CachedEmbedder {
             let mut kept = lock(&self.vectors);
             texts.iter().map(|text| kept.get(*text).cloned()).collect()
         };
-        let missing: Vec<&str> =
-            texts.iter().zip(&found).filter(|(_, vector)| vector.is_none()).map(|(text, _)| *text).collect();
-        self.counters.hits.inc_by((texts.len() - missing.len()) as u64);
+        let missing: Vec<&str> = texts
+            .iter()
+            .zip(&found)
+            .filter(|(_, vector)| vector.is_none())
+            .map(|(text, _)| *text)
+            .collect();
+        self.counters
+            .hits
+            .inc_by((texts.len() - missing.len()) as u64);
         self.counters.misses.inc_by(missing.len() as u64);
         if !missing.is_empty() {
             let vectors = self.inner.embed_queries(&missing)?;
             self.keep(missing, &vectors);
             let mut fresh = vectors.into_iter();
-            found.iter_mut().filter(|vector| vector.is_none()).for_each(|vector| *vector = fresh.next());
+            found
+                .iter_mut()
+                .filter(|vector| vector.is_none())
+                .for_each(|vector| *vector = fresh.next());
         }
         Ok(found.into_iter().flatten().collect())
     }
@@ -142,7 +156,10 @@ enum Call {
 impl BatchingEmbedder {
     /// Wraps an embedder.
     pub fn new(inner: Arc<dyn Embedder>) -> Self {
-        BatchingEmbedder { inner, line: Mutex::default() }
+        BatchingEmbedder {
+            inner,
+            line: Mutex::default(),
+        }
     }
 
     /// Joins the line; true for the caller who has to embed now.
@@ -154,8 +171,16 @@ impl BatchingEmbedder {
 
     /// Embeds the batch at the head of the line and hands over, also when the model panics.
     fn lead(&self) {
-        let mut batch = Batch { embedder: self, jobs: self.next_batch() };
-        let texts: Vec<&str> = batch.jobs.iter().flat_map(|job| &job.texts).map(String::as_str).collect();
+        let mut batch = Batch {
+            embedder: self,
+            jobs: self.next_batch(),
+        };
+        let texts: Vec<&str> = batch
+            .jobs
+            .iter()
+            .flat_map(|job| &job.texts)
+            .map(String::as_str)
+            .collect();
         let outcome = self.inner.embed_queries(&texts);
         batch.deliver(outcome);
     }
@@ -181,7 +206,10 @@ impl BatchingEmbedder {
     }
 
     fn failed(&self, reason: String) -> Error {
-        Error::Embedder { model: self.inner.id().to_owned(), reason }
+        Error::Embedder {
+            model: self.inner.id().to_owned(),
+            reason,
+        }
     }
 }
 
@@ -217,7 +245,10 @@ impl Embedder for BatchingEmbedder {
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         let seat = Arc::new(Seat::default());
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-        if self.join(Job { texts, seat: Arc::clone(&seat) }) {
+        if self.join(Job {
+            texts,
+            seat: Arc::clone(&seat),
+        }) {
             self.lead();
         }
         loop {
@@ -244,7 +275,12 @@ impl Seat {
         loop {
             match call.take() {
                 Some(call) => return call,
-                None => call = self.called.wait(call).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    call = self
+                        .called
+                        .wait(call)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
             }
         }
     }
@@ -271,7 +307,8 @@ impl Batch<'_> {
 
     fn fail(&mut self, reason: &str) {
         for job in self.jobs.drain(..) {
-            job.seat.call(Call::Done(Err(self.embedder.failed(reason.to_owned()))));
+            job.seat
+                .call(Call::Done(Err(self.embedder.failed(reason.to_owned()))));
         }
     }
 }
@@ -304,7 +341,14 @@ mod tests {
         fn new() -> (Arc<Self>, Receiver<Vec<String>>, Sender<()>) {
             let (calls, called) = channel();
             let (open, gate) = channel();
-            (Arc::new(Gated { calls: Mutex::new(calls), gate: Mutex::new(gate) }), called, open)
+            (
+                Arc::new(Gated {
+                    calls: Mutex::new(calls),
+                    gate: Mutex::new(gate),
+                }),
+                called,
+                open,
+            )
         }
     }
 
@@ -322,7 +366,9 @@ mod tests {
         }
 
         fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-            lock(&self.calls).send(texts.iter().map(|text| (*text).to_owned()).collect()).unwrap();
+            lock(&self.calls)
+                .send(texts.iter().map(|text| (*text).to_owned()).collect())
+                .unwrap();
             lock(&self.gate).recv().unwrap();
             assert!(!texts.contains(&"panic"), "asked to");
             Ok(texts.iter().map(|text| vec![text.len() as f32]).collect())
@@ -346,14 +392,18 @@ mod tests {
         std::thread::scope(|scope| {
             let first = scope.spawn(|| batching.embed_queries(&["a"]).unwrap());
             assert_eq!(called.recv().unwrap(), ["a"]);
-            let others: Vec<_> =
-                ["bb", "ccc", "dddd"].map(|text| scope.spawn(|| batching.embed_queries(&[text]).unwrap())).into();
+            let others: Vec<_> = ["bb", "ccc", "dddd"]
+                .map(|text| scope.spawn(|| batching.embed_queries(&[text]).unwrap()))
+                .into();
             wait_until_in_line(&batching, 3);
             open.send(()).unwrap();
             assert_eq!(called.recv().unwrap().len(), 3);
             open.send(()).unwrap();
             assert_eq!(first.join().unwrap(), [[1.0]]);
-            let lengths: Vec<_> = others.into_iter().map(|other| other.join().unwrap()[0][0]).collect();
+            let lengths: Vec<_> = others
+                .into_iter()
+                .map(|other| other.join().unwrap()[0][0])
+                .collect();
             assert_eq!(lengths, [2.0, 3.0, 4.0]);
         });
         assert!(!lock(&batching.line).busy);
@@ -384,7 +434,10 @@ mod tests {
             open.send(()).unwrap();
         }
         assert_eq!(cache.embed_queries(&["a", "bb"]).unwrap(), [[1.0], [2.0]]);
-        assert_eq!(cache.embed_queries(&["bb", "ccc", "a"]).unwrap(), [[2.0], [3.0], [1.0]]);
+        assert_eq!(
+            cache.embed_queries(&["bb", "ccc", "a"]).unwrap(),
+            [[2.0], [3.0], [1.0]]
+        );
         assert_eq!(cache.embed_queries(&["bb"]).unwrap(), [[2.0]]);
         drop(cache);
         let calls: Vec<_> = called.iter().collect();

@@ -123,7 +123,10 @@ pub struct Evaluation {
 impl Evaluation {
     /// The arm whose worst queries and tokens are shown, as it is in the plan.
     pub fn main<'a>(&self, plan: &'a Plan) -> &'a Arm {
-        plan.arms.iter().find(|arm| arm.name == self.main_arm).unwrap_or(&plan.arms[0])
+        plan.arms
+            .iter()
+            .find(|arm| arm.name == self.main_arm)
+            .unwrap_or(&plan.arms[0])
     }
 }
 
@@ -141,7 +144,12 @@ pub trait Progress: Sync {
 ///
 /// # Errors
 /// An [`EvalError`] for a plan that does not fit the set, and the engine's; never a report with parts missing.
-pub fn evaluate(set: EvalSet, plan: &Plan, workspace: &Workspace, progress: &dyn Progress) -> Result<Evaluation> {
+pub fn evaluate(
+    set: EvalSet,
+    plan: &Plan,
+    workspace: &Workspace,
+    progress: &dyn Progress,
+) -> Result<Evaluation> {
     check(&set, plan, workspace)?;
     let queries_in_set = set.queries.len();
     let set = match plan.queries {
@@ -153,10 +161,21 @@ pub fn evaluate(set: EvalSet, plan: &Plan, workspace: &Workspace, progress: &dyn
     progress.stage("embedding tools", 0);
     let build = workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
     let mut report = report::identity(&set, queries_in_set, plan.seed, workspace.embedder());
-    let measured = Measurement { set: &set, plan, workspace, progress }.arms()?;
+    let measured = Measurement {
+        set: &set,
+        plan,
+        workspace,
+        progress,
+    }
+    .arms()?;
     report.arms = measured.arms;
     report.significance = measured.significance;
-    let measurement = Measurement { set: &set, plan, workspace, progress };
+    let measurement = Measurement {
+        set: &set,
+        plan,
+        workspace,
+        progress,
+    };
     if plan.parts.contains(&Part::Cost) {
         report.cost = Some(CostReport::of(&build));
         report.scale = measurement.scale()?;
@@ -166,24 +185,41 @@ pub fn evaluate(set: EvalSet, plan: &Plan, workspace: &Workspace, progress: &dyn
     }
     if plan.parts.contains(&Part::Tokens) {
         progress.stage("counting tokens", 0);
-        report.tokens = Some(TokensReport::of(&set, &measured.runs[measurement.main_position()].rankings));
+        report.tokens = Some(TokensReport::of(
+            &set,
+            &measured.runs[measurement.main_position()].rankings,
+        ));
     }
     if plan.parts.contains(&Part::Memory) {
         progress.stage("asking with a memory", set.queries.len());
         let arm = &plan.arms[measurement.main_position()];
-        report.memory = Some(MemoryReport::of(&set, workspace, arm, plan.seed, &|| progress.step())?);
+        report.memory = Some(MemoryReport::of(&set, workspace, arm, plan.seed, &|| {
+            progress.step()
+        })?);
     }
     let main_arm = plan.arms[measurement.main_position()].name.clone();
-    Ok(Evaluation { report, runs: measured.runs, worst: measured.worst, main_arm, set })
+    Ok(Evaluation {
+        report,
+        runs: measured.runs,
+        worst: measured.worst,
+        main_arm,
+        set,
+    })
 }
 
 fn check(set: &EvalSet, plan: &Plan, workspace: &Workspace) -> Result<()> {
     if let Some(&k) = plan.depths.iter().find(|depth| **depth > set.tools.len()) {
-        return Err(EvalError::DepthExceedsCatalog { set: set.name.clone(), tools: set.tools.len(), k });
+        return Err(EvalError::DepthExceedsCatalog {
+            set: set.name.clone(),
+            tools: set.tools.len(),
+            k,
+        });
     }
     let dense = plan.arms.iter().find(|arm| arm.needs_vectors());
     match dense {
-        Some(arm) if !workspace.embeds() => Err(EvalError::NoEmbedder { arm: arm.name.clone() }),
+        Some(arm) if !workspace.embeds() => Err(EvalError::NoEmbedder {
+            arm: arm.name.clone(),
+        }),
         _ if plan.arms.is_empty() => Err(EvalError::option("--arms", "", "name at least one")),
         _ => Ok(()),
     }
@@ -227,15 +263,31 @@ impl Measurement<'_> {
         }
         let scores = self.scores(&runs);
         let main = self.main_position();
-        let worst = worst::worst(self.set, engine, &self.plan.arms[main], &runs[main], &scores[main])?;
-        let named: Vec<(&str, &Scores)> = runs.iter().map(|run| run.name.as_str()).zip(&scores).collect();
+        let worst = worst::worst(
+            self.set,
+            engine,
+            &self.plan.arms[main],
+            &runs[main],
+            &scores[main],
+        )?;
+        let named: Vec<(&str, &Scores)> = runs
+            .iter()
+            .map(|run| run.name.as_str())
+            .zip(&scores)
+            .collect();
         let significance = report::comparisons(&named, self.plan.seed);
         let arms = self.arm_reports(&runs, &scores, latencies);
-        Ok(Measured { arms, runs, significance, worst })
+        Ok(Measured {
+            arms,
+            runs,
+            significance,
+            worst,
+        })
     }
 
     fn quality(&self, engine: &dyn Ask, arm: &Arm) -> Result<ArmRun> {
-        self.progress.stage(&format!("asking {}", arm.name), self.set.queries.len());
+        self.progress
+            .stage(&format!("asking {}", arm.name), self.set.queries.len());
         let depth = MAX_K.min(self.set.tools.len());
         ArmRun::of(self.set, engine, arm, depth, &|| self.progress.step())
     }
@@ -245,7 +297,9 @@ impl Measurement<'_> {
             return Ok(None);
         }
         self.progress.stage(&format!("timing {}", arm.name), 0);
-        self.workspace.uncached(|| Latency::of(self.set, engine, arm, self.plan.seed)).map(Some)
+        self.workspace
+            .uncached(|| Latency::of(self.set, engine, arm, self.plan.seed))
+            .map(Some)
     }
 
     fn metrics(&self) -> Vec<Metric> {
@@ -254,18 +308,31 @@ impl Measurement<'_> {
 
     fn scores(&self, runs: &[ArmRun]) -> Vec<Scores> {
         let metrics = self.metrics();
-        runs.iter().map(|run| Scores::strict(self.set, run, &metrics)).collect()
+        runs.iter()
+            .map(|run| Scores::strict(self.set, run, &metrics))
+            .collect()
     }
 
-    fn arm_reports(&self, runs: &[ArmRun], scores: &[Scores], latencies: Vec<Option<Latency>>) -> Vec<ArmReport> {
+    fn arm_reports(
+        &self,
+        runs: &[ArmRun],
+        scores: &[Scores],
+        latencies: Vec<Option<Latency>>,
+    ) -> Vec<ArmReport> {
         let twins = (self.plan.judging == Judging::AlsoTolerant).then(|| Twins::of(self.set));
         let report_of = |((run, scores), latency): ((&ArmRun, &Scores), Option<Latency>)| {
             let mut report = ArmReport::of(run, scores, latency, self.plan.seed);
-            let tolerant = twins.as_ref().map(|twins| Scores::tolerant(self.set, run, &scores.metrics, twins));
+            let tolerant = twins
+                .as_ref()
+                .map(|twins| Scores::tolerant(self.set, run, &scores.metrics, twins));
             report.duplicate_tolerant = tolerant.as_ref().map(Means::of);
             report
         };
-        runs.iter().zip(scores).zip(latencies).map(report_of).collect()
+        runs.iter()
+            .zip(scores)
+            .zip(latencies)
+            .map(report_of)
+            .collect()
     }
 
     fn no_match(&self) -> Result<Option<NoMatchReport>> {
@@ -273,29 +340,48 @@ impl Measurement<'_> {
         if !held_out.tells() {
             return Ok(None);
         }
-        self.progress.stage("asking for tools that are held out", held_out.unanswerable.len());
+        self.progress.stage(
+            "asking for tools that are held out",
+            held_out.unanswerable.len(),
+        );
         let rest = self.workspace.without(self.set, &held_out.ids(self.set))?;
         let searcher = rest.catalog.searcher();
         let arm = &self.plan.arms[self.main_position()];
-        NoMatchReport::of(self.set, &held_out, &*searcher, arm, &|| self.progress.step()).map(Some)
+        NoMatchReport::of(self.set, &held_out, &*searcher, arm, &|| {
+            self.progress.step()
+        })
+        .map(Some)
     }
 
     fn scale(&self) -> Result<Vec<ScalePoint>> {
-        self.plan.scale.iter().map(|&size| self.at_size(size)).collect()
+        self.plan
+            .scale
+            .iter()
+            .map(|&size| self.at_size(size))
+            .collect()
     }
 
     fn at_size(&self, size: usize) -> Result<ScalePoint> {
-        self.progress.stage(&format!("a catalog of {size} tools"), 0);
+        self.progress
+            .stage(&format!("a catalog of {size} tools"), 0);
         let (tools, grown) = scale::resized(self.set, size, self.plan.seed)?;
         cost::reset_peak_rss();
-        let (catalog, build) =
-            self.workspace.of_tools(self.set, &tools, &mut |embedded| self.progress.done(embedded.done))?;
+        let (catalog, build) = self.workspace.of_tools(self.set, &tools, &mut |embedded| {
+            self.progress.done(embedded.done)
+        })?;
         let searcher = catalog.catalog.searcher();
         let mut latency = BTreeMap::new();
         for arm in &self.plan.arms {
-            let timed = self.workspace.uncached(|| Latency::of(self.set, &*searcher, arm, self.plan.seed))?;
+            let timed = self
+                .workspace
+                .uncached(|| Latency::of(self.set, &*searcher, arm, self.plan.seed))?;
             latency.insert(arm.name.clone(), timed);
         }
-        Ok(ScalePoint { tools: size, grown, cost: CostReport::of(&build), latency })
+        Ok(ScalePoint {
+            tools: size,
+            grown,
+            cost: CostReport::of(&build),
+            latency,
+        })
     }
 }

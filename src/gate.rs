@@ -143,7 +143,10 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Refusal { code, message: message.into() }
+        Refusal {
+            code,
+            message: message.into(),
+        }
     }
 }
 
@@ -163,7 +166,9 @@ struct Compiled {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("policies", &self.policies).finish_non_exhaustive()
+        f.debug_struct("Gate")
+            .field("policies", &self.policies)
+            .finish_non_exhaustive()
     }
 }
 
@@ -191,7 +196,12 @@ impl Gate {
     /// A gate that goes by these policies and writes no log.
     pub fn new(policies: Policies) -> Self {
         let redaction = Redaction::new(policies.secrets.clone());
-        Gate { policies, redaction, audit: None, checkers: Mutex::new(LruCache::new(MAX_CHECKERS)) }
+        Gate {
+            policies,
+            redaction,
+            audit: None,
+            checkers: Mutex::new(LruCache::new(MAX_CHECKERS)),
+        }
     }
 
     /// The same gate with an audit log. A call that cannot be written down is not made.
@@ -222,25 +232,62 @@ impl Gate {
         let (mut arguments, mut changes) = (given, Vec::new());
         if caller.only_reads && ruling.class != Class::ReadOnly {
             let refusal = Some(beyond_scope(caller, tool, ruling.class));
-            return Judgement { ruling, arguments, changes, refusal };
+            return Judgement {
+                ruling,
+                arguments,
+                changes,
+                refusal,
+            };
         }
-        let bound = identity::enforce(&self.policies, tool, caller.identity.as_deref(), &mut arguments, &mut changes);
+        let bound = identity::enforce(
+            &self.policies,
+            tool,
+            caller.identity.as_deref(),
+            &mut arguments,
+            &mut changes,
+        );
         if let Err(message) = bound {
             let refusal = Some(Refusal::new(ErrorCode::Denied, message));
-            return Judgement { ruling, arguments, changes, refusal };
+            return Judgement {
+                ruling,
+                arguments,
+                changes,
+                refusal,
+            };
         }
         normalize::normalize(&tool.input_schema, &mut arguments, &mut changes);
-        if let Err(message) = identity::confirm(&self.policies, tool, caller.identity.as_deref(), &arguments) {
+        if let Err(message) =
+            identity::confirm(&self.policies, tool, caller.identity.as_deref(), &arguments)
+        {
             let refusal = Some(Refusal::new(ErrorCode::Denied, message));
-            return Judgement { ruling, arguments, changes, refusal };
+            return Judgement {
+                ruling,
+                arguments,
+                changes,
+                refusal,
+            };
         }
         let instance = Value::Object(arguments);
         let mut violations = self.checker(tool).violations(&instance);
         violations.retain(counts);
-        let invalid = || Refusal::new(ErrorCode::InvalidArguments, arguments::told(tool, &violations));
+        let invalid = || {
+            Refusal::new(
+                ErrorCode::InvalidArguments,
+                arguments::told(tool, &violations),
+            )
+        };
         let refusal = (!violations.is_empty()).then(invalid);
-        let arguments = if let Value::Object(fields) = instance { fields } else { Arguments::new() };
-        Judgement { ruling, arguments, changes, refusal }
+        let arguments = if let Value::Object(fields) = instance {
+            fields
+        } else {
+            Arguments::new()
+        };
+        Judgement {
+            ruling,
+            arguments,
+            changes,
+            refusal,
+        }
     }
 
     /// Lets a call through, or not; either way there is one result.
@@ -249,25 +296,56 @@ impl Gate {
     }
 
     /// Boxed, since preconditions are calls that have preconditions.
-    fn pass_on<'a>(&'a self, run: Passage<'a>, call: Call, trail: Vec<ToolId>) -> BoxFuture<'a, Passed> {
+    fn pass_on<'a>(
+        &'a self,
+        run: Passage<'a>,
+        call: Call,
+        trail: Vec<ToolId>,
+    ) -> BoxFuture<'a, Passed> {
         Box::pin(async move {
             // The caller may have found the tool a while ago, and the tool may have changed since.
-            let call = Call { tool: run.directory.tool(&call.tool.id).unwrap_or(call.tool), ..call };
+            let call = Call {
+                tool: run.directory.tool(&call.tool.id).unwrap_or(call.tool),
+                ..call
+            };
             let judgement = self.judge(run.caller, &call.tool, call.arguments.clone());
-            let mut case = Case { call, judgement, answer: None, trail };
+            let mut case = Case {
+                call,
+                judgement,
+                answer: None,
+                trail,
+            };
             let result = match self.admit(run, &mut case).await {
                 Ok(callable) => self.carry_out(run, &case, callable).await,
                 Err(Halt::Refused(refusal)) => self.turn_away(run, &case, refusal),
                 Err(Halt::DryRun) => self.rehearse(run, &case),
             };
-            let Case { judgement: Judgement { ruling, changes, .. }, answer, .. } = case;
-            Passed { result, report: Report { ruling, changes, answer } }
+            let Case {
+                judgement: Judgement {
+                    ruling, changes, ..
+                },
+                answer,
+                ..
+            } = case;
+            Passed {
+                result,
+                report: Report {
+                    ruling,
+                    changes,
+                    answer,
+                },
+            }
         })
     }
 
     /// Everything that can keep a call from being made, in order; what is left is to make it.
     async fn admit(&self, run: Passage<'_>, case: &mut Case) -> Result<Arc<dyn Callable>, Halt> {
-        let Ruling { decision, rule, class, .. } = &case.judgement.ruling;
+        let Ruling {
+            decision,
+            rule,
+            class,
+            ..
+        } = &case.judgement.ruling;
         let (decision, id) = (*decision, case.call.tool.id.clone());
         if decision == Decision::Deny {
             let message = format!("{id} ({class}) is denied by {rule}; do without it, and say so");
@@ -279,7 +357,10 @@ impl Gate {
         if decision == Decision::DryRun {
             return Err(Halt::DryRun);
         }
-        let callable = run.directory.callable(&id).ok_or_else(|| not_callable(&id))?;
+        let callable = run
+            .directory
+            .callable(&id)
+            .ok_or_else(|| not_callable(&id))?;
         run.ledger
             .take(&case.judgement.ruling, &self.policies.limits)
             .map_err(|message| Refusal::new(ErrorCode::Limit, message))?;
@@ -294,7 +375,9 @@ impl Gate {
     }
 
     async fn ask(&self, run: Passage<'_>, case: &mut Case) -> Result<(), Refusal> {
-        let Case { call, judgement, .. } = &*case;
+        let Case {
+            call, judgement, ..
+        } = &*case;
         let answer = run
             .approver
             .ask(ApprovalRequest {
@@ -310,18 +393,30 @@ impl Gate {
         let id = &call.tool.id;
         let refused = match &answer {
             Answer::Approved { .. } => None,
-            Answer::Refused { reason, .. } if reason.is_empty() => Some(format!("{id} was refused by the user")),
+            Answer::Refused { reason, .. } if reason.is_empty() => {
+                Some(format!("{id} was refused by the user"))
+            }
             Answer::Refused { reason, .. } => Some(format!("{id} was refused: {reason}")),
-            Answer::Expired { after_ms } => Some(format!("nobody allowed {id} within {after_ms} ms, so it is refused")),
+            Answer::Expired { after_ms } => Some(format!(
+                "nobody allowed {id} within {after_ms} ms, so it is refused"
+            )),
         };
         case.answer = Some(answer);
         refused.map_or(Ok(()), |message| {
-            Err(Refusal::new(ErrorCode::Denied, format!("{message}; do not try it again in another way")))
+            Err(Refusal::new(
+                ErrorCode::Denied,
+                format!("{message}; do not try it again in another way"),
+            ))
         })
     }
 
     /// Sees to it that a precondition holds. What held once in a run is not asked again.
-    async fn meet(&self, run: Passage<'_>, case: &Case, precondition: &Precondition) -> Result<(), Refusal> {
+    async fn meet(
+        &self,
+        run: Passage<'_>,
+        case: &Case,
+        precondition: &Precondition,
+    ) -> Result<(), Refusal> {
         let question = precondition.check.arguments_for(&case.judgement.arguments);
         let key = format!("{} {}", precondition.check.tool, Value::Object(question));
         if run.ledger.has_held(&key) {
@@ -329,18 +424,26 @@ impl Gate {
         }
         let (id, asked) = (&case.call.tool.id, &precondition.check.tool);
         let result = self.sub_call(run, case, &precondition.check).await?;
-        let unanswered = result.status == Status::Error && precondition.on_failed_check == OnFailedCheck::Refuse;
+        let unanswered =
+            result.status == Status::Error && precondition.on_failed_check == OnFailedCheck::Refuse;
         if !precondition.holds(&result) {
             let told = excerpt(&result.to_model_text(), TOLD_CHARS);
             let remedy = precondition
                 .otherwise
                 .as_ref()
                 .filter(|_| !unanswered)
-                .ok_or_else(|| unmet(format!("{id} needs {asked} to agree first, and it says {told}")))?;
+                .ok_or_else(|| {
+                    unmet(format!(
+                        "{id} needs {asked} to agree first, and it says {told}"
+                    ))
+                })?;
             let made = self.sub_call(run, case, remedy).await?;
             if made.status == Status::Error {
                 let told = excerpt(&made.to_model_text(), TOLD_CHARS);
-                return Err(unmet(format!("{id} needs {} first, and that failed: {told}", remedy.tool)));
+                return Err(unmet(format!(
+                    "{id} needs {} first, and that failed: {told}",
+                    remedy.tool
+                )));
             }
         }
         run.ledger.note_held(key);
@@ -348,31 +451,65 @@ impl Gate {
     }
 
     /// A call of the gate's own: through the gate like any other.
-    async fn sub_call(&self, run: Passage<'_>, case: &Case, sub: &SubCall) -> Result<ToolResult, Refusal> {
+    async fn sub_call(
+        &self,
+        run: Passage<'_>,
+        case: &Case,
+        sub: &SubCall,
+    ) -> Result<ToolResult, Refusal> {
         let id = &case.call.tool.id;
-        let named = ToolId::parse(&sub.tool).ok().and_then(|sub_id| run.directory.tool(&sub_id));
-        let tool = named.ok_or_else(|| unmet(format!("{id} needs {} first, and no tool has this id", sub.tool)))?;
+        let named = ToolId::parse(&sub.tool)
+            .ok()
+            .and_then(|sub_id| run.directory.tool(&sub_id));
+        let tool = named.ok_or_else(|| {
+            unmet(format!(
+                "{id} needs {} first, and no tool has this id",
+                sub.tool
+            ))
+        })?;
         let mut trail = case.trail.clone();
         trail.push(id.clone());
         if trail.contains(&tool.id) {
             let circle: Vec<&str> = trail.iter().chain([&tool.id]).map(ToolId::as_str).collect();
-            return Err(unmet(format!("the preconditions of {id} go in a circle: {}", circle.join(" -> "))));
+            return Err(unmet(format!(
+                "the preconditions of {id} go in a circle: {}",
+                circle.join(" -> ")
+            )));
         }
         let arguments = sub.arguments_for(&case.judgement.arguments);
-        let call = Call { id: format!("{}/{}", case.call.id, tool.id.name()), tool, arguments };
+        let call = Call {
+            id: format!("{}/{}", case.call.id, tool.id.name()),
+            tool,
+            arguments,
+        };
         let passed = self.pass_on(run, call, trail).await;
         match passed.report.ruling.decision {
-            Decision::DryRun => Err(unmet(format!("{id} needs {} first, and that is a dry run", sub.tool))),
+            Decision::DryRun => Err(unmet(format!(
+                "{id} needs {} first, and that is a dry run",
+                sub.tool
+            ))),
             _ => Ok(passed.result),
         }
     }
 
-    async fn carry_out(&self, run: Passage<'_>, case: &Case, callable: Arc<dyn Callable>) -> ToolResult {
-        let entry = Entry::Begun { time_ms: now_ms(), call: Box::new(self.entry(run.caller, case, None)) };
+    async fn carry_out(
+        &self,
+        run: Passage<'_>,
+        case: &Case,
+        callable: Arc<dyn Callable>,
+    ) -> ToolResult {
+        let entry = Entry::Begun {
+            time_ms: now_ms(),
+            call: Box::new(self.entry(run.caller, case, None)),
+        };
         let open = match self.write(&entry) {
-            Ok(begun) => {
-                OpenCall { gate: self, begun, tool: &case.call.tool.id, started: Instant::now(), closed: false }
-            }
+            Ok(begun) => OpenCall {
+                gate: self,
+                begun,
+                tool: &case.call.tool.id,
+                started: Instant::now(),
+                closed: false,
+            },
             Err(error) => return unwritten(&error),
         };
         let result = execute(callable, case.judgement.arguments.clone(), run.call_timeout).await;
@@ -382,7 +519,11 @@ impl Gate {
 
     fn turn_away(&self, run: Passage<'_>, case: &Case, refusal: Refusal) -> ToolResult {
         let call = Box::new(self.entry(run.caller, case, Some(refusal.message.clone())));
-        let entry = Entry::Refused { time_ms: now_ms(), call, error_code: refusal.code };
+        let entry = Entry::Refused {
+            time_ms: now_ms(),
+            call,
+            error_code: refusal.code,
+        };
         match self.write(&entry) {
             Ok(_) => ToolResult::error(refusal.code, refusal.message),
             Err(error) => unwritten(&error),
@@ -390,9 +531,16 @@ impl Gate {
     }
 
     fn rehearse(&self, run: Passage<'_>, case: &Case) -> ToolResult {
-        let entry = Entry::DryRun { time_ms: now_ms(), call: Box::new(self.entry(run.caller, case, None)) };
+        let entry = Entry::DryRun {
+            time_ms: now_ms(),
+            call: Box::new(self.entry(run.caller, case, None)),
+        };
         let id = &case.call.tool.id;
-        let before: Vec<&str> = self.policies.preconditions_of(id).map(|about| about.check.tool.as_str()).collect();
+        let before: Vec<&str> = self
+            .policies
+            .preconditions_of(id)
+            .map(|about| about.check.tool.as_str())
+            .collect();
         match self.write(&entry) {
             Ok(_) => ToolResult::ok(json!({
                 "dry_run": true,
@@ -408,7 +556,12 @@ impl Gate {
     }
 
     fn entry(&self, caller: &Caller, case: &Case, reason: Option<String>) -> CallEntry {
-        let Case { call, judgement, answer, trail } = case;
+        let Case {
+            call,
+            judgement,
+            answer,
+            trail,
+        } = case;
         let changed = !judgement.changes.is_empty();
         CallEntry {
             who: caller.who.clone(),
@@ -431,7 +584,10 @@ impl Gate {
 
     /// Writes to the log; without one, there is nothing to write and entries have no number.
     fn write(&self, entry: &Entry) -> Result<Option<i64>, AuditError> {
-        self.audit.as_ref().map(|audit| audit.append(entry)).transpose()
+        self.audit
+            .as_ref()
+            .map(|audit| audit.append(entry))
+            .transpose()
     }
 
     fn checker(&self, tool: &Arc<Tool>) -> Arc<Checker> {
@@ -442,7 +598,13 @@ impl Gate {
             return known.checker.clone();
         }
         let checker = Arc::new(Checker::of(tool));
-        checkers.put(tool.id.clone(), Compiled { tool: tool.clone(), checker: checker.clone() });
+        checkers.put(
+            tool.id.clone(),
+            Compiled {
+                tool: tool.clone(),
+                checker: checker.clone(),
+            },
+        );
         checker
     }
 }
@@ -466,7 +628,14 @@ impl OpenCall<'_> {
         let Some(begun) = self.begun else { return };
         let took_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tool = self.tool.to_string();
-        let entry = Entry::Ended { time_ms: now_ms(), begun, tool, status, error_code, took_ms };
+        let entry = Entry::Ended {
+            time_ms: now_ms(),
+            begun,
+            tool,
+            status,
+            error_code,
+            took_ms,
+        };
         // The call is made; that its end is missing in the log shows there.
         if let Err(error) = self.gate.write(&entry) {
             tracing::error!(%error, begun, "the end of a call was not written to the audit log");
@@ -491,19 +660,24 @@ fn unchanged(directory: &dyn Directory, shown: &Arc<Tool>) -> Result<(), Refusal
         Some(_) => "changed",
         None => "was taken away",
     };
-    let message = format!("{id} {what} while a person decided on it, so the answer does not count; look at it again");
+    let message = format!(
+        "{id} {what} while a person decided on it, so the answer does not count; look at it again"
+    );
     Err(Refusal::new(ErrorCode::Denied, message))
 }
 
 fn beyond_scope(caller: &Caller, tool: &Tool, class: Class) -> Refusal {
     let (id, who) = (&tool.id, &caller.who);
-    let message =
-        format!("{id} is {class}, and {who} may call only tools that read; this needs a key with the scope call");
+    let message = format!(
+        "{id} is {class}, and {who} may call only tools that read; this needs a key with the scope call"
+    );
     Refusal::new(ErrorCode::Denied, message)
 }
 
 fn not_callable(id: &ToolId) -> Refusal {
-    let message = format!("{id} can be found but not called: no connected server offers it; use another tool");
+    let message = format!(
+        "{id} can be found but not called: no connected server offers it; use another tool"
+    );
     Refusal::new(ErrorCode::NotCallable, message)
 }
 
@@ -513,7 +687,10 @@ fn unmet(message: String) -> Refusal {
 
 fn unwritten(error: &AuditError) -> ToolResult {
     tracing::error!(%error, "a call was refused because the audit log cannot be written");
-    ToolResult::error(ErrorCode::Denied, "the audit log cannot be written, and nothing is called without it")
+    ToolResult::error(
+        ErrorCode::Denied,
+        "the audit log cannot be written, and nothing is called without it",
+    )
 }
 
 #[cfg(test)]

@@ -27,7 +27,10 @@ use crate::telemetry::Metrics;
 use crate::tools::Toolset;
 
 mod access;
-#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
+#[allow(
+    unused_qualifications,
+    reason = "in what utoipa's macro makes of query parameters"
+)]
 mod agent;
 mod catalogs;
 mod connection;
@@ -38,19 +41,28 @@ mod extract;
 mod feedback;
 mod guard;
 mod mcp;
-#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
+#[allow(
+    unused_qualifications,
+    reason = "in what utoipa's macro makes of query parameters"
+)]
 mod memory;
 mod openapi;
 mod pool;
 mod registry;
-#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
+#[allow(
+    unused_qualifications,
+    reason = "in what utoipa's macro makes of query parameters"
+)]
 mod search;
 mod servers;
 mod service;
 mod settings;
 mod stream;
 mod tasks;
-#[allow(unused_qualifications, reason = "in what utoipa's macro makes of query parameters")]
+#[allow(
+    unused_qualifications,
+    reason = "in what utoipa's macro makes of query parameters"
+)]
 mod tools;
 mod wire;
 mod writes;
@@ -69,19 +81,45 @@ pub fn router(app: App) -> Router {
     let routes = Router::new()
         .route("/v1/search", post(search::search_default))
         .route("/v1/catalogs", get(catalogs::list).post(catalogs::create))
-        .route("/v1/catalogs/{catalog}", get(catalogs::show).put(catalogs::ensure).delete(catalogs::delete))
-        .route("/v1/catalogs/{catalog}/settings", get(catalogs::settings).put(catalogs::set_settings))
+        .route(
+            "/v1/catalogs/{catalog}",
+            get(catalogs::show)
+                .put(catalogs::ensure)
+                .delete(catalogs::delete),
+        )
+        .route(
+            "/v1/catalogs/{catalog}/settings",
+            get(catalogs::settings).put(catalogs::set_settings),
+        )
         .route("/v1/catalogs/{catalog}/stats", get(catalogs::stats))
-        .route("/v1/catalogs/{catalog}/search", get(search::search_by_query).post(search::search))
+        .route(
+            "/v1/catalogs/{catalog}/search",
+            get(search::search_by_query).post(search::search),
+        )
         .route("/v1/catalogs/{catalog}/feedback", post(feedback::record))
-        .route("/v1/catalogs/{catalog}/memory", get(memory::list).put(memory::switch).delete(memory::forget))
+        .route(
+            "/v1/catalogs/{catalog}/memory",
+            get(memory::list).put(memory::switch).delete(memory::forget),
+        )
         .route("/v1/catalogs/{catalog}/memory/export", get(memory::export))
         .route(
             "/v1/catalogs/{catalog}/tools",
-            get(tools::list).post(tools::upsert).delete(tools::remove_matching).layer(bulk),
+            get(tools::list)
+                .post(tools::upsert)
+                .delete(tools::remove_matching)
+                .layer(bulk),
         )
-        .route("/v1/catalogs/{catalog}/tools/{*id}", get(tools::show).put(tools::put).delete(tools::remove).layer(bulk))
-        .route("/v1/catalogs/{catalog}/servers/{server}/tools", put(servers::sync).layer(bulk))
+        .route(
+            "/v1/catalogs/{catalog}/tools/{*id}",
+            get(tools::show)
+                .put(tools::put)
+                .delete(tools::remove)
+                .layer(bulk),
+        )
+        .route(
+            "/v1/catalogs/{catalog}/servers/{server}/tools",
+            put(servers::sync).layer(bulk),
+        )
         .route("/v1/tasks/{id}", get(tasks::show).delete(tasks::cancel))
         .route(mcp::PATH, any(mcp::serve))
         .route("/livez", get(service::livez))
@@ -99,7 +137,10 @@ pub fn router(app: App) -> Router {
         .layer(RequestBodyTimeoutLayer::new(limits.body_stall))
         .layer(cors(&app.allowed_origins))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
-        .layer(middleware::from_fn_with_state(app.clone(), envelope::envelope))
+        .layer(middleware::from_fn_with_state(
+            app.clone(),
+            envelope::envelope,
+        ))
         .with_state(app)
 }
 
@@ -236,10 +277,13 @@ impl Limits {
     /// The limits by default in a process that may have so many descriptors: of those left half are for connections, half
     /// for catalogs. `None` is for one without a limit.
     pub fn within(descriptors: Option<u64>) -> Self {
-        let half = descriptors.map_or(u64::MAX, |descriptors| descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2);
+        let half = descriptors.map_or(u64::MAX, |descriptors| {
+            descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2
+        });
         let connections = half.clamp(16, MOST_CONNECTIONS) as usize;
         let limits = Limits::default();
-        let catalogs = (half / DESCRIPTORS_PER_CATALOG).clamp(2, limits.max_catalogs as u64) as usize;
+        let catalogs =
+            (half / DESCRIPTORS_PER_CATALOG).clamp(2, limits.max_catalogs as u64) as usize;
         Limits {
             max_connections: connections,
             connections_per_address: connections / 4,
@@ -296,17 +340,36 @@ impl App {
     /// # Errors
     /// When the data directory cannot be used.
     pub fn new(settings: Settings, shutdown: Shutdown) -> anyhow::Result<Self> {
-        let Settings { data, default_catalog, embedders, allowed_hosts, allowed_origins, limits, .. } = settings;
-        let (agent_source, upstream, gateway) = (settings.agent, settings.upstream, settings.gateway);
+        let Settings {
+            data,
+            default_catalog,
+            embedders,
+            allowed_hosts,
+            allowed_origins,
+            limits,
+            ..
+        } = settings;
+        let (agent_source, upstream, gateway) =
+            (settings.agent, settings.upstream, settings.gateway);
         let metrics = Arc::new(Metrics::new());
         let waiting = metrics.search_queue.clone();
         Ok(App(Arc::new(Shared {
             keys: KeyStore::open(&data)?,
             feedback: FeedbackStore::open(&data)?,
-            catalogs: Registry::new(DataDir::new(data), &embedders, &limits, Arc::clone(&metrics)),
+            catalogs: Registry::new(
+                DataDir::new(data),
+                &embedders,
+                &limits,
+                Arc::clone(&metrics),
+            ),
             default_catalog,
             tasks: Arc::default(),
-            pool: SearchPool::new(limits.search_threads, limits.search_line, limits.search_patience, waiting),
+            pool: SearchPool::new(
+                limits.search_threads,
+                limits.search_line,
+                limits.search_patience,
+                waiting,
+            ),
             bulk_bodies: Semaphore::new(limits.bulk_bodies),
             runs: agent::Runs::new(limits.max_runs, limits.max_runs_per_key),
             page_token: agent::token::PageToken::random()?,
@@ -332,7 +395,9 @@ impl App {
         let opened = self.catalogs.create(&self.default_catalog).await;
         if let (Ok((catalog, _)), Some(source)) = (&opened, &self.agent_source) {
             let catalog = Arc::clone(catalog);
-            let _ = self.agent.set(source(Arc::new(Newest(move || catalog.searcher())))?);
+            let _ = self
+                .agent
+                .set(source(Arc::new(Newest(move || catalog.searcher())))?);
         }
         if let Ok((catalog, _)) = &opened {
             self.serve_mcp(catalog)?;
@@ -340,7 +405,11 @@ impl App {
         // One that is damaged is in nobody's way: the others are served, and its own routes say what is wrong with it.
         let is_damaged = self.catalogs.damaged().contains_key(&self.default_catalog);
         let opened = opened.map(drop);
-        let opened = if opened.is_ok() || is_damaged { self.catalogs.open_all().await } else { opened };
+        let opened = if opened.is_ok() || is_damaged {
+            self.catalogs.open_all().await
+        } else {
+            opened
+        };
         if let Err(error) = opened {
             bail!("{}", error.detail.unwrap_or(error.message));
         }
@@ -362,7 +431,15 @@ impl App {
         let toolset = agent.map(|agent| Arc::new(agent.clone()) as Arc<dyn Toolset>);
         self.upstream.start(Arc::clone(catalog) as Arc<dyn Shelf>);
         let (pool, config) = (self.upstream.clone(), self.gateway.clone());
-        let service = mcp::service(catalog, pool, gate, toolset, config, self.limits.body_bytes, self.shutdown.token());
+        let service = mcp::service(
+            catalog,
+            pool,
+            gate,
+            toolset,
+            config,
+            self.limits.body_bytes,
+            self.shutdown.token(),
+        );
         let _ = self.mcp.set(service);
         Ok(())
     }
@@ -370,8 +447,13 @@ impl App {
     /// Ends the MCP servers, finishes tasks, for as long as the grace period, and every change in line.
     async fn close(&self) {
         self.upstream.close().await;
-        if tokio::time::timeout(self.limits.grace, self.tasks.ended()).await.is_err() {
-            tracing::warn!("tasks were still at work at the end of the grace period; they end after their next step");
+        if tokio::time::timeout(self.limits.grace, self.tasks.ended())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "tasks were still at work at the end of the grace period; they end after their next step"
+            );
             self.tasks.cancel_all();
             self.tasks.ended().await;
         }
@@ -385,15 +467,24 @@ impl App {
             return Ok(());
         }
         let message = "the catalogs are being opened; try again soon";
-        Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message))
+        Err(ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not_ready",
+            message,
+        ))
     }
 
     fn measure_catalogs(&self) {
         let open = self.catalogs.all_open();
         let searchers: Vec<_> = open.iter().map(|catalog| catalog.searcher()).collect();
         self.metrics.catalogs.set(open.len() as i64);
-        self.metrics.tools.set(searchers.iter().map(|searcher| searcher.len() as i64).sum());
-        let pending = searchers.iter().map(|searcher| searcher.pending_embeddings() as i64).sum();
+        self.metrics
+            .tools
+            .set(searchers.iter().map(|searcher| searcher.len() as i64).sum());
+        let pending = searchers
+            .iter()
+            .map(|searcher| searcher.pending_embeddings() as i64)
+            .sum();
         self.metrics.pending_embeddings.set(pending);
     }
 }
@@ -412,17 +503,28 @@ pub async fn bind(address: SocketAddr, settings: &Settings) -> anyhow::Result<Tc
             );
         }
     }
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))
 }
 
 /// Serves the API until the shutdown: then open requests are answered, tasks and changes finished, and streams ended.
 ///
 /// # Errors
 /// When the data directory cannot be used.
-pub async fn serve(listener: TcpListener, settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    settings: Settings,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
     let app = App::new(settings, shutdown.clone())?;
-    let connections =
-        connection::serve(listener, router(app.clone()), &app.limits, Arc::clone(&app.metrics), shutdown.clone());
+    let connections = connection::serve(
+        listener,
+        router(app.clone()),
+        &app.limits,
+        Arc::clone(&app.metrics),
+        shutdown.clone(),
+    );
     let opening = async {
         let opened = app.open_catalogs().await;
         if opened.is_err() {
@@ -451,12 +553,20 @@ const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// Pages of these origins may call the API; without any, no page but our own.
 fn cors(origins: &[String]) -> CorsLayer {
-    let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    let origins: Vec<HeaderValue> = origins
+        .iter()
+        .filter_map(|origin| origin.parse().ok())
+        .collect();
     CorsLayer::new()
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
         .allow_headers(ALLOWED_HEADERS.map(HeaderName::from_static))
-        .expose_headers([envelope::REQUEST_ID, header::RETRY_AFTER, header::LOCATION, MCP_SESSION_ID])
+        .expose_headers([
+            envelope::REQUEST_ID,
+            header::RETRY_AFTER,
+            header::LOCATION,
+            MCP_SESSION_ID,
+        ])
 }
 
 #[cfg(test)]
@@ -468,10 +578,20 @@ mod tests {
         for descriptors in [256, 1024, 20_000, 1 << 20] {
             let limits = Limits::within(Some(descriptors));
             let catalogs = limits.max_open_catalogs as u64 * DESCRIPTORS_PER_CATALOG;
-            assert!(limits.max_connections as u64 + catalogs + OTHER_DESCRIPTORS <= descriptors, "{limits:?}");
+            assert!(
+                limits.max_connections as u64 + catalogs + OTHER_DESCRIPTORS <= descriptors,
+                "{limits:?}"
+            );
         }
         let [few, many] = [Some(1024), None].map(Limits::within);
-        assert_eq!((few.max_connections, few.connections_per_address, few.max_open_catalogs), (480, 120, 60));
+        assert_eq!(
+            (
+                few.max_connections,
+                few.connections_per_address,
+                few.max_open_catalogs
+            ),
+            (480, 120, 60)
+        );
         assert_eq!((many.max_connections, many.max_open_catalogs), (4096, 256));
     }
 }

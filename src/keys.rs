@@ -37,7 +37,19 @@ const SCHEMA: &str = "
     ) STRICT;";
 
 /// One thing that a key may do. Every key may search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Searching, listing, feedback, and asking the agent.
@@ -82,7 +94,9 @@ impl Scopes {
 
     /// Reads what [`fmt::Display`] writes. A word that is not known gives nothing.
     fn read(text: &str) -> Self {
-        text.split(',').filter_map(|name| Scope::ALL.into_iter().find(|scope| scope.name() == name)).collect()
+        text.split(',')
+            .filter_map(|name| Scope::ALL.into_iter().find(|scope| scope.name() == name))
+            .collect()
     }
 }
 
@@ -138,7 +152,9 @@ impl FromStr for Catalogs {
         }
         let names: BTreeSet<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
         if names.contains("") || names.contains("*") {
-            return Err(KeyError::InvalidCatalogs { text: text.to_owned() });
+            return Err(KeyError::InvalidCatalogs {
+                text: text.to_owned(),
+            });
         }
         Ok(Catalogs::Only(names))
     }
@@ -148,7 +164,13 @@ impl fmt::Display for Catalogs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Catalogs::All => f.write_str("*"),
-            Catalogs::Only(names) => f.write_str(&names.iter().map(String::as_str).collect::<Vec<_>>().join(",")),
+            Catalogs::Only(names) => f.write_str(
+                &names
+                    .iter()
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ),
         }
     }
 }
@@ -182,8 +204,14 @@ impl Key {
 
     fn refusal(&self, now: u64) -> Option<Refusal> {
         match self {
-            Key { revoked_at: Some(_), .. } => Some(Refusal::Revoked),
-            Key { expires_at: Some(expires_at), .. } if *expires_at <= now => Some(Refusal::Expired),
+            Key {
+                revoked_at: Some(_),
+                ..
+            } => Some(Refusal::Revoked),
+            Key {
+                expires_at: Some(expires_at),
+                ..
+            } if *expires_at <= now => Some(Refusal::Expired),
             _ => None,
         }
     }
@@ -213,7 +241,9 @@ pub enum Refusal {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// A list of catalogs that cannot be read.
-    #[error("{text:?} is not a list of catalogs; write names with commas between them, or `*` alone for all")]
+    #[error(
+        "{text:?} is not a list of catalogs; write names with commas between them, or `*` alone for all"
+    )]
     InvalidCatalogs {
         /// The list given.
         text: String,
@@ -261,11 +291,19 @@ impl KeyStore {
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Database`].
     pub fn open(data_dir: &Path) -> Result<Self, KeyError> {
-        database::create_private_dir(data_dir).map_err(|source| KeyError::Io { path: data_dir.to_owned(), source })?;
+        database::create_private_dir(data_dir).map_err(|source| KeyError::Io {
+            path: data_dir.to_owned(),
+            source,
+        })?;
         let path = data_dir.join(FILE_NAME);
-        let connection =
-            database::open(&path, &[SCHEMA]).map_err(|source| KeyError::Database { path: path.clone(), source })?;
-        Ok(KeyStore { path, connection: Mutex::new(connection) })
+        let connection = database::open(&path, &[SCHEMA]).map_err(|source| KeyError::Database {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(KeyStore {
+            path,
+            connection: Mutex::new(connection),
+        })
     }
 
     /// Makes a key.
@@ -289,7 +327,8 @@ impl KeyStore {
             expires_at: lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
             revoked_at: None,
         };
-        self.insert(&key, &hash(&secret)).map_err(|source| self.failed(source))?;
+        self.insert(&key, &hash(&secret))
+            .map_err(|source| self.failed(source))?;
         let token = format!("{PREFIX}{}_{secret}", key.id);
         Ok(CreatedKey { key, token })
     }
@@ -304,7 +343,9 @@ impl KeyStore {
             let mut statement = connection.prepare_cached(
                 "SELECT id, scope, catalogs, created_at, expires_at, revoked_at FROM keys ORDER BY created_at, id",
             )?;
-            statement.query_map([], key_of)?.collect::<rusqlite::Result<Vec<_>>>()
+            statement
+                .query_map([], key_of)?
+                .collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(|source| self.failed(source))
     }
@@ -328,7 +369,9 @@ impl KeyStore {
     /// [`KeyError::Database`].
     pub fn is_in_use(&self) -> Result<bool, KeyError> {
         let read = || {
-            self.lock().prepare_cached("SELECT EXISTS (SELECT 1 FROM keys)")?.query_row([], |row| row.get::<_, bool>(0))
+            self.lock()
+                .prepare_cached("SELECT EXISTS (SELECT 1 FROM keys)")?
+                .query_row([], |row| row.get::<_, bool>(0))
         };
         read().map_err(|source| self.failed(source))
     }
@@ -338,7 +381,10 @@ impl KeyStore {
     /// # Errors
     /// [`KeyError::Database`].
     pub fn verify(&self, token: &str, now: SystemTime) -> Result<Result<Key, Refusal>, KeyError> {
-        let Some((id, secret)) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')) else {
+        let Some((id, secret)) = token
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once('_'))
+        else {
             return Ok(Err(Refusal::Unknown));
         };
         let Some((key, kept)) = self.find(id).map_err(|source| self.failed(source))? else {
@@ -365,11 +411,16 @@ impl KeyStore {
 
     /// A panic of another thread cannot leave a half-made change: every change is one statement.
     fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed(&self, source: rusqlite::Error) -> KeyError {
-        KeyError::Database { path: self.path.clone(), source: source.into() }
+        KeyError::Database {
+            path: self.path.clone(),
+            source: source.into(),
+        }
     }
 }
 
@@ -403,7 +454,9 @@ fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
 /// [`KeyError::Entropy`].
 pub fn random_secret() -> Result<String, KeyError> {
     let mut bytes = [0; SECRET_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| KeyError::Entropy { reason: error.to_string() })?;
+    getrandom::fill(&mut bytes).map_err(|error| KeyError::Entropy {
+        reason: error.to_string(),
+    })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
@@ -412,7 +465,9 @@ fn hash(secret: &str) -> [u8; 32] {
 }
 
 fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 #[cfg(test)]
@@ -434,44 +489,104 @@ mod tests {
         let (_dir, store) = store();
         assert!(!store.is_in_use().unwrap());
         let catalogs: Catalogs = "a, b".parse().unwrap();
-        let made = store.create(Scope::Search, catalogs, Some(Duration::from_secs(10)), at(100)).unwrap();
-        assert_eq!(store.verify(&made.token, at(109)).unwrap(), Ok(made.key.clone()));
-        assert_eq!(store.verify(&made.token, at(110)).unwrap(), Err(Refusal::Expired));
+        let made = store
+            .create(
+                Scope::Search,
+                catalogs,
+                Some(Duration::from_secs(10)),
+                at(100),
+            )
+            .unwrap();
+        assert_eq!(
+            store.verify(&made.token, at(109)).unwrap(),
+            Ok(made.key.clone())
+        );
+        assert_eq!(
+            store.verify(&made.token, at(110)).unwrap(),
+            Err(Refusal::Expired)
+        );
         assert!(made.key.catalogs.contains("b") && !made.key.catalogs.contains("c"));
     }
 
     #[test]
     fn a_revoked_key_is_refused_and_keys_stay_in_use() {
         let (dir, store) = store();
-        let made = store.create(Scope::Admin, Catalogs::All, None, at(1)).unwrap();
-        KeyStore::open(dir.path()).unwrap().revoke(&made.key.id, at(2)).unwrap();
-        assert_eq!(store.verify(&made.token, at(3)).unwrap(), Err(Refusal::Revoked));
+        let made = store
+            .create(Scope::Admin, Catalogs::All, None, at(1))
+            .unwrap();
+        KeyStore::open(dir.path())
+            .unwrap()
+            .revoke(&made.key.id, at(2))
+            .unwrap();
+        assert_eq!(
+            store.verify(&made.token, at(3)).unwrap(),
+            Err(Refusal::Revoked)
+        );
         assert!(store.is_in_use().unwrap());
-        assert!(matches!(store.revoke("nobody", at(4)), Err(KeyError::UnknownKey { .. })));
+        assert!(matches!(
+            store.revoke("nobody", at(4)),
+            Err(KeyError::UnknownKey { .. })
+        ));
     }
 
     #[test]
     fn another_secret_is_unknown_and_no_secret_is_on_disk() {
         let (dir, store) = store();
-        let made = store.create(Scope::Admin, Catalogs::All, None, at(1)).unwrap();
+        let made = store
+            .create(Scope::Admin, Catalogs::All, None, at(1))
+            .unwrap();
         let secret = made.token.splitn(3, '_').nth(2).unwrap();
-        for token in ["", "tsk_", "tsk_x_y", &made.token[..made.token.len() - 1], &format!("tsk_{}_", made.key.id)] {
-            assert_eq!(store.verify(token, at(2)).unwrap(), Err(Refusal::Unknown), "{token:?}");
+        for token in [
+            "",
+            "tsk_",
+            "tsk_x_y",
+            &made.token[..made.token.len() - 1],
+            &format!("tsk_{}_", made.key.id),
+        ] {
+            assert_eq!(
+                store.verify(token, at(2)).unwrap(),
+                Err(Refusal::Unknown),
+                "{token:?}"
+            );
         }
         for file in std::fs::read_dir(dir.path()).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
-            assert!(!bytes.windows(20).any(|window| window == &secret.as_bytes()[..20]));
+            assert!(
+                !bytes
+                    .windows(20)
+                    .any(|window| window == &secret.as_bytes()[..20])
+            );
         }
     }
 
     #[test]
     fn scopes_are_kept_as_a_set_and_unknown_ones_give_nothing() {
         let (_dir, store) = store();
-        let made = store.create(Scopes::from_iter([Scope::Call, Scope::Approve]), Catalogs::All, None, at(1)).unwrap();
+        let made = store
+            .create(
+                Scopes::from_iter([Scope::Call, Scope::Approve]),
+                Catalogs::All,
+                None,
+                at(1),
+            )
+            .unwrap();
         let listed = store.list().unwrap().remove(0);
-        assert_eq!((listed.scopes.to_string().as_str(), &listed), ("call,approve", &made.key));
-        for (text, allowed) in [("search", 1), ("call", 2), ("admin", 4), ("owner", 1), ("", 1), ("Admin", 1)] {
-            let allows = Scope::ALL.into_iter().filter(|scope| Scopes::read(text).allow(*scope)).count();
+        assert_eq!(
+            (listed.scopes.to_string().as_str(), &listed),
+            ("call,approve", &made.key)
+        );
+        for (text, allowed) in [
+            ("search", 1),
+            ("call", 2),
+            ("admin", 4),
+            ("owner", 1),
+            ("", 1),
+            ("Admin", 1),
+        ] {
+            let allows = Scope::ALL
+                .into_iter()
+                .filter(|scope| Scopes::read(text).allow(*scope))
+                .count();
             assert_eq!(allows, allowed, "{text:?}");
         }
     }
@@ -479,7 +594,12 @@ mod tests {
     #[test]
     fn a_list_of_catalogs_names_what_is_wrong() {
         for bad in ["", "a,,b", "a,*"] {
-            assert!(bad.parse::<Catalogs>().unwrap_err().to_string().contains(&format!("{bad:?}")));
+            assert!(
+                bad.parse::<Catalogs>()
+                    .unwrap_err()
+                    .to_string()
+                    .contains(&format!("{bad:?}"))
+            );
         }
         assert_eq!("*".parse::<Catalogs>().unwrap(), Catalogs::All);
     }

@@ -84,17 +84,24 @@ pub enum Message {
 impl Message {
     /// A system message.
     pub fn system(content: impl Into<String>) -> Self {
-        Message::System { content: content.into() }
+        Message::System {
+            content: content.into(),
+        }
     }
 
     /// A user message.
     pub fn user(content: impl Into<String>) -> Self {
-        Message::User { content: content.into() }
+        Message::User {
+            content: content.into(),
+        }
     }
 
     /// An assistant message without calls.
     pub fn assistant(content: impl Into<String>) -> Self {
-        Message::Assistant { content: content.into(), tool_calls: Vec::new() }
+        Message::Assistant {
+            content: content.into(),
+            tool_calls: Vec::new(),
+        }
     }
 
     /// Every text in it: what it says, then the names and arguments of its calls.
@@ -103,8 +110,11 @@ impl Message {
             Message::Assistant { tool_calls, .. } => tool_calls.as_slice(),
             _ => &[],
         };
-        std::iter::once(self.content())
-            .chain(calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]))
+        std::iter::once(self.content()).chain(
+            calls
+                .iter()
+                .flat_map(|call| [call.name.as_str(), call.arguments.as_str()]),
+        )
     }
 
     /// Its text.
@@ -194,7 +204,9 @@ pub struct Usage {
 #[non_exhaustive]
 pub enum LlmError {
     /// No connection.
-    #[error("the model at {url} cannot be reached ({reason}); is it running, and is the base URL right?")]
+    #[error(
+        "the model at {url} cannot be reached ({reason}); is it running, and is the base URL right?"
+    )]
     Unreachable {
         /// The endpoint.
         url: String,
@@ -214,7 +226,9 @@ pub enum LlmError {
         body: String,
     },
     /// Nothing came for too long.
-    #[error("the model sent nothing for {waited_ms} ms ({stage}); raise its time limit or choose a faster model")]
+    #[error(
+        "the model sent nothing for {waited_ms} ms ({stage}); raise its time limit or choose a faster model"
+    )]
     Timeout {
         /// What was waited for.
         stage: &'static str,

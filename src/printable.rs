@@ -28,7 +28,10 @@ pub fn line(text: &str) -> String {
 
 /// The text with its line breaks, each line as [`line()`] writes it.
 pub fn lines(text: &str) -> String {
-    text.split('\n').map(|part| line(part.strip_suffix('\r').unwrap_or(part))).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(|part| line(part.strip_suffix('\r').unwrap_or(part)))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Running text with its line breaks. What is not seen is left out, but for the joiners and variation selectors that
@@ -115,7 +118,11 @@ impl Margin {
 
     /// A margin that marks every line.
     pub fn new(mark: &'static str, width: usize) -> Self {
-        Margin { mark, width: width.max(Self::MIN_WIDTH), column: 0 }
+        Margin {
+            mark,
+            width: width.max(Self::MIN_WIDTH),
+            column: 0,
+        }
     }
 
     /// The next piece, as it is to be written. The text must be safe already.
@@ -178,7 +185,8 @@ mod tests {
 
     #[test]
     fn nothing_hides_on_a_line() {
-        let text = "rm \u{202e}txt.\x1b[2J\u{200b}ü\n\ta\u{3164}\u{2800}\u{115f}\u{a0}b\u{85}\u{9b}\x7f";
+        let text =
+            "rm \u{202e}txt.\x1b[2J\u{200b}ü\n\ta\u{3164}\u{2800}\u{115f}\u{a0}b\u{85}\u{9b}\x7f";
         let expected = "rm \\u{202e}txt.\\u{1b}[2J\\u{200b}ü  a\\u{3164}\\u{2800}\\u{115f} b\\u{85}\\u{9b}\\u{7f}";
         assert_eq!(line(text), expected);
         assert_eq!(lines("a\r\nb\x1bc"), "a\nb\\u{1b}c");
@@ -196,28 +204,42 @@ mod tests {
     fn names_are_plain_or_quoted() {
         assert_eq!(name("shop/place_order-2.1"), "shop/place_order-2.1");
         assert_eq!(name("a b"), "\"a b\"");
-        assert_eq!(name("a \u{3000}\n  \u{3164} b\"c"), "\"a \\u{3164} b\\\"c\"");
+        assert_eq!(
+            name("a \u{3000}\n  \u{3164} b\"c"),
+            "\"a \\u{3164} b\\\"c\""
+        );
         assert_eq!(name(""), "\"\"");
         assert!(name(&"x".repeat(512)).ends_with("x…\"") && name(&"x".repeat(512)).len() < 110);
     }
 
     #[test]
     fn json_means_the_same_and_is_plain() {
-        let value = serde_json::json!({ "a\u{202e}": "b\u{9b}\u{7f}\u{e0041}ü\x1b\n", "c": ["é", 1] });
+        let value =
+            serde_json::json!({ "a\u{202e}": "b\u{9b}\u{7f}\u{e0041}ü\x1b\n", "c": ["é", 1] });
         let text = json(&serde_json::to_string_pretty(&value).unwrap());
         assert!(text.chars().all(|c| c == '\n' || !is_hidden(c)), "{text:?}");
-        assert!(text.contains("\\u202e") && text.contains("\\udb40\\udc41") && text.contains('ü'), "{text}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+        assert!(
+            text.contains("\\u202e") && text.contains("\\udb40\\udc41") && text.contains('ü'),
+            "{text}"
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+            value
+        );
     }
 
     #[test]
     fn every_line_has_its_mark_and_none_is_wider_than_the_terminal() {
         let mut margin = Margin::new(MARK, 20);
-        let written: String =
-            ["one\n\ntw", "o ", &"文".repeat(20), "\n[approve]"].map(|text| margin.write(text)).concat();
+        let written: String = ["one\n\ntw", "o ", &"文".repeat(20), "\n[approve]"]
+            .map(|text| margin.write(text))
+            .concat();
         for line in written.split('\n') {
             assert!(line.starts_with('│'), "{written}");
-            assert!(line.chars().map(|c| c.width().unwrap_or(0)).sum::<usize>() < 20, "{written}");
+            assert!(
+                line.chars().map(|c| c.width().unwrap_or(0)).sum::<usize>() < 20,
+                "{written}"
+            );
         }
         assert!(written.starts_with("│ one\n│\n│ two 文"), "{written}");
     }
@@ -225,7 +247,14 @@ mod tests {
     #[test]
     fn a_long_line_goes_on_indented() {
         let shown = hanging(&format!("[result] {}[approve] x\nnext", "y".repeat(30)), 20);
-        assert!(shown.split('\n').filter(|line| line.starts_with('[')).count() == 1, "{shown}");
+        assert!(
+            shown
+                .split('\n')
+                .filter(|line| line.starts_with('['))
+                .count()
+                == 1,
+            "{shown}"
+        );
         assert!(shown.ends_with("\nnext"), "{shown}");
     }
 }

@@ -132,9 +132,16 @@ impl TurnStatus {
     }
 
     fn named(name: &str) -> Self {
-        let all =
-            [TurnStatus::Running, TurnStatus::Answered, TurnStatus::Stopped, TurnStatus::Expired, TurnStatus::Failed];
-        all.into_iter().find(|status| status.name() == name).unwrap_or(TurnStatus::Interrupted)
+        let all = [
+            TurnStatus::Running,
+            TurnStatus::Answered,
+            TurnStatus::Stopped,
+            TurnStatus::Expired,
+            TurnStatus::Failed,
+        ];
+        all.into_iter()
+            .find(|status| status.name() == name)
+            .unwrap_or(TurnStatus::Interrupted)
     }
 }
 
@@ -239,7 +246,9 @@ pub struct Summary {
 #[non_exhaustive]
 pub enum SessionError {
     /// An id that is none.
-    #[error("a conversation id has 1 to {MAX_ID_BYTES} bytes, this one has {bytes}; choose another")]
+    #[error(
+        "a conversation id has 1 to {MAX_ID_BYTES} bytes, this one has {bytes}; choose another"
+    )]
     InvalidId {
         /// Its length in bytes.
         bytes: usize,
@@ -291,7 +300,12 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionError::NotOwned`], [`SessionError::Database`].
-    pub fn begin_turn(&self, conversation: &ConversationId, owner: &str, question: &str) -> Result<i64, SessionError> {
+    pub fn begin_turn(
+        &self,
+        conversation: &ConversationId,
+        owner: &str,
+        question: &str,
+    ) -> Result<i64, SessionError> {
         let now = now_ms();
         let number = self.transaction(|connection| {
             let owned = connection.execute(
@@ -315,16 +329,23 @@ impl Sessions {
             )?;
             Ok(Some(number))
         })?;
-        number.ok_or_else(|| SessionError::NotOwned { conversation: conversation.to_string() })
+        number.ok_or_else(|| SessionError::NotOwned {
+            conversation: conversation.to_string(),
+        })
     }
 
     /// Whether this owner may go on with a conversation: it is the owner's, or there is none of this id.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn may_continue(&self, conversation: &ConversationId, owner: &str) -> Result<bool, SessionError> {
+    pub fn may_continue(
+        &self,
+        conversation: &ConversationId,
+        owner: &str,
+    ) -> Result<bool, SessionError> {
         self.with(|connection| {
-            let sql = "SELECT NOT EXISTS (SELECT 1 FROM conversations WHERE id = ?1 AND owner IS NOT ?2)";
+            let sql =
+                "SELECT NOT EXISTS (SELECT 1 FROM conversations WHERE id = ?1 AND owner IS NOT ?2)";
             connection.query_row(sql, [conversation.as_str(), owner], |row| row.get(0))
         })
     }
@@ -335,20 +356,33 @@ impl Sessions {
     /// [`SessionError::Database`].
     pub fn adopt(&self, conversation: &ConversationId, owner: &str) -> Result<(), SessionError> {
         let sql = "UPDATE conversations SET owner = ?2 WHERE id = ?1 AND owner IS NULL";
-        self.with(|connection| connection.execute(sql, [conversation.as_str(), owner])).map(drop)
+        self.with(|connection| connection.execute(sql, [conversation.as_str(), owner]))
+            .map(drop)
     }
 
     /// Ends a turn.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn end_turn(&self, conversation: &ConversationId, number: i64, end: &TurnEnd) -> Result<(), SessionError> {
+    pub fn end_turn(
+        &self,
+        conversation: &ConversationId,
+        number: i64,
+        end: &TurnEnd,
+    ) -> Result<(), SessionError> {
         let figures = serde_json::to_string(&end.figures).unwrap_or_default();
         self.transaction(|connection| {
             connection.execute(
                 "UPDATE turns SET status = ?3, answer = ?4, error = ?5, figures = ?6
                  WHERE conversation = ?1 AND number = ?2",
-                params![conversation.as_str(), number, end.status.name(), end.answer, end.error, figures],
+                params![
+                    conversation.as_str(),
+                    number,
+                    end.status.name(),
+                    end.answer,
+                    end.error,
+                    figures
+                ],
             )?;
             connection.execute(
                 "UPDATE conversations SET toolbox = ?2, updated_ms = ?3 WHERE id = ?1",
@@ -398,7 +432,10 @@ impl Sessions {
         )?;
         rows.reverse();
         let messages = rows.into_iter().flat_map(|(question, answer, status)| {
-            [Message::user(question), Message::assistant(said(answer, TurnStatus::named(&status)))]
+            [
+                Message::user(question),
+                Message::assistant(said(answer, TurnStatus::named(&status))),
+            ]
         });
         let messages: Vec<Message> = messages.collect();
         let excess = messages.len().saturating_sub(max);
@@ -412,16 +449,25 @@ impl Sessions {
     pub fn toolbox(&self, conversation: &ConversationId) -> Result<Option<Value>, SessionError> {
         let text: Option<Option<String>> = self.with(|connection| {
             let sql = "SELECT toolbox FROM conversations WHERE id = ?1";
-            connection.query_row(sql, [conversation.as_str()], |row| row.get(0)).optional()
+            connection
+                .query_row(sql, [conversation.as_str()], |row| row.get(0))
+                .optional()
         })?;
-        Ok(text.flatten().and_then(|text| serde_json::from_str(&text).ok()))
+        Ok(text
+            .flatten()
+            .and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     /// The conversations within reach, the last used first: at most `limit`, `offset` of them left out.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn list(&self, reach: &Reach, limit: usize, offset: usize) -> Result<Vec<Summary>, SessionError> {
+    pub fn list(
+        &self,
+        reach: &Reach,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<Summary>, SessionError> {
         let sql = format!(
             "SELECT id, title, created_ms, updated_ms, (SELECT count(*) FROM turns WHERE conversation = id)
              FROM conversations WHERE {WITHIN} ORDER BY updated_ms DESC, id LIMIT :limit OFFSET :offset"
@@ -450,47 +496,85 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn turns_within(&self, reach: &Reach, conversation: &ConversationId) -> Result<Vec<Turn>, SessionError> {
+    pub fn turns_within(
+        &self,
+        reach: &Reach,
+        conversation: &ConversationId,
+    ) -> Result<Vec<Turn>, SessionError> {
         let sql = format!(
             "SELECT number, question, answer, status, error, figures, turns.created_ms FROM turns
              JOIN conversations ON conversations.id = conversation
              WHERE conversation = :id AND {WITHIN} ORDER BY number"
         );
-        self.query(&sql, named_params! { ":id": conversation.as_str(), ":owner": reach.owner() }, read_turn)
+        self.query(
+            &sql,
+            named_params! { ":id": conversation.as_str(), ":owner": reach.owner() },
+            read_turn,
+        )
     }
 
     /// Deletes a conversation; false when there is none of this id within reach.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn delete(&self, reach: &Reach, conversation: &ConversationId) -> Result<bool, SessionError> {
+    pub fn delete(
+        &self,
+        reach: &Reach,
+        conversation: &ConversationId,
+    ) -> Result<bool, SessionError> {
         let sql = format!("DELETE FROM conversations WHERE id = :id AND {WITHIN}");
         let parameters = named_params! { ":id": conversation.as_str(), ":owner": reach.owner() };
-        self.with(|connection| connection.execute(&sql, parameters)).map(|deleted| deleted > 0)
+        self.with(|connection| connection.execute(&sql, parameters))
+            .map(|deleted| deleted > 0)
     }
 
     /// True when a conversation of this id is within reach.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn contains(&self, reach: &Reach, conversation: &ConversationId) -> Result<bool, SessionError> {
-        let sql = format!("SELECT EXISTS (SELECT 1 FROM conversations WHERE id = :id AND {WITHIN})");
+    pub fn contains(
+        &self,
+        reach: &Reach,
+        conversation: &ConversationId,
+    ) -> Result<bool, SessionError> {
+        let sql =
+            format!("SELECT EXISTS (SELECT 1 FROM conversations WHERE id = :id AND {WITHIN})");
         let parameters = named_params! { ":id": conversation.as_str(), ":owner": reach.owner() };
         self.with(|connection| connection.query_row(&sql, parameters, |row| row.get(0)))
     }
 
-    fn of(path: &Path, connection: Result<Connection, DatabaseError>) -> Result<Self, SessionError> {
-        let failed = |source| SessionError::Database { path: path.to_owned(), source };
-        Ok(Sessions { path: path.to_owned(), connection: Mutex::new(connection.map_err(failed)?) })
+    fn of(
+        path: &Path,
+        connection: Result<Connection, DatabaseError>,
+    ) -> Result<Self, SessionError> {
+        let failed = |source| SessionError::Database {
+            path: path.to_owned(),
+            source,
+        };
+        Ok(Sessions {
+            path: path.to_owned(),
+            connection: Mutex::new(connection.map_err(failed)?),
+        })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, SessionError> {
-        let mut connection: MutexGuard<'_, Connection> = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        work(&mut connection)
-            .map_err(|source| SessionError::Database { path: self.path.clone(), source: source.into() })
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, SessionError> {
+        let mut connection: MutexGuard<'_, Connection> = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        work(&mut connection).map_err(|source| SessionError::Database {
+            path: self.path.clone(),
+            source: source.into(),
+        })
     }
 
-    fn transaction<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, SessionError> {
+    fn transaction<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, SessionError> {
         self.with(|connection| {
             let transaction = connection.transaction()?;
             let value = work(&transaction)?;
@@ -505,7 +589,12 @@ impl Sessions {
         parameters: impl rusqlite::Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, SessionError> {
-        self.with(|connection| connection.prepare_cached(sql)?.query_map(parameters, read)?.collect())
+        self.with(|connection| {
+            connection
+                .prepare_cached(sql)?
+                .query_map(parameters, read)?
+                .collect()
+        })
     }
 }
 
@@ -513,7 +602,9 @@ impl Sessions {
 fn said(answer: String, status: TurnStatus) -> String {
     match status {
         TurnStatus::Answered => answer,
-        other => format!("{answer}\n[this turn was not finished: {}]", other.name()).trim_start().to_owned(),
+        other => format!("{answer}\n[this turn was not finished: {}]", other.name())
+            .trim_start()
+            .to_owned(),
     }
 }
 
@@ -525,13 +616,17 @@ fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
         answer: row.get(2)?,
         status: TurnStatus::named(&row.get::<_, String>(3)?),
         error: row.get(4)?,
-        figures: figures.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+        figures: figures
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default(),
         created_ms: row.get(6)?,
     })
 }
 
 fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -548,7 +643,10 @@ mod tests {
             status: TurnStatus::Answered,
             answer: answer.into(),
             error: None,
-            figures: Figures { rounds: 2, ..Figures::default() },
+            figures: Figures {
+                rounds: 2,
+                ..Figures::default()
+            },
             toolbox: serde_json::json!({ "held": [] }),
         }
     }
@@ -559,34 +657,72 @@ mod tests {
         let path = directory.path().join("agent.db");
         let conversation = id("c1");
         let sessions = Sessions::open(&path).unwrap();
-        assert_eq!(sessions.begin_turn(&conversation, "ada", "first?").unwrap(), 1);
-        assert_eq!(sessions.turns(&conversation).unwrap()[0].status, TurnStatus::Running);
-        sessions.end_turn(&conversation, 1, &answered("yes")).unwrap();
-        sessions.recommend(&conversation, 1, &["next?".into()]).unwrap();
-        sessions.begin_turn(&conversation, "ada", "second?").unwrap();
+        assert_eq!(
+            sessions.begin_turn(&conversation, "ada", "first?").unwrap(),
+            1
+        );
+        assert_eq!(
+            sessions.turns(&conversation).unwrap()[0].status,
+            TurnStatus::Running
+        );
+        sessions
+            .end_turn(&conversation, 1, &answered("yes"))
+            .unwrap();
+        sessions
+            .recommend(&conversation, 1, &["next?".into()])
+            .unwrap();
+        sessions
+            .begin_turn(&conversation, "ada", "second?")
+            .unwrap();
         drop(sessions);
 
         let sessions = Sessions::open(&path).unwrap();
-        assert_eq!(sessions.begin_turn(&conversation, "ada", "third?").unwrap(), 3);
+        assert_eq!(
+            sessions.begin_turn(&conversation, "ada", "third?").unwrap(),
+            3
+        );
         let turns = sessions.turns(&conversation).unwrap();
-        assert_eq!((turns[0].answer.as_str(), turns[0].figures.rounds), ("yes", 2));
+        assert_eq!(
+            (turns[0].answer.as_str(), turns[0].figures.rounds),
+            ("yes", 2)
+        );
         assert_eq!(turns[0].figures.recommended, ["next?"]);
         assert_eq!(turns[1].status, TurnStatus::Interrupted);
-        assert_eq!(sessions.toolbox(&conversation).unwrap(), Some(serde_json::json!({ "held": [] })));
+        assert_eq!(
+            sessions.toolbox(&conversation).unwrap(),
+            Some(serde_json::json!({ "held": [] }))
+        );
         let history = sessions.history(&conversation, 3, 30).unwrap();
         let contents: Vec<&str> = history.iter().map(Message::content).collect();
-        assert_eq!(contents, ["first?", "yes", "second?", "[this turn was not finished: interrupted]"]);
+        assert_eq!(
+            contents,
+            [
+                "first?",
+                "yes",
+                "second?",
+                "[this turn was not finished: interrupted]"
+            ]
+        );
     }
 
     #[test]
     fn history_is_the_last_messages_only() {
         let sessions = Sessions::in_memory().unwrap();
         for number in 1..=5 {
-            sessions.begin_turn(&id("c"), "ada", &format!("q{number}")).unwrap();
-            sessions.end_turn(&id("c"), number, &answered(&format!("a{number}"))).unwrap();
+            sessions
+                .begin_turn(&id("c"), "ada", &format!("q{number}"))
+                .unwrap();
+            sessions
+                .end_turn(&id("c"), number, &answered(&format!("a{number}")))
+                .unwrap();
         }
         let contents = |max| -> Vec<String> {
-            sessions.history(&id("c"), 6, max).unwrap().iter().map(|message| message.content().to_owned()).collect()
+            sessions
+                .history(&id("c"), 6, max)
+                .unwrap()
+                .iter()
+                .map(|message| message.content().to_owned())
+                .collect()
         };
         assert_eq!(contents(3), ["a4", "q5", "a5"]);
         assert_eq!(contents(30).len(), 10);
@@ -596,21 +732,34 @@ mod tests {
     #[test]
     fn any_characters_name_a_conversation() {
         let sessions = Sessions::in_memory().unwrap();
-        for name in ["'; DROP TABLE turns; --", "会话 1", "../../etc", "a\0b", "%"] {
+        for name in [
+            "'; DROP TABLE turns; --",
+            "会话 1",
+            "../../etc",
+            "a\0b",
+            "%",
+        ] {
             sessions.begin_turn(&id(name), "ada", "q").unwrap();
             assert_eq!(sessions.turns(&id(name)).unwrap().len(), 1, "{name:?}");
         }
         assert_eq!(sessions.list(&Reach::All, 10, 0).unwrap().len(), 5);
         assert!(ConversationId::new("").is_err());
-        let message = ConversationId::new("x".repeat(257)).unwrap_err().to_string();
+        let message = ConversationId::new("x".repeat(257))
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("this one has 257"), "{message}");
     }
 
     #[test]
     fn deleting_takes_the_turns_along() {
         let sessions = Sessions::in_memory().unwrap();
-        sessions.begin_turn(&id("c"), "ada", "a long question").unwrap();
-        assert_eq!(sessions.list(&Reach::All, 1, 0).unwrap()[0].title, "a long question");
+        sessions
+            .begin_turn(&id("c"), "ada", "a long question")
+            .unwrap();
+        assert_eq!(
+            sessions.list(&Reach::All, 1, 0).unwrap()[0].title,
+            "a long question"
+        );
         assert!(sessions.delete(&Reach::All, &id("c")).unwrap());
         assert!(!sessions.delete(&Reach::All, &id("c")).unwrap());
         assert!(sessions.turns(&id("c")).unwrap().is_empty());
@@ -621,10 +770,22 @@ mod tests {
         let sessions = Sessions::in_memory().unwrap();
         let (ada, bob) = (Reach::Own("ada".into()), Reach::Own("bob".into()));
         sessions.begin_turn(&id("c"), "ada", "a question").unwrap();
-        assert!(matches!(sessions.begin_turn(&id("c"), "bob", "mine?"), Err(SessionError::NotOwned { .. })));
-        assert_eq!([&ada, &bob, &Reach::All].map(|reach| sessions.list(reach, 10, 0).unwrap().len()), [1, 0, 1]);
-        assert_eq!([&ada, &bob].map(|reach| sessions.turns_within(reach, &id("c")).unwrap().len()), [1, 0]);
-        assert_eq!(["ada", "bob"].map(|owner| sessions.may_continue(&id("c"), owner).unwrap()), [true, false]);
+        assert!(matches!(
+            sessions.begin_turn(&id("c"), "bob", "mine?"),
+            Err(SessionError::NotOwned { .. })
+        ));
+        assert_eq!(
+            [&ada, &bob, &Reach::All].map(|reach| sessions.list(reach, 10, 0).unwrap().len()),
+            [1, 0, 1]
+        );
+        assert_eq!(
+            [&ada, &bob].map(|reach| sessions.turns_within(reach, &id("c")).unwrap().len()),
+            [1, 0]
+        );
+        assert_eq!(
+            ["ada", "bob"].map(|owner| sessions.may_continue(&id("c"), owner).unwrap()),
+            [true, false]
+        );
         assert!(sessions.may_continue(&id("another"), "bob").unwrap());
         assert!(!sessions.delete(&bob, &id("c")).unwrap());
         sessions.adopt(&id("c"), "bob").unwrap();
@@ -650,22 +811,49 @@ mod tests {
         assert!(sessions.list(&nobody, 10, 0).unwrap().is_empty());
         assert!(sessions.turns_within(&nobody, &id("c")).unwrap().is_empty());
         assert!(!sessions.may_continue(&id("c"), "").unwrap());
-        assert!(matches!(sessions.begin_turn(&id("c"), "", "q"), Err(SessionError::NotOwned { .. })));
-        assert_eq!(sessions.turns_within(&Reach::All, &id("c")).unwrap()[0].answer, "answer");
+        assert!(matches!(
+            sessions.begin_turn(&id("c"), "", "q"),
+            Err(SessionError::NotOwned { .. })
+        ));
+        assert_eq!(
+            sessions.turns_within(&Reach::All, &id("c")).unwrap()[0].answer,
+            "answer"
+        );
         sessions.adopt(&id("c"), "terminal:ada").unwrap();
-        assert_eq!(sessions.begin_turn(&id("c"), "terminal:ada", "q").unwrap(), 2);
+        assert_eq!(
+            sessions.begin_turn(&id("c"), "terminal:ada", "q").unwrap(),
+            2
+        );
         drop(sessions);
-        assert!(Sessions::open(&path).unwrap().delete(&Reach::All, &id("c")).unwrap());
+        assert!(
+            Sessions::open(&path)
+                .unwrap()
+                .delete(&Reach::All, &id("c"))
+                .unwrap()
+        );
     }
 
     #[test]
     fn a_newer_database_and_one_that_is_none_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let newer = directory.path().join("newer.db");
-        Connection::open(&newer).unwrap().pragma_update(None, "user_version", 9).unwrap();
-        assert!(Sessions::open(&newer).unwrap_err().to_string().contains("layout 9, this version knows 2"));
+        Connection::open(&newer)
+            .unwrap()
+            .pragma_update(None, "user_version", 9)
+            .unwrap();
+        assert!(
+            Sessions::open(&newer)
+                .unwrap_err()
+                .to_string()
+                .contains("layout 9, this version knows 2")
+        );
         let none = directory.path().join("none.db");
         std::fs::write(&none, "this is no database, whatever its name says").unwrap();
-        assert!(Sessions::open(&none).unwrap_err().to_string().contains("none.db"));
+        assert!(
+            Sessions::open(&none)
+                .unwrap_err()
+                .to_string()
+                .contains("none.db")
+        );
     }
 }

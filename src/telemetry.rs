@@ -37,19 +37,27 @@ pub enum LogFormat {
 /// # Errors
 /// A filter that cannot be read, or logging that was started before.
 pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
+    let filter = EnvFilter::try_new(filter)
+        .map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
     let lines = tracing_subscriber::fmt::layer().with_writer(stderr);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let lines = lines.with_filter(filter).with_filter(filter_fn(|of| of.target() != traces::TARGET));
+    let lines = lines
+        .with_filter(filter)
+        .with_filter(filter_fn(|of| of.target() != traces::TARGET));
     let spans = traces.map(|traces| {
-        let layer =
-            tracing_opentelemetry::layer().with_tracer(traces.tracer()).with_location(false).with_threads(false);
+        let layer = tracing_opentelemetry::layer()
+            .with_tracer(traces.tracer())
+            .with_location(false)
+            .with_threads(false);
         layer.with_filter(filter_fn(|of| of.target() == traces::TARGET))
     });
-    let started = tracing_subscriber::registry().with(lines).with(spans).try_init();
+    let started = tracing_subscriber::registry()
+        .with(lines)
+        .with(spans)
+        .try_init();
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
 }
 
@@ -73,8 +81,10 @@ impl Write for PrintableStderr {
 }
 
 /// Upper ends of the latency buckets in seconds: from a cached lexical search to a request at its limit.
-const SECONDS: [f64; 15] =
-    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+const SECONDS: [f64; 15] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    10.0,
+];
 
 /// The service's metrics. Every label has few values, and none tells of a catalog.
 pub struct Metrics {
@@ -161,9 +171,18 @@ impl Metrics {
 
     /// Counts an answered request. `route` is the pattern and not the path.
     pub fn request(&self, method: &'static str, route: &str, status: u16, elapsed_s: f64) {
-        let labels = RequestLabels { method, route: route.to_owned(), status: status.into() };
+        let labels = RequestLabels {
+            method,
+            route: route.to_owned(),
+            status: status.into(),
+        };
         self.requests.get_or_create(&labels).inc();
-        self.request_seconds.get_or_create(&RouteLabels { method, route: route.to_owned() }).observe(elapsed_s);
+        self.request_seconds
+            .get_or_create(&RouteLabels {
+                method,
+                route: route.to_owned(),
+            })
+            .observe(elapsed_s);
     }
 
     /// Counts a search and where its time went.
@@ -172,7 +191,9 @@ impl Metrics {
         let timings = &results.timings;
         let total = ("total", timings.total_ms);
         for (stage, elapsed_ms) in timings.stages().into_iter().chain([total]) {
-            self.stage_seconds.get_or_create(&StageLabels { mode, stage }).observe(elapsed_ms / 1000.0);
+            self.stage_seconds
+                .get_or_create(&StageLabels { mode, stage })
+                .observe(elapsed_ms / 1000.0);
         }
         if results.no_match.is_some() {
             self.no_match.get_or_create(&ModeLabels { mode }).inc();
@@ -198,20 +219,64 @@ impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("http_requests", "Requests answered", self.requests.clone());
-        registry.register("http_request_seconds", "Time to answer a request", self.request_seconds.clone());
-        registry.register("search_stage_seconds", "Time of each stage of a search", self.stage_seconds.clone());
-        registry.register("search_no_match", "Searches that found nothing good enough", self.no_match.clone());
-        registry.register("search_degraded", "Searches without a leg that was asked for", self.degraded.clone());
-        registry.register("rejected", "Work turned away because a bound was reached", self.rejected.clone());
-        registry.register("embed_cache_hits", "Query texts with a kept vector", self.cache.hits.clone());
-        registry.register("embed_cache_misses", "Query texts that were embedded", self.cache.misses.clone());
+        registry.register(
+            "http_request_seconds",
+            "Time to answer a request",
+            self.request_seconds.clone(),
+        );
+        registry.register(
+            "search_stage_seconds",
+            "Time of each stage of a search",
+            self.stage_seconds.clone(),
+        );
+        registry.register(
+            "search_no_match",
+            "Searches that found nothing good enough",
+            self.no_match.clone(),
+        );
+        registry.register(
+            "search_degraded",
+            "Searches without a leg that was asked for",
+            self.degraded.clone(),
+        );
+        registry.register(
+            "rejected",
+            "Work turned away because a bound was reached",
+            self.rejected.clone(),
+        );
+        registry.register(
+            "embed_cache_hits",
+            "Query texts with a kept vector",
+            self.cache.hits.clone(),
+        );
+        registry.register(
+            "embed_cache_misses",
+            "Query texts that were embedded",
+            self.cache.misses.clone(),
+        );
         registry.register("connections", "Open connections", self.connections.clone());
-        registry.register("http_requests_in_flight", "Requests being answered", self.in_flight.clone());
-        registry.register("search_queue_depth", "Searches waiting for a thread", self.search_queue.clone());
-        registry.register("write_queue_depth", "Writes waiting for a writer", self.write_queue.clone());
+        registry.register(
+            "http_requests_in_flight",
+            "Requests being answered",
+            self.in_flight.clone(),
+        );
+        registry.register(
+            "search_queue_depth",
+            "Searches waiting for a thread",
+            self.search_queue.clone(),
+        );
+        registry.register(
+            "write_queue_depth",
+            "Writes waiting for a writer",
+            self.write_queue.clone(),
+        );
         registry.register("catalogs", "Open catalogs", self.catalogs.clone());
         registry.register("index_tools", "Tools in open catalogs", self.tools.clone());
-        registry.register("pending_embeddings", "Tools without vectors yet", self.pending_embeddings.clone());
+        registry.register(
+            "pending_embeddings",
+            "Tools without vectors yet",
+            self.pending_embeddings.clone(),
+        );
         registry.register("feedback", "Feedback records kept", self.feedback.clone());
     }
 }

@@ -62,7 +62,9 @@ pub struct ToolFailure {
 impl ToolFailure {
     /// A failure with these words.
     pub fn new(message: impl Into<String>) -> Self {
-        ToolFailure { message: message.into() }
+        ToolFailure {
+            message: message.into(),
+        }
     }
 }
 
@@ -131,7 +133,14 @@ impl ToolResult {
     /// A result with data.
     pub fn ok(data: Value) -> Self {
         let (error_code, error_message) = (None, None);
-        ToolResult { status: Status::Ok, data, error_code, error_message, took_ms: 0, truncated_from_bytes: None }
+        ToolResult {
+            status: Status::Ok,
+            data,
+            error_code,
+            error_message,
+            took_ms: 0,
+            truncated_from_bytes: None,
+        }
     }
 
     /// A result without.
@@ -171,7 +180,10 @@ impl ToolResult {
     pub fn to_model_text(&self) -> String {
         match self.status {
             Status::Ok => text_of(&self.data),
-            Status::Error => serde_json::json!({ "error": self.error_code, "message": self.error_message }).to_string(),
+            Status::Error => {
+                serde_json::json!({ "error": self.error_code, "message": self.error_message })
+                    .to_string()
+            }
         }
     }
 }
@@ -190,7 +202,10 @@ fn cut(text: String, max_bytes: usize) -> (String, Option<usize>) {
         return (text, None);
     }
     let end = text.floor_char_boundary(max_bytes);
-    let note = format!("\n[truncated: {} bytes in all, the first {end} are shown; ask for less]", text.len());
+    let note = format!(
+        "\n[truncated: {} bytes in all, the first {end} are shown; ask for less]",
+        text.len()
+    );
     (format!("{}{note}", &text[..end]), Some(text.len()))
 }
 
@@ -202,15 +217,24 @@ mod tests {
     fn long_results_are_cut_at_a_character_and_say_so() {
         let result = ToolResult::ok(Value::String("é".repeat(50))).truncated(9);
         assert_eq!(result.truncated_from_bytes, Some(100));
-        assert_eq!(result.to_model_text(), "éééé\n[truncated: 100 bytes in all, the first 8 are shown; ask for less]");
+        assert_eq!(
+            result.to_model_text(),
+            "éééé\n[truncated: 100 bytes in all, the first 8 are shown; ask for less]"
+        );
         let kept = ToolResult::ok(serde_json::json!({ "a": 1 })).truncated(9);
-        assert_eq!((kept.to_model_text().as_str(), kept.truncated_from_bytes), (r#"{"a":1}"#, None));
+        assert_eq!(
+            (kept.to_model_text().as_str(), kept.truncated_from_bytes),
+            (r#"{"a":1}"#, None)
+        );
     }
 
     #[test]
     fn an_error_reads_as_one() {
         let result = ToolResult::error(ErrorCode::Failed, "x".repeat(40)).truncated(4);
         let text = result.to_model_text();
-        assert!(text.starts_with(r#"{"error":"failed","message":"xxxx\n[truncated: 40"#), "{text}");
+        assert!(
+            text.starts_with(r#"{"error":"failed","message":"xxxx\n[truncated: 40"#),
+            "{text}"
+        );
     }
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use toolscout::eval::tune::{Tunable, tune};
 use toolscout::eval::{
-    Arm, EvalError, EvalSet, Evaluation, Judging, Part, Plan, Progress, Workspace, evaluate, report, trec,
+    Arm, EvalError, EvalSet, Evaluation, Judging, Part, Plan, Progress, Workspace, evaluate,
+    report, trec,
 };
 use toolscout_index::embed::Hashing;
 use toolscout_index::{Embedder, Fusion, Result, Scripts};
@@ -53,8 +54,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let embedder = Arc::new(Counting { inner: Hashing::new(64), texts: AtomicUsize::new(0) });
-        Bench { folder: tempfile::tempdir().unwrap(), embedder }
+        let embedder = Arc::new(Counting {
+            inner: Hashing::new(64),
+            texts: AtomicUsize::new(0),
+        });
+        Bench {
+            folder: tempfile::tempdir().unwrap(),
+            embedder,
+        }
     }
 
     fn workspace(&self) -> Workspace {
@@ -93,35 +100,77 @@ fn plan(parts: &[Part]) -> Plan {
 }
 
 fn json(evaluation: &Evaluation) -> Value {
-    serde_json::from_str(&report::to_json(std::slice::from_ref(&evaluation.report)).unwrap()).unwrap()
+    serde_json::from_str(&report::to_json(std::slice::from_ref(&evaluation.report)).unwrap())
+        .unwrap()
 }
 
 #[test]
 fn every_part_is_measured_and_lies_in_its_range() {
     let bench = Bench::new();
-    let all = Plan { scale: vec![50, 600], ..plan(&[Part::Cost, Part::NoMatch, Part::Tokens]) };
+    let all = Plan {
+        scale: vec![50, 600],
+        ..plan(&[Part::Cost, Part::NoMatch, Part::Tokens])
+    };
     let json = json(&bench.run(&all));
     let arms = json["arms"].as_object().unwrap();
-    assert_eq!(arms.keys().collect::<Vec<_>>(), ["lexical", "dense", "hybrid", "hybrid-rrf"]);
+    assert_eq!(
+        arms.keys().collect::<Vec<_>>(),
+        ["lexical", "dense", "hybrid", "hybrid-rrf"]
+    );
     for (arm, figures) in arms {
-        for metric in ["ndcg@5", "ndcg@10", "recall@1", "recall@5", "recall@10", "mrr@10", "complete@5", "precision@1"]
-        {
-            let (value, tolerant) = (figures[metric].as_f64().unwrap(), figures["duplicate_tolerant"][metric].as_f64());
+        for metric in [
+            "ndcg@5",
+            "ndcg@10",
+            "recall@1",
+            "recall@5",
+            "recall@10",
+            "mrr@10",
+            "complete@5",
+            "precision@1",
+        ] {
+            let (value, tolerant) = (
+                figures[metric].as_f64().unwrap(),
+                figures["duplicate_tolerant"][metric].as_f64(),
+            );
             assert!((0.0..=1.0).contains(&value), "{arm} {metric}: {value}");
-            assert!(tolerant.unwrap() >= value, "{arm} {metric}: {tolerant:?} tolerant, {value} strict");
+            assert!(
+                tolerant.unwrap() >= value,
+                "{arm} {metric}: {tolerant:?} tolerant, {value} strict"
+            );
             let interval = figures["ci95"][metric].as_array().unwrap();
-            assert!(interval[0].as_f64().unwrap() <= value && value <= interval[1].as_f64().unwrap(), "{arm} {metric}");
+            assert!(
+                interval[0].as_f64().unwrap() <= value && value <= interval[1].as_f64().unwrap(),
+                "{arm} {metric}"
+            );
         }
         assert!(figures["p50_ms"].as_f64().unwrap() <= figures["p95_ms"].as_f64().unwrap());
     }
-    assert!(arms["lexical"]["ndcg@10"].as_f64().unwrap() > 0.3, "words find most of the fixtures' tools");
+    assert!(
+        arms["lexical"]["ndcg@10"].as_f64().unwrap() > 0.3,
+        "words find most of the fixtures' tools"
+    );
     assert_eq!(json["significance"].as_array().unwrap().len(), 6);
     assert!(json["no_match"]["unanswerable"].as_u64().unwrap() > 0);
-    assert!(json["no_match"]["signals"]["score"]["auc"].as_f64().is_some());
-    assert!(json["cost"]["index_s"].as_f64().unwrap() > 0.0 && json["cost"]["embed_s"].as_f64().unwrap() > 0.0);
-    assert!(json["tokens"]["catalog"].as_f64().unwrap() > json["tokens"]["answer"].as_f64().unwrap());
+    assert!(
+        json["no_match"]["signals"]["score"]["auc"]
+            .as_f64()
+            .is_some()
+    );
+    assert!(
+        json["cost"]["index_s"].as_f64().unwrap() > 0.0
+            && json["cost"]["embed_s"].as_f64().unwrap() > 0.0
+    );
+    assert!(
+        json["tokens"]["catalog"].as_f64().unwrap() > json["tokens"]["answer"].as_f64().unwrap()
+    );
     let scaled = json["scale"].as_array().unwrap();
-    assert_eq!(scaled.iter().map(|point| point["tools"].as_u64().unwrap()).collect::<Vec<_>>(), [50, 600]);
+    assert_eq!(
+        scaled
+            .iter()
+            .map(|point| point["tools"].as_u64().unwrap())
+            .collect::<Vec<_>>(),
+        [50, 600]
+    );
 }
 
 #[test]
@@ -143,7 +192,9 @@ fn holding_tools_out_leaves_the_catalog_whole_and_nothing_behind() {
     let evaluation = bench.run(&plan(&[Part::NoMatch]));
     let catalog = bench.workspace().open_set(&evaluation.set).unwrap();
     assert_eq!(catalog.searcher().len(), evaluation.set.tools.len());
-    let siblings = std::fs::read_dir(catalog.path().parent().unwrap()).unwrap().count();
+    let siblings = std::fs::read_dir(catalog.path().parent().unwrap())
+        .unwrap()
+        .count();
     assert_eq!(siblings, 1, "only the set's own catalog is kept");
 }
 
@@ -152,23 +203,46 @@ fn a_run_file_is_judged_as_it_was_when_it_was_written() {
     let bench = Bench::new();
     let quality = plan(&[]);
     let evaluation = bench.run(&quality);
-    let files = trec::write_all(&bench.folder.path().join("out.trec"), &evaluation.set, &evaluation.runs).unwrap();
-    let hybrid = files.iter().find(|file| file.to_string_lossy().ends_with(".hybrid.trec")).unwrap();
-    let again = json(&bench.run(&Plan { runs: vec![hybrid.clone()], ..quality }));
+    let files = trec::write_all(
+        &bench.folder.path().join("out.trec"),
+        &evaluation.set,
+        &evaluation.runs,
+    )
+    .unwrap();
+    let hybrid = files
+        .iter()
+        .find(|file| file.to_string_lossy().ends_with(".hybrid.trec"))
+        .unwrap();
+    let again = json(&bench.run(&Plan {
+        runs: vec![hybrid.clone()],
+        ..quality
+    }));
     let arms = again["arms"].as_object().unwrap();
-    assert_eq!(arms["out.fixtures.hybrid"]["ndcg@10"], arms["hybrid"]["ndcg@10"]);
+    assert_eq!(
+        arms["out.fixtures.hybrid"]["ndcg@10"],
+        arms["hybrid"]["ndcg@10"]
+    );
     assert_eq!(arms["out.fixtures.hybrid"]["ci95"], arms["hybrid"]["ci95"]);
 }
 
 #[test]
 fn a_plan_that_does_not_fit_is_refused() {
     let bench = Bench::new();
-    let deep = Plan { depths: vec![5, 10_000], ..plan(&[]) };
+    let deep = Plan {
+        depths: vec![5, 10_000],
+        ..plan(&[])
+    };
     let error = evaluate(fixtures(), &deep, &bench.workspace(), &Silent).unwrap_err();
-    assert!(matches!(error, EvalError::DepthExceedsCatalog { k: 10_000, .. }), "{error}");
+    assert!(
+        matches!(error, EvalError::DepthExceedsCatalog { k: 10_000, .. }),
+        "{error}"
+    );
     let without = Workspace::new(bench.folder.path(), Vec::new());
     let error = evaluate(fixtures(), &plan(&[]), &without, &Silent).unwrap_err();
-    assert!(matches!(&error, EvalError::NoEmbedder { arm } if arm == "dense"), "{error}");
+    assert!(
+        matches!(&error, EvalError::NoEmbedder { arm } if arm == "dense"),
+        "{error}"
+    );
     assert_eq!(bench.embedded(), 0, "refused before anything was computed");
 }
 

@@ -30,7 +30,9 @@ use toolscout_index::dense::{Graph, Vectors};
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::lexical::{LexicalIndex, LexicalSearcher, LexicalSettings};
 use toolscout_index::store::Store;
-use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool, text};
+use toolscout_index::{
+    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool, text,
+};
 
 const SIZES: [usize; 3] = [1_000, 5_000, 18_917];
 const DIMENSIONS: usize = 384;
@@ -60,13 +62,20 @@ fn search(bencher: Bencher, tools: usize, mode: Mode) {
     let searcher: Arc<Searcher> = world.catalog.searcher();
     let mut requests = world.requests.iter().cycle();
     let next = || Query::new(requests.next().expect("a cycle does not end")).mode(mode);
-    bencher.with_inputs(next).bench_local_values(|query| searcher.search(black_box(&query)));
+    bencher
+        .with_inputs(next)
+        .bench_local_values(|query| searcher.search(black_box(&query)));
 }
 
 #[divan::bench(args = SIZES, sample_count = 10, sample_size = 1)]
 fn open(bencher: Bencher, tools: usize) {
     let world = world(tools);
-    bencher.bench_local(|| world.data.open(CATALOG, options()).map(|catalog| catalog.searcher().len()));
+    bencher.bench_local(|| {
+        world
+            .data
+            .open(CATALOG, options())
+            .map(|catalog| catalog.searcher().len())
+    });
 }
 
 #[divan::bench(args = SIZES, sample_count = 30, sample_size = 1)]
@@ -74,17 +83,30 @@ fn commit_one_change(bencher: Bencher, tools: usize) {
     let world = world(tools);
     let catalog = &world.catalog;
     let mut writer = catalog.writer().expect("nobody else writes");
-    let mut changed = (*catalog.searcher().tools().next().expect("a catalog of tools")).clone();
+    let mut changed = (*catalog
+        .searcher()
+        .tools()
+        .next()
+        .expect("a catalog of tools"))
+    .clone();
     let original = changed.clone();
     let mut version = 0;
     bencher.bench_local(|| {
         version += 1;
         changed.description = format!("{} version {version}", original.description);
-        writer.upsert(std::slice::from_ref(&changed)).expect("the disk is not full");
+        writer
+            .upsert(std::slice::from_ref(&changed))
+            .expect("the disk is not full");
         writer.commit().expect("the disk is not full");
-        assert_eq!(catalog.searcher().tool(&changed.id).as_deref(), Some(&changed));
+        assert_eq!(
+            catalog.searcher().tool(&changed.id).as_deref(),
+            Some(&changed)
+        );
     });
-    writer.upsert(&[original]).and_then(|_| writer.commit()).expect("the disk is not full");
+    writer
+        .upsert(&[original])
+        .and_then(|_| writer.commit())
+        .expect("the disk is not full");
 }
 
 #[divan::bench_group(sample_count = 512, sample_size = 1)]
@@ -97,8 +119,13 @@ mod bm25 {
         let mut requests = scorers.terms.iter().cycle();
         let next = || requests.next().expect("a cycle does not end");
         bencher.with_inputs(next).bench_local_values(|terms| {
-            let mut scored: Vec<(f32, u32)> =
-                scorers.ours.score(&scorers.ours.resolve(terms)).by_tool.into_iter().zip(0..).collect();
+            let mut scored: Vec<(f32, u32)> = scorers
+                .ours
+                .score(&scorers.ours.resolve(terms))
+                .by_tool
+                .into_iter()
+                .zip(0..)
+                .collect();
             scored.select_nth_unstable_by(10, |a, b| b.0.total_cmp(&a.0));
             scored.truncate(10);
             scored
@@ -114,10 +141,15 @@ mod bm25 {
             let clauses = terms.iter().map(|term| {
                 let term = Term::from_field_text(scorers.body, &term.term);
                 let query = TermQuery::new(term, IndexRecordOption::WithFreqs);
-                (Occur::Should, Box::new(query) as Box<dyn tantivy::query::Query>)
+                (
+                    Occur::Should,
+                    Box::new(query) as Box<dyn tantivy::query::Query>,
+                )
             });
             let query = BooleanQuery::new(clauses.collect());
-            scorers.tantivy.search(&query, &TopDocs::with_limit(10).order_by_score())
+            scorers
+                .tantivy
+                .search(&query, &TopDocs::with_limit(10).order_by_score())
         });
     }
 }
@@ -131,7 +163,9 @@ mod nearest {
         let world = vectors_of(vectors);
         let mut requests = world.requests.iter().cycle();
         let next = || std::slice::from_ref(requests.next().expect("a cycle does not end"));
-        bencher.with_inputs(next).bench_local_values(|request| world.vectors.scores(request));
+        bencher
+            .with_inputs(next)
+            .bench_local_values(|request| world.vectors.scores(request));
     }
 
     #[divan::bench(args = vector_counts())]
@@ -140,7 +174,9 @@ mod nearest {
         let graph = world.graph.get_or_init(|| Graph::build(&world.vectors));
         let mut requests = world.requests.iter().cycle();
         let next = || std::slice::from_ref(requests.next().expect("a cycle does not end"));
-        bencher.with_inputs(next).bench_local_values(|request| world.vectors.scores_by(graph, request));
+        bencher
+            .with_inputs(next)
+            .bench_local_values(|request| world.vectors.scores_by(graph, request));
     }
 }
 
@@ -158,20 +194,34 @@ struct World {
 fn world(tools: usize) -> &'static World {
     static WORLDS: LazyLock<Mutex<BTreeMap<usize, &'static World>>> = LazyLock::new(Mutex::default);
     let mut worlds = WORLDS.lock().expect("no bench panics");
-    worlds.entry(tools).or_insert_with(|| Box::leak(Box::new(World::new(tools))))
+    worlds
+        .entry(tools)
+        .or_insert_with(|| Box::leak(Box::new(World::new(tools))))
 }
 
 impl World {
     fn new(tools: usize) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let data = DataDir::new(dir.path());
-        let catalog = data.open_or_create(CATALOG, options()).expect("a writable disk");
+        let catalog = data
+            .open_or_create(CATALOG, options())
+            .expect("a writable disk");
         let corpus = CORPUS.thinned(tools);
         let mut writer = catalog.writer().expect("nobody else writes");
-        writer.upsert(&corpus).and_then(|_| writer.commit()).expect("valid tools");
-        writer.embed_pending(&mut |_| ControlFlow::Continue(())).expect("a double cannot fail");
+        writer
+            .upsert(&corpus)
+            .and_then(|_| writer.commit())
+            .expect("valid tools");
+        writer
+            .embed_pending(&mut |_| ControlFlow::Continue(()))
+            .expect("a double cannot fail");
         drop(writer);
-        World { data, catalog, requests: CORPUS.requests.clone(), _dir: dir }
+        World {
+            data,
+            catalog,
+            requests: CORPUS.requests.clone(),
+            _dir: dir,
+        }
     }
 }
 
@@ -187,18 +237,35 @@ fn scorers(tools: usize) -> Scorers {
     let world = world(tools);
     let settings = LexicalSettings::default();
     let folder = world.catalog.path().join("lexical");
-    let keys = Store::open_read_only(&world.catalog.path().join("tools.db")).and_then(|store| store.keys());
-    let ordinals: HashMap<u64, u32> = keys.expect("a whole database").into_iter().zip(0..).collect();
-    let ours = LexicalIndex::open(&folder, &settings.stamp()).and_then(|index| index.searcher(&ordinals, &settings));
+    let keys = Store::open_read_only(&world.catalog.path().join("tools.db"))
+        .and_then(|store| store.keys());
+    let ordinals: HashMap<u64, u32> = keys
+        .expect("a whole database")
+        .into_iter()
+        .zip(0..)
+        .collect();
+    let ours = LexicalIndex::open(&folder, &settings.stamp())
+        .and_then(|index| index.searcher(&ordinals, &settings));
     let index = tantivy::Index::open_in_dir(&folder).expect("a whole index");
-    let body = index.schema().get_field("body").expect("the weighted field");
+    let body = index
+        .schema()
+        .get_field("body")
+        .expect("the weighted field");
     let searcher = index.reader().expect("a whole index").searcher();
     let distinct = |request: &String| {
         let mut seen = BTreeSet::new();
-        text::terms(request).into_iter().filter(|term| seen.insert(term.term.clone())).collect()
+        text::terms(request)
+            .into_iter()
+            .filter(|term| seen.insert(term.term.clone()))
+            .collect()
     };
     let terms = world.requests.iter().map(distinct).collect();
-    Scorers { ours: ours.expect("a whole index"), tantivy: searcher, body, terms }
+    Scorers {
+        ours: ours.expect("a whole index"),
+        tantivy: searcher,
+        body,
+        terms,
+    }
 }
 
 /// Vectors around topics, as embeddings are.
@@ -214,16 +281,25 @@ fn vector_counts() -> Vec<usize> {
 }
 
 fn vectors_of(number: usize) -> &'static VectorWorld {
-    static WORLDS: LazyLock<Mutex<BTreeMap<usize, &'static VectorWorld>>> = LazyLock::new(Mutex::default);
+    static WORLDS: LazyLock<Mutex<BTreeMap<usize, &'static VectorWorld>>> =
+        LazyLock::new(Mutex::default);
     let mut worlds = WORLDS.lock().expect("no bench panics");
     worlds.entry(number).or_insert_with(|| {
         let mut vectors = Vectors::new(DIMENSIONS);
         for n in 0..number as u128 {
-            vectors.push("bench", n.to_le_bytes(), &point(&format!("tool {n}"))).expect("the right length");
+            vectors
+                .push("bench", n.to_le_bytes(), &point(&format!("tool {n}")))
+                .expect("the right length");
             vectors.end_tool();
         }
-        let requests = (0..REQUESTS).map(|n| point(&format!("request {n}"))).collect();
-        Box::leak(Box::new(VectorWorld { vectors, graph: std::sync::OnceLock::new(), requests }))
+        let requests = (0..REQUESTS)
+            .map(|n| point(&format!("request {n}")))
+            .collect();
+        Box::leak(Box::new(VectorWorld {
+            vectors,
+            graph: std::sync::OnceLock::new(),
+            requests,
+        }))
     })
 }
 
@@ -250,7 +326,9 @@ impl Chance {
     }
 
     fn noise(&mut self) -> f32 {
-        (0..2).map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5).sum()
+        (0..2)
+            .map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5)
+            .sum()
     }
 }
 
@@ -259,7 +337,9 @@ fn point(text: &str) -> Vec<f32> {
     let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
     let seed = text.bytes().fold(0xCBF2_9CE4_8422_2325, fold);
     let (mut topic, mut own) = (Chance(seed % 200), Chance(seed));
-    let point: Vec<f32> = (0..DIMENSIONS).map(|_| topic.noise() + 0.8 * own.noise()).collect();
+    let point: Vec<f32> = (0..DIMENSIONS)
+        .map(|_| topic.noise() + 0.8 * own.noise())
+        .collect();
     let length = point.iter().map(|value| value * value).sum::<f32>().sqrt();
     point.into_iter().map(|value| value / length).collect()
 }
@@ -283,7 +363,15 @@ impl Embedder for Prepared {
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        Ok(texts.iter().map(|text| self.requests.get(*text).cloned().unwrap_or_else(|| point(text))).collect())
+        Ok(texts
+            .iter()
+            .map(|text| {
+                self.requests
+                    .get(*text)
+                    .cloned()
+                    .unwrap_or_else(|| point(text))
+            })
+            .collect())
     }
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
@@ -294,10 +382,18 @@ impl Embedder for Prepared {
 fn options() -> Options {
     static PREPARED: LazyLock<Arc<Prepared>> = LazyLock::new(|| {
         let clauses = |request: &String| toolscout_index::clauses::clauses(request);
-        let texts = CORPUS.requests.iter().flat_map(clauses).chain(CORPUS.requests.iter().cloned());
-        Arc::new(Prepared { requests: texts.map(|text| (text.clone(), point(&text))).collect() })
+        let texts = CORPUS
+            .requests
+            .iter()
+            .flat_map(clauses)
+            .chain(CORPUS.requests.iter().cloned());
+        Arc::new(Prepared {
+            requests: texts.map(|text| (text.clone(), point(&text))).collect(),
+        })
     });
-    Options { embedders: vec![Arc::clone(&PREPARED) as Arc<dyn Embedder>] }
+    Options {
+        embedders: vec![Arc::clone(&PREPARED) as Arc<dyn Embedder>],
+    }
 }
 
 /// Tools and requests.
@@ -315,13 +411,20 @@ impl Corpus {
     /// About so many of the tools, evenly spread.
     fn thinned(&self, number: usize) -> Vec<Tool> {
         let number = number.min(self.tools.len());
-        (0..number).map(|n| self.tools[n * self.tools.len() / number].clone()).collect()
+        (0..number)
+            .map(|n| self.tools[n * self.tools.len() / number].clone())
+            .collect()
     }
 
     fn read(sets: &Path) -> Self {
-        let mut folders: Vec<PathBuf> =
-            fs::read_dir(sets).expect("TOOLSCOUT_SETS is a folder").flatten().map(|entry| entry.path()).collect();
-        folders.retain(|folder| folder.join("tools.jsonl").exists() && folder.join("queries.jsonl").exists());
+        let mut folders: Vec<PathBuf> = fs::read_dir(sets)
+            .expect("TOOLSCOUT_SETS is a folder")
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        folders.retain(|folder| {
+            folder.join("tools.jsonl").exists() && folder.join("queries.jsonl").exists()
+        });
         folders.sort();
         let (mut tools, mut requests) = (BTreeMap::new(), Vec::new());
         for folder in folders {
@@ -329,30 +432,41 @@ impl Corpus {
             let parsed = formats::parse(&bytes, &ReadOptions::default()).expect("a set of tools");
             tools.extend(parsed.tools.into_iter().map(|tool| (tool.id.clone(), tool)));
             let lines = fs::read_to_string(folder.join("queries.jsonl")).expect("a readable set");
-            let text = |line: &str| serde_json::from_str::<Value>(line).ok()?["query"].as_str().map(str::to_owned);
+            let text = |line: &str| {
+                serde_json::from_str::<Value>(line).ok()?["query"]
+                    .as_str()
+                    .map(str::to_owned)
+            };
             requests.extend(lines.lines().filter_map(text));
         }
         let step = (requests.len() / REQUESTS).max(1);
         let requests = requests.into_iter().step_by(step).take(REQUESTS).collect();
-        Corpus { tools: tools.into_values().collect(), requests }
+        Corpus {
+            tools: tools.into_values().collect(),
+            requests,
+        }
     }
 
     fn generate() -> Self {
         let mut chance = Chance(1);
-        let tools: Vec<Tool> = (0..SIZES[SIZES.len() - 1]).map(|number| tool(&mut chance, number)).collect();
-        let requests = (0..REQUESTS).map(|_| request(&mut chance, &tools)).collect();
+        let tools: Vec<Tool> = (0..SIZES[SIZES.len() - 1])
+            .map(|number| tool(&mut chance, number))
+            .collect();
+        let requests = (0..REQUESTS)
+            .map(|_| request(&mut chance, &tools))
+            .collect();
         Corpus { tools, requests }
     }
 }
 
 const VERBS: [&str; 24] = [
-    "create", "list", "get", "update", "delete", "search", "send", "export", "import", "start", "stop", "describe",
-    "enable", "disable", "attach", "detach", "copy", "move", "share", "approve", "cancel", "schedule", "tag",
-    "restore",
+    "create", "list", "get", "update", "delete", "search", "send", "export", "import", "start",
+    "stop", "describe", "enable", "disable", "attach", "detach", "copy", "move", "share",
+    "approve", "cancel", "schedule", "tag", "restore",
 ];
 const SYLLABLES: [&str; 20] = [
-    "ac", "ber", "con", "dal", "en", "for", "gra", "hol", "in", "jor", "kel", "lan", "mer", "nor", "op", "pra", "que",
-    "ran", "sal", "ter",
+    "ac", "ber", "con", "dal", "en", "for", "gra", "hol", "in", "jor", "kel", "lan", "mer", "nor",
+    "op", "pra", "que", "ran", "sal", "ter",
 ];
 const VOCABULARY: usize = 12_000;
 const SERVERS: usize = 300;
@@ -360,7 +474,9 @@ const SERVERS: usize = 300;
 /// A made-up word; equal numbers give equal words.
 fn word(number: usize) -> String {
     let mut chance = Chance(number as u64);
-    (0..2 + chance.below(2)).map(|_| SYLLABLES[chance.below(SYLLABLES.len())]).collect()
+    (0..2 + chance.below(2))
+        .map(|_| SYLLABLES[chance.below(SYLLABLES.len())])
+        .collect()
 }
 
 fn sentence(chance: &mut Chance, words: usize) -> String {
@@ -369,19 +485,34 @@ fn sentence(chance: &mut Chance, words: usize) -> String {
         0 => SMALL[chance.below(SMALL.len())].to_owned(),
         _ => word(chance.skewed(VOCABULARY)),
     };
-    (0..words).map(|_| word(chance)).collect::<Vec<_>>().join(" ")
+    (0..words)
+        .map(|_| word(chance))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn tool(chance: &mut Chance, number: usize) -> Tool {
     let server = word(VOCABULARY + chance.below(SERVERS));
-    let name = format!("{}_{}_{number}", VERBS[chance.skewed(VERBS.len())], word(chance.skewed(VOCABULARY)));
+    let name = format!(
+        "{}_{}_{number}",
+        VERBS[chance.skewed(VERBS.len())],
+        word(chance.skewed(VOCABULARY))
+    );
     let parameters = 3 + chance.below(4);
     let properties: serde_json::Map<String, Value> = (0..parameters)
-        .map(|_| (word(chance.skewed(VOCABULARY)), json!({"type": "string", "description": sentence(chance, 8)})))
+        .map(|_| {
+            (
+                word(chance.skewed(VOCABULARY)),
+                json!({"type": "string", "description": sentence(chance, 8)}),
+            )
+        })
         .collect();
     let words = 12 + chance.below(20);
-    let mut tool = Tool::new(&server, &name).expect("a valid name").with_description(sentence(chance, words));
-    tool.input_schema.insert("properties".into(), Value::Object(properties));
+    let mut tool = Tool::new(&server, &name)
+        .expect("a valid name")
+        .with_description(sentence(chance, words));
+    tool.input_schema
+        .insert("properties".into(), Value::Object(properties));
     tool
 }
 
@@ -391,5 +522,8 @@ fn request(chance: &mut Chance, tools: &[Tool]) -> String {
     let words: Vec<&str> = tool.description.split(' ').collect();
     let start = chance.below(words.len() - 8);
     let verb = tool.id.name().split('_').next().unwrap_or_default();
-    format!("please {verb} {}", words[start..start + 4 + chance.below(5)].join(" "))
+    format!(
+        "please {verb} {}",
+        words[start..start + 4 + chance.below(5)].join(" ")
+    )
 }

@@ -6,8 +6,17 @@ use crate::hit::ranked;
 const LANES: usize = 16;
 
 /// The best of the tools that are accepted, by these scores, one a tool; in order, and only those above the floor.
-pub(crate) fn above(floor: f32, scores: &[f32], count: usize, accepts: impl Fn(usize) -> bool) -> Vec<(usize, f32)> {
-    let mut best = Best { count, kept: Vec::new(), bar: floor };
+pub(crate) fn above(
+    floor: f32,
+    scores: &[f32],
+    count: usize,
+    accepts: impl Fn(usize) -> bool,
+) -> Vec<(usize, f32)> {
+    let mut best = Best {
+        count,
+        kept: Vec::new(),
+        bar: floor,
+    };
     best.offer_all(scores, |tool| scores[tool] > floor && accepts(tool));
     best.into_ranked()
 }
@@ -23,7 +32,11 @@ pub(crate) struct Best {
 impl Best {
     /// For this many tools.
     pub(crate) fn new(count: usize) -> Self {
-        Best { count, kept: Vec::new(), bar: f32::NEG_INFINITY }
+        Best {
+            count,
+            kept: Vec::new(),
+            bar: f32::NEG_INFINITY,
+        }
     }
 
     /// Keeps the tool if it is among the best so far.
@@ -67,7 +80,9 @@ impl Best {
     }
 
     fn shorten(&mut self) {
-        let Some(last) = self.count.checked_sub(1) else { return self.kept.clear() };
+        let Some(last) = self.count.checked_sub(1) else {
+            return self.kept.clear();
+        };
         self.kept.select_nth_unstable_by(last, by_rank);
         self.kept.truncate(self.count);
         self.bar = self.kept[last].1;
@@ -86,17 +101,31 @@ mod tests {
     fn it_keeps_what_ordering_all_would_keep() {
         let scores: Vec<f32> = (0..500).map(|i| (i * 7919 % 83) as f32).collect();
         for count in [0, 1, 2, 7, 83, 499, 500, 501] {
-            let mut all: Vec<(usize, f32)> =
-                scores.iter().copied().enumerate().filter(|(tool, _)| tool % 3 != 0).collect();
+            let mut all: Vec<(usize, f32)> = scores
+                .iter()
+                .copied()
+                .enumerate()
+                .filter(|(tool, _)| tool % 3 != 0)
+                .collect();
             let mut best = Best::new(count);
             // Backwards, so that of equal ones the smaller comes later.
-            all.iter().rev().for_each(|&(tool, score)| best.offer(tool, score));
+            all.iter()
+                .rev()
+                .for_each(|&(tool, score)| best.offer(tool, score));
             all.sort_by(by_rank);
             all.truncate(count);
             assert_eq!(best.into_ranked(), all, "{count}");
-            assert_eq!(above(f32::NEG_INFINITY, &scores, count, |tool| tool % 3 != 0), all, "{count}");
+            assert_eq!(
+                above(f32::NEG_INFINITY, &scores, count, |tool| tool % 3 != 0),
+                all,
+                "{count}"
+            );
             all.retain(|(_, score)| *score > 9.0);
-            assert_eq!(above(9.0, &scores, count, |tool| tool % 3 != 0), all, "{count}");
+            assert_eq!(
+                above(9.0, &scores, count, |tool| tool % 3 != 0),
+                all,
+                "{count}"
+            );
         }
     }
 }

@@ -63,7 +63,10 @@ impl DataDir {
         let entries = std::fs::read_dir(&dir).map_err(|e| Error::io("read", &dir, e))?;
         let mut names: Vec<String> = entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| self.catalog_dir(name).is_ok_and(|dir| Contents::of(&dir) != Contents::Nothing))
+            .filter(|name| {
+                self.catalog_dir(name)
+                    .is_ok_and(|dir| Contents::of(&dir) != Contents::Nothing)
+            })
             .collect();
         names.sort_unstable();
         Ok(names)
@@ -128,14 +131,19 @@ impl DataDir {
     }
 
     fn unknown(&self, name: &str) -> Error {
-        Error::UnknownCatalog { name: name.to_owned(), data_dir: self.path.clone() }
+        Error::UnknownCatalog {
+            name: name.to_owned(),
+            data_dir: self.path.clone(),
+        }
     }
 
     fn catalog_dir(&self, name: &str) -> Result<PathBuf> {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !starts_well || name.len() > MAX_CATALOG_NAME_BYTES || !name.chars().all(legal) {
-            return Err(Error::InvalidCatalogName { name: name.to_owned() });
+            return Err(Error::InvalidCatalogName {
+                name: name.to_owned(),
+            });
         }
         Ok(self.path.join(CATALOGS).join(name))
     }
@@ -172,10 +180,18 @@ impl Contents {
 
 /// True where a folder holds what is only ever derived from a database.
 fn holds_index(dir: &Path) -> bool {
-    let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.filter_map(|name| name.into_string().ok()).any(|name| {
-        name == LEXICAL || name.starts_with(GRAPH_PREFIX) || Path::new(&name).extension() == Some(VECTORS.as_ref())
-    })
+    let names = std::fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name());
+    names
+        .filter_map(|name| name.into_string().ok())
+        .any(|name| {
+            name == LEXICAL
+                || name.starts_with(GRAPH_PREFIX)
+                || Path::new(&name).extension() == Some(VECTORS.as_ref())
+        })
 }
 
 fn database_lost(dir: &Path) -> Error {
@@ -183,7 +199,10 @@ fn database_lost(dir: &Path) -> Error {
         "it is missing or empty, and an index of its tools stands beside it; put it back from a copy, or delete \
                   the folder (`toolscout catalogs delete`) and add the tools anew"
             .to_owned();
-    Error::Store { path: dir.join(DATABASE), reason }
+    Error::Store {
+        path: dir.join(DATABASE),
+        reason,
+    }
 }
 
 /// How a catalog is opened.
@@ -223,15 +242,32 @@ impl Catalog {
             loaded.keep_vectors(&dir);
         }
         let memory = Arc::new(Memory::new(&dir, &options.embedders));
-        let searcher = Searcher { memory: Some(Arc::clone(&memory)), ..loaded.into_searcher(lexical) };
+        let searcher = Searcher {
+            memory: Some(Arc::clone(&memory)),
+            ..loaded.into_searcher(lexical)
+        };
         let current = RwLock::new(Arc::new(searcher));
-        let shared = Shared { dir, embedders: options.embedders, store: Mutex::new(store), current, memory };
-        Ok(Catalog { shared: Arc::new(shared) })
+        let shared = Shared {
+            dir,
+            embedders: options.embedders,
+            store: Mutex::new(store),
+            current,
+            memory,
+        };
+        Ok(Catalog {
+            shared: Arc::new(shared),
+        })
     }
 
     /// The newest published snapshot of this process. Never blocks on a writer.
     pub fn searcher(&self) -> Arc<Searcher> {
-        Arc::clone(&self.shared.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .shared
+                .current
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Publishes what other processes have committed since, and returns the newest snapshot. While another process is in
@@ -240,7 +276,11 @@ impl Catalog {
     /// # Errors
     /// [`Error::Store`], also when it was deleted.
     pub fn refresh(&self) -> Result<Arc<Searcher>> {
-        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self
+            .shared
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if !store.is_current() {
             *store = Store::open_read_only(&self.shared.dir.join(DATABASE))?;
         }
@@ -249,11 +289,14 @@ impl Catalog {
         if version == *current.version() {
             return Ok(current);
         }
-        let previous = Some(&*current).filter(|current| current.version().identity == version.identity);
+        let previous =
+            Some(&*current).filter(|current| current.version().identity == version.identity);
         let loaded = Loaded::read(&store, &self.shared.dir, &self.shared.embedders, previous)?;
         let lexical = match lexical_on_disk(&self.shared.dir, &loaded) {
             Ok(lexical) => lexical,
-            Err(_) if matches!(lock(&self.shared.dir), Err(Error::Locked { .. })) => return Ok(current),
+            Err(_) if matches!(lock(&self.shared.dir), Err(Error::Locked { .. })) => {
+                return Ok(current);
+            }
             Err(_) => rebuilt(&self.shared.dir, &loaded)?,
         };
         Ok(self.publish(loaded.into_searcher(lexical)))
@@ -270,12 +313,22 @@ impl Catalog {
         if store.refresh_texts()? || is_another {
             self.reload()?;
         }
-        Ok(Writer { catalog: self.clone(), store, lexical: None, pending: Pending::default(), _lock: lock })
+        Ok(Writer {
+            catalog: self.clone(),
+            store,
+            lexical: None,
+            pending: Pending::default(),
+            _lock: lock,
+        })
     }
 
     /// Reads everything again, also what a snapshot keeps of tools that are the same.
     fn reload(&self) -> Result<()> {
-        let mut store = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self
+            .shared
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if !store.is_current() {
             *store = Store::open_read_only(&self.shared.dir.join(DATABASE))?;
         }
@@ -291,12 +344,20 @@ impl Catalog {
     /// [`Error::Store`].
     pub fn stats(&self) -> Result<Stats> {
         let searcher = self.searcher();
-        let mut vectors = self.shared.store.lock().unwrap_or_else(PoisonError::into_inner).vector_counts()?;
+        let mut vectors = self
+            .shared
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .vector_counts()?;
         vectors.extend(searcher.instant_vector_counts());
         vectors.sort_unstable();
         let mut servers: Vec<(String, usize)> = Vec::new();
         for id in searcher.ids_after(None) {
-            match servers.iter_mut().rfind(|(server, _)| server == id.server()) {
+            match servers
+                .iter_mut()
+                .rfind(|(server, _)| server == id.server())
+            {
                 Some((_, tools)) => *tools += 1,
                 None => servers.push((id.server().to_owned(), 1)),
             }
@@ -327,8 +388,15 @@ impl Catalog {
     }
 
     fn publish(&self, searcher: Searcher) -> Arc<Searcher> {
-        let searcher = Arc::new(Searcher { memory: Some(Arc::clone(&self.shared.memory)), ..searcher });
-        *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&searcher);
+        let searcher = Arc::new(Searcher {
+            memory: Some(Arc::clone(&self.shared.memory)),
+            ..searcher
+        });
+        *self
+            .shared
+            .current
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&searcher);
         searcher
     }
 }
@@ -443,7 +511,9 @@ impl Writer {
         match ranker {
             Some(ranker) => ranker.save(&path),
             None => match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("delete", &path, error)),
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(Error::io("delete", &path, error))
+                }
                 _ => Ok(()),
             },
         }
@@ -480,12 +550,18 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Embedder`], [`Error::Store`].
-    pub fn embed_pending(&mut self, progress: &mut dyn FnMut(EmbedProgress) -> ControlFlow<()>) -> Result<usize> {
+    pub fn embed_pending(
+        &mut self,
+        progress: &mut dyn FnMut(EmbedProgress) -> ControlFlow<()>,
+    ) -> Result<usize> {
         if self.pending.open {
             self.commit()?;
         }
         let work = self.load()?.pending_texts();
-        let mut state = EmbedProgress { done: 0, total: work.iter().map(|(texts, _)| texts.len()).sum() };
+        let mut state = EmbedProgress {
+            done: 0,
+            total: work.iter().map(|(texts, _)| texts.len()).sum(),
+        };
         let mut result = Ok(());
         'legs: for (texts, embedder) in &work {
             for batch in texts.chunks(EMBED_BATCH) {
@@ -530,24 +606,44 @@ impl Writer {
     fn load(&self) -> Result<Loaded> {
         let shared = &self.catalog.shared;
         let store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
-        Loaded::read(&store, &shared.dir, &shared.embedders, Some(&self.catalog.searcher()))
+        Loaded::read(
+            &store,
+            &shared.dir,
+            &shared.embedders,
+            Some(&self.catalog.searcher()),
+        )
     }
 
     fn update_lexical(&mut self, loaded: &Loaded, pending: &Pending) -> Result<LexicalSearcher> {
         let stamp = loaded.lexical_stamp();
         let dir = self.catalog.shared.dir.join(LEXICAL);
-        if self.lexical.as_ref().is_none_or(|lexical| lexical.stamp != stamp) {
+        if self
+            .lexical
+            .as_ref()
+            .is_none_or(|lexical| lexical.stamp != stamp)
+        {
             self.lexical = None;
             let index = LexicalIndex::reopen(&dir, &stamp)?;
             let writer = index.writer()?;
-            self.lexical = Some(OpenLexical { index, writer, stamp: stamp.clone() });
+            self.lexical = Some(OpenLexical {
+                index,
+                writer,
+                stamp: stamp.clone(),
+            });
         }
-        let Some(OpenLexical { index, writer, .. }) = &mut self.lexical else { unreachable!("opened above") };
+        let Some(OpenLexical { index, writer, .. }) = &mut self.lexical else {
+            unreachable!("opened above")
+        };
         for &key in &pending.removed {
             writer.remove(key);
         }
         let added: HashSet<u64> = pending.added.iter().copied().collect();
-        let rows: Vec<_> = loaded.rows.iter().filter(|row| added.contains(&row.stored.key)).cloned().collect();
+        let rows: Vec<_> = loaded
+            .rows
+            .iter()
+            .filter(|row| added.contains(&row.stored.key))
+            .cloned()
+            .collect();
         for entry in words::entries(&rows, &loaded.settings.lexical.weights) {
             writer.add(&entry)?;
         }
@@ -557,13 +653,21 @@ impl Writer {
         index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
     }
 
-    fn embed_batch(&mut self, embedder: &dyn Embedder, batch: &[(crate::dense::TextHash, String)]) -> Result<()> {
+    fn embed_batch(
+        &mut self,
+        embedder: &dyn Embedder,
+        batch: &[(crate::dense::TextHash, String)],
+    ) -> Result<()> {
         let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
         let vectors = embedder.embed_tools(&texts)?;
         let expected = embedder.dimensions();
         if let Some(wrong) = vectors.iter().find(|vector| vector.len() != expected) {
             let embedder = embedder.id().to_owned();
-            return Err(Error::DimensionMismatch { embedder, expected, received: wrong.len() });
+            return Err(Error::DimensionMismatch {
+                embedder,
+                expected,
+                received: wrong.len(),
+            });
         }
         self.write(|writer| {
             let model = writer.store.register_model(embedder.id(), expected)?;
@@ -581,8 +685,16 @@ impl Writer {
         let loaded = self.load()?;
         let mut built = 0;
         for leg in loaded.legs_without_graph() {
-            let Some(model) = self.store.model(leg.embedder.id(), leg.embedder.dimensions())? else { continue };
-            Graph::build(&leg.vectors).save(&graph_dir(&self.catalog.shared.dir, model), leg.embedder.id())?;
+            let Some(model) = self
+                .store
+                .model(leg.embedder.id(), leg.embedder.dimensions())?
+            else {
+                continue;
+            };
+            Graph::build(&leg.vectors).save(
+                &graph_dir(&self.catalog.shared.dir, model),
+                leg.embedder.id(),
+            )?;
             built += 1;
         }
         Ok(built)
@@ -667,7 +779,11 @@ fn no_duplicates(tools: &[Tool]) -> Result<()> {
     let mut first_of = HashMap::new();
     for (place, tool) in tools.iter().enumerate() {
         if let Some(first) = first_of.insert(&tool.id, place) {
-            return Err(Error::DuplicateTool { id: tool.id.to_string(), first: first + 1, second: place + 1 });
+            return Err(Error::DuplicateTool {
+                id: tool.id.to_string(),
+                first: first + 1,
+                second: place + 1,
+            });
         }
     }
     Ok(())
@@ -683,7 +799,9 @@ fn lock(dir: &Path) -> Result<File> {
         .map_err(|e| Error::io("open", &path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: dir.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked {
+            path: dir.to_owned(),
+        }),
         Err(TryLockError::Error(e)) => Err(Error::io("lock", &path, e)),
     }
 }
@@ -693,7 +811,9 @@ fn lock_soon(dir: &Path) -> Result<File> {
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
         match lock(dir) {
-            Err(Error::Locked { .. }) if Instant::now() < deadline => std::thread::sleep(LOCK_RETRY),
+            Err(Error::Locked { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_RETRY)
+            }
             result => return result,
         }
     }
@@ -715,7 +835,12 @@ fn rebuilt(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
 
 fn create_lexical(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
     let index = LexicalIndex::create(&dir.join(LEXICAL))?;
-    words::fill(&index, &loaded.rows, &loaded.settings.lexical, &loaded.lexical_stamp())?;
+    words::fill(
+        &index,
+        &loaded.rows,
+        &loaded.settings.lexical,
+        &loaded.lexical_stamp(),
+    )?;
     index.searcher(&loaded.ordinals(), &loaded.settings.lexical)
 }
 

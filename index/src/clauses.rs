@@ -16,8 +16,9 @@ pub const MAX_CLAUSES: usize = 8;
 const MIN_TERMS: usize = 2;
 
 /// Ends of sentences, semicolons and new lines. `cut` is what separates; the rest is context.
-static SENTENCE_END: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"[a-zA-Z0-9)"'”](?<cut>[.?!;]+\s+)[A-Z0-9"'“(]|(?<cut2>[;\n]+|[。！？；]+)"#));
+static SENTENCE_END: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r#"[a-zA-Z0-9)"'”](?<cut>[.?!;]+\s+)[A-Z0-9"'“(]|(?<cut2>[;\n]+|[。！？；]+)"#)
+});
 
 /// Words that join needs. A bare "and" splits only before something like "send the …": a verb and a determiner.
 static CONJUNCTION: LazyLock<Regex> = LazyLock::new(|| {
@@ -33,7 +34,9 @@ static CONJUNCTION: LazyLock<Regex> = LazyLock::new(|| {
 /// The needs of a request, in order; one, the request itself, when it has only one.
 pub fn clauses(request: &str) -> Vec<String> {
     let mut clauses: Vec<String> = Vec::new();
-    let parts = split(&SENTENCE_END, request).into_iter().flat_map(|sentence| split(&CONJUNCTION, sentence));
+    let parts = split(&SENTENCE_END, request)
+        .into_iter()
+        .flat_map(|sentence| split(&CONJUNCTION, sentence));
     for part in parts {
         match (distinct_terms(part), clauses.last_mut()) {
             (0, _) => {}
@@ -49,7 +52,11 @@ pub fn clauses(request: &str) -> Vec<String> {
         let rest = clauses.split_off(MAX_CLAUSES - 1).join(" ");
         clauses.push(rest);
     }
-    if clauses.len() > 1 { clauses } else { vec![request.to_owned()] }
+    if clauses.len() > 1 {
+        clauses
+    } else {
+        vec![request.to_owned()]
+    }
 }
 
 fn split<'a>(separator: &Regex, text: &'a str) -> Vec<&'a str> {
@@ -66,7 +73,10 @@ fn split<'a>(separator: &Regex, text: &'a str) -> Vec<&'a str> {
 }
 
 fn distinct_terms(text: &str) -> usize {
-    let mut terms: Vec<String> = text::terms(text).into_iter().map(|term| term.term).collect();
+    let mut terms: Vec<String> = text::terms(text)
+        .into_iter()
+        .map(|term| term.term)
+        .collect();
     terms.sort_unstable();
     terms.dedup();
     terms.len()
@@ -87,9 +97,18 @@ mod tests {
                 "Check the weather in Oslo and then mail it to Ann Smith",
                 vec!["Check the weather in Oslo", "mail it to Ann Smith"],
             ),
-            ("List open issues. Close the oldest one.", vec!["List open issues", "Close the oldest one."]),
-            ("Find flights and book a hotel", vec!["Find flights", "book a hotel"]),
-            ("查询上海天气，然后发送邮件给小王", vec!["查询上海天气", "发送邮件给小王"]),
+            (
+                "List open issues. Close the oldest one.",
+                vec!["List open issues", "Close the oldest one."],
+            ),
+            (
+                "Find flights and book a hotel",
+                vec!["Find flights", "book a hotel"],
+            ),
+            (
+                "查询上海天气，然后发送邮件给小王",
+                vec!["查询上海天气", "发送邮件给小王"],
+            ),
             ("convert 3.5 miles to km", vec!["convert 3.5 miles to km"]),
             ("salt and pepper prices", vec!["salt and pepper prices"]),
         ] {

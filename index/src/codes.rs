@@ -12,7 +12,10 @@ pub(crate) fn dot(row: &[i8], query: &[i16]) -> i32 {
 
 /// What [`dot`] gives, on any processor.
 fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
-    row.iter().zip(query).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
+    row.iter()
+        .zip(query)
+        .map(|(&a, &b)| i32::from(a) * i32::from(b))
+        .sum()
 }
 
 /// Sixteen products an instruction, added in pairs by `pmaddwd`, which the compiler does not find by itself: it widens to
@@ -22,12 +25,17 @@ fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
 #[inline]
 fn dot_avx2(row: &[i8], query: &[i16]) -> i32 {
     use std::arch::x86_64::{
-        _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16, _mm256_loadu_si256, _mm256_madd_epi16,
-        _mm256_setzero_si256, _mm256_storeu_si256,
+        _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16, _mm256_loadu_si256,
+        _mm256_madd_epi16, _mm256_setzero_si256, _mm256_storeu_si256,
     };
     let products = |row: &[i8; 16], query: &[i16; 16]| {
         // SAFETY: both arrays are as long as what is loaded from them, and neither load needs alignment.
-        let (row, query) = unsafe { (_mm_loadu_si128(row.as_ptr().cast()), _mm256_loadu_si256(query.as_ptr().cast())) };
+        let (row, query) = unsafe {
+            (
+                _mm_loadu_si128(row.as_ptr().cast()),
+                _mm256_loadu_si256(query.as_ptr().cast()),
+            )
+        };
         _mm256_madd_epi16(_mm256_cvtepi8_epi16(row), query)
     };
     let (rows, rest) = row.as_chunks::<16>();
@@ -70,8 +78,8 @@ pub(crate) fn add_dots(rows: &[i8], query: &[i16], sums: &mut [i32]) {
 fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {
     use std::arch::x86_64::{
         _mm_add_epi32, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi32, _mm256_castsi256_si128,
-        _mm256_cvtepi8_epi16, _mm256_extracti128_si256, _mm256_hadd_epi32, _mm256_loadu_si256, _mm256_madd_epi16,
-        _mm256_setzero_si256,
+        _mm256_cvtepi8_epi16, _mm256_extracti128_si256, _mm256_hadd_epi32, _mm256_loadu_si256,
+        _mm256_madd_epi16, _mm256_setzero_si256,
     };
     let width = query.len();
     let (blocks, query_rest) = query.as_chunks::<16>();
@@ -82,7 +90,8 @@ fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {
     };
     for (rows, sums) in rows.chunks_exact(4 * width).zip(fours.iter_mut()) {
         let mut lanes = [_mm256_setzero_si256(); 4];
-        let [a, b, c, d] = [0, 1, 2, 3].map(|row| rows[row * width..(row + 1) * width].as_chunks::<16>().0);
+        let [a, b, c, d] =
+            [0, 1, 2, 3].map(|row| rows[row * width..(row + 1) * width].as_chunks::<16>().0);
         for ((((block, a), b), c), d) in blocks.iter().zip(a).zip(b).zip(c).zip(d) {
             // SAFETY: as above.
             let query = unsafe { _mm256_loadu_si256(block.as_ptr().cast()) };
@@ -90,15 +99,25 @@ fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {
                 *lane = _mm256_add_epi32(*lane, _mm256_madd_epi16(load(codes), query));
             }
         }
-        let pairs = [_mm256_hadd_epi32(lanes[0], lanes[1]), _mm256_hadd_epi32(lanes[2], lanes[3])];
+        let pairs = [
+            _mm256_hadd_epi32(lanes[0], lanes[1]),
+            _mm256_hadd_epi32(lanes[2], lanes[3]),
+        ];
         let halves = _mm256_hadd_epi32(pairs[0], pairs[1]);
-        let products = _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves));
+        let products = _mm_add_epi32(
+            _mm256_castsi256_si128(halves),
+            _mm256_extracti128_si256::<1>(halves),
+        );
         // SAFETY: four sums are as long as what is loaded from and stored to them, and neither needs alignment.
         unsafe {
             let place = sums.as_mut_ptr().cast();
             _mm_storeu_si128(place, _mm_add_epi32(_mm_loadu_si128(place), products));
         }
-        for (row, sum) in rows.chunks_exact(width).zip(sums).filter(|_| !query_rest.is_empty()) {
+        for (row, sum) in rows
+            .chunks_exact(width)
+            .zip(sums)
+            .filter(|_| !query_rest.is_empty())
+        {
             *sum += dot_portable(&row[width - query_rest.len()..], query_rest);
         }
     }
@@ -116,7 +135,9 @@ mod tests {
     fn the_fast_product_is_the_plain_one_for_every_length() {
         for length in 0..150 {
             let row: Vec<i8> = (0..length).map(|i| (i * 37 % 255 - 127) as i8).collect();
-            let query: Vec<i16> = (0..length).map(|i| (i * 911 % 4095 - 2047) as i16).collect();
+            let query: Vec<i16> = (0..length)
+                .map(|i| (i * 911 % 4095 - 2047) as i16)
+                .collect();
             assert_eq!(dot(&row, &query), dot_portable(&row, &query), "{length}");
         }
         let (row, query) = ([-127i8; 4096], [2047i16; 4096]);
@@ -130,8 +151,13 @@ mod tests {
             let query: Vec<i16> = (0..width).map(|i| (i * 911 % 4095) as i16 - 2047).collect();
             let mut sums = vec![7; count];
             add_dots(&rows, &query, &mut sums);
-            let expected = (0..count).map(|row| 7 + dot_portable(&rows[row * width..(row + 1) * width], &query));
-            assert_eq!(sums, expected.collect::<Vec<i32>>(), "{count} rows of {width}");
+            let expected = (0..count)
+                .map(|row| 7 + dot_portable(&rows[row * width..(row + 1) * width], &query));
+            assert_eq!(
+                sums,
+                expected.collect::<Vec<i32>>(),
+                "{count} rows of {width}"
+            );
         }
     }
 }

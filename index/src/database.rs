@@ -56,7 +56,10 @@ pub fn open(path: &Path, steps: &[&str]) -> Result<Connection, DatabaseError> {
 pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection, DatabaseError> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     if layout(&connection)? > steps.len() {
-        return Err(DatabaseError::Newer { found: layout(&connection)?, known: steps.len() });
+        return Err(DatabaseError::Newer {
+            found: layout(&connection)?,
+            known: steps.len(),
+        });
     }
     use_wal(&connection, BUSY_TIMEOUT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
@@ -66,7 +69,10 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have been here since.
         let found = layout(&change)?;
-        steps.iter().skip(found).try_for_each(|step| change.execute_batch(step))?;
+        steps
+            .iter()
+            .skip(found)
+            .try_for_each(|step| change.execute_batch(step))?;
         change.pragma_update(None, "user_version", steps.len().max(found))?;
         change.commit()?;
     }
@@ -81,7 +87,9 @@ pub fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<
     let give_up = Instant::now() + patience;
     loop {
         match connection.pragma_update(None, "journal_mode", "wal") {
-            Err(error) if is_busy(&error) && Instant::now() < give_up => std::thread::sleep(BUSY_PAUSE),
+            Err(error) if is_busy(&error) && Instant::now() < give_up => {
+                std::thread::sleep(BUSY_PAUSE)
+            }
             switched => return switched,
         }
     }
@@ -99,7 +107,9 @@ pub fn is_blank(path: &Path) -> bool {
         // A process that was killed while it switched a new file to WAL mode leaves a journal that only a writer can
         // take back. With a log beside it, the tables may be in that.
         Err(_) if has_log(path) => false,
-        Err(_) => open_alone(path).and_then(count_tables).is_ok_and(|tables| tables == 0),
+        Err(_) => open_alone(path)
+            .and_then(count_tables)
+            .is_ok_and(|tables| tables == 0),
     }
 }
 
@@ -111,8 +121,16 @@ pub fn has_log(path: &Path) -> bool {
 
 /// Opens the file as it is, without its logs, as nobody else may write to it meanwhile.
 pub fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
-    let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f").replace('#', "%23"));
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let uri = format!(
+        "file:{}?immutable=1",
+        path.display()
+            .to_string()
+            .replace('?', "%3f")
+            .replace('#', "%23")
+    );
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(uri, flags)
 }
 
@@ -209,10 +227,15 @@ mod tests {
         let path = folder.path().join("a.db");
         drop(open(&path, &[FIRST]).unwrap());
         let second = open(&path, &[FIRST, SECOND]).unwrap();
-        second.execute("INSERT INTO a (x, y) VALUES (1, 2)", []).unwrap();
+        second
+            .execute("INSERT INTO a (x, y) VALUES (1, 2)", [])
+            .unwrap();
         assert_eq!(layout(&second).unwrap(), 2);
         let message = open(&path, &[FIRST]).unwrap_err().to_string();
-        assert!(message.contains("layout 2, this version knows 1"), "{message}");
+        assert!(
+            message.contains("layout 2, this version knows 1"),
+            "{message}"
+        );
     }
 
     #[cfg(unix)]
@@ -226,7 +249,12 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         let _open = open(&path, &[FIRST]).unwrap();
         for file in with_logs(&path) {
-            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+            assert_eq!(
+                fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+                0o600,
+                "{}",
+                file.display()
+            );
         }
     }
 }

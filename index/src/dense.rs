@@ -86,11 +86,24 @@ impl Vectors {
     pub fn push(&mut self, embedder: &str, hash: TextHash, vector: &[f32]) -> Result<()> {
         if vector.len() != self.dimensions {
             let embedder = embedder.to_owned();
-            return Err(Error::DimensionMismatch { embedder, expected: self.dimensions, received: vector.len() });
+            return Err(Error::DimensionMismatch {
+                embedder,
+                expected: self.dimensions,
+                received: vector.len(),
+            });
         }
-        let largest = vector.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
-        let scale = if largest > 0.0 { largest / f32::from(i8::MAX) } else { 1.0 };
-        let codes: Vec<i8> = vector.iter().map(|value| (value / scale).round() as i8).collect();
+        let largest = vector
+            .iter()
+            .fold(0.0f32, |largest, value| largest.max(value.abs()));
+        let scale = if largest > 0.0 {
+            largest / f32::from(i8::MAX)
+        } else {
+            1.0
+        };
+        let codes: Vec<i8> = vector
+            .iter()
+            .map(|value| (value / scale).round() as i8)
+            .collect();
         self.push_codes(&codes, scale, hash);
         Ok(())
     }
@@ -107,8 +120,10 @@ impl Vectors {
     pub fn push_tool(&mut self, other: &Vectors, tool: usize) {
         let rows = other.rows_of(tool);
         let codes_of = |width: usize| rows.start * width..rows.end * width;
-        self.leads.extend_from_slice(&other.leads[codes_of(other.leading)]);
-        self.rests.extend_from_slice(&other.rests[codes_of(other.dimensions - other.leading)]);
+        self.leads
+            .extend_from_slice(&other.leads[codes_of(other.leading)]);
+        self.rests
+            .extend_from_slice(&other.rests[codes_of(other.dimensions - other.leading)]);
         self.scales.extend_from_slice(&other.scales[rows.clone()]);
         self.hashes.extend_from_slice(&other.hashes[rows]);
         self.end_tool();
@@ -152,7 +167,9 @@ impl Vectors {
     /// A row as floats.
     pub fn decoded(&self, row: usize) -> Vec<f32> {
         let scale = self.scales[row];
-        self.codes(row).map(|code| f32::from(code) * scale).collect()
+        self.codes(row)
+            .map(|code| f32::from(code) * scale)
+            .collect()
     }
 
     /// The cosine of each query with each tool's nearest view, for all tools in one pass over memory.
@@ -172,9 +189,17 @@ impl Vectors {
     }
 
     /// Replaces the scores of these tools by what [`Vectors::scores`] gives them, by their first `views` views.
-    pub fn refine(&self, queries: &[Vec<f32>], views: usize, tools: &[usize], scores: &mut [Vec<f32>]) {
+    pub fn refine(
+        &self,
+        queries: &[Vec<f32>],
+        views: usize,
+        tools: &[usize],
+        scores: &mut [Vec<f32>],
+    ) {
         for (query, scores) in self.encode(queries).iter().zip(scores) {
-            tools.iter().for_each(|&tool| scores[tool] = scan::score(self, query, views, tool));
+            tools
+                .iter()
+                .for_each(|&tool| scores[tool] = scan::score(self, query, views, tool));
         }
     }
 
@@ -196,7 +221,12 @@ impl Vectors {
 
     /// Tells the cosine of a query with one view of a tool, by its place among the `of` views that tools have; nothing of a
     /// tool that lacks some of them.
-    pub fn view_cosine<'a>(&'a self, query: &[f32], view: usize, of: usize) -> impl Fn(usize) -> Option<f32> + use<'a> {
+    pub fn view_cosine<'a>(
+        &'a self,
+        query: &[f32],
+        view: usize,
+        of: usize,
+    ) -> impl Fn(usize) -> Option<f32> + use<'a> {
         let query = scan::Encoded::new(query);
         move |tool| {
             let rows = self.rows_of(tool);
@@ -218,7 +248,10 @@ impl Vectors {
     }
 
     fn encode(&self, queries: &[Vec<f32>]) -> Vec<scan::Encoded> {
-        queries.iter().map(|query| scan::Encoded::new(query)).collect()
+        queries
+            .iter()
+            .map(|query| scan::Encoded::new(query))
+            .collect()
     }
 }
 
@@ -247,7 +280,14 @@ mod tests {
     #[test]
     fn a_wrong_length_is_named() {
         let error = Vectors::new(3).push("mini", [0; 16], &[1.0]).unwrap_err();
-        assert!(matches!(error, Error::DimensionMismatch { expected: 3, received: 1, .. }));
+        assert!(matches!(
+            error,
+            Error::DimensionMismatch {
+                expected: 3,
+                received: 1,
+                ..
+            }
+        ));
     }
 
     #[test]
@@ -255,13 +295,21 @@ mod tests {
         let mut vectors = Vectors::with_leading(3, 1);
         for tool in 0..MIN_TOOLS_ROUGH {
             let angle = tool as f32 / 100.0;
-            vectors.push("t", [0; 16], &[angle.cos(), angle.sin(), 0.0]).unwrap();
+            vectors
+                .push("t", [0; 16], &[angle.cos(), angle.sin(), 0.0])
+                .unwrap();
             vectors.end_tool();
         }
         let queries = [vec![0.6, 0.8, 0.0]];
-        let (exact, mut rough) = (vectors.scores(&queries), vectors.rough_scores(&queries, ALL_VIEWS));
+        let (exact, mut rough) = (
+            vectors.scores(&queries),
+            vectors.rough_scores(&queries, ALL_VIEWS),
+        );
         assert!(vectors.is_rough());
-        assert!((rough[0][20] - 0.6 * 0.2f32.cos()).abs() < 0.01 && (exact[0][20] - rough[0][20]).abs() > 0.1);
+        assert!(
+            (rough[0][20] - 0.6 * 0.2f32.cos()).abs() < 0.01
+                && (exact[0][20] - rough[0][20]).abs() > 0.1
+        );
         vectors.refine(&queries, ALL_VIEWS, &[20, 7], &mut rough);
         assert_eq!((rough[0][20], rough[0][7]), (exact[0][20], exact[0][7]));
         assert_ne!(rough[0][8], exact[0][8]);

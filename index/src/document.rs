@@ -127,7 +127,9 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
         Field::Server => tool.id.server().to_owned(),
         Field::Title => tool.title.clone().unwrap_or_default(),
         Field::Description => tool.description.clone(),
-        Field::ParameterNames => joined(properties(&tool.input_schema).map(|(name, _)| name.as_str())),
+        Field::ParameterNames => {
+            joined(properties(&tool.input_schema).map(|(name, _)| name.as_str()))
+        }
         Field::ParameterDescriptions => {
             joined(properties(&tool.input_schema).filter_map(|(_, schema)| description(schema)))
         }
@@ -164,18 +166,33 @@ pub const VIEWS: usize = 3;
 pub fn views(tool: &Tool) -> [String; VIEWS] {
     let name = text::spaced(tool.id.name());
     let full_name = joined([text::spaced(tool.id.server()).as_str(), name.as_str()]);
-    let parameters: Vec<String> = properties(&tool.input_schema).map(|(name, _)| text::spaced(name)).collect();
+    let parameters: Vec<String> = properties(&tool.input_schema)
+        .map(|(name, _)| text::spaced(name))
+        .collect();
     let all = format!("{full_name}: {} {}", tool.description, parameters.join(" "));
-    let description = if tool.description.is_empty() { &full_name } else { &tool.description }.clone();
+    let description = if tool.description.is_empty() {
+        &full_name
+    } else {
+        &tool.description
+    }
+    .clone();
     [all.trim().to_owned(), full_name, description]
 }
 
 fn joined<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    parts
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn properties(schema: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
 }
 
 fn description(schema: &Value) -> Option<&str> {
@@ -186,10 +203,17 @@ fn enum_values(schema: &Map<String, Value>) -> Vec<String> {
     let mut values = Vec::new();
     let mut level: Vec<&Map<String, Value>> = vec![schema];
     for _ in 0..MAX_ENUM_DEPTH {
-        let parameters: Vec<&Map<String, Value>> =
-            level.into_iter().flat_map(properties).filter_map(|(_, parameter)| parameter.as_object()).collect();
+        let parameters: Vec<&Map<String, Value>> = level
+            .into_iter()
+            .flat_map(properties)
+            .filter_map(|(_, parameter)| parameter.as_object())
+            .collect();
         for parameter in &parameters {
-            let listed = parameter.get("enum").and_then(Value::as_array).into_iter().flatten();
+            let listed = parameter
+                .get("enum")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
             values.extend(listed.take(MAX_ENUM_VALUES).map(|value| match value {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
@@ -232,8 +256,14 @@ mod tests {
     #[test]
     fn views_read_as_text() {
         let all = "met get Forecast: Weather to come. place Name options";
-        assert_eq!(views(&weather()), [all, "met get Forecast", "Weather to come."]);
-        let bare = Tool { description: String::new(), ..weather() };
+        assert_eq!(
+            views(&weather()),
+            [all, "met get Forecast", "Weather to come."]
+        );
+        let bare = Tool {
+            description: String::new(),
+            ..weather()
+        };
         assert_eq!(views(&bare)[View::Description as usize], "met get Forecast");
     }
 }

@@ -38,25 +38,45 @@ impl Fingerprint {
         }
         let mut name = [0; 16];
         name.copy_from_slice(&blake3::hash(bare_name(&tool.id).as_bytes()).as_bytes()[..16]);
-        let minimum = |seed: usize| features.iter().map(|&feature| mixed(feature, seed)).min().unwrap_or_default();
+        let minimum = |seed: usize| {
+            features
+                .iter()
+                .map(|&feature| mixed(feature, seed))
+                .min()
+                .unwrap_or_default()
+        };
         // The low bits are as evenly spread as the high ones, which the minimum has made small.
-        Some(Fingerprint { name, minima: std::array::from_fn(|seed| minimum(seed) as u16) })
+        Some(Fingerprint {
+            name,
+            minima: std::array::from_fn(|seed| minimum(seed) as u16),
+        })
     }
 
     /// As it is stored.
     pub fn to_bytes(self) -> Vec<u8> {
-        self.name.into_iter().chain(self.minima.into_iter().flat_map(u16::to_le_bytes)).collect()
+        self.name
+            .into_iter()
+            .chain(self.minima.into_iter().flat_map(u16::to_le_bytes))
+            .collect()
     }
 
     /// From what was stored; none where nothing was.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (name, minima) = bytes.split_first_chunk::<16>()?;
         let minima: &[[u8; 2]; MINIMA] = minima.as_chunks().0.try_into().ok()?;
-        Some(Fingerprint { name: *name, minima: minima.map(u16::from_le_bytes) })
+        Some(Fingerprint {
+            name: *name,
+            minima: minima.map(u16::from_le_bytes),
+        })
     }
 
     fn resembles(&self, other: &Fingerprint) -> bool {
-        self.minima.iter().zip(&other.minima).filter(|(a, b)| a == b).count() >= MIN_AGREEING
+        self.minima
+            .iter()
+            .zip(&other.minima)
+            .filter(|(a, b)| a == b)
+            .count()
+            >= MIN_AGREEING
     }
 }
 
@@ -75,29 +95,46 @@ impl Duplicates {
     pub fn new<'a>(tools: impl Iterator<Item = (&'a ToolId, Option<&'a Fingerprint>)>) -> Self {
         let mut by_name: HashMap<&[u8; 16], Vec<Group<'a>>> = HashMap::new();
         for (tool, (id, fingerprint)) in tools.enumerate() {
-            let Some(fingerprint) = fingerprint else { continue };
+            let Some(fingerprint) = fingerprint else {
+                continue;
+            };
             let groups = by_name.entry(&fingerprint.name).or_default();
-            let fits =
-                |group: &&mut Group<'_>| group.first.resembles(fingerprint) && !group.servers.contains(&id.server());
+            let fits = |group: &&mut Group<'_>| {
+                group.first.resembles(fingerprint) && !group.servers.contains(&id.server())
+            };
             if let Some(group) = groups.iter_mut().take(MAX_COMPARED).find(fits) {
                 group.tools.push(tool as u32);
                 group.servers.push(id.server());
             } else if groups.len() < MAX_COMPARED {
-                groups.push(Group { first: fingerprint, tools: vec![tool as u32], servers: vec![id.server()] });
+                groups.push(Group {
+                    first: fingerprint,
+                    tools: vec![tool as u32],
+                    servers: vec![id.server()],
+                });
             }
         }
-        let mut groups: Vec<Vec<u32>> = by_name.into_values().flatten().map(|group| group.tools).collect();
+        let mut groups: Vec<Vec<u32>> = by_name
+            .into_values()
+            .flatten()
+            .map(|group| group.tools)
+            .collect();
         groups.retain(|tools| tools.len() > 1);
         groups.sort_unstable();
-        let members =
-            |(group, tools): (usize, &Vec<u32>)| tools.iter().map(|&tool| (tool, group as u32)).collect::<Vec<_>>();
+        let members = |(group, tools): (usize, &Vec<u32>)| {
+            tools
+                .iter()
+                .map(|&tool| (tool, group as u32))
+                .collect::<Vec<_>>()
+        };
         let group_of = groups.iter().enumerate().flat_map(members).collect();
         Duplicates { group_of, groups }
     }
 
     /// A tool and its near-duplicates, ascending; empty for a tool that has none.
     pub fn of(&self, tool: u32) -> &[u32] {
-        self.group_of.get(&tool).map_or(&[], |&group| &self.groups[group as usize])
+        self.group_of
+            .get(&tool)
+            .map_or(&[], |&group| &self.groups[group as usize])
     }
 }
 
@@ -112,16 +149,26 @@ struct Group<'a> {
 /// `create issue`.
 fn bare_name(id: &ToolId) -> String {
     let (name, server) = (text::words(id.name()), text::words(id.server()));
-    let rest = name.strip_prefix(server.as_slice()).filter(|rest| !rest.is_empty()).unwrap_or(&name);
+    let rest = name
+        .strip_prefix(server.as_slice())
+        .filter(|rest| !rest.is_empty())
+        .unwrap_or(&name);
     rest.join(" ")
 }
 
 /// Hashes of the words of the description and of the parameters' names.
 fn features(tool: &Tool) -> BTreeSet<u64> {
-    let described = text::terms(&field_text(tool, Field::Description)).into_iter().map(|term| term.term);
+    let described = text::terms(&field_text(tool, Field::Description))
+        .into_iter()
+        .map(|term| term.term);
     let names = field_text(tool, Field::ParameterNames);
-    let parameters = names.split_whitespace().map(|name| format!("parameter {}", text::name_key(name)));
-    described.chain(parameters).map(|feature| hashed(&feature)).collect()
+    let parameters = names
+        .split_whitespace()
+        .map(|name| format!("parameter {}", text::name_key(name)));
+    described
+        .chain(parameters)
+        .map(|feature| hashed(&feature))
+        .collect()
 }
 
 fn hashed(feature: &str) -> u64 {
@@ -147,7 +194,10 @@ mod tests {
     const DESCRIPTION: &str = "Creates a new issue in a repository of the organisation with a title, a body, labels and people to assign it to.";
 
     fn tool(server: &str, name: &str, description: &str, parameters: &[&str]) -> Tool {
-        let properties: serde_json::Map<_, _> = parameters.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
+        let properties: serde_json::Map<_, _> = parameters
+            .iter()
+            .map(|name| ((*name).to_owned(), json!({})))
+            .collect();
         let json = json!({"server": server, "name": name, "description": description,
             "inputSchema": {"type": "object", "properties": properties}});
         serde_json::from_value(json).unwrap()
@@ -155,10 +205,18 @@ mod tests {
 
     fn groups(tools: &[Tool]) -> Vec<Vec<u32>> {
         let fingerprints: Vec<Option<Fingerprint>> = tools.iter().map(Fingerprint::of).collect();
-        let duplicates =
-            Duplicates::new(tools.iter().map(|tool| &tool.id).zip(fingerprints.iter().map(Option::as_ref)));
+        let duplicates = Duplicates::new(
+            tools
+                .iter()
+                .map(|tool| &tool.id)
+                .zip(fingerprints.iter().map(Option::as_ref)),
+        );
         for (number, group) in duplicates.groups.iter().enumerate() {
-            assert!(group.iter().all(|&tool| duplicates.of(tool) == duplicates.groups[number]));
+            assert!(
+                group
+                    .iter()
+                    .all(|&tool| duplicates.of(tool) == duplicates.groups[number])
+            );
         }
         duplicates.groups
     }
@@ -167,9 +225,24 @@ mod tests {
     fn spelling_and_a_word_or_two_make_no_difference() {
         let shouted = format!("{} Quickly.", DESCRIPTION.to_uppercase());
         let tools = [
-            tool("github", "create_issue", DESCRIPTION, &["owner", "repo_name", "title"]),
-            tool("hub", "hub-create-issue", &shouted, &["owner", "repoName", "title"]),
-            tool("lab", "createIssue", DESCRIPTION, &["owner", "repo-name", "title"]),
+            tool(
+                "github",
+                "create_issue",
+                DESCRIPTION,
+                &["owner", "repo_name", "title"],
+            ),
+            tool(
+                "hub",
+                "hub-create-issue",
+                &shouted,
+                &["owner", "repoName", "title"],
+            ),
+            tool(
+                "lab",
+                "createIssue",
+                DESCRIPTION,
+                &["owner", "repo-name", "title"],
+            ),
         ];
         assert_eq!(groups(&tools), [[0, 1, 2]]);
     }
@@ -203,7 +276,14 @@ mod tests {
     #[test]
     fn thousands_of_one_name_are_grouped_in_bounded_time() {
         let tools: Vec<Tool> = (0..3000)
-            .map(|n| tool(&format!("s{n:04}"), "search", &format!("words {n} of {} their {} own", n * 7, n * 13), &[]))
+            .map(|n| {
+                tool(
+                    &format!("s{n:04}"),
+                    "search",
+                    &format!("words {n} of {} their {} own", n * 7, n * 13),
+                    &[],
+                )
+            })
             .collect();
         assert_eq!(groups(&tools), Vec::<Vec<u32>>::new());
     }

@@ -142,12 +142,19 @@ pub enum Error {
 impl Error {
     /// Wraps an I/O error with what was tried and where.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
-        Error::Io { action, path: path.as_ref().to_owned(), source }
+        Error::Io {
+            action,
+            path: path.as_ref().to_owned(),
+            source,
+        }
     }
 
     /// An [`Error::InvalidTool`] for the tool of this name.
     pub fn invalid_tool(tool: impl Into<String>, reason: impl Into<String>) -> Self {
-        Error::InvalidTool { tool: tool.into(), reason: reason.into() }
+        Error::InvalidTool {
+            tool: tool.into(),
+            reason: reason.into(),
+        }
     }
 }
 
@@ -157,7 +164,9 @@ fn next_step(source: &std::io::Error) -> &'static str {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             "; make its folder readable and writable, or choose another with --data"
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free some space, nothing was changed",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "; free some space, nothing was changed"
+        }
         _ => "",
     }
 }

@@ -18,7 +18,9 @@ pub const CHECKSUM_BYTES: usize = 8;
 /// [`Error::Io`]; the file is then as it was.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let draft = draft_of(path);
-    let written = write_synced(&draft, bytes).and_then(|()| fs::rename(&draft, path)).and_then(|()| sync_folder(path));
+    let written = write_synced(&draft, bytes)
+        .and_then(|()| fs::rename(&draft, path))
+        .and_then(|()| sync_folder(path));
     written.map_err(|error| {
         // What is left of a draft is in nobody's way.
         let _ = fs::remove_file(&draft);
@@ -30,7 +32,11 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 fn draft_of(path: &Path) -> PathBuf {
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     let mut name = OsString::from(path.file_name().unwrap_or_default());
-    name.push(format!(".{}-{}.new", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed)));
+    name.push(format!(
+        ".{}-{}.new",
+        std::process::id(),
+        DRAFTS.fetch_add(1, Ordering::Relaxed)
+    ));
     path.with_file_name(name)
 }
 
@@ -61,7 +67,10 @@ impl FileId {
     pub fn of(path: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
         let found = fs::metadata(path).ok()?;
-        Some(FileId { device: found.dev(), number: found.ino() })
+        Some(FileId {
+            device: found.dev(),
+            number: found.ino(),
+        })
     }
 
     /// The file at this path; `None` where there is none, and on systems that do not number files.
@@ -76,7 +85,9 @@ impl FileId {
 pub fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
-        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        hasher
+            .update(&(part.len() as u64).to_le_bytes())
+            .update(part);
     }
     let mut sum = [0; CHECKSUM_BYTES];
     sum.copy_from_slice(&hasher.finalize().as_bytes()[..CHECKSUM_BYTES]);
@@ -85,7 +96,10 @@ pub fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
 
 /// A vector as it is kept in a database: its floats, then their checksum. `place` names the row.
 pub fn sealed_vector(vector: &[f32], place: &[&[u8]]) -> Vec<u8> {
-    let mut bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = vector
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
     let sum = checksum(&[&[bytes.as_slice()], place].concat());
     bytes.extend(sum);
     bytes
@@ -98,7 +112,12 @@ const LENGTH_TOLERANCE: f32 = 0.05;
 /// checksum: of their vectors it can only be told that they are unit vectors.
 pub fn opened_vector(bytes: &[u8], dimensions: usize, place: &[&[u8]]) -> Option<Vec<f32>> {
     let (floats, sum) = bytes.split_at_checked(dimensions * size_of::<f32>())?;
-    let vector: Vec<f32> = floats.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let vector: Vec<f32> = floats
+        .as_chunks()
+        .0
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect();
     let is_sound = match sum.len() {
         0 => {
             let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
@@ -122,8 +141,17 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         let folder = dir.path().join("folder.json");
         fs::create_dir(&folder).unwrap();
-        assert!(replace(&folder, b"x").unwrap_err().to_string().contains("folder.json"));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "a draft was left");
+        assert!(
+            replace(&folder, b"x")
+                .unwrap_err()
+                .to_string()
+                .contains("folder.json")
+        );
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            2,
+            "a draft was left"
+        );
     }
 
     #[test]
@@ -151,7 +179,11 @@ mod tests {
             damaged[place] ^= 1;
             assert_eq!(opened_vector(&damaged, 2, &[b"text"]), None, "byte {place}");
         }
-        assert_eq!(opened_vector(&good[..8], 2, &[b"text"]).unwrap(), vector, "of an earlier version");
+        assert_eq!(
+            opened_vector(&good[..8], 2, &[b"text"]).unwrap(),
+            vector,
+            "of an earlier version"
+        );
         for bad in [[0.0, 7.0], [f32::NAN, 0.0], [f32::INFINITY, 0.0]] {
             let bytes: Vec<u8> = bad.iter().flat_map(|value| value.to_le_bytes()).collect();
             assert_eq!(opened_vector(&bytes, 2, &[b"text"]), None, "{bad:?}");

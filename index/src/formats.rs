@@ -62,8 +62,14 @@ impl Format {
         }
     }
 
-    const ALL: [Format; 6] =
-        [Format::Openai, Format::OpenaiResponses, Format::Anthropic, Format::Mcp, Format::OpenApi, Format::Native];
+    const ALL: [Format; 6] = [
+        Format::Openai,
+        Format::OpenaiResponses,
+        Format::Anthropic,
+        Format::Mcp,
+        Format::OpenApi,
+        Format::Native,
+    ];
 }
 
 impl fmt::Display for Format {
@@ -193,7 +199,12 @@ pub struct Skipped {
 /// [`Error::Parse`] where the input as a whole cannot be read: empty, not UTF-8, malformed, nested too deep, in no known
 /// format, with more than [`MAX_SKIPPED`] bad items, or so dense that it would take far more memory than its length.
 pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
-    match input::read(bytes, Source { name: &options.source_name })? {
+    match input::read(
+        bytes,
+        Source {
+            name: &options.source_name,
+        },
+    )? {
         Input::Document(text) => {
             let mut reader = Reader::new(options, &text, bytes.len());
             reader.read(text.trim_start(), &Scope::default())?;
@@ -211,7 +222,11 @@ pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
 /// [`emitted_names`]. A tool that is in the list twice is written twice, under one name.
 pub fn emit(tools: &[&Tool], format: Emit) -> Value {
     let names = emitted_names(tools);
-    let items: Vec<Value> = tools.iter().zip(&names).map(|(tool, name)| emit_tool(tool, name, format)).collect();
+    let items: Vec<Value> = tools
+        .iter()
+        .zip(&names)
+        .map(|(tool, name)| emit_tool(tool, name, format))
+        .collect();
     match format {
         Emit::Mcp => json!({ "tools": items }),
         _ => Value::Array(items),
@@ -235,10 +250,16 @@ fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Resul
     let unknown = || Error::InvalidQuery {
         reason: format!(
             "unknown format {text:?}; use one of {}",
-            all.iter().map(|&format| name(format)).collect::<Vec<_>>().join(", ")
+            all.iter()
+                .map(|&format| name(format))
+                .collect::<Vec<_>>()
+                .join(", ")
         ),
     };
-    all.iter().copied().find(|&format| name(format) == text).ok_or_else(unknown)
+    all.iter()
+        .copied()
+        .find(|&format| name(format) == text)
+        .ok_or_else(unknown)
 }
 
 /// What surrounds an item and speaks for it.
@@ -260,7 +281,10 @@ impl Scope {
             let reason = format!("it lies within more than {MAX_GROUPS} lists; flatten them");
             return Err(Error::invalid_tool("an item", reason));
         }
-        Ok(Scope { depth: self.depth + 1, ..self.clone() })
+        Ok(Scope {
+            depth: self.depth + 1,
+            ..self.clone()
+        })
     }
 }
 
@@ -355,7 +379,10 @@ impl<'t> Outline<'t> {
     }
 
     fn get(&self, field: &str) -> Option<&'t str> {
-        self.telling.iter().find(|(name, _)| *name == field).map(|(_, value)| *value)
+        self.telling
+            .iter()
+            .find(|(name, _)| *name == field)
+            .map(|(_, value)| *value)
     }
 
     fn has(&self, field: &str) -> bool {
@@ -363,7 +390,8 @@ impl<'t> Outline<'t> {
     }
 
     fn begins(&self, field: &str, first: char) -> bool {
-        self.get(field).is_some_and(|value| value.starts_with(first))
+        self.get(field)
+            .is_some_and(|value| value.starts_with(first))
     }
 
     fn text(&self, field: &str) -> Option<String> {
@@ -385,8 +413,12 @@ impl<'t> Outline<'t> {
 
     /// The format of an object that is one tool. Schemas tell formats apart, and a name alone makes an MCP tool.
     fn tool_format(&self) -> Option<Format> {
-        let is_group = ["tools", "functions"].iter().any(|list| self.begins(list, '['));
-        let native = ["server", "tags", "metadata"].into_iter().any(|field| self.has(field));
+        let is_group = ["tools", "functions"]
+            .iter()
+            .any(|list| self.begins(list, '['));
+        let native = ["server", "tags", "metadata"]
+            .into_iter()
+            .any(|field| self.has(field));
         match () {
             () if self.begins("function", '{') => Some(Format::Openai),
             () if self.has("input_schema") => Some(Format::Anthropic),
@@ -475,12 +507,27 @@ impl<'a> Reader<'a> {
         self.read_shape(shape, text, &outline, scope)
     }
 
-    fn read_shape(&mut self, shape: Shape, text: &str, outline: &Outline<'_>, scope: &Scope) -> Result<()> {
+    fn read_shape(
+        &mut self,
+        shape: Shape,
+        text: &str,
+        outline: &Outline<'_>,
+        scope: &Scope,
+    ) -> Result<()> {
         match shape {
             Shape::List => self.read_list(text, scope),
             Shape::Wrapper(field) => {
-                let server = outline.text("server").map(Rc::from).or_else(|| scope.server.clone());
-                self.read(outline.get(field).unwrap_or("[]"), &Scope { server, ..scope.within()? })
+                let server = outline
+                    .text("server")
+                    .map(Rc::from)
+                    .or_else(|| scope.server.clone());
+                self.read(
+                    outline.get(field).unwrap_or("[]"),
+                    &Scope {
+                        server,
+                        ..scope.within()?
+                    },
+                )
             }
             Shape::Namespace => self.read_namespace(text, outline, scope),
             Shape::RpcResult => self.read(outline.get("result").unwrap_or("[]"), &scope.within()?),
@@ -524,20 +571,24 @@ impl<'a> Reader<'a> {
     }
 
     fn source(&self) -> Source<'a> {
-        Source { name: &self.options.source_name }
+        Source {
+            name: &self.options.source_name,
+        }
     }
 
     fn read_namespace(&mut self, text: &str, outline: &Outline<'_>, scope: &Scope) -> Result<()> {
-        let (Some(name), Some(tools), true) =
-            (outline.text("name"), outline.get("tools"), outline.begins("tools", '['))
-        else {
+        let (Some(name), Some(tools), true) = (
+            outline.text("name"),
+            outline.get("tools"),
+            outline.begins("tools", '['),
+        ) else {
             let reason = "a namespace needs a `name` that is a string and `tools` that are a list";
             return Err(Error::invalid_tool(self.next_position(), reason));
         };
         let before = self.budget.spent();
         let mut namespace = Map::new();
-        for (field, value) in
-            input::fields(text).filter(|(field, _)| !["name", "tools", "type"].contains(&field.as_str()))
+        for (field, value) in input::fields(text)
+            .filter(|(field, _)| !["name", "tools", "type"].contains(&field.as_str()))
         {
             namespace.insert(field, self.value(value)?);
         }
@@ -545,12 +596,18 @@ impl<'a> Reader<'a> {
         self.format.get_or_insert(Format::OpenaiResponses);
         self.read(
             tools,
-            &Scope { server: Some(name.into()), namespace: namespace.into(), namespace_bytes, ..scope.within()? },
+            &Scope {
+                server: Some(name.into()),
+                namespace: namespace.into(),
+                namespace_bytes,
+                ..scope.within()?
+            },
         )
     }
 
     fn read_config(&mut self, servers: &str) {
-        self.servers_to_connect.extend(input::fields(servers).map(|(name, _)| name));
+        self.servers_to_connect
+            .extend(input::fields(servers).map(|(name, _)| name));
     }
 
     fn read_openapi(&mut self, text: &str) -> Result<()> {
@@ -572,8 +629,15 @@ impl<'a> Reader<'a> {
             Format::Openai | Format::OpenaiResponses => openai::flatten(fields),
             _ => fields,
         };
-        let name = fields.get("name").and_then(Value::as_str).map(str::to_owned);
-        let place = Place { position: self.next_position(), scope, options: self.options };
+        let name = fields
+            .get("name")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        let place = Place {
+            position: self.next_position(),
+            scope,
+            options: self.options,
+        };
         let tool = item::assemble(fields, format, &place);
         match &tool {
             Ok(_) => self.spend(scope.namespace_bytes)?,
@@ -590,7 +654,14 @@ impl<'a> Reader<'a> {
         };
         let second = self.items + 1;
         if let Some(&first) = self.positions.get(&tool.id) {
-            return self.skip(name, Error::DuplicateTool { id: tool.id.to_string(), first, second });
+            return self.skip(
+                name,
+                Error::DuplicateTool {
+                    id: tool.id.to_string(),
+                    first,
+                    second,
+                },
+            );
         }
         self.spend(TOOL_BYTES)?;
         self.items = second;
@@ -610,7 +681,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// With the one after [`MAX_SKIPPED`], which ends the reading.
     fn skip(&mut self, name: Option<String>, error: Error) -> Result<()> {
-        if let Some(first) = self.skipped.first().filter(|_| self.skipped.len() == MAX_SKIPPED) {
+        if let Some(first) = self
+            .skipped
+            .first()
+            .filter(|_| self.skipped.len() == MAX_SKIPPED)
+        {
             self.given_up = true;
             return Err(self.unreadable(format!(
                 "more than {MAX_SKIPPED} of its items are no valid tools, so the rest was not read; the first: {}",
@@ -618,7 +693,12 @@ impl<'a> Reader<'a> {
             )));
         }
         self.items += 1;
-        self.skipped.push(Skipped { index: self.items, name, line: self.line, error });
+        self.skipped.push(Skipped {
+            index: self.items,
+            name,
+            line: self.line,
+            error,
+        });
         Ok(())
     }
 
@@ -631,7 +711,10 @@ impl<'a> Reader<'a> {
 
     fn unknown(&self, text: &str, outline: &Outline<'_>) -> Error {
         let what = match text.starts_with('{') {
-            true => format!("an object with the fields [{}]", cut(&outline.first_names.join(", "), 200)),
+            true => format!(
+                "an object with the fields [{}]",
+                cut(&outline.first_names.join(", "), 200)
+            ),
             false => format!("the value {}", cut(text, 80)),
         };
         self.unreadable(format!(
@@ -641,7 +724,12 @@ impl<'a> Reader<'a> {
     }
 
     fn unreadable(&self, reason: String) -> Error {
-        Error::Parse { source_name: self.options.source_name.clone(), line: self.line, column: None, reason }
+        Error::Parse {
+            source_name: self.options.source_name.clone(),
+            line: self.line,
+            column: None,
+            reason,
+        }
     }
 }
 

@@ -10,18 +10,34 @@ const LANES: usize = 8;
 
 /// The lowest and the highest of the scores that are known; infinity and minus infinity where none is.
 pub fn bounds(scores: &[f32]) -> (f32, f32) {
-    let low = in_lanes(scores, f32::INFINITY, |low, score| if is_known(score) && score < low { score } else { low });
-    let high = in_lanes(scores, f32::NEG_INFINITY, |high, score| if score > high { score } else { high });
-    (low.into_iter().fold(f32::INFINITY, f32::min), high.into_iter().fold(f32::NEG_INFINITY, f32::max))
+    let low = in_lanes(scores, f32::INFINITY, |low, score| {
+        if is_known(score) && score < low {
+            score
+        } else {
+            low
+        }
+    });
+    let high = in_lanes(scores, f32::NEG_INFINITY, |high, score| {
+        if score > high { score } else { high }
+    });
+    (
+        low.into_iter().fold(f32::INFINITY, f32::min),
+        high.into_iter().fold(f32::NEG_INFINITY, f32::max),
+    )
 }
 
 /// The mean of the scores that are known, and their standard deviation; 0 where none is.
 pub fn spread(scores: &[f32]) -> (f64, f64) {
-    let count = scores.iter().filter(|score| is_known(**score)).count().max(1) as f64;
+    let count = scores
+        .iter()
+        .filter(|score| is_known(**score))
+        .count()
+        .max(1) as f64;
     let known = |score: f32| if is_known(score) { score } else { 0.0 };
     let sums = in_lanes(scores, 0.0, |sum, score| sum + known(score));
     let squares = in_lanes(scores, 0.0, |sum, score| sum + known(score) * known(score));
-    let [mean, square] = [sums, squares].map(|lanes| lanes.into_iter().map(f64::from).sum::<f64>() / count);
+    let [mean, square] =
+        [sums, squares].map(|lanes| lanes.into_iter().map(f64::from).sum::<f64>() / count);
     (mean, (square - mean * mean).max(0.0).sqrt())
 }
 
@@ -35,9 +51,15 @@ fn in_lanes(scores: &[f32], start: f32, step: impl Fn(f32, f32) -> f32) -> [f32;
     let mut lanes = [start; LANES];
     let (blocks, rest) = scores.as_chunks::<LANES>();
     for block in blocks {
-        lanes.iter_mut().zip(block).for_each(|(lane, &score)| *lane = step(*lane, score));
+        lanes
+            .iter_mut()
+            .zip(block)
+            .for_each(|(lane, &score)| *lane = step(*lane, score));
     }
-    lanes.iter_mut().zip(rest).for_each(|(lane, &score)| *lane = step(*lane, score));
+    lanes
+        .iter_mut()
+        .zip(rest)
+        .for_each(|(lane, &score)| *lane = step(*lane, score));
     lanes
 }
 
@@ -45,7 +67,11 @@ fn in_lanes(scores: &[f32], start: f32, step: impl Fn(f32, f32) -> f32) -> [f32;
 /// without any likeness gets, and not the worst of those that may be hits: the only tool that passes a filter is still a
 /// match. All at the floor gives 0.
 pub fn min_max(scores: &mut [f32], floor: f32, best: f32) {
-    let scale = if best > floor { 1.0 / (best - floor) } else { 0.0 };
+    let scale = if best > floor {
+        1.0 / (best - floor)
+    } else {
+        0.0
+    };
     for score in scores {
         let scaled = ((*score - floor) * scale).clamp(0.0, 1.0);
         *score = if score.is_finite() { scaled } else { *score };
@@ -63,7 +89,9 @@ pub fn reciprocal_rank(lists: &[(&[f32], f32)], floor: f32, tools: usize) -> Vec
     let mut fused = vec![0.0; tools];
     let total: f32 = lists.iter().map(|(_, weight)| weight).sum();
     for (scores, weight) in lists {
-        let mut order: Vec<usize> = (0..scores.len()).filter(|&tool| scores[tool] > floor).collect();
+        let mut order: Vec<usize> = (0..scores.len())
+            .filter(|&tool| scores[tool] > floor)
+            .collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
         let mut rank = 0;
         for (place, &tool) in order.iter().take(RRF_DEPTH).enumerate() {
@@ -82,18 +110,30 @@ mod tests {
 
     #[test]
     fn bounds_are_those_of_known_scores() {
-        let scores: Vec<f32> = (0..29).map(|i| (i * 7 % 29) as f32).chain([f32::NEG_INFINITY, f32::NAN]).collect();
+        let scores: Vec<f32> = (0..29)
+            .map(|i| (i * 7 % 29) as f32)
+            .chain([f32::NEG_INFINITY, f32::NAN])
+            .collect();
         assert_eq!(bounds(&scores), (0.0, 28.0));
         assert_eq!(bounds(&scores[..1]), (0.0, 0.0));
-        assert_eq!(bounds(&[f32::NEG_INFINITY]), (f32::INFINITY, f32::NEG_INFINITY));
+        assert_eq!(
+            bounds(&[f32::NEG_INFINITY]),
+            (f32::INFINITY, f32::NEG_INFINITY)
+        );
     }
 
     #[test]
     fn spread_is_that_of_known_scores() {
-        let scores: Vec<f32> = (0..21).map(|i| i as f32).chain([f32::NEG_INFINITY, f32::NAN]).collect();
+        let scores: Vec<f32> = (0..21)
+            .map(|i| i as f32)
+            .chain([f32::NEG_INFINITY, f32::NAN])
+            .collect();
         let (mean, deviation) = spread(&scores);
         assert_eq!(mean, 10.0);
-        assert!((deviation.powi(2) - (21.0 * 21.0 - 1.0) / 12.0).abs() < 1e-4, "{deviation}");
+        assert!(
+            (deviation.powi(2) - (21.0 * 21.0 - 1.0) / 12.0).abs() < 1e-4,
+            "{deviation}"
+        );
         assert_eq!(spread(&[]), (0.0, 0.0));
     }
 
@@ -109,7 +149,11 @@ mod tests {
 
     #[test]
     fn first_in_every_list_is_one_and_ties_are_equal() {
-        let fused = reciprocal_rank(&[(&[3.0, 2.0, 2.0, 0.0], 1.0), (&[0.9, 0.1, 0.1, 0.0], 1.0)], 0.0, 4);
+        let fused = reciprocal_rank(
+            &[(&[3.0, 2.0, 2.0, 0.0], 1.0), (&[0.9, 0.1, 0.1, 0.0], 1.0)],
+            0.0,
+            4,
+        );
         assert_eq!(fused[0], 1.0);
         assert_eq!(fused[1], fused[2]);
         assert_eq!(fused[3], 0.0);

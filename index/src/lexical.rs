@@ -54,15 +54,25 @@ pub struct LexicalSettings {
 impl Default for LexicalSettings {
     /// k1 = 2 and b = .75, found with the weights on nine public sets (73.8 nDCG@10; 72.0 at k1 = 1.2).
     fn default() -> Self {
-        LexicalSettings { weights: Weights::default(), k1: 2.0, b: 0.75 }
+        LexicalSettings {
+            weights: Weights::default(),
+            k1: 2.0,
+            b: 0.75,
+        }
     }
 }
 
 impl LexicalSettings {
     /// Names what an index was built with; another stamp means another index.
     pub fn stamp(&self) -> String {
-        let weights: Vec<u32> = Field::ALL.iter().map(|&field| steps(self.weights.of(field))).collect();
-        format!("layout {LAYOUT_VERSION}, analyzer {}, weights {weights:?}", text::ANALYZER_VERSION)
+        let weights: Vec<u32> = Field::ALL
+            .iter()
+            .map(|&field| steps(self.weights.of(field)))
+            .collect();
+        format!(
+            "layout {LAYOUT_VERSION}, analyzer {}, weights {weights:?}",
+            text::ANALYZER_VERSION
+        )
     }
 }
 
@@ -88,14 +98,25 @@ impl Entry {
             for term in text::terms(&field_text(tool, field)) {
                 length += u64::from(steps);
                 *counts.entry(term.term).or_default() += steps;
-                if field == Field::Name { &mut name_words } else { &mut words }.push(term.word);
+                if field == Field::Name {
+                    &mut name_words
+                } else {
+                    &mut words
+                }
+                .push(term.word);
             }
         }
         let mut body = String::new();
         for (term, count) in counts.iter().filter(|(_, count)| **count > 0) {
             body.extend([term.as_str(), " ", &count.to_string(), " "]);
         }
-        Entry { key, body, length, name_words: distinct(name_words), words: distinct(words) }
+        Entry {
+            key,
+            body,
+            length,
+            name_words: distinct(name_words),
+            words: distinct(words),
+        }
     }
 }
 
@@ -135,7 +156,11 @@ impl LexicalIndex {
     pub fn in_memory() -> Self {
         let (schema, fields) = schema();
         let index = with_tokenizers(Index::create_in_ram(schema));
-        LexicalIndex { index, fields, path: None }
+        LexicalIndex {
+            index,
+            fields,
+            path: None,
+        }
     }
 
     /// An empty index in this folder; what was there is deleted.
@@ -153,7 +178,11 @@ impl LexicalIndex {
             .settings(IndexSettings::default())
             .create_in_dir(dir)
             .map_err(|e| derived(dir, e))?;
-        Ok(LexicalIndex { index: with_tokenizers(index), fields, path: Some(dir.to_owned()) })
+        Ok(LexicalIndex {
+            index: with_tokenizers(index),
+            fields,
+            path: Some(dir.to_owned()),
+        })
     }
 
     /// The index in this folder, if it is whole and was built with this stamp. Reads every file once.
@@ -173,11 +202,22 @@ impl LexicalIndex {
     pub fn reopen(dir: &Path, stamp: &str) -> Result<Self> {
         let index = Index::open_in_dir(dir).map_err(|e| derived(dir, e))?;
         let (schema, fields) = schema();
-        let found = index.load_metas().map_err(|e| derived(dir, e))?.payload.unwrap_or_default();
+        let found = index
+            .load_metas()
+            .map_err(|e| derived(dir, e))?
+            .payload
+            .unwrap_or_default();
         if index.schema() != schema || found != stamp {
-            return Err(derived(dir, format!("it was built with {found:?} and not {stamp:?}")));
+            return Err(derived(
+                dir,
+                format!("it was built with {found:?} and not {stamp:?}"),
+            ));
         }
-        Ok(LexicalIndex { index: with_tokenizers(index), fields, path: Some(dir.to_owned()) })
+        Ok(LexicalIndex {
+            index: with_tokenizers(index),
+            fields,
+            path: Some(dir.to_owned()),
+        })
     }
 
     /// The one writer of this index.
@@ -185,25 +225,44 @@ impl LexicalIndex {
     /// # Errors
     /// [`Error::Derived`].
     pub fn writer(&self) -> Result<LexicalWriter> {
-        let writer = self.index.writer_with_num_threads(1, WRITER_MEMORY_BYTES).map_err(|e| self.error(e))?;
+        let writer = self
+            .index
+            .writer_with_num_threads(1, WRITER_MEMORY_BYTES)
+            .map_err(|e| self.error(e))?;
         // Segments are merged within a commit and not behind its back: the files are then those that are written down.
         writer.set_merge_policy(Box::new(NoMergePolicy));
-        Ok(LexicalWriter { writer, fields: self.fields, path: self.path.clone() })
+        Ok(LexicalWriter {
+            writer,
+            fields: self.fields,
+            path: self.path.clone(),
+        })
     }
 
     /// A snapshot of the last commit, numbered by `ordinals` (store key to position).
     ///
     /// # Errors
     /// [`Error::Derived`] unless the index holds exactly these keys.
-    pub fn searcher(&self, ordinals: &HashMap<u64, u32>, settings: &LexicalSettings) -> Result<LexicalSearcher> {
-        let reader =
-            self.index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(|e| self.error(e))?;
+    pub fn searcher(
+        &self,
+        ordinals: &HashMap<u64, u32>,
+        settings: &LexicalSettings,
+    ) -> Result<LexicalSearcher> {
+        let reader = self
+            .index
+            .reader_builder()
+            .reload_policy(ReloadPolicy::Manual)
+            .try_into()
+            .map_err(|e| self.error(e))?;
         let searcher = reader.searcher();
         let held = searcher.num_docs();
-        let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings).map_err(|e| self.error(e))?;
+        let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings)
+            .map_err(|e| self.error(e))?;
         match found {
             Some(found) if held == ordinals.len() as u64 => Ok(found),
-            _ => Err(self.error(format!("it holds {held} tools that are not the catalog's {}", ordinals.len()))),
+            _ => Err(self.error(format!(
+                "it holds {held} tools that are not the catalog's {}",
+                ordinals.len()
+            ))),
         }
     }
 
@@ -231,13 +290,16 @@ impl LexicalWriter {
         document.add_text(self.fields.body, &entry.body);
         document.add_text(self.fields.name_words, &entry.name_words);
         document.add_text(self.fields.words, &entry.words);
-        self.writer.add_document(document).map_err(|e| self.error(e))?;
+        self.writer
+            .add_document(document)
+            .map_err(|e| self.error(e))?;
         Ok(())
     }
 
     /// Removes the entry of this key.
     pub fn remove(&mut self, key: u64) {
-        self.writer.delete_term(tantivy::Term::from_field_u64(self.fields.key, key));
+        self.writer
+            .delete_term(tantivy::Term::from_field_u64(self.fields.key, key));
     }
 
     /// Makes the changes durable, marked with the settings' stamp.
@@ -252,7 +314,9 @@ impl LexicalWriter {
         prepared.commit().map_err(error)?;
         self.merge().map_err(error)?;
         match &self.path {
-            Some(folder) => manifest::write(folder, stamp, self.writer.index()).map_err(|e| derived(folder, e)),
+            Some(folder) => {
+                manifest::write(folder, stamp, self.writer.index()).map_err(|e| derived(folder, e))
+            }
             None => Ok(()),
         }
     }
@@ -283,17 +347,25 @@ impl LexicalWriter {
 /// # Errors
 /// What `work` says, and [`Error::Derived`] where it panics.
 pub fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(derived(path, "reading it panicked, it is damaged")))
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(derived(path, "reading it panicked, it is damaged")))
 }
 
 fn derived(path: &Path, reason: impl ToString) -> Error {
-    Error::Derived { index: "lexical", path: path.to_owned(), reason: reason.to_string() }
+    Error::Derived {
+        index: "lexical",
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
 }
 
 fn schema() -> (Schema, Fields) {
     let text = |tokenizer: &str, option| {
-        let indexing = TextFieldIndexing::default().set_tokenizer(tokenizer).set_index_option(option);
-        TextOptions::default().set_indexing_options(indexing.set_fieldnorms(option == IndexRecordOption::WithFreqs))
+        let indexing = TextFieldIndexing::default()
+            .set_tokenizer(tokenizer)
+            .set_index_option(option);
+        TextOptions::default()
+            .set_indexing_options(indexing.set_fieldnorms(option == IndexRecordOption::WithFreqs))
     };
     let mut schema = Schema::builder();
     let fields = Fields {
@@ -311,7 +383,9 @@ const WORDS: &str = "words";
 
 fn with_tokenizers(index: Index) -> Index {
     index.tokenizers().register(WEIGHTED, WeightedTokenizer);
-    index.tokenizers().register(WORDS, WhitespaceTokenizer::default());
+    index
+        .tokenizers()
+        .register(WORDS, WhitespaceTokenizer::default());
     index
 }
 
@@ -329,7 +403,11 @@ impl Tokenizer for WeightedTokenizer {
     type TokenStream<'a> = WeightedTokens<'a>;
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> WeightedTokens<'a> {
-        WeightedTokens { pairs: text.split_whitespace(), token: Token::default(), left: 0 }
+        WeightedTokens {
+            pairs: text.split_whitespace(),
+            token: Token::default(),
+            left: 0,
+        }
     }
 }
 
@@ -339,7 +417,9 @@ impl TokenStream for WeightedTokens<'_> {
             self.left -= 1;
             return true;
         }
-        let (Some(term), Some(count)) = (self.pairs.next(), self.pairs.next()) else { return false };
+        let (Some(term), Some(count)) = (self.pairs.next(), self.pairs.next()) else {
+            return false;
+        };
         self.token.text.clear();
         self.token.text.push_str(term);
         self.token.position = self.token.position.wrapping_add(1);

@@ -198,7 +198,12 @@ struct Loaded {
 
 impl Loaded {
     fn nothing() -> Self {
-        Loaded { recall: None, version: (None, -1), looked: Instant::now(), problem: None }
+        Loaded {
+            recall: None,
+            version: (None, -1),
+            looked: Instant::now(),
+            problem: None,
+        }
     }
 }
 
@@ -251,7 +256,9 @@ impl Memory {
     pub fn set_switch(&self, switch: Switch) -> Result<()> {
         let value = i64::from(switch == Switch::On);
         self.write(|connection| {
-            connection.execute("INSERT OR REPLACE INTO flags VALUES ('on', ?1)", [value]).map(drop)
+            connection
+                .execute("INSERT OR REPLACE INTO flags VALUES ('on', ?1)", [value])
+                .map(drop)
         })?;
         self.reload()
     }
@@ -260,12 +267,24 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::InvalidQuery`] for an empty request, [`Error::Store`], [`Error::Embedder`].
-    pub fn remember(&self, query: &str, tool: &ToolId, at_ms: i64, teacher: &Teacher) -> Result<bool> {
+    pub fn remember(
+        &self,
+        query: &str,
+        tool: &ToolId,
+        at_ms: i64,
+        teacher: &Teacher,
+    ) -> Result<bool> {
         if self.switch()? == Switch::Off {
             return Ok(false);
         }
         let taught_by = vec![teacher.clone()];
-        let entry = Entry { query: query.trim().to_owned(), tool: tool.clone(), times: 1, at_ms, taught_by };
+        let entry = Entry {
+            query: query.trim().to_owned(),
+            tool: tool.clone(),
+            times: 1,
+            at_ms,
+            taught_by,
+        };
         self.insert(&[entry])?;
         Ok(true)
     }
@@ -277,7 +296,10 @@ impl Memory {
     pub fn insert(&self, entries: &[Entry]) -> Result<()> {
         entries.iter().try_for_each(Entry::validate)?;
         let texts: Vec<&str> = entries.iter().map(|entry| entry.query.as_str()).collect();
-        let embedded = self.embedders.iter().map(|embedder| Ok((embedder.id(), embedder.embed_queries(&texts)?)));
+        let embedded = self
+            .embedders
+            .iter()
+            .map(|embedder| Ok((embedder.id(), embedder.embed_queries(&texts)?)));
         let embedded = embedded.collect::<Result<Vec<_>>>()?;
         self.write(|connection| {
             let change = connection.transaction()?;
@@ -286,7 +308,10 @@ impl Memory {
                 for (embedder, vectors) in &embedded {
                     put_vector(&change, id, &entry.query, embedder, &vectors[number])?;
                 }
-                entry.taught_by.iter().try_for_each(|teacher| make_room_of(&change, teacher))?;
+                entry
+                    .taught_by
+                    .iter()
+                    .try_for_each(|teacher| make_room_of(&change, teacher))?;
             }
             make_room(&change)?;
             change.commit()
@@ -319,8 +344,9 @@ impl Memory {
     /// # Errors
     /// [`Error::Store`].
     pub fn len(&self) -> Result<usize> {
-        let count =
-            |connection: &Connection| connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0));
+        let count = |connection: &Connection| {
+            connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0))
+        };
         self.read(0u64, count).map(|count| count as usize)
     }
 
@@ -342,10 +368,16 @@ impl Memory {
         }
         let forgotten = self.write(|connection| match what {
             Forget::All => connection.execute("DELETE FROM entries", []),
-            Forget::Tool(tool) => connection.execute("DELETE FROM entries WHERE tool = ?1", [tool.as_str()]),
-            Forget::Query(query) => connection.execute("DELETE FROM entries WHERE query = ?1", [query.trim()]),
+            Forget::Tool(tool) => {
+                connection.execute("DELETE FROM entries WHERE tool = ?1", [tool.as_str()])
+            }
+            Forget::Query(query) => {
+                connection.execute("DELETE FROM entries WHERE query = ?1", [query.trim()])
+            }
         })?;
-        self.write(|connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())))?;
+        self.write(|connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        })?;
         self.reload()?;
         Ok(forgotten)
     }
@@ -361,10 +393,16 @@ impl Memory {
 
     /// How strongly remembered requests speak for tools, 0 to 1, by the vectors of a request: an embedder's id, its say
     /// and the vector each. Only tools that anything speaks for.
-    pub(crate) fn recall<'a>(&self, voices: impl Iterator<Item = (&'a str, f32, &'a [f32])>) -> HashMap<ToolId, f32> {
-        let Some(recall) = self.loaded().recall else { return HashMap::new() };
-        let heard: Vec<_> =
-            voices.filter_map(|(id, share, vector)| Some((recall.by_embedder.get(id)?, share, vector))).collect();
+    pub(crate) fn recall<'a>(
+        &self,
+        voices: impl Iterator<Item = (&'a str, f32, &'a [f32])>,
+    ) -> HashMap<ToolId, f32> {
+        let Some(recall) = self.loaded().recall else {
+            return HashMap::new();
+        };
+        let heard: Vec<_> = voices
+            .filter_map(|(id, share, vector)| Some((recall.by_embedder.get(id)?, share, vector)))
+            .collect();
         let shares: f32 = heard.iter().map(|(_, share, _)| share).sum();
         let mut recalled = HashMap::new();
         for (neighbours, share, vector) in heard {
@@ -387,13 +425,21 @@ impl Memory {
     }
 
     fn loaded(&self) -> Loaded {
-        self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.loaded
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn look_again(&self, known: (Option<FileId>, i64)) {
-        let found = self.read(-1, data_version).map(|version| (FileId::of(&self.path), version));
+        let found = self
+            .read(-1, data_version)
+            .map(|version| (FileId::of(&self.path), version));
         if found.is_ok_and(|found| found == known) {
-            self.loaded.write().unwrap_or_else(PoisonError::into_inner).looked = Instant::now();
+            self.loaded
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .looked = Instant::now();
         } else {
             self.reload_or_note();
         }
@@ -403,11 +449,19 @@ impl Memory {
     fn reload_or_note(&self) {
         if let Err(Error::Store { reason, .. }) = self.reload() {
             // Answers tell what is wrong and not where it lies.
-            let folder = self.path.parent().unwrap_or(&self.path).display().to_string();
+            let folder = self
+                .path
+                .parent()
+                .unwrap_or(&self.path)
+                .display()
+                .to_string();
             let reason = reason.replace(&format!("{folder}/"), "");
-            let problem = format!("the usage memory cannot be used and nothing is remembered: {reason}");
-            *self.loaded.write().unwrap_or_else(PoisonError::into_inner) =
-                Loaded { problem: Some(problem), ..Loaded::nothing() };
+            let problem =
+                format!("the usage memory cannot be used and nothing is remembered: {reason}");
+            *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded {
+                problem: Some(problem),
+                ..Loaded::nothing()
+            };
         }
     }
 
@@ -416,7 +470,11 @@ impl Memory {
         let is_another = self.loaded().version.0 != file || self.loaded().version.1 < 0;
         let read = self.read((None, -1, 0), |connection| {
             // Looked for once a file: what this process writes it need not doubt.
-            let damaged = if is_another { forget_damaged(connection, &self.embedders)? } else { 0 };
+            let damaged = if is_another {
+                forget_damaged(connection, &self.embedders)?
+            } else {
+                0
+            };
             let recall = match switch(connection)? {
                 Switch::On => Some(Arc::new(Recall::read(connection, &self.embedders)?)),
                 Switch::Off => None,
@@ -426,12 +484,20 @@ impl Memory {
         let (recall, version, damaged) = read?;
         self.damaged.fetch_add(damaged, Ordering::Relaxed);
         let version = (file, version);
-        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded { recall, version, ..Loaded::nothing() };
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded {
+            recall,
+            version,
+            ..Loaded::nothing()
+        };
         Ok(())
     }
 
     /// Reads from the file; `absent` where there is none.
-    fn read<T>(&self, absent: T, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+    fn read<T>(
+        &self,
+        absent: T,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
         if !self.path.exists() {
             return Ok(absent);
         }
@@ -439,7 +505,10 @@ impl Memory {
     }
 
     fn write<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T> {
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // A file that was deleted under an open connection takes no more changes, and another may stand in its place.
         let is_gone = |file: Option<FileId>| file != FileId::of(&self.path) || !self.path.exists();
         connection.take_if(|(file, _)| is_gone(*file));
@@ -456,8 +525,14 @@ impl Memory {
     }
 
     fn error(&self, reason: impl ToString) -> Error {
-        let reason = format!("{}; deleting it forgets all and mends that", reason.to_string());
-        Error::Store { path: self.path.clone(), reason }
+        let reason = format!(
+            "{}; deleting it forgets all and mends that",
+            reason.to_string()
+        );
+        Error::Store {
+            path: self.path.clone(),
+            reason,
+        }
     }
 }
 
@@ -466,7 +541,9 @@ impl Entry {
         let reason = match self.query.trim().len() {
             0 => "an empty request cannot be remembered".to_owned(),
             bytes if bytes > MAX_QUERY_BYTES => {
-                format!("a request of {bytes} bytes cannot be remembered, {MAX_QUERY_BYTES} are allowed")
+                format!(
+                    "a request of {bytes} bytes cannot be remembered, {MAX_QUERY_BYTES} are allowed"
+                )
             }
             _ => return Ok(()),
         };
@@ -482,8 +559,12 @@ impl Recall {
             let mut statement = connection.prepare_cached(VECTORS)?;
             let mut rows = statement.query([embedder.id()])?;
             while let Some(row) = rows.next()? {
-                let Ok(tool) = ToolId::parse(&row.get::<_, String>(2)?) else { continue };
-                let Some(vector) = read_vector(row, embedder.as_ref())? else { continue };
+                let Ok(tool) = ToolId::parse(&row.get::<_, String>(2)?) else {
+                    continue;
+                };
+                let Some(vector) = read_vector(row, embedder.as_ref())? else {
+                    continue;
+                };
                 let trust = match row.get(4)? {
                     true => 1.0,
                     false => trust(&teachers_of(connection, row.get(0)?)?),
@@ -519,16 +600,31 @@ impl Neighbours {
 
     fn find_centres(&mut self, embedder: &str) {
         let mut by_tool: BTreeMap<&ToolId, Vec<usize>> = BTreeMap::new();
-        let in_full = self.tools.iter().enumerate().filter(|(request, _)| self.trust[*request] >= 1.0);
+        let in_full = self
+            .tools
+            .iter()
+            .enumerate()
+            .filter(|(request, _)| self.trust[*request] >= 1.0);
         for (request, tool) in in_full {
             by_tool.entry(tool).or_default().push(request);
         }
-        for (tool, requests) in by_tool.into_iter().filter(|(_, requests)| requests.len() >= MIN_FOR_CENTRE) {
+        for (tool, requests) in by_tool
+            .into_iter()
+            .filter(|(_, requests)| requests.len() >= MIN_FOR_CENTRE)
+        {
             let mut centre = vec![0.0f32; self.requests.dimensions()];
             for request in requests {
-                centre.iter_mut().zip(self.requests.decoded(request)).for_each(|(sum, value)| *sum += value);
+                centre
+                    .iter_mut()
+                    .zip(self.requests.decoded(request))
+                    .for_each(|(sum, value)| *sum += value);
             }
-            let length = centre.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
+            let length = centre
+                .iter()
+                .map(|value| value * value)
+                .sum::<f32>()
+                .sqrt()
+                .max(f32::MIN_POSITIVE);
             centre.iter_mut().for_each(|value| *value /= length);
             if self.centres.push(embedder, [0; 16], &centre).is_ok() {
                 self.centres.end_tool();
@@ -551,13 +647,21 @@ impl Neighbours {
 
         let mut near: HashMap<ToolId, f32> = HashMap::new();
         let mut speak = |found: &Found<'_>, all: &[Found<'_>], share: f32| {
-            let agreed = if found.alike >= SAME { 1.0 } else { agreement(all, found.tool) };
+            let agreed = if found.alike >= SAME {
+                1.0
+            } else {
+                agreement(all, found.tool)
+            };
             let known = near.entry(found.tool.clone()).or_insert(0.0);
             *known = known.max(share * found.alike * agreed);
         };
         taught.iter().for_each(|found| speak(found, &taught, 1.0));
-        centres.iter().for_each(|found| speak(found, &centres, CENTRE_SHARE));
-        voted.iter().for_each(|found| speak(found, &beside, self.trust[found.place]));
+        centres
+            .iter()
+            .for_each(|found| speak(found, &centres, CENTRE_SHARE));
+        voted
+            .iter()
+            .for_each(|found| speak(found, &beside, self.trust[found.place]));
         near
     }
 }
@@ -572,11 +676,19 @@ struct Found<'a> {
 }
 
 /// The nearest of those that count.
-fn found<'a>(cosines: &[f32], tools: &'a [ToolId], counts: impl Fn(usize) -> bool) -> Vec<Found<'a>> {
+fn found<'a>(
+    cosines: &[f32],
+    tools: &'a [ToolId],
+    counts: impl Fn(usize) -> bool,
+) -> Vec<Found<'a>> {
     let near = nearest(cosines, counts).into_iter();
     near.map(|(place, cosine)| {
         let alike = ((cosine - MIN_COSINE) / (1.0 - MIN_COSINE)).min(1.0);
-        Found { place, tool: &tools[place], alike }
+        Found {
+            place,
+            tool: &tools[place],
+            alike,
+        }
     })
     .collect()
 }
@@ -587,14 +699,20 @@ fn agreement(found: &[Found<'_>], tool: &ToolId) -> f32 {
     let mut requests: Vec<f32> = found.iter().map(|found| found.alike).collect();
     // Nearest first, so those of one request stand together.
     requests.dedup();
-    let own: f32 = found.iter().filter(|found| found.tool == tool).map(|found| found.alike).sum();
+    let own: f32 = found
+        .iter()
+        .filter(|found| found.tool == tool)
+        .map(|found| found.alike)
+        .sum();
     (own / requests.iter().sum::<f32>()).min(1.0).powi(3)
 }
 
 /// The nearest of those near enough that count, nearest first.
 fn nearest(cosines: &[f32], counts: impl Fn(usize) -> bool) -> Vec<(usize, f32)> {
     let near = cosines.iter().copied().enumerate();
-    let mut near: Vec<(usize, f32)> = near.filter(|(place, cosine)| *cosine > MIN_COSINE && counts(*place)).collect();
+    let mut near: Vec<(usize, f32)> = near
+        .filter(|(place, cosine)| *cosine > MIN_COSINE && counts(*place))
+        .collect();
     near.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     near.truncate(NEIGHBOURS);
     near
@@ -621,16 +739,23 @@ fn seal_older(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 fn unsealed(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
-    connection.prepare("SELECT id FROM entries WHERE sum = x''")?.query_map([], |row| row.get(0))?.collect()
+    connection
+        .prepare("SELECT id FROM entries WHERE sum = x''")?
+        .query_map([], |row| row.get(0))?
+        .collect()
 }
 
 /// Whether it is switched on. A file always says so; one that says anything else is damaged.
 fn switch(connection: &Connection) -> rusqlite::Result<Switch> {
-    let on = connection.query_row("SELECT value FROM flags WHERE key = 'on'", [], |row| row.get::<_, i64>(0));
+    let on = connection.query_row("SELECT value FROM flags WHERE key = 'on'", [], |row| {
+        row.get::<_, i64>(0)
+    });
     match on.optional()? {
         Some(1) => Ok(Switch::On),
         Some(0) => Ok(Switch::Off),
-        _ => Err(rusqlite::Error::InvalidColumnName("its switch is damaged".to_owned())),
+        _ => Err(rusqlite::Error::InvalidColumnName(
+            "its switch is damaged".to_owned(),
+        )),
     }
 }
 
@@ -641,14 +766,24 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
 /// Keeps an entry, or adds to the one that is there; its id.
 fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<i64> {
     let (query, tool) = (entry.query.trim(), entry.tool.as_str());
-    let mut known = connection.prepare_cached("SELECT id, times FROM entries WHERE query = ?1 AND tool = ?2")?;
-    let known = known.query_row([query, tool], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, u64>(1)?))).optional()?;
+    let mut known = connection
+        .prepare_cached("SELECT id, times FROM entries WHERE query = ?1 AND tool = ?2")?;
+    let known = known
+        .query_row([query, tool], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, u64>(1)?))
+        })
+        .optional()?;
     let times = match known {
         None => entry.times,
         Some((id, times)) => {
             let taught_by = teachers_of(connection, id)?;
-            let is_new = |teacher: &Teacher| !teacher.is_one_of_many() || !taught_by.contains(teacher);
-            if entry.taught_by.iter().any(is_new) { entry.times.max(times + 1) } else { times }
+            let is_new =
+                |teacher: &Teacher| !teacher.is_one_of_many() || !taught_by.contains(teacher);
+            if entry.taught_by.iter().any(is_new) {
+                entry.times.max(times + 1)
+            } else {
+                times
+            }
         }
     };
     let mut statement = connection.prepare_cached(
@@ -656,7 +791,8 @@ fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<i64> {
          ON CONFLICT (query, tool) DO UPDATE SET times = ?3, at_ms = max(at_ms, ?4) RETURNING id",
     )?;
     let id = statement.query_row(params![query, tool, times, entry.at_ms], |row| row.get(0))?;
-    let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO teachers VALUES (?1, ?2, ?3)")?;
+    let mut statement =
+        connection.prepare_cached("INSERT OR REPLACE INTO teachers VALUES (?1, ?2, ?3)")?;
     for teacher in &entry.taught_by {
         statement.execute(params![id, teacher.0, entry.at_ms])?;
     }
@@ -666,24 +802,41 @@ fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<i64> {
 
 /// Who taught an entry, by name.
 fn teachers_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Teacher>> {
-    let mut statement = connection.prepare_cached("SELECT name FROM teachers WHERE entry = ?1 ORDER BY name")?;
-    statement.query_map([entry], |row| row.get(0).map(Teacher))?.collect()
+    let mut statement =
+        connection.prepare_cached("SELECT name FROM teachers WHERE entry = ?1 ORDER BY name")?;
+    statement
+        .query_map([entry], |row| row.get(0).map(Teacher))?
+        .collect()
 }
 
 fn ids(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
-    connection.prepare_cached("SELECT id FROM entries")?.query_map([], |row| row.get(0))?.collect()
+    connection
+        .prepare_cached("SELECT id FROM entries")?
+        .query_map([], |row| row.get(0))?
+        .collect()
 }
 
 /// What an entry's checksum must be, and the one it has; none for an entry that cannot be read.
-fn sums(connection: &Connection, entry: i64) -> rusqlite::Result<Option<([u8; files::CHECKSUM_BYTES], Vec<u8>)>> {
-    let mut statement =
-        connection.prepare_cached("SELECT query, tool, times, at_ms, in_full, sum FROM entries WHERE id = ?1")?;
+fn sums(
+    connection: &Connection,
+    entry: i64,
+) -> rusqlite::Result<Option<([u8; files::CHECKSUM_BYTES], Vec<u8>)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT query, tool, times, at_ms, in_full, sum FROM entries WHERE id = ?1",
+    )?;
     let taught_by = teachers_of(connection, entry)?;
-    let names: Vec<&[u8]> = taught_by.iter().map(|teacher| teacher.0.as_bytes()).collect();
+    let names: Vec<&[u8]> = taught_by
+        .iter()
+        .map(|teacher| teacher.0.as_bytes())
+        .collect();
     let read = |row: &rusqlite::Row<'_>| {
         let (query, tool): (String, String) = (row.get(0)?, row.get(1)?);
         let numbers = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?].map(i64::to_le_bytes);
-        let parts = [&[query.as_bytes(), tool.as_bytes(), numbers.as_flattened()], names.as_slice()].concat();
+        let parts = [
+            &[query.as_bytes(), tool.as_bytes(), numbers.as_flattened()],
+            names.as_slice(),
+        ]
+        .concat();
         Ok((files::checksum(&parts), row.get(5)?))
     };
     match statement.query_row([entry], read) {
@@ -695,26 +848,42 @@ fn sums(connection: &Connection, entry: i64) -> rusqlite::Result<Option<([u8; fi
 /// Writes down what an entry counts and its checksum, after it has changed.
 fn seal(connection: &Connection, entry: i64) -> rusqlite::Result<()> {
     let in_full = trust(&teachers_of(connection, entry)?) >= 1.0;
-    let mut statement = connection.prepare_cached("UPDATE entries SET in_full = ?2 WHERE id = ?1")?;
+    let mut statement =
+        connection.prepare_cached("UPDATE entries SET in_full = ?2 WHERE id = ?1")?;
     statement.execute(params![entry, in_full])?;
-    let Some((sum, _)) = sums(connection, entry)? else { return Ok(()) };
+    let Some((sum, _)) = sums(connection, entry)? else {
+        return Ok(());
+    };
     let mut statement = connection.prepare_cached("UPDATE entries SET sum = ?2 WHERE id = ?1")?;
     statement.execute(params![entry, sum]).map(drop)
 }
 
 /// The vectors of an embedder with what they belong to.
-const VECTORS: &str = "SELECT entries.id, entries.query, entries.tool, vectors.vector, entries.in_full FROM vectors
+const VECTORS: &str =
+    "SELECT entries.id, entries.query, entries.tool, vectors.vector, entries.in_full FROM vectors
     JOIN entries ON entries.id = vectors.entry WHERE vectors.embedder = ?1 ORDER BY entries.id";
 
 /// The vector in a row of [`VECTORS`]; none where it is damaged.
-fn read_vector(row: &rusqlite::Row<'_>, embedder: &dyn Embedder) -> rusqlite::Result<Option<Vec<f32>>> {
+fn read_vector(
+    row: &rusqlite::Row<'_>,
+    embedder: &dyn Embedder,
+) -> rusqlite::Result<Option<Vec<f32>>> {
     let query: String = row.get(1)?;
-    let Ok(bytes) = row.get_ref(3)?.as_blob() else { return Ok(None) };
-    Ok(files::opened_vector(bytes, embedder.dimensions(), &[query.as_bytes(), embedder.id().as_bytes()]))
+    let Ok(bytes) = row.get_ref(3)?.as_blob() else {
+        return Ok(None);
+    };
+    Ok(files::opened_vector(
+        bytes,
+        embedder.dimensions(),
+        &[query.as_bytes(), embedder.id().as_bytes()],
+    ))
 }
 
 /// Deletes entries that are not what was written, or whose vectors are not; how many.
-fn forget_damaged(connection: &Connection, embedders: &[Arc<dyn Embedder>]) -> rusqlite::Result<usize> {
+fn forget_damaged(
+    connection: &Connection,
+    embedders: &[Arc<dyn Embedder>],
+) -> rusqlite::Result<usize> {
     let mut damaged = Vec::new();
     for id in ids(connection)? {
         if sums(connection, id)?.is_none_or(|(expected, found)| found != expected) {
@@ -746,7 +915,8 @@ fn put_vector(
     vector: &[f32],
 ) -> rusqlite::Result<()> {
     let bytes = files::sealed_vector(vector, &[query.trim().as_bytes(), embedder.as_bytes()]);
-    let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)")?;
+    let mut statement =
+        connection.prepare_cached("INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)")?;
     statement.execute(params![entry, embedder, bytes]).map(drop)
 }
 
@@ -759,10 +929,15 @@ fn make_room_of(connection: &Connection, teacher: &Teacher) -> rusqlite::Result<
         "SELECT entry FROM teachers WHERE name = ?1 ORDER BY at_ms DESC, entry DESC LIMIT -1 OFFSET ?2",
     )?;
     let over: Vec<i64> = statement
-        .query_map(params![teacher.0, MAX_ENTRIES_OF_A_KEY as i64], |row| row.get(0))?
+        .query_map(params![teacher.0, MAX_ENTRIES_OF_A_KEY as i64], |row| {
+            row.get(0)
+        })?
         .collect::<rusqlite::Result<_>>()?;
     for entry in over {
-        connection.execute("DELETE FROM teachers WHERE entry = ?1 AND name = ?2", params![entry, teacher.0])?;
+        connection.execute(
+            "DELETE FROM teachers WHERE entry = ?1 AND name = ?2",
+            params![entry, teacher.0],
+        )?;
         match teachers_of(connection, entry)?.is_empty() {
             true => drop(connection.execute("DELETE FROM entries WHERE id = ?1", [entry])?),
             false => seal(connection, entry)?,
@@ -782,6 +957,14 @@ fn make_room(connection: &Connection) -> rusqlite::Result<()> {
 /// An entry; none where the row names no tool, which this program never writes.
 fn read_entry(row: &rusqlite::Row<'_>, taught_by: Vec<Teacher>) -> rusqlite::Result<Option<Entry>> {
     let tool: String = row.get(1)?;
-    let Ok(tool) = ToolId::parse(&tool) else { return Ok(None) };
-    Ok(Some(Entry { query: row.get(0)?, tool, times: row.get(2)?, at_ms: row.get(3)?, taught_by }))
+    let Ok(tool) = ToolId::parse(&tool) else {
+        return Ok(None);
+    };
+    Ok(Some(Entry {
+        query: row.get(0)?,
+        tool,
+        times: row.get(2)?,
+        at_ms: row.get(3)?,
+        taught_by,
+    }))
 }

@@ -44,11 +44,24 @@ impl Names {
         let exact = self.exact.get(&key).into_iter().flatten().map(|&tool| {
             let id = id_of(tool);
             let verbatim = query == id.as_str() || query == id.name();
-            (tool, if verbatim { NameMatch::Verbatim } else { NameMatch::Exact })
+            (
+                tool,
+                if verbatim {
+                    NameMatch::Verbatim
+                } else {
+                    NameMatch::Exact
+                },
+            )
         });
         let mut found: Vec<_> = exact.collect();
         if found.is_empty() && words.len() >= MIN_SUFFIX_WORDS {
-            found.extend(self.suffix.get(&key).into_iter().flatten().map(|&tool| (tool, NameMatch::Suffix)));
+            found.extend(
+                self.suffix
+                    .get(&key)
+                    .into_iter()
+                    .flatten()
+                    .map(|&tool| (tool, NameMatch::Suffix)),
+            );
         }
         found
     }
@@ -87,7 +100,13 @@ impl Names {
         self.exact.entry(name).or_default().push(tool);
         let words = text::words(id.name());
         let mut suffix = words.last().cloned().unwrap_or_default();
-        for word in words.iter().rev().skip(1).take(MAX_NAME_WORDS).take_while(|_| words.len() > MIN_SUFFIX_WORDS) {
+        for word in words
+            .iter()
+            .rev()
+            .skip(1)
+            .take(MAX_NAME_WORDS)
+            .take_while(|_| words.len() > MIN_SUFFIX_WORDS)
+        {
             suffix.insert_str(0, word);
             self.suffix.entry(suffix.clone()).or_default().push(tool);
         }
@@ -95,7 +114,10 @@ impl Names {
 }
 
 fn triples(key: &str) -> Vec<[char; 3]> {
-    let padded: Vec<char> = std::iter::once(' ').chain(key.chars()).chain([' ']).collect();
+    let padded: Vec<char> = std::iter::once(' ')
+        .chain(key.chars())
+        .chain([' '])
+        .collect();
     let mut triples: Vec<[char; 3]> = padded.windows(3).map(|w| [w[0], w[1], w[2]]).collect();
     triples.sort_unstable();
     triples.dedup();

@@ -62,9 +62,12 @@ impl FromStr for Mode {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        [Mode::Lexical, Mode::Dense, Mode::Hybrid, Mode::Auto].into_iter().find(|mode| mode.name() == text).ok_or_else(
-            || Error::InvalidQuery { reason: format!("unknown mode {text:?}; use lexical, dense, hybrid or auto") },
-        )
+        [Mode::Lexical, Mode::Dense, Mode::Hybrid, Mode::Auto]
+            .into_iter()
+            .find(|mode| mode.name() == text)
+            .ok_or_else(|| Error::InvalidQuery {
+                reason: format!("unknown mode {text:?}; use lexical, dense, hybrid or auto"),
+            })
     }
 }
 
@@ -86,7 +89,9 @@ impl FromStr for Fusion {
         match text {
             "convex" => Ok(Fusion::Convex),
             "rrf" => Ok(Fusion::Rrf),
-            _ => Err(Error::InvalidQuery { reason: format!("unknown fusion {text:?}; use convex or rrf") }),
+            _ => Err(Error::InvalidQuery {
+                reason: format!("unknown fusion {text:?}; use convex or rrf"),
+            }),
         }
     }
 }
@@ -141,7 +146,10 @@ impl Filter {
 
 impl FromIterator<ToolId> for Filter {
     fn from_iter<I: IntoIterator<Item = ToolId>>(ids: I) -> Self {
-        Filter { ids: ids.into_iter().map(|id| id.to_string()).collect(), ..Filter::default() }
+        Filter {
+            ids: ids.into_iter().map(|id| id.to_string()).collect(),
+            ..Filter::default()
+        }
     }
 }
 
@@ -292,15 +300,23 @@ impl Query {
     pub fn validate(&self) -> Result<()> {
         let invalid = |reason: String| Err(Error::InvalidQuery { reason });
         if self.texts.is_empty() || self.texts.iter().all(|text| text.trim().is_empty()) {
-            return invalid("the query is empty; say in a few words what the tool should do".into());
+            return invalid(
+                "the query is empty; say in a few words what the tool should do".into(),
+            );
         }
         if self.texts.len() > MAX_TEXTS {
-            return invalid(format!("{} query texts, {MAX_TEXTS} are allowed", self.texts.len()));
+            return invalid(format!(
+                "{} query texts, {MAX_TEXTS} are allowed",
+                self.texts.len()
+            ));
         }
         if !(1..=MAX_K).contains(&self.k) {
             return invalid(format!("k is {}, it must be from 1 to {MAX_K}", self.k));
         }
-        if self.dense_weight.is_some_and(|weight| !(0.0..=1.0).contains(&weight)) {
+        if self
+            .dense_weight
+            .is_some_and(|weight| !(0.0..=1.0).contains(&weight))
+        {
             return invalid(format!(
                 "the dense weight is {}, it must be from 0 to 1",
                 self.dense_weight.unwrap_or_default()
@@ -315,7 +331,10 @@ impl Query {
             return invalid("min_score is not a number".into());
         }
         if !(0.0..=1.0).contains(&self.min_confidence) {
-            return invalid(format!("min_confidence is {}, it must be from 0 to 1", self.min_confidence));
+            return invalid(format!(
+                "min_confidence is {}, it must be from 0 to 1",
+                self.min_confidence
+            ));
         }
         Ok(())
     }

@@ -64,8 +64,11 @@ impl Ranker {
     /// The ranker the crate carries, read once for the process in a few milliseconds. `None` where the program was built
     /// with a file that cannot be read, which a test rules out.
     pub fn bundled() -> Option<Arc<Self>> {
-        static RANKER: LazyLock<Option<Arc<Ranker>>> =
-            LazyLock::new(|| Ranker::read(BUNDLED, Path::new("of the program")).ok().map(Arc::new));
+        static RANKER: LazyLock<Option<Arc<Ranker>>> = LazyLock::new(|| {
+            Ranker::read(BUNDLED, Path::new("of the program"))
+                .ok()
+                .map(Arc::new)
+        });
         RANKER.clone()
     }
 
@@ -74,11 +77,19 @@ impl Ranker {
     /// # Errors
     /// [`Error::Io`], and [`Error::Ranker`] naming what is wrong with it.
     pub fn load(path: &Path) -> Result<Self> {
-        let size = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?.len();
+        let size = std::fs::metadata(path)
+            .map_err(|e| Error::io("read", path, e))?
+            .len();
         if size > MAX_BYTES {
-            return Err(failed(path, format!("it has {size} bytes, no ranker has more than {MAX_BYTES}")));
+            return Err(failed(
+                path,
+                format!("it has {size} bytes, no ranker has more than {MAX_BYTES}"),
+            ));
         }
-        Ranker::read(&std::fs::read(path).map_err(|e| Error::io("read", path, e))?, path)
+        Ranker::read(
+            &std::fs::read(path).map_err(|e| Error::io("read", path, e))?,
+            path,
+        )
     }
 
     /// Reads a ranker from the bytes of its file; `path` is for messages.
@@ -87,7 +98,8 @@ impl Ranker {
     /// [`Error::Ranker`] naming what is wrong: no ranker, another version, damaged, of other features.
     pub fn read(bytes: &[u8], path: &Path) -> Result<Self> {
         let body = checked_body(bytes).map_err(|reason| failed(path, reason))?;
-        let ranker: Ranker = serde_json::from_slice(body).map_err(|e| failed(path, e.to_string()))?;
+        let ranker: Ranker =
+            serde_json::from_slice(body).map_err(|e| failed(path, e.to_string()))?;
         ranker.check().map_err(|reason| failed(path, reason))?;
         Ok(ranker)
     }
@@ -98,7 +110,8 @@ impl Ranker {
     /// [`Error::Io`].
     pub fn save(&self, path: &Path) -> Result<()> {
         let body = serde_json::to_vec(self).map_err(|e| Error::io("write", path, e.into()))?;
-        let mut bytes = format!("{MAGIC} {VERSION} {}\n", blake3::hash(&body).to_hex()).into_bytes();
+        let mut bytes =
+            format!("{MAGIC} {VERSION} {}\n", blake3::hash(&body).to_hex()).into_bytes();
         bytes.extend(body);
         files::replace(path, &bytes)
     }
@@ -118,8 +131,16 @@ impl Ranker {
     }
 
     fn check(&self) -> std::result::Result<(), String> {
-        same("features", &self.features, Feature::ALL.iter().map(|feature| feature.name()))?;
-        same("signals", &self.signals, Signal::ALL.iter().map(|signal| signal.name()))?;
+        same(
+            "features",
+            &self.features,
+            Feature::ALL.iter().map(|feature| feature.name()),
+        )?;
+        same(
+            "signals",
+            &self.signals,
+            Signal::ALL.iter().map(|signal| signal.name()),
+        )?;
         for model in &self.models {
             if !(0.0..=1.0).contains(&model.mix) {
                 return Err(format!("mix is {}, it must be from 0 to 1", model.mix));
@@ -144,7 +165,11 @@ impl Model {
 
     /// The same model with another forest and weight.
     pub fn adapted(&self, trees: Forest, mix: f32) -> Self {
-        Model { trees, mix, ..self.clone() }
+        Model {
+            trees,
+            mix,
+            ..self.clone()
+        }
     }
 
     /// The ranker's score of each candidate.
@@ -154,7 +179,11 @@ impl Model {
 
     /// How likely one of the first five hits is right, 0 to 1, by what is measured of the answer.
     pub fn confidence(&self, signals: &[f32]) -> f32 {
-        let logit: f64 = self.confidence.predict(signals, Signal::ALL.len()).iter().sum();
+        let logit: f64 = self
+            .confidence
+            .predict(signals, Signal::ALL.len())
+            .iter()
+            .sum();
         (1.0 / (1.0 + (-logit).exp())) as f32
     }
 
@@ -183,7 +212,11 @@ pub(crate) fn leg_name(id: &str) -> &str {
 
 /// What follows the first line, if that line is right about it.
 fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
-    let end = bytes.iter().take(256).position(|&byte| byte == b'\n').unwrap_or(0);
+    let end = bytes
+        .iter()
+        .take(256)
+        .position(|&byte| byte == b'\n')
+        .unwrap_or(0);
     let (line, body) = bytes.split_at(end);
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
@@ -192,27 +225,46 @@ fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
     }
     let version = words.next().unwrap_or_default();
     if version != VERSION.to_string() {
-        return Err(format!("it has version {version} and this program reads version {VERSION}"));
+        return Err(format!(
+            "it has version {version} and this program reads version {VERSION}"
+        ));
     }
     let (body, expected) = (&body[1..], words.next().unwrap_or_default());
     let found = blake3::hash(body).to_hex();
     if found.as_str() != expected {
         let expected = &expected[..expected.floor_char_boundary(8)];
-        return Err(format!("it is damaged: checksum {}, expected {expected}", &found[..8]));
+        return Err(format!(
+            "it is damaged: checksum {}, expected {expected}",
+            &found[..8]
+        ));
     }
     Ok(body)
 }
 
-fn same<'a>(what: &str, found: &[String], expected: impl Iterator<Item = &'a str>) -> std::result::Result<(), String> {
+fn same<'a>(
+    what: &str,
+    found: &[String],
+    expected: impl Iterator<Item = &'a str>,
+) -> std::result::Result<(), String> {
     let expected: Vec<&str> = expected.collect();
     if found == expected {
         return Ok(());
     }
     let stranger = found.iter().find(|name| !expected.contains(&name.as_str()));
-    let detail = stranger.map_or_else(|| "in another order".to_owned(), |name| format!("{name:?} among them"));
-    Err(format!("it has {} {what}, {detail}; this program has {}", found.len(), expected.len()))
+    let detail = stranger.map_or_else(
+        || "in another order".to_owned(),
+        |name| format!("{name:?} among them"),
+    );
+    Err(format!(
+        "it has {} {what}, {detail}; this program has {}",
+        found.len(),
+        expected.len()
+    ))
 }
 
 fn failed(path: &Path, reason: String) -> Error {
-    Error::Ranker { path: path.to_owned(), reason }
+    Error::Ranker {
+        path: path.to_owned(),
+        reason,
+    }
 }

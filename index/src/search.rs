@@ -144,7 +144,8 @@ impl Searcher {
         lap(&mut timings.rank_ms, || {
             for (request, evidence) in requests.iter().zip(&mut evidence) {
                 if search.is_in_time_to_rank(evidence, deadline) {
-                    (evidence.verdict, evidence.reranked) = rerank::verdict(&search, request, evidence).unzip();
+                    (evidence.verdict, evidence.reranked) =
+                        rerank::verdict(&search, request, evidence).unzip();
                 } else {
                     degraded.get_or_insert_with(|| deadline.missed());
                 }
@@ -155,7 +156,8 @@ impl Searcher {
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
         let load = self.load(search.parts, &requests);
         let by_tool_ms = timings.lexical_ms + timings.fuse_ms + timings.rank_ms;
-        self.pace.learn(&load, timings.embed_ms, by_tool_ms, timings.dense_ms);
+        self.pace
+            .learn(&load, timings.embed_ms, by_tool_ms, timings.dense_ms);
         Ok(Results {
             hits,
             mode: search.mode,
@@ -176,7 +178,8 @@ impl Searcher {
     /// # Errors
     /// As [`Searcher::search`].
     pub fn measure(&self, query: &Query) -> Result<Option<Measured>> {
-        let (search, requests, evidence) = self.gather(query, &mut None, &mut Timings::default())?;
+        let (search, requests, evidence) =
+            self.gather(query, &mut None, &mut Timings::default())?;
         let first = requests.first().zip(evidence.first());
         Ok(first.and_then(|(request, evidence)| rerank::measured(&search, request, evidence)))
     }
@@ -190,27 +193,47 @@ impl Searcher {
     ) -> Result<(Search<'a>, Vec<Request>, Vec<Evidence>)> {
         query.validate()?;
         let asked = asked_parts(query);
-        let mut requests: Vec<Request> = query.texts.iter().map(|text| Request::new(text, asked.clauses)).collect();
+        let mut requests: Vec<Request> = query
+            .texts
+            .iter()
+            .map(|text| Request::new(text, asked.clauses))
+            .collect();
         let variant = self.variant(query, asked, &requests);
         let parts = variant.of(asked, self.standby(asked));
         if !parts.clauses {
-            requests.iter_mut().for_each(|request| request.texts.truncate(1));
+            requests
+                .iter_mut()
+                .for_each(|request| request.texts.truncate(1));
         }
-        let vectors = lap(&mut timings.embed_ms, || self.embed(&requests, parts, degraded));
+        let vectors = lap(&mut timings.embed_ms, || {
+            self.embed(&requests, parts, degraded)
+        });
         let mode = match query.mode {
             _ if vectors.iter().all(Option::is_none) => Mode::Lexical,
             Mode::Auto => Mode::Hybrid,
             asked => asked,
         };
-        let search = Search { searcher: self, query, mode, variant, parts, allowed: self.allowed(&query.filter) };
+        let search = Search {
+            searcher: self,
+            query,
+            mode,
+            variant,
+            parts,
+            allowed: self.allowed(&query.filter),
+        };
         let weighed = requests.iter().enumerate();
-        let evidence = weighed.map(|(number, request)| search.weigh(request, number, &vectors, timings)).collect();
+        let evidence = weighed
+            .map(|(number, request)| search.weigh(request, number, &vectors, timings))
+            .collect();
         Ok((search, requests, evidence))
     }
 
     /// The tool of this id.
     pub fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.rows.binary_search_by(|row| row.stored.id.cmp(id)).ok().and_then(|place| self.rows[place].tool())
+        self.rows
+            .binary_search_by(|row| row.stored.id.cmp(id))
+            .ok()
+            .and_then(|place| self.rows[place].tool())
     }
 
     /// Every tool, by id.
@@ -220,14 +243,20 @@ impl Searcher {
 
     /// The ids after this one (exclusive), in order: the page of a cursor list.
     pub fn ids_after<'a>(&'a self, after: Option<&str>) -> impl Iterator<Item = &'a ToolId> + 'a {
-        let first = after.map_or(0, |after| self.rows.partition_point(|row| row.stored.id.as_str() <= after));
+        let first = after.map_or(0, |after| {
+            self.rows
+                .partition_point(|row| row.stored.id.as_str() <= after)
+        });
         self.rows[first..].iter().map(|row| &row.stored.id)
     }
 
     /// The ids whose names look most like this one, nearest first: what may have been meant by an unknown name.
     pub fn similar_names(&self, name: &str, most: usize) -> Vec<ToolId> {
         let similar = self.names.similar(name, most);
-        similar.into_iter().map(|tool| self.rows[tool as usize].stored.id.clone()).collect()
+        similar
+            .into_iter()
+            .map(|tool| self.rows[tool as usize].stored.id.clone())
+            .collect()
     }
 
     /// Number of tools.
@@ -305,14 +334,23 @@ impl Searcher {
             "no embedding model is loaded, so only words are matched; `embedder = \"auto\"` takes the built-in table"
                 .to_owned()
         } else if pending_embeddings > 0 {
-            let found = if self.legs.iter().any(|leg| leg.pending == 0) { "less precisely" } else { "by words only" };
-            format!("{pending_embeddings} tools are not embedded yet and are found {found}; `toolscout embed` goes on")
+            let found = if self.legs.iter().any(|leg| leg.pending == 0) {
+                "less precisely"
+            } else {
+                "by words only"
+            };
+            format!(
+                "{pending_embeddings} tools are not embedded yet and are found {found}; `toolscout embed` goes on"
+            )
         } else if let OwnRanker::Unusable(problem) = &self.own_ranker {
             problem.clone()
         } else {
             damaged_memory?
         };
-        Some(Degraded { reason, pending_embeddings })
+        Some(Degraded {
+            reason,
+            pending_embeddings,
+        })
     }
 
     /// How much of what is asked is done: what the query says, or what its budget is expected to suffice for.
@@ -322,8 +360,11 @@ impl Searcher {
             Effort::All => Variant::Full,
             Effort::Variant(variant) => variant,
             Effort::BudgetMs(budget_ms) => {
-                let possible = Variant::ALL.into_iter().filter(|&v| query.mode != Mode::Dense || v != Variant::Lexical);
-                let offered = possible.map(|variant| (variant, self.load(variant.of(asked, standby), requests)));
+                let possible = Variant::ALL
+                    .into_iter()
+                    .filter(|&v| query.mode != Mode::Dense || v != Variant::Lexical);
+                let offered = possible
+                    .map(|variant| (variant, self.load(variant.of(asked, standby), requests)));
                 self.pace.choose(budget_ms, offered)
             }
         }
@@ -331,15 +372,25 @@ impl Searcher {
 
     fn standby(&self, parts: Parts) -> Standby {
         let instant = |leg: &DenseLeg| leg.embedder.is_instant() && leg.takes_part(parts);
-        if self.legs.iter().any(instant) { Standby::Present } else { Standby::Absent }
+        if self.legs.iter().any(instant) {
+            Standby::Present
+        } else {
+            Standby::Absent
+        }
     }
 
     /// What a search with these parts has to do.
     fn load(&self, parts: Parts, requests: &[Request]) -> Load {
         let scored: usize = requests.iter().map(|request| request.of(parts).len()).sum();
-        let mut load = Load { scored: self.len() * scored, ..Load::default() };
+        let mut load = Load {
+            scored: self.len() * scored,
+            ..Load::default()
+        };
         for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
-            let texts: usize = requests.iter().map(|request| self.texts_for(leg, request, parts).len()).sum();
+            let texts: usize = requests
+                .iter()
+                .map(|request| self.texts_for(leg, request, parts).len())
+                .sum();
             load.compared_bytes += leg.vectors.scanned_bytes() * texts;
             load.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
         }
@@ -350,7 +401,9 @@ impl Searcher {
     /// tells them apart, asking both is worth .1 points of nDCG@10.
     fn texts_for<'a>(&self, leg: &DenseLeg, request: &'a Request, parts: Parts) -> &'a [String] {
         let stands_by = |other: &DenseLeg| {
-            other.embedder.is_instant() && other.takes_part(parts) && other.is_heard(request.cjk_share, parts)
+            other.embedder.is_instant()
+                && other.takes_part(parts)
+                && other.is_heard(request.cjk_share, parts)
         };
         if !leg.embedder.is_instant() && self.legs.iter().any(stands_by) {
             return &request.texts[..1];
@@ -358,21 +411,42 @@ impl Searcher {
         request.of(parts)
     }
 
-    fn embed(&self, requests: &[Request], parts: Parts, degraded: &mut Option<Degraded>) -> QueryVectors {
+    fn embed(
+        &self,
+        requests: &[Request],
+        parts: Parts,
+        degraded: &mut Option<Degraded>,
+    ) -> QueryVectors {
         let by_leg = self.legs.iter().map(|leg| {
             if !leg.takes_part(parts) {
                 return None;
             }
-            let asked: Vec<&[String]> = requests.iter().map(|request| self.texts_for(leg, request, parts)).collect();
-            let texts: Vec<&str> = asked.iter().copied().flatten().map(String::as_str).collect();
+            let asked: Vec<&[String]> = requests
+                .iter()
+                .map(|request| self.texts_for(leg, request, parts))
+                .collect();
+            let texts: Vec<&str> = asked
+                .iter()
+                .copied()
+                .flatten()
+                .map(String::as_str)
+                .collect();
             match leg.embedder.embed_queries(&texts) {
                 Ok(vectors) => {
                     let mut vectors = vectors.into_iter();
-                    Some(asked.iter().map(|texts| vectors.by_ref().take(texts.len()).collect()).collect())
+                    Some(
+                        asked
+                            .iter()
+                            .map(|texts| vectors.by_ref().take(texts.len()).collect())
+                            .collect(),
+                    )
                 }
                 Err(error) => {
                     let pending_embeddings = self.pending_embeddings();
-                    *degraded = Some(Degraded { reason: error.to_string(), pending_embeddings });
+                    *degraded = Some(Degraded {
+                        reason: error.to_string(),
+                        pending_embeddings,
+                    });
                     None
                 }
             }
@@ -383,7 +457,13 @@ impl Searcher {
 
 impl Search<'_> {
     /// Gathers what every leg says of a request.
-    fn weigh(&self, request: &Request, number: usize, vectors: &QueryVectors, timings: &mut Timings) -> Evidence {
+    fn weigh(
+        &self,
+        request: &Request,
+        number: usize,
+        vectors: &QueryVectors,
+        timings: &mut Timings,
+    ) -> Evidence {
         let searcher = self.searcher;
         let (terms, gains, limit, lexical) = lap(&mut timings.lexical_ms, || {
             let analyzed = request.texts.iter().map(|text| text::terms(text));
@@ -393,22 +473,46 @@ impl Search<'_> {
             let mut scored: Vec<Scored> = terms.iter().map(score).collect();
             let (gains, limit) = (std::mem::take(&mut scored[0].gains), scored[0].limit);
             let raw = scored.into_iter().map(|scored| scored.by_tool).collect();
-            (terms, gains, limit, LegScores::new(raw, |_| 0.0, self.allowed.as_deref()))
+            (
+                terms,
+                gains,
+                limit,
+                LegScores::new(raw, |_| 0.0, self.allowed.as_deref()),
+            )
         });
         let dense = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
             let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
-            let heard =
-                voices.filter(|(leg, _)| self.mode == Mode::Dense || leg.is_heard(request.cjk_share, self.parts));
-            self.hear(heard.map(|(leg, queries)| leg.hear(queries, self.parts)).collect(), &lexical)
+            let heard = voices.filter(|(leg, _)| {
+                self.mode == Mode::Dense || leg.is_heard(request.cjk_share, self.parts)
+            });
+            self.hear(
+                heard
+                    .map(|(leg, queries)| leg.hear(queries, self.parts))
+                    .collect(),
+                &lexical,
+            )
         });
         lap(&mut timings.fuse_ms, || {
             let dense_weight = self.dense_weight(dense.len());
             let fused = self.fuse(&lexical, &dense);
-            let named = searcher.names.find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
+            let named = searcher
+                .names
+                .find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
             let named = named.into_iter().collect();
             let signals = signals(limit, &lexical, &dense);
-            Evidence { terms, lexical, dense, named, gains, limit, fused, dense_weight, signals, ..Evidence::default() }
+            Evidence {
+                terms,
+                lexical,
+                dense,
+                named,
+                gains,
+                limit,
+                fused,
+                dense_weight,
+                signals,
+                ..Evidence::default()
+            }
         })
     }
 
@@ -419,7 +523,11 @@ impl Search<'_> {
         let mut voices: Vec<Voice> = heard.iter().map(voice).collect();
         if heard.iter().any(|hearing| hearing.is_rough) {
             let likely = self.likely(&self.fuse(lexical, &voices), &voices);
-            for (hearing, voice) in heard.iter_mut().zip(&mut voices).filter(|(hearing, _)| hearing.is_rough) {
+            for (hearing, voice) in heard
+                .iter_mut()
+                .zip(&mut voices)
+                .filter(|(hearing, _)| hearing.is_rough)
+            {
                 hearing.refine(&likely);
                 *voice = hearing.voice(self.allowed.as_deref());
             }
@@ -429,10 +537,17 @@ impl Search<'_> {
 
     /// The tools that may be hits by these scores: the best of the formula, and of each dense leg.
     fn likely(&self, fused: &[f32], voices: &[Voice]) -> Vec<usize> {
-        let best = |scores: &[f32], count: usize| best::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool));
-        let of_legs = voices.iter().flat_map(|voice| best(&voice.scores.raw, LIKELY_BY_LEG));
-        let mut likely: Vec<usize> =
-            best(fused, LIKELY.max(2 * self.query.k)).into_iter().chain(of_legs).map(|(tool, _)| tool).collect();
+        let best = |scores: &[f32], count: usize| {
+            best::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool))
+        };
+        let of_legs = voices
+            .iter()
+            .flat_map(|voice| best(&voice.scores.raw, LIKELY_BY_LEG));
+        let mut likely: Vec<usize> = best(fused, LIKELY.max(2 * self.query.k))
+            .into_iter()
+            .chain(of_legs)
+            .map(|(tool, _)| tool)
+            .collect();
         likely.sort_unstable();
         likely.dedup();
         likely
@@ -444,7 +559,9 @@ impl Search<'_> {
         if deadline.budget_ms.is_none() || !rerank::has_a_say(self, evidence) {
             return true;
         }
-        let candidates = best::above(0.0, &evidence.fused, CANDIDATES, |tool| self.is_allowed(tool));
+        let candidates = best::above(0.0, &evidence.fused, CANDIDATES, |tool| {
+            self.is_allowed(tool)
+        });
         candidates.into_iter().all(|(tool, _)| {
             let is_in_time = !deadline.is_over();
             if is_in_time {
@@ -456,19 +573,43 @@ impl Search<'_> {
 
     /// Adds what remembered requests say to the scores.
     fn remember(&self, evidence: &mut Evidence) {
-        let Some(memory) = self.searcher.memory.as_ref().filter(|memory| memory.is_asked()) else { return };
-        let voices = evidence.dense.iter().map(|voice| (voice.id.as_str(), voice.share, voice.query.as_slice()));
-        let place = |id: &ToolId| self.searcher.rows.binary_search_by(|row| row.stored.id.cmp(id)).ok();
+        let Some(memory) = self
+            .searcher
+            .memory
+            .as_ref()
+            .filter(|memory| memory.is_asked())
+        else {
+            return;
+        };
+        let voices = evidence
+            .dense
+            .iter()
+            .map(|voice| (voice.id.as_str(), voice.share, voice.query.as_slice()));
+        let place = |id: &ToolId| {
+            self.searcher
+                .rows
+                .binary_search_by(|row| row.stored.id.cmp(id))
+                .ok()
+        };
         // The surer the answer is without, the less requests that are merely alike change it.
-        let sure = evidence.verdict.as_ref().map_or(0.0, |verdict| verdict.confidence);
+        let sure = evidence
+            .verdict
+            .as_ref()
+            .map_or(0.0, |verdict| verdict.confidence);
         let gated = |weight: f32| weight * (1.0 - sure * (1.0 - weight));
-        evidence.recalled =
-            memory.recall(voices).into_iter().filter_map(|(id, weight)| Some((place(&id)?, gated(weight)))).collect();
+        evidence.recalled = memory
+            .recall(voices)
+            .into_iter()
+            .filter_map(|(id, weight)| Some((place(&id)?, gated(weight))))
+            .collect();
         if evidence.recalled.is_empty() {
             return;
         }
         let scale = 1.0 / (1.0 + MEMORY_WEIGHT);
-        let mut scores = evidence.reranked.take().unwrap_or_else(|| evidence.fused.clone());
+        let mut scores = evidence
+            .reranked
+            .take()
+            .unwrap_or_else(|| evidence.fused.clone());
         scores.iter_mut().for_each(|score| *score *= scale);
         for (&tool, weight) in &evidence.recalled {
             scores[tool] += MEMORY_WEIGHT * weight * scale;
@@ -483,19 +624,33 @@ impl Search<'_> {
             (_, 0) => 0.0,
             (Mode::Dense, _) => 1.0,
             (_, 1) => self.query.dense_weight.unwrap_or(settings.dense_weight),
-            _ => self.query.dense_weight.unwrap_or(settings.joint_dense_weight),
+            _ => self
+                .query
+                .dense_weight
+                .unwrap_or(settings.joint_dense_weight),
         }
     }
 
     /// One score per tool, 0 to 1: half by the request as a whole, half by its clauses where it has several. A leg that
     /// was not asked about clauses leaves its say in them to those that were.
     fn fuse(&self, lexical: &LegScores, dense: &[Voice]) -> Vec<f32> {
-        let whole: Vec<(&[f32], f32)> = dense.iter().map(|voice| (voice.scores.whole(), voice.share)).collect();
+        let whole: Vec<(&[f32], f32)> = dense
+            .iter()
+            .map(|voice| (voice.scores.whole(), voice.share))
+            .collect();
         let fused = self.fuse_part(lexical.whole(), &whole);
-        let Some(by_words) = &lexical.clauses else { return fused };
-        let voices = dense.iter().filter_map(|voice| Some((voice.scores.clauses.as_deref()?, voice.share)));
+        let Some(by_words) = &lexical.clauses else {
+            return fused;
+        };
+        let voices = dense
+            .iter()
+            .filter_map(|voice| Some((voice.scores.clauses.as_deref()?, voice.share)));
         let clauses = self.fuse_part(by_words, &voices.collect::<Vec<_>>());
-        fused.iter().zip(clauses).map(|(&whole, clauses)| fuse::convex(whole, clauses, CLAUSES_SHARE)).collect()
+        fused
+            .iter()
+            .zip(clauses)
+            .map(|(&whole, clauses)| fuse::convex(whole, clauses, CLAUSES_SHARE))
+            .collect()
     }
 
     /// Fuses what the legs, each with its share, say of one part of a request. A tool without a vector is judged by its
@@ -503,12 +658,20 @@ impl Search<'_> {
     fn fuse_part(&self, lexical: &[f32], dense: &[(&[f32], f32)]) -> Vec<f32> {
         let dense_weight = self.dense_weight(dense.len());
         let shares: f32 = dense.iter().map(|(_, share)| share).sum();
-        let weighted = dense.iter().map(|&(scores, share)| (scores, dense_weight * share / shares));
+        let weighted = dense
+            .iter()
+            .map(|&(scores, share)| (scores, dense_weight * share / shares));
         if self.query.fusion == Fusion::Rrf && !dense.is_empty() {
-            let lists: Vec<(&[f32], f32)> = [(lexical, 1.0 - dense_weight)].into_iter().chain(weighted).collect();
+            let lists: Vec<(&[f32], f32)> = [(lexical, 1.0 - dense_weight)]
+                .into_iter()
+                .chain(weighted)
+                .collect();
             return fuse::reciprocal_rank(&lists, 0.0, lexical.len());
         }
-        let mut fused: Vec<f32> = lexical.iter().map(|score| score * (1.0 - dense_weight)).collect();
+        let mut fused: Vec<f32> = lexical
+            .iter()
+            .map(|score| score * (1.0 - dense_weight))
+            .collect();
         for (scores, weight) in weighted {
             for ((fused, &score), &by_words) in fused.iter_mut().zip(scores).zip(lexical) {
                 *fused += weight * if score.is_finite() { score } else { by_words };
@@ -520,7 +683,11 @@ impl Search<'_> {
     /// Orders all requests' tools into one list.
     fn rank(&self, requests: &[Request], evidence: &[Evidence]) -> (Vec<Hit>, Option<NoMatch>) {
         let mut best: HashMap<usize, (f32, Vec<usize>)> = HashMap::new();
-        for (number, evidence) in evidence.iter().enumerate().filter(|(_, evidence)| self.is_match(evidence)) {
+        for (number, evidence) in evidence
+            .iter()
+            .enumerate()
+            .filter(|(_, evidence)| self.is_match(evidence))
+        {
             for (tool, score) in self.top(evidence) {
                 let (known, found_by) = best.entry(tool).or_insert((score, Vec::new()));
                 if score > *known {
@@ -531,15 +698,25 @@ impl Search<'_> {
                 }
             }
         }
-        let mut found: Vec<(usize, (f32, Vec<usize>))> =
-            best.into_iter().filter(|(_, (score, _))| *score >= self.query.min_score).collect();
-        found.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| ranked((*a_score, a), (*b_score, b)));
+        let mut found: Vec<(usize, (f32, Vec<usize>))> = best
+            .into_iter()
+            .filter(|(_, (score, _))| *score >= self.query.min_score)
+            .collect();
+        found.sort_unstable_by(|(a, (a_score, _)), (b, (b_score, _))| {
+            ranked((*a_score, a), (*b_score, b))
+        });
         let mut folded = HashSet::new();
-        found.retain(|(tool, _)| self.duplicates(*tool).first().is_none_or(|first| folded.insert(*first)));
+        found.retain(|(tool, _)| {
+            self.duplicates(*tool)
+                .first()
+                .is_none_or(|first| folded.insert(*first))
+        });
         found.truncate(self.query.k);
         let hits: Vec<Hit> = found
             .into_iter()
-            .filter_map(|(tool, (score, found_by))| self.hit(tool, score, found_by, requests, evidence))
+            .filter_map(|(tool, (score, found_by))| {
+                self.hit(tool, score, found_by, requests, evidence)
+            })
             .collect();
         let no_match = hits.is_empty().then(|| self.no_match(evidence));
         (hits, no_match)
@@ -557,11 +734,27 @@ impl Search<'_> {
         let best = found_by.first().copied().unwrap_or(0);
         let mut matched_queries = found_by;
         matched_queries.sort_unstable();
-        let explain = self.query.explain.then(|| explain::explain(self, tool, &requests[best], &evidence[best]));
-        let others = self.duplicates(tool).iter().map(|&other| other as usize).filter(|&other| other != tool);
-        let also_on =
-            others.filter(|&other| self.is_allowed(other)).map(|other| self.searcher.rows[other].id()).collect();
-        Some(Hit { tool: row.tool()?, id: row.id(), score, matched_queries, also_on, explain })
+        let explain = self
+            .query
+            .explain
+            .then(|| explain::explain(self, tool, &requests[best], &evidence[best]));
+        let others = self
+            .duplicates(tool)
+            .iter()
+            .map(|&other| other as usize)
+            .filter(|&other| other != tool);
+        let also_on = others
+            .filter(|&other| self.is_allowed(other))
+            .map(|other| self.searcher.rows[other].id())
+            .collect();
+        Some(Hit {
+            tool: row.tool()?,
+            id: row.id(),
+            score,
+            matched_queries,
+            also_on,
+            explain,
+        })
     }
 
     /// The best tools of one request, best first.
@@ -570,14 +763,25 @@ impl Search<'_> {
             let found = evidence.fused[tool] > 0.0 || evidence.recalled.contains_key(&tool);
             found && self.is_allowed(tool) && !evidence.named.contains_key(&(tool as u32))
         };
-        let named = evidence.named.keys().map(|&tool| tool as usize).filter(|&tool| self.is_allowed(tool));
+        let named = evidence
+            .named
+            .keys()
+            .map(|&tool| tool as usize)
+            .filter(|&tool| self.is_allowed(tool));
         let named = named.map(|tool| (tool, evidence.scores()[tool] + evidence.name_bonus(tool)));
         let mut best = Best::new(self.query.k);
         if self.query.fold {
-            let matching = evidence.scores().iter().copied().enumerate().filter(|(tool, _)| matches(*tool));
+            let matching = evidence
+                .scores()
+                .iter()
+                .copied()
+                .enumerate()
+                .filter(|(tool, _)| matches(*tool));
             let mut scored: Vec<(usize, f32)> = matching.chain(named).collect();
             self.fold(&mut scored);
-            scored.into_iter().for_each(|(tool, score)| best.offer(tool, score));
+            scored
+                .into_iter()
+                .for_each(|(tool, score)| best.offer(tool, score));
         } else {
             named.for_each(|(tool, score)| best.offer(tool, score));
             best.offer_all(evidence.scores(), matches);
@@ -589,7 +793,9 @@ impl Search<'_> {
     fn fold(&self, scored: &mut Vec<(usize, f32)>) {
         let mut best: HashMap<u32, (usize, f32)> = HashMap::new();
         scored.retain(|&(tool, score)| {
-            let Some(&first) = self.duplicates(tool).first() else { return true };
+            let Some(&first) = self.duplicates(tool).first() else {
+                return true;
+            };
             let known = best.entry(first).or_insert((tool, score));
             if ranked((score, tool), (known.1, known.0)).is_lt() {
                 *known = (tool, score);
@@ -601,35 +807,62 @@ impl Search<'_> {
 
     /// A tool and its near-duplicates where they are to be folded and it has any.
     fn duplicates(&self, tool: usize) -> &[u32] {
-        if self.query.fold { self.searcher.duplicates.of(tool as u32) } else { &[] }
+        if self.query.fold {
+            self.searcher.duplicates.of(tool as u32)
+        } else {
+            &[]
+        }
     }
 
     /// False when a request's words and meaning are both strange to the catalog.
     fn is_match(&self, evidence: &Evidence) -> bool {
         let settings = &self.searcher.settings;
         let Signals { coverage, cosine } = evidence.signals;
-        let in_words = coverage >= if cosine.is_some() { settings.no_match_coverage } else { f32::MIN_POSITIVE };
+        let in_words = coverage
+            >= if cosine.is_some() {
+                settings.no_match_coverage
+            } else {
+                f32::MIN_POSITIVE
+            };
         let in_meaning = cosine.is_some_and(|cosine| cosine >= settings.no_match_cosine);
-        let confident = evidence.confidence().is_none_or(|confidence| confidence >= self.query.min_confidence);
+        let confident = evidence
+            .confidence()
+            .is_none_or(|confidence| confidence >= self.query.min_confidence);
         !evidence.named.is_empty() || ((in_words || in_meaning) && confident)
     }
 
     fn no_match(&self, evidence: &[Evidence]) -> NoMatch {
         let reason = if self.searcher.is_empty() {
             "the catalog has no tools".to_owned()
-        } else if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&true)) {
+        } else if self
+            .allowed
+            .as_ref()
+            .is_some_and(|allowed| !allowed.contains(&true))
+        {
             "no tool passes the filter".to_owned()
-        } else if let Some(confidence) = confidence(evidence).filter(|found| *found < self.query.min_confidence) {
-            format!("the confidence is {confidence:.2}, below {:.2}", self.query.min_confidence)
+        } else if let Some(confidence) =
+            confidence(evidence).filter(|found| *found < self.query.min_confidence)
+        {
+            format!(
+                "the confidence is {confidence:.2}, below {:.2}",
+                self.query.min_confidence
+            )
         } else if self.query.min_score > 0.0 {
             format!("no tool scores {} or more", self.query.min_score)
         } else {
             "no tool shares a word with the request or is near to it in meaning".to_owned()
         };
-        let mut nearest: Vec<(usize, f32)> = evidence.iter().flat_map(|evidence| self.top(evidence)).collect();
+        let mut nearest: Vec<(usize, f32)> = evidence
+            .iter()
+            .flat_map(|evidence| self.top(evidence))
+            .collect();
         nearest.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
         nearest.dedup_by_key(|(tool, _)| *tool);
-        let nearest = nearest.into_iter().take(NEAREST_NAMES).map(|(tool, _)| self.searcher.rows[tool].id()).collect();
+        let nearest = nearest
+            .into_iter()
+            .take(NEAREST_NAMES)
+            .map(|(tool, _)| self.searcher.rows[tool].id())
+            .collect();
         NoMatch { reason, nearest }
     }
 
@@ -637,7 +870,8 @@ impl Search<'_> {
     fn place(&self, scores: &[f32], tool: usize) -> usize {
         let score = scores[tool];
         let ahead = |(other, other_score): &(usize, &f32)| {
-            self.is_allowed(*other) && (**other_score > score || (**other_score == score && *other < tool))
+            self.is_allowed(*other)
+                && (**other_score > score || (**other_score == score && *other < tool))
         };
         1 + scores.iter().enumerate().filter(ahead).count()
     }
@@ -665,14 +899,19 @@ impl Deadline {
     }
 
     fn is_over(self) -> bool {
-        self.budget_ms.is_some_and(|budget_ms| self.started.elapsed().as_secs_f64() * 1e3 >= budget_ms)
+        self.budget_ms
+            .is_some_and(|budget_ms| self.started.elapsed().as_secs_f64() * 1e3 >= budget_ms)
     }
 
     fn missed(self) -> Degraded {
         let budget_ms = self.budget_ms.unwrap_or_default();
-        let reason =
-            format!("the budget of {budget_ms} ms was used up before ranking, so the order is less precise; give more");
-        Degraded { reason, pending_embeddings: 0 }
+        let reason = format!(
+            "the budget of {budget_ms} ms was used up before ranking, so the order is less precise; give more"
+        );
+        Degraded {
+            reason,
+            pending_embeddings: 0,
+        }
     }
 }
 
@@ -680,16 +919,27 @@ impl Request {
     fn new(text: &str, split: bool) -> Self {
         let text = read_part(text);
         let mut texts = vec![text.to_owned()];
-        let clauses = if split { clauses::clauses(text) } else { Vec::new() };
+        let clauses = if split {
+            clauses::clauses(text)
+        } else {
+            Vec::new()
+        };
         if clauses.len() > 1 {
             texts.extend(clauses);
         }
-        Request { texts, cjk_share: text::cjk_share(text) }
+        Request {
+            texts,
+            cjk_share: text::cjk_share(text),
+        }
     }
 
     /// Its texts, as far as they take part.
     fn of(&self, parts: Parts) -> &[String] {
-        if parts.clauses { &self.texts } else { &self.texts[..1] }
+        if parts.clauses {
+            &self.texts
+        } else {
+            &self.texts[..1]
+        }
     }
 
     /// The needs it was split into; none when it was taken whole.
@@ -707,7 +957,11 @@ impl Evidence {
     /// How likely one of the first five hits is right; certain for a tool that was asked for by name.
     fn confidence(&self) -> Option<f32> {
         let named = self.named.values().any(|name| *name >= NameMatch::Exact);
-        if named { Some(1.0) } else { self.verdict.as_ref().map(|verdict| verdict.confidence) }
+        if named {
+            Some(1.0)
+        } else {
+            self.verdict.as_ref().map(|verdict| verdict.confidence)
+        }
     }
 
     fn name_bonus(&self, tool: usize) -> f32 {
@@ -722,17 +976,27 @@ impl Evidence {
 
 impl Row {
     pub(crate) fn new(stored: StoredTool) -> Self {
-        Row { stored, parsed: OnceLock::new(), facts: OnceLock::new() }
+        Row {
+            stored,
+            parsed: OnceLock::new(),
+            facts: OnceLock::new(),
+        }
     }
 
     /// The tool; `None` if the store held what is no tool, which its writer rules out.
     pub(crate) fn tool(&self) -> Option<Arc<Tool>> {
-        self.parsed.get_or_init(|| self.stored.parse().ok().map(Arc::new)).clone()
+        self.parsed
+            .get_or_init(|| self.stored.parse().ok().map(Arc::new))
+            .clone()
     }
 
     /// What the ranker knows of the tool; read on first use, in some 50 microseconds.
     fn facts(&self) -> &ToolFacts {
-        self.facts.get_or_init(|| self.tool().map(|tool| ToolFacts::new(&tool)).unwrap_or_default())
+        self.facts.get_or_init(|| {
+            self.tool()
+                .map(|tool| ToolFacts::new(&tool))
+                .unwrap_or_default()
+        })
     }
 
     fn id(&self) -> ToolId {
@@ -743,21 +1007,32 @@ impl Row {
 /// The parts that a query's mode leaves of those it asks for.
 fn asked_parts(query: &Query) -> Parts {
     match query.mode {
-        Mode::Lexical => Parts { instant_embedders: false, slow_embedders: false, ..query.parts },
+        Mode::Lexical => Parts {
+            instant_embedders: false,
+            slow_embedders: false,
+            ..query.parts
+        },
         _ => query.parts,
     }
 }
 
 /// The strongest signals in what the legs say; `limit` is the most that words could score.
 fn signals(limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
-    let coverage = if limit > 0.0 { lexical.best.max(0.0) / limit } else { 0.0 };
+    let coverage = if limit > 0.0 {
+        lexical.best.max(0.0) / limit
+    } else {
+        0.0
+    };
     let cosine = dense.iter().map(|voice| voice.scores.best).reduce(f32::max);
     Signals { coverage, cosine }
 }
 
 /// The highest confidence of any request.
 fn confidence(evidence: &[Evidence]) -> Option<f32> {
-    evidence.iter().filter_map(Evidence::confidence).reduce(f32::max)
+    evidence
+        .iter()
+        .filter_map(Evidence::confidence)
+        .reduce(f32::max)
 }
 
 /// The strongest signals of any request.
@@ -766,13 +1041,20 @@ fn strongest(evidence: &[Evidence]) -> Signals {
         coverage: a.coverage.max(b.coverage),
         cosine: [a.cosine, b.cosine].into_iter().flatten().reduce(f32::max),
     };
-    evidence.iter().map(|evidence| evidence.signals).reduce(stronger).unwrap_or_default()
+    evidence
+        .iter()
+        .map(|evidence| evidence.signals)
+        .reduce(stronger)
+        .unwrap_or_default()
 }
 
 /// The ids of the embedders that any request was judged by.
 fn heard(evidence: &[Evidence]) -> Vec<String> {
-    let mut heard: Vec<String> =
-        evidence.iter().flat_map(|evidence| &evidence.dense).map(|voice| voice.id.clone()).collect();
+    let mut heard: Vec<String> = evidence
+        .iter()
+        .flat_map(|evidence| &evidence.dense)
+        .map(|voice| voice.id.clone())
+        .collect();
     heard.sort_unstable();
     heard.dedup();
     heard

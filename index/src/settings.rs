@@ -49,7 +49,16 @@ impl Settings {
     pub fn validate(&self) -> Result<()> {
         let weights = &self.lexical.weights;
         let in_range = |setting: &'static str, value: f32, lo: f32, hi: f32| {
-            if (lo..=hi).contains(&value) { Ok(()) } else { Err(Error::InvalidSetting { setting, value, lo, hi }) }
+            if (lo..=hi).contains(&value) {
+                Ok(())
+            } else {
+                Err(Error::InvalidSetting {
+                    setting,
+                    value,
+                    lo,
+                    hi,
+                })
+            }
         };
         for field in crate::document::Field::ALL {
             in_range(field.name(), weights.of(field), 0.0, 20.0)?;

@@ -93,19 +93,36 @@ impl Loaded {
             .iter()
             .enumerate()
             .map(|(number, embedder)| {
-                let previous =
-                    previous.and_then(|previous| previous.legs.get(number)).map(|leg| (leg, places.as_slice()));
+                let previous = previous
+                    .and_then(|previous| previous.legs.get(number))
+                    .map(|leg| (leg, places.as_slice()));
                 leg(store, dir, embedder, &rows, &settings, previous)
             })
             .collect::<Result<_>>()?;
         let (ranker, own_ranker) = ranker(dir, previous);
-        let pace = previous.map(|previous| Arc::clone(&previous.pace)).unwrap_or_default();
-        Ok(Loaded { version, settings, rows, names, duplicates, legs, ranker, own_ranker, pace })
+        let pace = previous
+            .map(|previous| Arc::clone(&previous.pace))
+            .unwrap_or_default();
+        Ok(Loaded {
+            version,
+            settings,
+            rows,
+            names,
+            duplicates,
+            legs,
+            ranker,
+            own_ranker,
+            pace,
+        })
     }
 
     /// What a lexical index must have been built with, and of which catalog: keys of another mean other tools.
     pub(crate) fn lexical_stamp(&self) -> String {
-        format!("{}, catalog {}", self.settings.lexical.stamp(), self.version.identity)
+        format!(
+            "{}, catalog {}",
+            self.settings.lexical.stamp(),
+            self.version.identity
+        )
     }
 
     /// Tool position by store key, which is how the lexical index names tools.
@@ -116,7 +133,10 @@ impl Loaded {
     /// The legs that are large enough for a graph and have none that fits.
     pub(crate) fn legs_without_graph(&self) -> impl Iterator<Item = &DenseLeg> {
         let large = |leg: &&DenseLeg| leg.vectors.len() >= self.settings.graph_min_vectors;
-        self.legs.iter().filter(large).filter(|leg| leg.graph.is_none())
+        self.legs
+            .iter()
+            .filter(large)
+            .filter(|leg| leg.graph.is_none())
     }
 
     /// The texts that slow embedders have no sound vector of, with the embedder of each list.
@@ -126,7 +146,8 @@ impl Loaded {
             let embedded: HashSet<TextHash> = leg.vectors.hashes().iter().copied().collect();
             pending_texts(&self.rows, leg.embedder.views(), &embedded)
         };
-        slow.map(|leg| (texts_of(leg), Arc::clone(&leg.embedder))).collect()
+        slow.map(|leg| (texts_of(leg), Arc::clone(&leg.embedder)))
+            .collect()
     }
 
     /// True when an instant embedder's file lacks so many vectors that it is better written anew.
@@ -138,7 +159,11 @@ impl Loaded {
     pub(crate) fn keep_vectors(&mut self, dir: &Path) {
         for leg in self.legs.iter_mut().filter(|leg| leg.has_unkept_vectors()) {
             // Derived data: where the disk is full or must not be written, the next opening computes it again.
-            if leg.vectors.save(&kept_path(dir, leg.embedder.as_ref()), leg.embedder.id()).is_ok() {
+            if leg
+                .vectors
+                .save(&kept_path(dir, leg.embedder.as_ref()), leg.embedder.id())
+                .is_ok()
+            {
                 leg.unkept = 0;
             }
         }
@@ -167,8 +192,11 @@ impl Loaded {
 /// # Errors
 /// [`crate::Error::Store`] when they cannot be read.
 pub(crate) fn settings(store: &Store) -> Result<Settings> {
-    let Some(json) = store.meta("settings")? else { return Ok(Settings::default()) };
-    serde_json::from_str(&json).map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))
+    let Some(json) = store.meta("settings")? else {
+        return Ok(Settings::default());
+    };
+    serde_json::from_str(&json)
+        .map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))
 }
 
 /// The catalog's own ranker, where it has one, else the one the crate carries. One that cannot be read changes nothing
@@ -182,7 +210,10 @@ fn ranker(dir: &Path, previous: Option<&Searcher>) -> (Option<Arc<Ranker>>, OwnR
         Ok(ranker) => (Some(Arc::new(ranker)), OwnRanker::Used),
         Err(error) => {
             let previous = previous.and_then(|previous| previous.ranker.clone());
-            (previous.or_else(Ranker::bundled), OwnRanker::Unusable(error.to_string()))
+            (
+                previous.or_else(Ranker::bundled),
+                OwnRanker::Unusable(error.to_string()),
+            )
         }
     }
 }
@@ -194,10 +225,19 @@ pub(crate) type PendingTexts = Vec<(TextHash, String)>;
 /// length waste no padding.
 fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>) -> PendingTexts {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
-    for row in rows.iter().filter(|row| row.stored.texts_of(views).any(|hash| !embedded.contains(hash))) {
+    for row in rows.iter().filter(|row| {
+        row.stored
+            .texts_of(views)
+            .any(|hash| !embedded.contains(hash))
+    }) {
         let Some(tool) = row.tool() else { continue };
         let texts = document::views(&tool);
-        let texts = views.iter().map(|&view| (text_hash(&texts[view as usize]), texts[view as usize].clone()));
+        let texts = views.iter().map(|&view| {
+            (
+                text_hash(&texts[view as usize]),
+                texts[view as usize].clone(),
+            )
+        });
         pending.extend(texts.filter(|(hash, _)| !embedded.contains(hash)));
     }
     let mut pending: Vec<(TextHash, String)> = pending.into_iter().collect();
@@ -207,9 +247,17 @@ fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>
 
 fn rows(store: &Store, previous: Option<&Searcher>) -> Result<Vec<Arc<Row>>> {
     let Some(previous) = previous else {
-        return Ok(store.tools()?.into_iter().map(|stored| Arc::new(Row::new(stored))).collect());
+        return Ok(store
+            .tools()?
+            .into_iter()
+            .map(|stored| Arc::new(Row::new(stored)))
+            .collect());
     };
-    let known: HashMap<u64, &Arc<Row>> = previous.rows.iter().map(|row| (row.stored.key, row)).collect();
+    let known: HashMap<u64, &Arc<Row>> = previous
+        .rows
+        .iter()
+        .map(|row| (row.stored.key, row))
+        .collect();
     let keys = store.keys()?.into_iter();
     keys.map(|key| match known.get(&key) {
         Some(row) => Ok(Arc::clone(row)),
@@ -222,7 +270,9 @@ fn rows(store: &Store, previous: Option<&Searcher>) -> Result<Vec<Arc<Row>>> {
 fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
     let ids = || rows.iter().map(|row| &row.stored.id);
     match previous {
-        Some(previous) if ids().eq(previous.rows.iter().map(|row| &row.stored.id)) => Arc::clone(&previous.names),
+        Some(previous) if ids().eq(previous.rows.iter().map(|row| &row.stored.id)) => {
+            Arc::clone(&previous.names)
+        }
         _ => Arc::new(Names::new(ids())),
     }
 }
@@ -231,7 +281,8 @@ fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
 /// them.
 fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Duplicates> {
     fn told(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
-        rows.iter().map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
+        rows.iter()
+            .map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
     }
     match previous {
         Some(previous) if told(rows).eq(told(&previous.rows)) => Arc::clone(&previous.duplicates),
@@ -244,8 +295,13 @@ fn places(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
     let mut before = previous.iter().enumerate().peekable();
     rows.iter()
         .map(|row| {
-            while before.next_if(|(_, other)| other.stored.id < row.stored.id).is_some() {}
-            before.next_if(|(_, other)| Arc::ptr_eq(other, row)).map(|(place, _)| place)
+            while before
+                .next_if(|(_, other)| other.stored.id < row.stored.id)
+                .is_some()
+            {}
+            before
+                .next_if(|(_, other)| Arc::ptr_eq(other, row))
+                .map(|(place, _)| place)
         })
         .collect()
 }
@@ -266,15 +322,29 @@ fn leg(
     }
     let model = store.model(embedder.id(), embedder.dimensions())?;
     let (vectors, damaged) = match previous {
-        Some(previous) => (changed_vectors(store, embedder.as_ref(), model, rows, previous)?, 0),
+        Some(previous) => (
+            changed_vectors(store, embedder.as_ref(), model, rows, previous)?,
+            0,
+        ),
         None => all_vectors(store, embedder.as_ref(), model, rows)?,
     };
     let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
-    let pending = rows.iter().enumerate().filter(|(place, row)| vectors.rows_of(*place).len() < wanted(row)).count();
+    let pending = rows
+        .iter()
+        .enumerate()
+        .filter(|(place, row)| vectors.rows_of(*place).len() < wanted(row))
+        .count();
     let graph = model
         .filter(|_| vectors.len() >= settings.graph_min_vectors)
         .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
-    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph, pending, damaged, unkept: 0 })
+    Ok(DenseLeg {
+        embedder: Arc::clone(embedder),
+        vectors,
+        graph,
+        pending,
+        damaged,
+        unkept: 0,
+    })
 }
 
 /// The leg of an embedder that is quicker than reading its vectors from the database: they come from the previous
@@ -293,8 +363,10 @@ fn instant_leg(
     let mut unkept = previous.map_or(0, |(leg, _)| leg.unkept);
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
         let placed = || (number * CHUNK..).zip(chunk);
-        let missing: Vec<&Arc<Row>> =
-            placed().filter(|(place, row)| !known.has(*place, row)).map(|(_, row)| row).collect();
+        let missing: Vec<&Arc<Row>> = placed()
+            .filter(|(place, row)| !known.has(*place, row))
+            .map(|(_, row)| row)
+            .collect();
         let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
         for (place, row) in placed() {
             if known.has(place, row) {
@@ -308,7 +380,14 @@ fn instant_leg(
             vectors.end_tool();
         }
     }
-    Ok(DenseLeg { embedder: Arc::clone(embedder), vectors, graph: None, pending: 0, damaged: 0, unkept })
+    Ok(DenseLeg {
+        embedder: Arc::clone(embedder),
+        vectors,
+        graph: None,
+        pending: 0,
+        damaged: 0,
+        unkept,
+    })
 }
 
 /// The vectors of an instant embedder that need not be computed.
@@ -326,13 +405,23 @@ impl<'a> Known<'a> {
             Some(_) => None,
             None => Kept::load(&kept_path(dir, embedder), embedder.id(), dimensions).ok(),
         };
-        Known { views: embedder.views(), previous, kept: kept.unwrap_or_else(|| Kept::empty(dimensions)) }
+        Known {
+            views: embedder.views(),
+            previous,
+            kept: kept.unwrap_or_else(|| Kept::empty(dimensions)),
+        }
     }
 
     fn has(&self, place: usize, row: &Row) -> bool {
         match self.previous {
             Some((_, places)) => places[place].is_some(),
-            None => !self.kept.is_empty() && row.stored.texts_of(self.views).all(|text| self.kept.contains(text)),
+            None => {
+                !self.kept.is_empty()
+                    && row
+                        .stored
+                        .texts_of(self.views)
+                        .all(|text| self.kept.contains(text))
+            }
         }
     }
 
@@ -341,7 +430,9 @@ impl<'a> Known<'a> {
         if let Some((leg, Some(place))) = self.previous.map(|(leg, places)| (leg, places[place])) {
             return vectors.push_tool(&leg.vectors, place);
         }
-        row.stored.texts_of(self.views).for_each(|text| vectors.push_kept(&self.kept, text));
+        row.stored
+            .texts_of(self.views)
+            .for_each(|text| vectors.push_kept(&self.kept, text));
         vectors.end_tool();
     }
 }
@@ -352,12 +443,21 @@ type Computed = Vec<(TextHash, Vec<f32>)>;
 /// The vectors of these rows' texts, row by row.
 fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>> {
     let of_row = |row: &&Arc<Row>| {
-        let Ok(tool) = row.stored.parse() else { return Ok(Vec::new()) };
+        let Ok(tool) = row.stored.parse() else {
+            return Ok(Vec::new());
+        };
         let texts = document::views(&tool);
-        let wanted = embedder.views().iter().filter_map(|&view| Some((*row.stored.texts.get(view as usize)?, view)));
-        let (hashes, wanted): (Vec<TextHash>, Vec<&str>) =
-            wanted.map(|(hash, view)| (hash, texts[view as usize].as_str())).unzip();
-        Ok(hashes.into_iter().zip(embedder.embed_tools(&wanted)?).collect())
+        let wanted = embedder
+            .views()
+            .iter()
+            .filter_map(|&view| Some((*row.stored.texts.get(view as usize)?, view)));
+        let (hashes, wanted): (Vec<TextHash>, Vec<&str>) = wanted
+            .map(|(hash, view)| (hash, texts[view as usize].as_str()))
+            .unzip();
+        Ok(hashes
+            .into_iter()
+            .zip(embedder.embed_tools(&wanted)?)
+            .collect())
     };
     rows.par_iter().map(of_row).collect()
 }

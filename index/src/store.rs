@@ -59,7 +59,8 @@ const SCHEMA: &str = "
 ";
 
 /// What tells this catalog from every other, one of the same name included.
-const GIVE_IDENTITY: &str = "INSERT OR IGNORE INTO meta VALUES ('identity', lower(hex(randomblob(16))))";
+const GIVE_IDENTITY: &str =
+    "INSERT OR IGNORE INTO meta VALUES ('identity', lower(hex(randomblob(16))))";
 /// Where the digest of all tools is kept, and the generation it is of: see [`Store::tools`].
 const DIGEST: &str = "digest";
 /// Written beside the version of the template once the column `texts` has checksums.
@@ -134,7 +135,10 @@ impl Store {
     pub fn open_read_only(path: &Path) -> Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut store = Store::new(path, |path| Connection::open_with_flags(path, flags))?;
-        store.connection.busy_timeout(BUSY_TIMEOUT).map_err(|e| store_error(path, e))?;
+        store
+            .connection
+            .busy_timeout(BUSY_TIMEOUT)
+            .map_err(|e| store_error(path, e))?;
         if store.version().is_err() {
             store.open_alone()?;
         }
@@ -146,7 +150,12 @@ impl Store {
         // Before it is opened: a file that takes its place in between is noticed later.
         let file = FileId::of(path);
         let connection = open(path).map_err(|e| store_error(path, e))?;
-        Ok(Store { connection, path: path.to_owned(), file, digest_change: Cell::new(0) })
+        Ok(Store {
+            connection,
+            path: path.to_owned(),
+            file,
+            digest_change: Cell::new(0),
+        })
     }
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<Self> {
@@ -165,7 +174,9 @@ impl Store {
     /// Takes the file as it is. Without write permission SQLite cannot share a log; nobody else can write either. What
     /// stands in a log is not in the file, so there must be none.
     fn open_alone(&mut self) -> Result<()> {
-        let Ok(connection) = database::open_alone(&self.path) else { return Ok(()) };
+        let Ok(connection) = database::open_alone(&self.path) else {
+            return Ok(());
+        };
         let shared = std::mem::replace(&mut self.connection, connection);
         if self.version().is_err() {
             self.connection = shared;
@@ -191,7 +202,10 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn state(&self) -> Result<Version> {
-        Ok(Version { identity: self.meta("identity")?.unwrap_or_default(), generation: self.generation()? })
+        Ok(Version {
+            identity: self.meta("identity")?.unwrap_or_default(),
+            generation: self.generation()?,
+        })
     }
 
     /// The number of the last commit.
@@ -200,7 +214,8 @@ impl Store {
     /// [`Error::Store`].
     pub fn generation(&self) -> Result<u64> {
         let text = self.meta("generation")?.unwrap_or_default();
-        text.parse().map_err(|_| self.error(format!("its generation is {text:?} and not a number")))
+        text.parse()
+            .map_err(|_| self.error(format!("its generation is {text:?} and not a number")))
     }
 
     /// A setting kept with the catalog.
@@ -209,7 +224,10 @@ impl Store {
     /// [`Error::Store`].
     pub fn meta(&self, key: &str) -> Result<Option<String>> {
         let mut statement = self.sql("SELECT value FROM meta WHERE key = ?1")?;
-        statement.query_row([key], |row| row.get(0)).optional().map_err(|e| self.error(e))
+        statement
+            .query_row([key], |row| row.get(0))
+            .optional()
+            .map_err(|e| self.error(e))
     }
 
     /// Keeps a setting with the catalog.
@@ -217,7 +235,10 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn set_meta(&self, key: &str, value: &str) -> Result<()> {
-        self.execute("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2", params![key, value])
+        self.execute(
+            "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
+            params![key, value],
+        )
     }
 
     /// Starts a read transaction: until [`Store::end`] all reads see one state.
@@ -244,7 +265,9 @@ impl Store {
     /// Moves the log into the database file, so that the file alone is the catalog. What readers still look at stays.
     pub fn checkpoint(&self) {
         // The log is as durable as the database: one that could not be moved is moved another time.
-        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 
     /// Undoes the write transaction, if one is open.
@@ -279,15 +302,25 @@ impl Store {
 
     /// The digest of all tools at this generation; none where it was not kept for it, as by an earlier version.
     fn digest(&self, generation: u64) -> Result<Option<u128>> {
-        let Some(text) = self.meta(DIGEST)? else { return Ok(None) };
-        let Some((of, digest)) = text.split_once(' ') else { return Ok(None) };
-        Ok(u128::from_str_radix(digest, 16).ok().filter(|_| of == generation.to_string()))
+        let Some(text) = self.meta(DIGEST)? else {
+            return Ok(None);
+        };
+        let Some((of, digest)) = text.split_once(' ') else {
+            return Ok(None);
+        };
+        Ok(u128::from_str_radix(digest, 16)
+            .ok()
+            .filter(|_| of == generation.to_string()))
     }
 
     fn digest_of_all(&self) -> Result<u128> {
         let mut statement = self.sql("SELECT hash FROM tools")?;
-        let mut hashes = statement.query_map([], |row| row.get::<_, [u8; 32]>(0)).map_err(|e| self.error(e))?;
-        hashes.try_fold(0, |all, hash| Ok(all ^ digest_of(&hash.map_err(|e| self.error(e))?)))
+        let mut hashes = statement
+            .query_map([], |row| row.get::<_, [u8; 32]>(0))
+            .map_err(|e| self.error(e))?;
+        hashes.try_fold(0, |all, hash| {
+            Ok(all ^ digest_of(&hash.map_err(|e| self.error(e))?))
+        })
     }
 
     /// The keys of all tools, in the order of their ids.
@@ -296,7 +329,9 @@ impl Store {
     /// [`Error::Store`].
     pub fn keys(&self) -> Result<Vec<u64>> {
         let mut statement = self.sql("SELECT key FROM tools ORDER BY id")?;
-        let keys = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
+        let keys = statement
+            .query_map([], |row| row.get(0))
+            .and_then(Iterator::collect);
         keys.map_err(|e| self.error(e))
     }
 
@@ -305,8 +340,11 @@ impl Store {
     /// # Errors
     /// [`Error::Store`], also when these are not the tools that were committed.
     pub fn tools(&self) -> Result<Vec<StoredTool>> {
-        let mut statement = self.sql("SELECT key, id, server, texts, json, hash FROM tools ORDER BY id")?;
-        let rows = statement.query_map([], read_tool).map_err(|e| self.error(e))?;
+        let mut statement =
+            self.sql("SELECT key, id, server, texts, json, hash FROM tools ORDER BY id")?;
+        let rows = statement
+            .query_map([], read_tool)
+            .map_err(|e| self.error(e))?;
         let mut tools = Vec::new();
         let mut digest = 0;
         for row in rows {
@@ -314,9 +352,10 @@ impl Store {
             tools.push(self.checked(row)?);
         }
         match self.digest(self.generation()?)? {
-            Some(expected) if expected != digest => {
-                Err(self.error(format!("its {} tools are not those that were committed, {DAMAGED}", tools.len())))
-            }
+            Some(expected) if expected != digest => Err(self.error(format!(
+                "its {} tools are not those that were committed, {DAMAGED}",
+                tools.len()
+            ))),
             _ => Ok(tools),
         }
     }
@@ -326,7 +365,8 @@ impl Store {
     /// # Errors
     /// [`Error::Store`], also when it is not there.
     pub fn tool(&self, key: u64) -> Result<StoredTool> {
-        let mut statement = self.sql("SELECT key, id, server, texts, json, hash FROM tools WHERE key = ?1")?;
+        let mut statement =
+            self.sql("SELECT key, id, server, texts, json, hash FROM tools WHERE key = ?1")?;
         self.checked(statement.query_row([key], read_tool))
     }
 
@@ -336,10 +376,16 @@ impl Store {
     /// [`Error::Store`].
     pub fn ids_of_server(&self, server: &str) -> Result<Vec<ToolId>> {
         let mut statement = self.sql("SELECT id FROM tools WHERE server = ?1 ORDER BY id")?;
-        let rows = statement.query_map([server], |row| row.get::<_, String>(0)).map_err(|e| self.error(e))?;
+        let rows = statement
+            .query_map([server], |row| row.get::<_, String>(0))
+            .map_err(|e| self.error(e))?;
         rows.map(|id| {
             let id = id.map_err(|e| self.error(e))?;
-            let name = if server.is_empty() { &id } else { &id[server.len() + 1..] };
+            let name = if server.is_empty() {
+                &id
+            } else {
+                &id[server.len() + 1..]
+            };
             ToolId::new(server, name)
         })
         .collect()
@@ -353,7 +399,10 @@ impl Store {
         let json = serde_json::to_string(tool).map_err(|e| self.error(e))?;
         let hash = blake3::hash(json.as_bytes());
         let known = self.key_and_hash(&tool.id)?;
-        if known.as_ref().is_some_and(|(_, known)| known == hash.as_bytes()) {
+        if known
+            .as_ref()
+            .is_some_and(|(_, known)| known == hash.as_bytes())
+        {
             return Ok(Upserted::Unchanged);
         }
         if let Some((key, hash)) = &known {
@@ -362,7 +411,16 @@ impl Store {
         }
         let texts = checked_texts(tool);
         let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.execute(sql, params![tool.id.as_str(), tool.id.server(), hash.as_bytes(), texts, json])?;
+        self.execute(
+            sql,
+            params![
+                tool.id.as_str(),
+                tool.id.server(),
+                hash.as_bytes(),
+                texts,
+                json
+            ],
+        )?;
         self.change_digest(hash.as_bytes());
         let key = self.connection.last_insert_rowid() as u64;
         Ok(known.map_or(Upserted::Added(key), |(old, _)| Upserted::Changed(old, key)))
@@ -373,14 +431,17 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn remove(&self, id: &ToolId) -> Result<Option<u64>> {
-        let Some((key, hash)) = self.key_and_hash(id)? else { return Ok(None) };
+        let Some((key, hash)) = self.key_and_hash(id)? else {
+            return Ok(None);
+        };
         self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
         self.change_digest(&hash);
         Ok(Some(key))
     }
 
     fn change_digest(&self, hash: &[u8; 32]) {
-        self.digest_change.set(self.digest_change.get() ^ digest_of(hash));
+        self.digest_change
+            .set(self.digest_change.get() ^ digest_of(hash));
     }
 
     /// The number under which a model's vectors are kept; `None` when it has none yet.
@@ -389,7 +450,10 @@ impl Store {
     /// [`Error::Store`].
     pub fn model(&self, id: &str, dimensions: usize) -> Result<Option<u64>> {
         let mut statement = self.sql("SELECT key FROM models WHERE id = ?1 AND dimensions = ?2")?;
-        statement.query_row(params![id, dimensions as u64], |row| row.get(0)).optional().map_err(|e| self.error(e))
+        statement
+            .query_row(params![id, dimensions as u64], |row| row.get(0))
+            .optional()
+            .map_err(|e| self.error(e))
     }
 
     /// The number under which a model's vectors will be kept.
@@ -397,8 +461,12 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn register_model(&self, id: &str, dimensions: usize) -> Result<u64> {
-        self.execute("INSERT OR IGNORE INTO models (id, dimensions) VALUES (?1, ?2)", params![id, dimensions as u64])?;
-        self.model(id, dimensions)?.ok_or_else(|| self.error("a model just added is not there"))
+        self.execute(
+            "INSERT OR IGNORE INTO models (id, dimensions) VALUES (?1, ?2)",
+            params![id, dimensions as u64],
+        )?;
+        self.model(id, dimensions)?
+            .ok_or_else(|| self.error("a model just added is not there"))
     }
 
     /// How many vectors each model has.
@@ -419,7 +487,11 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub fn vectors(&self, model: u64, dimensions: usize) -> Result<(HashMap<TextHash, Vec<f32>>, usize)> {
+    pub fn vectors(
+        &self,
+        model: u64,
+        dimensions: usize,
+    ) -> Result<(HashMap<TextHash, Vec<f32>>, usize)> {
         let mut statement = self.sql("SELECT text, vector FROM vectors WHERE model = ?1")?;
         let mut rows = statement.query([model]).map_err(|e| self.error(e))?;
         let (mut vectors, mut damaged) = (HashMap::new(), 0);
@@ -436,9 +508,17 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub fn vector(&self, model: u64, dimensions: usize, text: &TextHash) -> Result<Option<Vec<f32>>> {
-        let mut statement = self.sql("SELECT text, vector FROM vectors WHERE model = ?1 AND text = ?2")?;
-        let read = |row: &rusqlite::Row<'_>| Ok(read_vector(row, model, dimensions).map(|(_, vector)| vector));
+    pub fn vector(
+        &self,
+        model: u64,
+        dimensions: usize,
+        text: &TextHash,
+    ) -> Result<Option<Vec<f32>>> {
+        let mut statement =
+            self.sql("SELECT text, vector FROM vectors WHERE model = ?1 AND text = ?2")?;
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(read_vector(row, model, dimensions).map(|(_, vector)| vector))
+        };
         let vector = statement.query_row(params![model, text], read).optional();
         vector.map(Option::flatten).map_err(|e| self.error(e))
     }
@@ -449,7 +529,10 @@ impl Store {
     /// [`Error::Store`].
     pub fn put_vector(&self, model: u64, text: &TextHash, vector: &[f32]) -> Result<()> {
         let bytes = files::sealed_vector(vector, &[&model.to_le_bytes(), text]);
-        self.execute("INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)", params![model, text, bytes])
+        self.execute(
+            "INSERT OR REPLACE INTO vectors VALUES (?1, ?2, ?3)",
+            params![model, text, bytes],
+        )
     }
 
     /// Brings the hashes of texts up to date after the template has changed with the program. True when it had to.
@@ -464,7 +547,10 @@ impl Store {
         self.begin_write()?;
         for stored in self.tools()? {
             let tool = stored.parse()?;
-            self.execute("UPDATE tools SET texts = ?2 WHERE key = ?1", params![stored.key, checked_texts(&tool)])?;
+            self.execute(
+                "UPDATE tools SET texts = ?2 WHERE key = ?1",
+                params![stored.key, checked_texts(&tool)],
+            )?;
         }
         self.set_meta("template_version", &version)?;
         self.commit()?;
@@ -481,7 +567,11 @@ impl Store {
         database::use_wal(&self.connection, BUSY_TIMEOUT)?;
         // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and worth the sync.
         self.connection.pragma_update(None, "synchronous", "full")?;
-        if self.connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))? == 0 {
+        if self
+            .connection
+            .pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?
+            == 0
+        {
             self.connection.execute_batch(&format!(
                 "BEGIN IMMEDIATE; {SCHEMA} {GIVE_IDENTITY}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"
             ))?;
@@ -490,8 +580,11 @@ impl Store {
     }
 
     fn version(&self) -> rusqlite::Result<u32> {
-        let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        self.connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        let version = self
+            .connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))?;
+        self.connection
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(version)
     }
 
@@ -507,7 +600,9 @@ impl Store {
 
     fn key_and_hash(&self, id: &ToolId) -> Result<Option<(u64, [u8; 32])>> {
         let mut statement = self.sql("SELECT key, hash FROM tools WHERE id = ?1")?;
-        let found = statement.query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional();
+        let found = statement
+            .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional();
         found.map_err(|e| self.error(e))
     }
 
@@ -519,18 +614,34 @@ impl Store {
             _ => self.error(format!("{e}, {DAMAGED}")),
         })?;
         if blake3::hash(json.as_bytes()) != hash {
-            return Err(self.error(format!("the tool {id:?} is not what was written, {DAMAGED}")));
+            return Err(self.error(format!(
+                "the tool {id:?} is not what was written, {DAMAGED}"
+            )));
         }
-        let name = if server.is_empty() { id.as_str() } else { id.get(server.len() + 1..).unwrap_or_default() };
+        let name = if server.is_empty() {
+            id.as_str()
+        } else {
+            id.get(server.len() + 1..).unwrap_or_default()
+        };
         let id = ToolId::new(&server, name).map_err(|e| self.error(e))?;
-        let stored = StoredTool { key, id, texts: Vec::new(), fingerprint: None, json };
+        let stored = StoredTool {
+            key,
+            id,
+            texts: Vec::new(),
+            fingerprint: None,
+            json,
+        };
         let texts = match sound_texts(&texts, &stored.id) {
             Some(texts) => texts.to_vec(),
             None => self.texts_anew(&stored)?,
         };
         let (texts, fingerprint) = texts.split_at(texts.len().min(VIEWS * size_of::<TextHash>()));
         let fingerprint = Fingerprint::from_bytes(fingerprint);
-        Ok(StoredTool { texts: texts.as_chunks().0.to_vec(), fingerprint, ..stored })
+        Ok(StoredTool {
+            texts: texts.as_chunks().0.to_vec(),
+            fingerprint,
+            ..stored
+        })
     }
 
     /// What the damaged column `texts` of a tool must hold. It can be said of the tool alone, which the damage may also
@@ -538,13 +649,18 @@ impl Store {
     fn texts_anew(&self, stored: &StoredTool) -> Result<Vec<u8>> {
         let tool = stored.parse()?;
         if tool.id != stored.id {
-            return Err(self.error(format!("the tool {:?} stands under the id {:?}, {DAMAGED}", tool.id, stored.id)));
+            return Err(self.error(format!(
+                "the tool {:?} stands under the id {:?}, {DAMAGED}",
+                tool.id, stored.id
+            )));
         }
         Ok(texts(&tool))
     }
 
     fn sql(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
-        self.connection.prepare_cached(sql).map_err(|e| self.error(e))
+        self.connection
+            .prepare_cached(sql)
+            .map_err(|e| self.error(e))
     }
 
     fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
@@ -560,7 +676,9 @@ impl Store {
 impl StoredTool {
     /// The texts of these views. A catalog that an earlier version wrote may lack some until it is written to.
     pub fn texts_of<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = &'a TextHash> {
-        views.iter().filter_map(|&view| self.texts.get(view as usize))
+        views
+            .iter()
+            .filter_map(|&view| self.texts.get(view as usize))
     }
 
     /// The tool itself.
@@ -576,8 +694,14 @@ impl StoredTool {
 /// The hashes of a tool's views, then its fingerprint.
 fn texts(tool: &Tool) -> Vec<u8> {
     let views = document::views(tool);
-    let fingerprint = Fingerprint::of(tool).map(Fingerprint::to_bytes).unwrap_or_default();
-    views.iter().flat_map(|text| text_hash(text)).chain(fingerprint).collect()
+    let fingerprint = Fingerprint::of(tool)
+        .map(Fingerprint::to_bytes)
+        .unwrap_or_default();
+    views
+        .iter()
+        .flat_map(|text| text_hash(text))
+        .chain(fingerprint)
+        .collect()
 }
 
 /// What the column `texts` holds of a tool: [`texts`], then their checksum.
@@ -618,22 +742,41 @@ pub fn text_hash(text: &str) -> TextHash {
 type ToolRow = (u64, String, String, Vec<u8>, String, [u8; 32]);
 
 fn read_tool(row: &rusqlite::Row<'_>) -> rusqlite::Result<ToolRow> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+    Ok((
+        row.get(0)?,
+        row.get(1)?,
+        row.get(2)?,
+        row.get(3)?,
+        row.get(4)?,
+        row.get(5)?,
+    ))
 }
 
 /// A text and its vector; none where the row is damaged.
-fn read_vector(row: &rusqlite::Row<'_>, model: u64, dimensions: usize) -> Option<(TextHash, Vec<f32>)> {
+fn read_vector(
+    row: &rusqlite::Row<'_>,
+    model: u64,
+    dimensions: usize,
+) -> Option<(TextHash, Vec<f32>)> {
     let text: TextHash = row.get(0).ok()?;
     let bytes = row.get_ref(1).ok()?.as_blob().ok()?;
-    Some((text, files::opened_vector(bytes, dimensions, &[&model.to_le_bytes(), &text])?))
+    Some((
+        text,
+        files::opened_vector(bytes, dimensions, &[&model.to_le_bytes(), &text])?,
+    ))
 }
 
 fn store_error(path: &Path, reason: impl ToString) -> Error {
-    Error::Store { path: path.to_owned(), reason: with_next_step(reason.to_string()) }
+    Error::Store {
+        path: path.to_owned(),
+        reason: with_next_step(reason.to_string()),
+    }
 }
 
 fn with_next_step(reason: String) -> String {
-    let damaged = ["not a database", "malformed", DAMAGED].iter().any(|sign| reason.contains(sign));
+    let damaged = ["not a database", "malformed", DAMAGED]
+        .iter()
+        .any(|sign| reason.contains(sign));
     let next = if damaged {
         "; put back a copy, or move it away and add the tools anew"
     } else if reason.contains("readonly") || reason.contains("unable to open") {

@@ -18,10 +18,11 @@ pub const ANALYZER_VERSION: u32 = 1;
 
 /// English function words and the phrases requests are wrapped in. Sorted, for binary search.
 const STOP_WORDS: &[&str] = &[
-    "a", "also", "an", "and", "any", "are", "as", "at", "be", "but", "by", "can", "could", "did", "do", "does", "for",
-    "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "like", "me", "my", "need", "no", "not", "of",
-    "on", "or", "our", "please", "some", "such", "that", "the", "their", "then", "there", "these", "they", "this",
-    "to", "us", "want", "was", "we", "what", "which", "who", "will", "with", "would", "you", "your",
+    "a", "also", "an", "and", "any", "are", "as", "at", "be", "but", "by", "can", "could", "did",
+    "do", "does", "for", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "like",
+    "me", "my", "need", "no", "not", "of", "on", "or", "our", "please", "some", "such", "that",
+    "the", "their", "then", "there", "these", "they", "this", "to", "us", "want", "was", "we",
+    "what", "which", "who", "will", "with", "would", "you", "your",
 ];
 
 /// Words longer than this are cut: no term of a language is longer, and it bounds the work a hostile text can cause.
@@ -44,8 +45,16 @@ pub fn terms(text: &str) -> Vec<Term> {
     let mut terms = Vec::new();
     for_each_word(text, |word| match word {
         Word::Plain(word) if is_stop_word(word) => {}
-        Word::Plain(word) => terms.push(Term { word: word.to_owned(), term: stem(word) }),
-        Word::Cjk(run) => cjk_terms(run, |gram| terms.push(Term { word: gram.to_owned(), term: gram.to_owned() })),
+        Word::Plain(word) => terms.push(Term {
+            word: word.to_owned(),
+            term: stem(word),
+        }),
+        Word::Cjk(run) => cjk_terms(run, |gram| {
+            terms.push(Term {
+                word: gram.to_owned(),
+                term: gram.to_owned(),
+            })
+        }),
     });
     terms
 }
@@ -82,14 +91,24 @@ pub fn spaced(identifier: &str) -> String {
 /// What is left of a name when case, separators and accents do not count: `Find-Symbol` and `findSymbol` give
 /// `findsymbol`.
 pub fn name_key(name: &str) -> String {
-    normalised(name).flat_map(char::to_lowercase).filter(|c| c.is_alphanumeric()).collect()
+    normalised(name)
+        .flat_map(char::to_lowercase)
+        .filter(|c| c.is_alphanumeric())
+        .collect()
 }
 
 /// The share of Chinese, Japanese and Korean in a text, 0 to 1; a Latin word weighs as much as three characters.
 pub fn cjk_share(text: &str) -> f32 {
     let cjk = text.chars().filter(|&c| is_cjk(c)).count() as f32;
-    let latin = text.split(|c: char| !c.is_alphabetic() || is_cjk(c)).filter(|word| !word.is_empty()).count() as f32;
-    if cjk == 0.0 { 0.0 } else { cjk / (cjk + 3.0 * latin) }
+    let latin = text
+        .split(|c: char| !c.is_alphabetic() || is_cjk(c))
+        .filter(|word| !word.is_empty())
+        .count() as f32;
+    if cjk == 0.0 {
+        0.0
+    } else {
+        cjk / (cjk + 3.0 * latin)
+    }
 }
 
 /// True for Han, kana, bopomofo and Hangul.
@@ -127,7 +146,9 @@ pub fn stem(word: &str) -> String {
 /// Names a term in 32 bits. Of the terms of a large catalog hardly two share a name.
 pub fn term_hash(term: &str) -> u32 {
     // FNV-1a.
-    term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    term.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 /// What is known of terms by their [`term_hash`].
@@ -139,7 +160,9 @@ pub struct TermHasher(u64);
 
 impl Hasher for TermHasher {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u32(u32::from(*byte)));
     }
 
     fn write_u32(&mut self, number: u32) {
@@ -188,8 +211,8 @@ fn for_each_word(text: &str, mut emit: impl FnMut(Word<'_>)) {
     let mut chars = normalised(text).peekable();
     while let Some(c) = chars.next() {
         let kind_now = kind(c);
-        let continues =
-            previous.is_some_and(|p| kind(p) == kind_now) && !starts_word(previous, c, chars.peek().copied());
+        let continues = previous.is_some_and(|p| kind(p) == kind_now)
+            && !starts_word(previous, c, chars.peek().copied());
         if !continues {
             flush(&mut word, &mut run, &mut emit);
             length = 0;
@@ -218,18 +241,29 @@ fn flush(word: &mut String, run: &mut Vec<char>, emit: &mut impl FnMut(Word<'_>)
 
 /// True where a hump or a digit begins a new word: `fooBar`, `HTTPServer` before `S`, `v2` before `2`.
 fn starts_word(previous: Option<char>, c: char, next: Option<char>) -> bool {
-    let Some(previous) = previous else { return false };
+    let Some(previous) = previous else {
+        return false;
+    };
     if kind(previous) != kind(c) && matches!(kind(c), Kind::Letter | Kind::Digit) {
         return matches!(kind(previous), Kind::Letter | Kind::Digit);
     }
-    c.is_uppercase() && (previous.is_lowercase() || (previous.is_uppercase() && next.is_some_and(char::is_lowercase)))
+    c.is_uppercase()
+        && (previous.is_lowercase()
+            || (previous.is_uppercase() && next.is_some_and(char::is_lowercase)))
 }
 
 /// Compatibility forms unified, accents on Latin letters dropped; Hangul and kana recomposed.
 fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
     let ascii = text.is_ascii().then(|| text.chars());
-    let folded = (!text.is_ascii()).then(|| text.nfkd().filter(|c| !('\u{300}'..='\u{36f}').contains(c)).nfc());
-    ascii.into_iter().flatten().chain(folded.into_iter().flatten())
+    let folded = (!text.is_ascii()).then(|| {
+        text.nfkd()
+            .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
+            .nfc()
+    });
+    ascii
+        .into_iter()
+        .flatten()
+        .chain(folded.into_iter().flatten())
 }
 
 fn cjk_terms(run: &[char], mut emit: impl FnMut(&str)) {
@@ -251,12 +285,23 @@ mod tests {
     use super::*;
 
     fn stems(text: &str) -> String {
-        terms(text).into_iter().map(|term| term.term).collect::<Vec<_>>().join(" ")
+        terms(text)
+            .into_iter()
+            .map(|term| term.term)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
     fn identifiers_are_split() {
-        for text in ["find_symbol", "findSymbol", "FindSymbol", "find-symbol", "find.symbol", "FIND_SYMBOL"] {
+        for text in [
+            "find_symbol",
+            "findSymbol",
+            "FindSymbol",
+            "find-symbol",
+            "find.symbol",
+            "FIND_SYMBOL",
+        ] {
             assert_eq!(stems(text), "find symbol", "{text}");
         }
         assert_eq!(stems("HTTPServer2Start"), "http server 2 start");

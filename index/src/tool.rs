@@ -48,10 +48,19 @@ impl ToolId {
             ));
         }
         if let Some(control) = server.chars().chain(name.chars()).find(|c| c.is_control()) {
-            return invalid(format!("server or name contains the control character {control:?}; remove it"));
+            return invalid(format!(
+                "server or name contains the control character {control:?}; remove it"
+            ));
         }
-        let text = if server.is_empty() { name.into() } else { format!("{server}/{name}").into() };
-        Ok(ToolId { text, server_len: server.len() })
+        let text = if server.is_empty() {
+            name.into()
+        } else {
+            format!("{server}/{name}").into()
+        };
+        Ok(ToolId {
+            text,
+            server_len: server.len(),
+        })
     }
 
     /// Reads `server/name`, split at the first `/`; without one the whole text is the name.
@@ -207,8 +216,13 @@ impl Tool {
             ));
         }
         let schemas = std::iter::once(&self.input_schema).chain(&self.output_schema);
-        if schemas.flat_map(|schema| schema.values()).any(|value| deeper_than(value, MAX_SCHEMA_DEPTH)) {
-            return invalid(format!("its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"));
+        if schemas
+            .flat_map(|schema| schema.values())
+            .any(|value| deeper_than(value, MAX_SCHEMA_DEPTH))
+        {
+            return invalid(format!(
+                "its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
+            ));
         }
         Ok(())
     }
@@ -300,7 +314,10 @@ mod tests {
     #[test]
     fn an_id_splits_at_its_first_slash() {
         let id = ToolId::parse("github/issues/create").unwrap();
-        assert_eq!((id.server(), id.name(), id.as_str()), ("github", "issues/create", "github/issues/create"));
+        assert_eq!(
+            (id.server(), id.name(), id.as_str()),
+            ("github", "issues/create", "github/issues/create")
+        );
         let bare = ToolId::parse("find_symbol").unwrap();
         assert_eq!((bare.server(), bare.name()), ("", "find_symbol"));
     }
@@ -314,9 +331,11 @@ mod tests {
 
     #[test]
     fn bad_ids_are_named() {
-        for (server, name, expected) in
-            [("", " ", "name is empty"), ("", "a\0b", "control character"), ("", &"x".repeat(600), "600 bytes")]
-        {
+        for (server, name, expected) in [
+            ("", " ", "name is empty"),
+            ("", "a\0b", "control character"),
+            ("", &"x".repeat(600), "600 bytes"),
+        ] {
             let message = ToolId::new(server, name).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         }
@@ -324,12 +343,21 @@ mod tests {
 
     #[test]
     fn a_schema_of_fifty_levels_is_kept_and_one_of_two_hundred_refused() {
-        let nested =
-            |levels: usize| (0..levels).fold(Value::Null, |inner, _| serde_json::json!({ "properties": inner }));
+        let nested = |levels: usize| {
+            (0..levels).fold(
+                Value::Null,
+                |inner, _| serde_json::json!({ "properties": inner }),
+            )
+        };
         let mut tool = Tool::new("s", "deep").unwrap();
         tool.input_schema.insert("properties".into(), nested(50));
         assert!(tool.validate().is_ok());
         tool.input_schema.insert("properties".into(), nested(200));
-        assert!(tool.validate().unwrap_err().to_string().contains("100 levels"));
+        assert!(
+            tool.validate()
+                .unwrap_err()
+                .to_string()
+                .contains("100 levels")
+        );
     }
 }

@@ -42,7 +42,9 @@ impl Default for Parts {
 }
 
 /// What a search runs, dearest first. [`Results::variant`](crate::Results::variant) says which one answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
     /// All that was asked for.
@@ -58,7 +60,12 @@ pub enum Variant {
 
 impl Variant {
     /// Every variant, dearest first.
-    pub const ALL: [Variant; 4] = [Variant::Full, Variant::Instant, Variant::Whole, Variant::Lexical];
+    pub const ALL: [Variant; 4] = [
+        Variant::Full,
+        Variant::Instant,
+        Variant::Whole,
+        Variant::Lexical,
+    ];
 
     /// The name as it is written in JSON.
     pub fn name(self) -> &'static str {
@@ -75,9 +82,21 @@ impl Variant {
         let slow = asked.slow_embedders && (self == Variant::Full || instant == Standby::Absent);
         match self {
             Variant::Full => asked,
-            Variant::Instant => Parts { slow_embedders: slow, ..asked },
-            Variant::Whole => Parts { slow_embedders: slow, clauses: false, ..asked },
-            Variant::Lexical => Parts { slow_embedders: false, instant_embedders: false, clauses: false, ..asked },
+            Variant::Instant => Parts {
+                slow_embedders: slow,
+                ..asked
+            },
+            Variant::Whole => Parts {
+                slow_embedders: slow,
+                clauses: false,
+                ..asked
+            },
+            Variant::Lexical => Parts {
+                slow_embedders: false,
+                instant_embedders: false,
+                clauses: false,
+                ..asked
+            },
         }
     }
 }
@@ -123,7 +142,11 @@ pub struct Pace {
 impl Default for Pace {
     /// As measured on two shared cores of a server, before anything was learned.
     fn default() -> Self {
-        Pace { embed: Rate::new(6_000_000), lexical: Rate::new(15_000), dense: Rate::new(60) }
+        Pace {
+            embed: Rate::new(6_000_000),
+            lexical: Rate::new(15_000),
+            dense: Rate::new(60),
+        }
     }
 }
 
@@ -137,7 +160,11 @@ impl Pace {
     }
 
     /// The dearest variant that is expected to fit; the cheapest when none does.
-    pub fn choose(&self, budget_ms: f64, offered: impl Iterator<Item = (Variant, Load)>) -> Variant {
+    pub fn choose(
+        &self,
+        budget_ms: f64,
+        offered: impl Iterator<Item = (Variant, Load)>,
+    ) -> Variant {
         let mut last = Variant::Full;
         for (variant, load) in offered {
             if self.expected_ms(&load) <= budget_ms {
@@ -176,7 +203,8 @@ impl Rate {
     fn learn(&self, took: f64, units: usize) {
         if units > 0 {
             let mean = self.get() * (1.0 - Self::NEWEST) + took / units as f64 * Self::NEWEST;
-            self.0.store(mean.round().max(1.0) as u64, Ordering::Relaxed);
+            self.0
+                .store(mean.round().max(1.0) as u64, Ordering::Relaxed);
         }
     }
 }
@@ -226,7 +254,10 @@ mod tests {
         assert_eq!(pace.choose(20.0, offered().into_iter()), Variant::Instant);
         assert!((pace.expected_ms(&offered()[0].1) - 82.4).abs() < 5.0);
         pace.learn(&Load::default(), 1e9, 1e9, 1e9);
-        assert!(pace.expected_ms(&offered()[0].1) < 90.0, "what had nothing to do teaches nothing");
+        assert!(
+            pace.expected_ms(&offered()[0].1) < 90.0,
+            "what had nothing to do teaches nothing"
+        );
     }
 
     #[test]
@@ -234,12 +265,31 @@ mod tests {
         use Standby::{Absent, Present};
         let of = |variant: Variant, standby| variant.of(Parts::ALL, standby);
         assert_eq!(of(Variant::Full, Present), Parts::ALL);
-        assert_eq!(of(Variant::Instant, Present), Parts { slow_embedders: false, ..Parts::ALL });
+        assert_eq!(
+            of(Variant::Instant, Present),
+            Parts {
+                slow_embedders: false,
+                ..Parts::ALL
+            }
+        );
         assert_eq!(of(Variant::Instant, Absent), Parts::ALL);
-        assert_eq!(of(Variant::Whole, Absent), Parts { clauses: false, ..Parts::ALL });
+        assert_eq!(
+            of(Variant::Whole, Absent),
+            Parts {
+                clauses: false,
+                ..Parts::ALL
+            }
+        );
         let words = of(Variant::Lexical, Present);
         assert!(!words.slow_embedders && !words.instant_embedders && !words.clauses);
-        let whole = Parts { clauses: false, ..Parts::ALL };
-        assert!(Variant::ALL.iter().all(|variant| !variant.of(whole, Present).clauses));
+        let whole = Parts {
+            clauses: false,
+            ..Parts::ALL
+        };
+        assert!(
+            Variant::ALL
+                .iter()
+                .all(|variant| !variant.of(whole, Present).clauses)
+        );
     }
 }

@@ -63,12 +63,24 @@ fn filled(bytes: usize, head: &str, unit: &str, tail: &str) -> String {
 fn a_list_of_what_are_no_tools_takes_no_memory_and_is_given_up() {
     let _alone = alone();
     for unit in ["0,", "{},", "\"\",", "{\"a\":0},", "[0],"] {
-        for (head, tail) in [("[", "]"), ("{\"tools\":[", "]}"), ("{\"result\":{\"tools\":[", "]}}"), ("[[[", "]]]")] {
+        for (head, tail) in [
+            ("[", "]"),
+            ("{\"tools\":[", "]}"),
+            ("{\"result\":{\"tools\":[", "]}}"),
+            ("[[[", "]]]"),
+        ] {
             let input = filled(MIB, head, unit, tail);
             let (parsed, peak) = read(&input);
             let message = parsed.expect_err("nothing of it is a tool").to_string();
-            assert!(message.contains("1000") || message.contains("no known tool format"), "{head}{unit}: {message}");
-            assert!(peak < input.len(), "{head}{unit}: {peak} bytes for {}", input.len());
+            assert!(
+                message.contains("1000") || message.contains("no known tool format"),
+                "{head}{unit}: {message}"
+            );
+            assert!(
+                peak < input.len(),
+                "{head}{unit}: {peak} bytes for {}",
+                input.len()
+            );
         }
     }
 }
@@ -79,30 +91,47 @@ fn lines_that_are_no_tools_take_no_memory_and_are_given_up() {
     for unit in ["[0]\n", "{}\n", "{\"a\":\n"] {
         let input = filled(MIB, "{\"name\":\"a\"}\n", unit, "");
         let (parsed, peak) = read(&input);
-        let message = parsed.expect_err("too many of them are no tools").to_string();
+        let message = parsed
+            .expect_err("too many of them are no tools")
+            .to_string();
         assert!(message.contains("1000"), "{unit}: {message}");
-        assert!(peak < input.len(), "{unit}: {peak} bytes for {}", input.len());
+        assert!(
+            peak < input.len(),
+            "{unit}: {peak} bytes for {}",
+            input.len()
+        );
     }
 }
 
 #[test]
 fn what_is_dense_within_a_tool_is_bounded_by_its_length() {
     let _alone = alone();
-    let schema = |inner: &str| (format!("{{\"name\":\"a\",\"inputSchema\":{{\"enum\":{inner}"), "}}");
+    let schema = |inner: &str| {
+        (
+            format!("{{\"name\":\"a\",\"inputSchema\":{{\"enum\":{inner}"),
+            "}}",
+        )
+    };
     for (inner, unit, close) in [("[", "0,", "]"), ("[", "{\"\":0},", "]")] {
         let (head, tail) = schema(inner);
         let input = filled(8 * MIB, &head, unit, &format!("{close}{tail}"));
         let (parsed, peak) = read(&input);
         let message = parsed.expect_err("far more memory than text").to_string();
         assert!(message.contains("memory"), "{unit}: {message}");
-        assert!(peak < bound(&input), "{unit}: {peak} bytes for {}", input.len());
+        assert!(
+            peak < bound(&input),
+            "{unit}: {peak} bytes for {}",
+            input.len()
+        );
     }
 }
 
 #[test]
 fn many_small_tools_are_bounded_by_their_length() {
     let _alone = alone();
-    let names: String = (0..300_000).map(|number| format!("{{\"name\":\"{number}\"}},")).collect();
+    let names: String = (0..300_000)
+        .map(|number| format!("{{\"name\":\"{number}\"}},"))
+        .collect();
     let input = format!("[{}]", names.trim_end_matches(','));
     let (parsed, peak) = read(&input);
     let message = parsed.expect_err("far more memory than text").to_string();
@@ -118,7 +147,11 @@ fn yaml_is_bounded_like_json() {
         let (parsed, peak) = read(&input);
         assert!(parsed.is_err(), "{unit}");
         // The parser's own list grows by doubling.
-        assert!(peak < 2 * bound(&input), "{unit}: {peak} bytes for {}", input.len());
+        assert!(
+            peak < 2 * bound(&input),
+            "{unit}: {peak} bytes for {}",
+            input.len()
+        );
     }
 }
 
@@ -131,13 +164,18 @@ fn an_openapi_document_whose_paths_share_much_is_bounded() {
     let shared = format!(
         "\"description\":\"{description}\",\"tags\":[\"{description}\"],\"servers\":[{{\"url\":\"https://{description}\"}}]"
     );
-    let paths: String = (0..5_000).map(|path| format!("\"/{path}\":{{\"$ref\":\"#/shared\"}},")).collect();
+    let paths: String = (0..5_000)
+        .map(|path| format!("\"/{path}\":{{\"$ref\":\"#/shared\"}},"))
+        .collect();
     let paths = paths.trim_end_matches(',');
     let input = format!(
         "{{\"openapi\":\"3.1.0\",\"security\":[{security}],\"shared\":{{\"get\":{{{shared}}}}},\"paths\":{{{paths}}}}}"
     );
     let (parsed, peak) = read(&input);
-    let message = parsed.map(|parsed| parsed.tools.len()).expect_err("it says the same for each path").to_string();
+    let message = parsed
+        .map(|parsed| parsed.tools.len())
+        .expect_err("it says the same for each path")
+        .to_string();
     assert!(message.contains("memory"), "{message}");
     assert!(peak < bound(&input), "{peak} bytes for {}", input.len());
 }
@@ -147,8 +185,11 @@ fn a_server_url_whose_variables_multiply_is_not_filled_in() {
     let _alone = alone();
     let url = "{a}".repeat(2_000);
     let default = "x".repeat(6_000);
-    let server = format!("{{\"url\":\"{url}\",\"variables\":{{\"a\":{{\"default\":\"{default}\"}}}}}}");
-    let input = format!("{{\"openapi\":\"3.1.0\",\"servers\":[{server}],\"paths\":{{\"/a\":{{\"get\":{{}}}}}}}}");
+    let server =
+        format!("{{\"url\":\"{url}\",\"variables\":{{\"a\":{{\"default\":\"{default}\"}}}}}}");
+    let input = format!(
+        "{{\"openapi\":\"3.1.0\",\"servers\":[{server}],\"paths\":{{\"/a\":{{\"get\":{{}}}}}}}}"
+    );
     let (parsed, peak) = read(&input);
     assert_eq!(parsed.unwrap().tools.len(), 1);
     assert!(peak < 1 << 20, "{peak} bytes for {}", input.len());

@@ -25,7 +25,11 @@ type Leave = fn(&Path);
 type Damage = fn(&Path, &Path, &mut Chance);
 
 /// What the tests ask.
-const REQUESTS: [&str; 3] = ["list the calendars", "an atachment of tool 7", "forecast and then send it"];
+const REQUESTS: [&str; 3] = [
+    "list the calendars",
+    "an atachment of tool 7",
+    "forecast and then send it",
+];
 /// Asked before, and answered by a tool that no word of it leads to.
 const REMEMBERED: &str = "which umbrella do I need tomorrow";
 
@@ -45,8 +49,15 @@ fn copy(from: &Path, to: &Path) {
 /// Every file below a folder, by path.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if entry.is_dir() { found.extend(files(&entry)) } else { found.push(entry) }
+    for entry in fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+    {
+        if entry.is_dir() {
+            found.extend(files(&entry))
+        } else {
+            found.push(entry)
+        }
     }
     found.sort();
     found
@@ -57,7 +68,9 @@ fn folder(data: &Path) -> PathBuf {
 }
 
 fn some(word: &str, count: usize) -> Vec<Tool> {
-    (0..count).map(|n| plain("s", &format!("tool_{n}"), &format!("{word} number {n}"))).collect()
+    (0..count)
+        .map(|n| plain("s", &format!("tool_{n}"), &format!("{word} number {n}")))
+        .collect()
 }
 
 fn write(catalog: &Catalog, tools: &[Tool]) {
@@ -69,18 +82,28 @@ fn write(catalog: &Catalog, tools: &[Tool]) {
 /// Each state in which a killed process may leave a folder while it creates a catalog in it.
 const CUT_SHORT: [(&str, Leave); 5] = [
     ("an empty folder", |_| {}),
-    ("a lock and no database", |folder| fs::write(folder.join("writer.lock"), "").unwrap()),
-    ("an empty database", |folder| fs::write(folder.join("tools.db"), "").unwrap()),
+    ("a lock and no database", |folder| {
+        fs::write(folder.join("writer.lock"), "").unwrap()
+    }),
+    ("an empty database", |folder| {
+        fs::write(folder.join("tools.db"), "").unwrap()
+    }),
     ("a database without tables", |folder| {
         let connection = rusqlite::Connection::open(folder.join("tools.db")).unwrap();
-        connection.pragma_update(None, "journal_mode", "wal").unwrap();
+        connection
+            .pragma_update(None, "journal_mode", "wal")
+            .unwrap();
     }),
     ("tables that were not committed", |folder| {
         let whole = folder.with_extension("whole");
         fs::create_dir_all(&whole).unwrap();
         let connection = rusqlite::Connection::open(whole.join("tools.db")).unwrap();
-        connection.pragma_update(None, "journal_mode", "wal").unwrap();
-        connection.execute_batch("CREATE TABLE meta (key TEXT)").unwrap();
+        connection
+            .pragma_update(None, "journal_mode", "wal")
+            .unwrap();
+        connection
+            .execute_batch("CREATE TABLE meta (key TEXT)")
+            .unwrap();
         let log = fs::read(whole.join("tools.db-wal")).unwrap();
         fs::copy(whole.join("tools.db"), folder.join("tools.db")).unwrap();
         fs::write(folder.join("tools.db-wal"), &log[..log.len() - 100]).unwrap();
@@ -98,9 +121,20 @@ fn a_creation_cut_short_is_no_catalog_anywhere() {
         fs::create_dir_all(folder(dir.path())).unwrap();
         leave(&folder(dir.path()));
         assert_eq!(data.catalogs().unwrap(), ["other"], "{state}");
-        assert!(matches!(data.open("c", hashing()).err(), Some(Error::UnknownCatalog { .. })), "{state}");
-        assert!(matches!(data.delete("c"), Err(Error::UnknownCatalog { .. })), "{state}");
-        let catalog = data.open_or_create("c", hashing()).unwrap_or_else(|error| panic!("{state}: {error}"));
+        assert!(
+            matches!(
+                data.open("c", hashing()).err(),
+                Some(Error::UnknownCatalog { .. })
+            ),
+            "{state}"
+        );
+        assert!(
+            matches!(data.delete("c"), Err(Error::UnknownCatalog { .. })),
+            "{state}"
+        );
+        let catalog = data
+            .open_or_create("c", hashing())
+            .unwrap_or_else(|error| panic!("{state}: {error}"));
         write(&catalog, &some("alpha", 2));
         assert_eq!(data.catalogs().unwrap(), ["c", "other"], "{state}");
         data.delete("c").unwrap();
@@ -115,13 +149,19 @@ fn a_deletion_cut_short_leaves_nothing_in_the_way() {
     // The state of a process that was killed while it deleted file by file.
     data.delete("c").unwrap();
     assert!(!folder(dir.path()).exists());
-    let left: Vec<PathBuf> = fs::read_dir(dir.path().join("catalogs")).unwrap().map(|e| e.unwrap().path()).collect();
+    let left: Vec<PathBuf> = fs::read_dir(dir.path().join("catalogs"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
     assert!(left.is_empty(), "{left:?}");
     // One killed after the folder had been moved aside and before it was empty.
     fs::create_dir_all(dir.path().join("catalogs/.deleted-c/lexical")).unwrap();
     assert!(data.catalogs().unwrap().is_empty());
     fresh(&data, "c", &some("alpha", 2));
-    assert!(!dir.path().join("catalogs/.deleted-c").exists(), "what was left of a deletion is still there");
+    assert!(
+        !dir.path().join("catalogs/.deleted-c").exists(),
+        "what was left of a deletion is still there"
+    );
 }
 
 #[test]
@@ -136,15 +176,29 @@ fn an_index_without_its_database_is_no_new_catalog() {
         } else {
             fs::remove_file(&database).unwrap()
         };
-        for opened in [data.open("c", hashing()), data.open_or_create("c", hashing())] {
-            let message = opened.err().unwrap_or_else(|| panic!("an empty catalog was made of it")).to_string();
+        for opened in [
+            data.open("c", hashing()),
+            data.open_or_create("c", hashing()),
+        ] {
+            let message = opened
+                .err()
+                .unwrap_or_else(|| panic!("an empty catalog was made of it"))
+                .to_string();
             assert!(message.contains(database.to_str().unwrap()), "{message}");
-            assert!(message.contains("put it back") && message.contains("delete"), "without a next step: {message}");
+            assert!(
+                message.contains("put it back") && message.contains("delete"),
+                "without a next step: {message}"
+            );
         }
         assert_eq!(data.catalogs().unwrap(), ["c"], "it is not listed");
     }
     data.delete("c").unwrap();
-    assert!(data.open_or_create("c", hashing()).unwrap().searcher().is_empty());
+    assert!(
+        data.open_or_create("c", hashing())
+            .unwrap()
+            .searcher()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -162,20 +216,39 @@ fn a_catalog_deleted_and_made_anew_is_served_as_it_is_now() {
     let data = DataDir::new(dir.path());
     let served = fresh(&data, "c", &some("alpha", 3));
     served.memory().set_switch(Switch::On).unwrap();
-    served.memory().remember(REMEMBERED, &ToolId::new("s", "tool_1").unwrap(), 1, &Teacher::command_line()).unwrap();
+    served
+        .memory()
+        .remember(
+            REMEMBERED,
+            &ToolId::new("s", "tool_1").unwrap(),
+            1,
+            &Teacher::command_line(),
+        )
+        .unwrap();
     data.delete("c").unwrap();
     let anew = fresh(&data, "c", &some("zyzzyva", 3));
     anew.memory().set_switch(Switch::Off).unwrap();
-    assert_eq!(served.searcher().generation(), anew.searcher().generation(), "the same number of commits");
+    assert_eq!(
+        served.searcher().generation(),
+        anew.searcher().generation(),
+        "the same number of commits"
+    );
     let now = served.refresh().unwrap();
     assert_eq!(found(&now, "zyzzyva", Mode::Lexical).len(), 3);
     assert!(found(&now, "alpha", Mode::Lexical).is_empty());
-    assert_eq!((served.memory().switch().unwrap(), served.memory().len().unwrap()), (Switch::Off, 0));
+    assert_eq!(
+        (
+            served.memory().switch().unwrap(),
+            served.memory().len().unwrap()
+        ),
+        (Switch::Off, 0)
+    );
     // And through a writer of the one that was open before.
     data.delete("c").unwrap();
     fresh(&data, "c", &some("third", 3));
     write(&served, &some("fourth", 1));
-    let words = ["third", "fourth", "zyzzyva"].map(|word| found(&served.searcher(), word, Mode::Lexical).len());
+    let words = ["third", "fourth", "zyzzyva"]
+        .map(|word| found(&served.searcher(), word, Mode::Lexical).len());
     assert_eq!(words, [2, 1, 0]);
 }
 
@@ -200,11 +273,20 @@ fn a_log_that_cannot_be_read_is_refused_and_not_passed_over() {
         let opened = DataDir::new(&folder).open("c", hashing());
         if !self::folder(&folder).join("tools.db-wal").exists() {
             // Without a log there is nothing to miss.
-            assert_eq!(found(&opened.unwrap().searcher(), "zyzzyva", Mode::Lexical), ["late/tool"]);
+            assert_eq!(
+                found(&opened.unwrap().searcher(), "zyzzyva", Mode::Lexical),
+                ["late/tool"]
+            );
             return;
         }
-        let message = opened.err().expect("it was opened without the last commit").to_string();
-        assert!(message.contains("tools.db-wal") && message.contains("can be written"), "{message}");
+        let message = opened
+            .err()
+            .expect("it was opened without the last commit")
+            .to_string();
+        assert!(
+            message.contains("tools.db-wal") && message.contains("can be written"),
+            "{message}"
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -235,20 +317,34 @@ fn a_log_that_cannot_be_read_is_refused_and_not_passed_over() {
 fn whole(data: &DataDir) -> Vec<Value> {
     let catalog = data.open_or_create("c", hashing()).unwrap();
     let chance = &mut Chance::new(3);
-    let settings = Settings { graph_min_vectors: 10, ..Settings::default() };
+    let settings = Settings {
+        graph_min_vectors: 10,
+        ..Settings::default()
+    };
     for round in 0..3 {
         let mut writer = catalog.writer().unwrap();
         writer.set_settings(&settings).unwrap();
         let tools: Vec<Tool> = (0..12).map(|_| world::some_tool(chance, "git")).collect();
-        let unique =
-            tools.into_iter().map(|tool| (tool.id.clone(), tool)).collect::<std::collections::BTreeMap<_, _>>();
-        writer.upsert(&unique.into_values().collect::<Vec<_>>()).unwrap();
-        writer.upsert(&some(["calendar", "attachment", "forecast"][round], 4 + round)).unwrap();
+        let unique = tools
+            .into_iter()
+            .map(|tool| (tool.id.clone(), tool))
+            .collect::<std::collections::BTreeMap<_, _>>();
+        writer
+            .upsert(&unique.into_values().collect::<Vec<_>>())
+            .unwrap();
+        writer
+            .upsert(&some(
+                ["calendar", "attachment", "forecast"][round],
+                4 + round,
+            ))
+            .unwrap();
         writer.commit().unwrap();
     }
     let mut writer = catalog.writer().unwrap();
     embed_all(&mut writer);
-    writer.set_ranker(Some(&Ranker::bundled().unwrap())).unwrap();
+    writer
+        .set_ranker(Some(&Ranker::bundled().unwrap()))
+        .unwrap();
     writer.commit().unwrap();
     drop(writer);
     catalog.memory().set_switch(Switch::On).unwrap();
@@ -256,10 +352,23 @@ fn whole(data: &DataDir) -> Vec<Value> {
         let tool = ToolId::new("s", &format!("tool_{}", number % 3)).unwrap();
         catalog
             .memory()
-            .remember(&format!("{REMEMBERED} in place {number}"), &tool, number, &Teacher::command_line())
+            .remember(
+                &format!("{REMEMBERED} in place {number}"),
+                &tool,
+                number,
+                &Teacher::command_line(),
+            )
             .unwrap();
     }
-    catalog.memory().remember(REMEMBERED, &ToolId::new("s", "tool_2").unwrap(), 9, &Teacher::command_line()).unwrap();
+    catalog
+        .memory()
+        .remember(
+            REMEMBERED,
+            &ToolId::new("s", "tool_2").unwrap(),
+            9,
+            &Teacher::command_line(),
+        )
+        .unwrap();
     drop(catalog);
     answers(&data.open("c", hashing()).unwrap())
 }
@@ -267,9 +376,12 @@ fn whole(data: &DataDir) -> Vec<Value> {
 fn answers(catalog: &Catalog) -> Vec<Value> {
     let texts = REQUESTS.iter().chain([&REMEMBERED]);
     let queries = texts.flat_map(|text| {
-        [Mode::Lexical, Mode::Dense, Mode::Hybrid].map(|mode| Query::new(*text).mode(mode).k(20).explain())
+        [Mode::Lexical, Mode::Dense, Mode::Hybrid]
+            .map(|mode| Query::new(*text).mode(mode).k(20).explain())
     });
-    queries.map(|query| answer(&catalog.searcher(), &query)).collect()
+    queries
+        .map(|query| answer(&catalog.searcher(), &query))
+        .collect()
 }
 
 /// Ways for a file to go bad. `sibling` is another file of the folder, of the same kind where there is one.
@@ -301,8 +413,16 @@ const DAMAGES: [(&str, Damage); 5] = [
 /// The file that a file is swapped with: the next of its kind in its folder, else the next of any kind.
 fn sibling<'a>(file: &Path, all: &'a [PathBuf]) -> &'a PathBuf {
     let place = all.iter().position(|other| other == file).unwrap();
-    let others = || all[place + 1..].iter().chain(&all[..place]).filter(|other| other.parent() == file.parent());
-    others().find(|other| other.extension() == file.extension()).or_else(|| others().next()).unwrap_or(&all[0])
+    let others = || {
+        all[place + 1..]
+            .iter()
+            .chain(&all[..place])
+            .filter(|other| other.parent() == file.parent())
+    };
+    others()
+        .find(|other| other.extension() == file.extension())
+        .or_else(|| others().next())
+        .unwrap_or(&all[0])
 }
 
 /// What came of damage.
@@ -317,15 +437,25 @@ fn outcome(data: &DataDir, expected: &[Value]) -> std::result::Result<(), String
     for (number, (now, before)) in answers(&catalog).iter().zip(expected).enumerate() {
         let said = now["degraded"]["reason"].as_str().unwrap_or_default();
         forgot |= said.contains("forgotten");
-        if now != before && !["damaged", "cannot be used", "not embedded"].iter().any(|sign| said.contains(sign)) {
-            return Err(format!("answer {number} is another and says {said:?}: {now}\nbefore: {before}"));
+        if now != before
+            && !["damaged", "cannot be used", "not embedded"]
+                .iter()
+                .any(|sign| said.contains(sign))
+        {
+            return Err(format!(
+                "answer {number} is another and says {said:?}: {now}\nbefore: {before}"
+            ));
         }
     }
     // What is missing is computed anew, and a catalog is whole again but for what it says that it lacks.
     embed_all(&mut catalog.writer().map_err(|error| error.to_string())?);
-    let healed = data.open("c", hashing()).map_err(|error| error.to_string())?;
+    let healed = data
+        .open("c", hashing())
+        .map_err(|error| error.to_string())?;
     for (now, before) in answers(&healed).iter().zip(expected) {
-        let lacks = now["degraded"]["reason"].as_str().is_some_and(|said| !said.contains("embed"));
+        let lacks = now["degraded"]["reason"]
+            .as_str()
+            .is_some_and(|said| !said.contains("embed"));
         if now != before && !lacks && !forgot {
             return Err(format!("after embedding: {now}\nbefore: {before}"));
         }
@@ -349,12 +479,16 @@ fn every_file_damaged_in_every_way_gives_the_same_answers_or_says_so() {
         for (what, damage) in DAMAGES {
             let name = file.strip_prefix(&folder).unwrap().display().to_string();
             // Deleting these two is how one takes them away.
-            if what == "deleted" && ["ranker.json", "usage.db", "writer.lock"].contains(&name.as_str()) {
+            if what == "deleted"
+                && ["ranker.json", "usage.db", "writer.lock"].contains(&name.as_str())
+            {
                 continue;
             }
             copy(&good, &folder);
             damage(file, sibling(file, &names), chance);
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| outcome(&data, &expected)));
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                outcome(&data, &expected)
+            }));
             match outcome {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => failed.push(format!("{name} {what}: {reason:.400}")),
@@ -363,7 +497,13 @@ fn every_file_damaged_in_every_way_gives_the_same_answers_or_says_so() {
         }
     }
     assert!(names.len() > 15, "{names:?}");
-    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), names.len() * 5, failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {}:\n{}",
+        failed.len(),
+        names.len() * 5,
+        failed.join("\n")
+    );
 }
 
 #[test]
@@ -376,10 +516,22 @@ fn random_bytes_in_stored_vectors_change_no_answer_unsaid() {
             "tools.db",
             "UPDATE vectors SET vector = CAST(substr(vector, 1, 8) || randomblob(64) || substr(vector, 73) AS BLOB)",
         ),
-        ("tools.db", "UPDATE vectors SET vector = (SELECT vector FROM vectors ORDER BY rowid LIMIT 1)"),
-        ("tools.db", "UPDATE vectors SET vector = zeroblob(length(vector))"),
-        ("tools.db", "UPDATE tools SET texts = randomblob(length(texts))"),
-        ("tools.db", "DELETE FROM tools WHERE key IN (SELECT max(key) FROM tools)"),
+        (
+            "tools.db",
+            "UPDATE vectors SET vector = (SELECT vector FROM vectors ORDER BY rowid LIMIT 1)",
+        ),
+        (
+            "tools.db",
+            "UPDATE vectors SET vector = zeroblob(length(vector))",
+        ),
+        (
+            "tools.db",
+            "UPDATE tools SET texts = randomblob(length(texts))",
+        ),
+        (
+            "tools.db",
+            "DELETE FROM tools WHERE key IN (SELECT max(key) FROM tools)",
+        ),
         (
             "usage.db",
             "UPDATE vectors SET vector = CAST(substr(vector, 1, 8) || randomblob(64) || substr(vector, 73) AS BLOB)",
@@ -435,7 +587,9 @@ impl Embedder for Instant {
 fn a_damaged_file_of_vectors_changes_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
-    let options = || Options { embedders: vec![Arc::new(Instant(Hashing::new(16))) as Arc<dyn Embedder>] };
+    let options = || Options {
+        embedders: vec![Arc::new(Instant(Hashing::new(16))) as Arc<dyn Embedder>],
+    };
     let catalog = data.open_or_create("c", options()).unwrap();
     write(&catalog, &some("calendar", 1100));
     let expected = answers(&catalog);
@@ -444,9 +598,16 @@ fn a_damaged_file_of_vectors_changes_no_answer() {
     let good = fs::read(&file).unwrap();
     let ranker = folder(dir.path()).join("tools.db");
     let database = fs::read(&ranker).unwrap();
-    for (what, damage) in DAMAGES.iter().filter(|(what, _)| *what != "swapped with a sibling") {
+    for (what, damage) in DAMAGES
+        .iter()
+        .filter(|(what, _)| *what != "swapped with a sibling")
+    {
         damage(&file, &ranker, &mut Chance::new(5));
-        assert_eq!(answers(&data.open("c", options()).unwrap()), expected, "{what}");
+        assert_eq!(
+            answers(&data.open("c", options()).unwrap()),
+            expected,
+            "{what}"
+        );
         fs::write(&file, &good).unwrap();
     }
     assert_eq!(fs::read(&ranker).unwrap(), database);

@@ -1,7 +1,10 @@
 //! What is on disk: damage, older states, other models, full and read-only disks, second writers.
 //!
 //! Derived data (lexical folder, graph dump) heals silently; damage to the truth (`tools.db`) is an error that names it.
-#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a test says its seed and what it skips"
+)]
 
 #[path = "support/child.rs"]
 mod child;
@@ -17,23 +20,40 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 use toolscout_index::embed::Hashing;
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Error, Mode, Options, Query, Result, Scripts, Searcher, Tool, Writer,
+    Catalog, DataDir, Embedder, Error, Mode, Options, Query, Result, Scripts, Searcher, Tool,
+    Writer,
 };
-use world::{Chance, SERVERS, answer, assert_alike, embed_all, found, fresh, hashing, plain, some_text, some_tools};
+use world::{
+    Chance, SERVERS, answer, assert_alike, embed_all, found, fresh, hashing, plain, some_text,
+    some_tools,
+};
 
 fn tools(seed: u64) -> Vec<Tool> {
     let chance = &mut Chance::new(seed);
-    SERVERS.iter().flat_map(|server| some_tools(chance, server, 30)).collect()
+    SERVERS
+        .iter()
+        .flat_map(|server| some_tools(chance, server, 30))
+        .collect()
 }
 
 fn queries() -> Vec<Query> {
     let chance = &mut Chance::new(7);
     let modes = [Mode::Lexical, Mode::Dense, Mode::Hybrid];
-    (0..24).map(|number| Query::new(some_text(chance)).mode(modes[number % 3]).k(20).explain()).collect()
+    (0..24)
+        .map(|number| {
+            Query::new(some_text(chance))
+                .mode(modes[number % 3])
+                .k(20)
+                .explain()
+        })
+        .collect()
 }
 
 fn answers(searcher: &Searcher) -> Vec<Value> {
-    queries().iter().map(|query| answer(searcher, query)).collect()
+    queries()
+        .iter()
+        .map(|query| answer(searcher, query))
+        .collect()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -54,7 +74,10 @@ fn replace(dir: &Path, by: &Path) {
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     files
 }
@@ -94,14 +117,22 @@ fn a_damaged_lexical_folder_is_rebuilt_whatever_happened_to_which_file() {
     let data = DataDir::new(dir.path());
     let catalog = fresh(&data, "c", &tools(1)[..20]);
     let answers = |catalog: Catalog| {
-        let text = |query: &str| answer(&catalog.searcher(), &Query::new(query).mode(Mode::Lexical).explain());
+        let text = |query: &str| {
+            answer(
+                &catalog.searcher(),
+                &Query::new(query).mode(Mode::Lexical).explain(),
+            )
+        };
         ["list the calendars", "an atachment"].map(text)
     };
     let lexical = catalog.path().join("lexical");
     let expected = answers(catalog);
     let whole = dir.path().join("whole");
     copy(&lexical, &whole);
-    let names: Vec<PathBuf> = files(&whole).iter().map(|file| lexical.join(file.file_name().unwrap())).collect();
+    let names: Vec<PathBuf> = files(&whole)
+        .iter()
+        .map(|file| lexical.join(file.file_name().unwrap()))
+        .collect();
     assert!(names.len() >= 6, "{names:?}");
     for name in names {
         for (what, damage) in DAMAGES {
@@ -135,9 +166,15 @@ fn a_damaged_lexical_folder_does_not_hinder_the_writer() {
         writer.commit().unwrap();
         drop(writer);
         let id = format!("late/{name}");
-        assert!(found(&catalog.searcher(), "zyzzyva", Mode::Lexical).contains(&id), "damage {number}");
+        assert!(
+            found(&catalog.searcher(), "zyzzyva", Mode::Lexical).contains(&id),
+            "damage {number}"
+        );
         let reopened = data.open("c", hashing()).unwrap();
-        assert!(found(&reopened.searcher(), "zyzzyva", Mode::Lexical).contains(&id), "damage {number}, reopened");
+        assert!(
+            found(&reopened.searcher(), "zyzzyva", Mode::Lexical).contains(&id),
+            "damage {number}, reopened"
+        );
     }
 }
 
@@ -150,10 +187,34 @@ fn a_lexical_folder_of_another_state_is_rebuilt() {
     let lexical = catalog.path().join("lexical");
     let first = tools(1);
     let changes: [(&str, Change<'_>); 4] = [
-        ("added", Box::new(|writer| drop(writer.upsert(&[plain("new", "tool", "查询天气 calendar")]).unwrap()))),
-        ("changed", Box::new(|writer| drop(writer.upsert(&[plain("new", "tool", "an invoice")]).unwrap()))),
-        ("removed", Box::new(|writer| drop(writer.remove(&[first[0].id.clone()]).unwrap()))),
-        ("exchanged", Box::new(|writer| drop(writer.sync("git", &tools(3)[..0]).unwrap()))),
+        (
+            "added",
+            Box::new(|writer| {
+                drop(
+                    writer
+                        .upsert(&[plain("new", "tool", "查询天气 calendar")])
+                        .unwrap(),
+                )
+            }),
+        ),
+        (
+            "changed",
+            Box::new(|writer| {
+                drop(
+                    writer
+                        .upsert(&[plain("new", "tool", "an invoice")])
+                        .unwrap(),
+                )
+            }),
+        ),
+        (
+            "removed",
+            Box::new(|writer| drop(writer.remove(&[first[0].id.clone()]).unwrap())),
+        ),
+        (
+            "exchanged",
+            Box::new(|writer| drop(writer.sync("git", &tools(3)[..0]).unwrap())),
+        ),
     ];
     for (what, change) in changes {
         let before = tempfile::tempdir().unwrap();
@@ -170,7 +231,12 @@ fn a_lexical_folder_of_another_state_is_rebuilt() {
     let foreign = fresh(&data, "foreign", &tools(9));
     replace(&lexical, &foreign.path().join("lexical"));
     let reopened = data.open("c", hashing()).unwrap();
-    assert_alike(&reopened.searcher(), &catalog.searcher(), &queries(), "of another catalog");
+    assert_alike(
+        &reopened.searcher(),
+        &catalog.searcher(),
+        &queries(),
+        "of another catalog",
+    );
 }
 
 /// A page of the database is overwritten, each in turn: either it is not needed, or the error names the file.
@@ -180,15 +246,28 @@ fn a_damaged_database_is_an_error_that_names_it_and_never_a_wrong_answer() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let long = "an attachment of many words ".repeat(600);
-    let catalog = fresh(&data, "c", &[tools(1), vec![plain("long", "text", &long)]].concat());
+    let catalog = fresh(
+        &data,
+        "c",
+        &[tools(1), vec![plain("long", "text", &long)]].concat(),
+    );
     let database = catalog.path().join("tools.db");
     let lexical_answers = |searcher: &Searcher| {
-        let text = |query: &str| answer(searcher, &Query::new(query).mode(Mode::Lexical).k(50).explain());
+        let text = |query: &str| {
+            answer(
+                searcher,
+                &Query::new(query).mode(Mode::Lexical).k(50).explain(),
+            )
+        };
         ["an attachment", "查询天气", "list issue"].map(text)
     };
     let expected = lexical_answers(&catalog.searcher());
     drop(catalog);
-    assert_eq!(fs::metadata(database.with_extension("db-wal")).map_or(0, |log| log.len()), 0, "the log was not moved");
+    assert_eq!(
+        fs::metadata(database.with_extension("db-wal")).map_or(0, |log| log.len()),
+        0,
+        "the log was not moved"
+    );
     let whole = fs::read(&database).unwrap();
     let mut refused = 0;
     for page in 0..whole.len() / PAGE_BYTES {
@@ -202,7 +281,11 @@ fn a_damaged_database_is_an_error_that_names_it_and_never_a_wrong_answer() {
                 assert_names(&error, &database);
             }
         }
-        assert_eq!(fs::read(&database).unwrap(), bytes, "page {page}: it was written to");
+        assert_eq!(
+            fs::read(&database).unwrap(),
+            bytes,
+            "page {page}: it was written to"
+        );
     }
     assert!(refused >= 5, "only {refused} pages were missed");
 }
@@ -216,10 +299,20 @@ fn a_cut_or_foreign_database_is_an_error_that_names_it() {
     drop(catalog);
     let whole = fs::read(&database).unwrap();
     let other: Vec<u8> = b"PK\x03\x04 this is an archive".repeat(400);
-    for bytes in [&whole[..whole.len() / 2], &whole[..100], &whole[..10], &other] {
+    for bytes in [
+        &whole[..whole.len() / 2],
+        &whole[..100],
+        &whole[..10],
+        &other,
+    ] {
         fs::write(&database, bytes).unwrap();
-        for opened in [data.open("c", hashing()), data.open_or_create("c", hashing())] {
-            let error = opened.err().unwrap_or_else(|| panic!("{} bytes were taken for a catalog", bytes.len()));
+        for opened in [
+            data.open("c", hashing()),
+            data.open_or_create("c", hashing()),
+        ] {
+            let error = opened
+                .err()
+                .unwrap_or_else(|| panic!("{} bytes were taken for a catalog", bytes.len()));
             assert_names(&error, &database);
         }
         assert_eq!(fs::read(&database).unwrap(), bytes, "it was written to");
@@ -227,8 +320,14 @@ fn a_cut_or_foreign_database_is_an_error_that_names_it() {
 }
 
 fn assert_names(error: &Error, database: &Path) {
-    assert!(matches!(error, Error::Store { path, .. } if path == database), "{error:?}");
-    assert!(error.to_string().contains("put back a copy"), "without a next step: {error}");
+    assert!(
+        matches!(error, Error::Store { path, .. } if path == database),
+        "{error:?}"
+    );
+    assert!(
+        error.to_string().contains("put back a copy"),
+        "without a next step: {error}"
+    );
 }
 
 #[test]
@@ -236,8 +335,14 @@ fn a_newer_layout_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let database = fresh(&data, "c", &tools(1)).path().join("tools.db");
-    rusqlite::Connection::open(&database).unwrap().pragma_update(None, "user_version", 999).unwrap();
-    let error = data.open("c", hashing()).err().expect("layout 999 was read");
+    rusqlite::Connection::open(&database)
+        .unwrap()
+        .pragma_update(None, "user_version", 999)
+        .unwrap();
+    let error = data
+        .open("c", hashing())
+        .err()
+        .expect("layout 999 was read");
     assert!(error.to_string().contains("layout 999"), "{error}");
 }
 
@@ -252,14 +357,18 @@ fn a_catalog_half_created_is_created_anew() {
         |folder| fs::write(folder.join("tools.db"), "").unwrap(),
         |folder| {
             let connection = rusqlite::Connection::open(folder.join("tools.db")).unwrap();
-            connection.pragma_update(None, "journal_mode", "wal").unwrap();
+            connection
+                .pragma_update(None, "journal_mode", "wal")
+                .unwrap();
         },
     ];
     for (number, leave) in leftovers.into_iter().enumerate() {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         leave(&folder);
-        let catalog = data.open_or_create("c", hashing()).unwrap_or_else(|error| panic!("leftover {number}: {error}"));
+        let catalog = data
+            .open_or_create("c", hashing())
+            .unwrap_or_else(|error| panic!("leftover {number}: {error}"));
         assert!(catalog.searcher().is_empty());
         let mut writer = catalog.writer().unwrap();
         writer.upsert(&tools(2)).unwrap();
@@ -274,9 +383,13 @@ fn many_create_one_catalog_at_once() {
     for round in 0..4 {
         let name = format!("c{round}");
         let opened: Vec<Result<Catalog>> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..6).map(|_| scope.spawn(|| data.open_or_create(&name, Options::default()))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            let threads: Vec<_> = (0..6)
+                .map(|_| scope.spawn(|| data.open_or_create(&name, Options::default())))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
         });
         for result in opened {
             assert!(result.unwrap().searcher().is_empty());
@@ -296,27 +409,47 @@ fn a_second_writer_is_locked_out_while_readers_go_on() {
         let same = scope.spawn(|| catalog.clone().writer().err());
         let other = scope.spawn(|| other_catalog.writer().err());
         for error in [same.join().unwrap(), other.join().unwrap()] {
-            assert!(matches!(&error, Some(Error::Locked { path }) if path == catalog.path()), "{error:?}");
+            assert!(
+                matches!(&error, Some(Error::Locked { path }) if path == catalog.path()),
+                "{error:?}"
+            );
         }
     });
-    let output = child::command("child_meets_a_locked_catalog", dir.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let output = child::command("child_meets_a_locked_catalog", dir.path())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     assert!(matches!(data.delete("c"), Err(Error::Locked { .. })));
     writer.commit().unwrap();
     drop(writer);
     other_catalog.refresh().unwrap();
-    assert_eq!(found(&other_catalog.searcher(), "zyzzyva", Mode::Lexical), ["late/tool"]);
-    assert!(other_catalog.writer().is_ok(), "the lock outlived its writer");
+    assert_eq!(
+        found(&other_catalog.searcher(), "zyzzyva", Mode::Lexical),
+        ["late/tool"]
+    );
+    assert!(
+        other_catalog.writer().is_ok(),
+        "the lock outlived its writer"
+    );
 }
 
 #[test]
 fn child_meets_a_locked_catalog() {
-    let Some(folder) = child::folder() else { return };
+    let Some(folder) = child::folder() else {
+        return;
+    };
     let catalog = DataDir::new(folder).open("c", hashing()).unwrap();
     assert!(matches!(catalog.writer().err(), Some(Error::Locked { .. })));
     assert!(!catalog.searcher().is_empty());
     assert!(!found(&catalog.searcher(), "list issue", Mode::Hybrid).is_empty());
-    assert!(found(&catalog.searcher(), "zyzzyva", Mode::Lexical).is_empty(), "what is not committed was seen");
+    assert!(
+        found(&catalog.searcher(), "zyzzyva", Mode::Lexical).is_empty(),
+        "what is not committed was seen"
+    );
 }
 
 /// Counts the texts it embeds.
@@ -327,11 +460,16 @@ struct Counting {
 
 impl Counting {
     fn new(dimensions: usize) -> Arc<Self> {
-        Arc::new(Counting { inner: Hashing::new(dimensions), texts: AtomicUsize::new(0) })
+        Arc::new(Counting {
+            inner: Hashing::new(dimensions),
+            texts: AtomicUsize::new(0),
+        })
     }
 
     fn options(self: &Arc<Self>) -> Options {
-        Options { embedders: vec![Arc::clone(self) as Arc<dyn Embedder>] }
+        Options {
+            embedders: vec![Arc::clone(self) as Arc<dyn Embedder>],
+        }
     }
 }
 
@@ -377,7 +515,11 @@ fn another_models_dimensions_are_embedded_anew_and_the_old_ones_kept() {
     assert_eq!(searcher.pending_embeddings(), searcher.len());
     let results = searcher.search(&Query::new("send an invoice")).unwrap();
     let degraded = results.degraded.expect("a leg that cannot be heard shows");
-    assert!(degraded.reason.contains("not embedded yet"), "{}", degraded.reason);
+    assert!(
+        degraded.reason.contains("not embedded yet"),
+        "{}",
+        degraded.reason
+    );
     assert!(!results.hits.is_empty());
     assert_eq!(embed_all(&mut other.writer().unwrap()), texts);
     assert_eq!(narrow.texts.load(Ordering::Relaxed), texts);
@@ -417,7 +559,10 @@ fn texts_of_an_older_template_are_embedded_anew() {
     assert_eq!(embed_all(&mut writer), texts);
     drop(writer);
     assert_eq!(answers(&catalog.searcher()), expected);
-    assert_eq!(answers(&data.open("c", embedder.options()).unwrap().searcher()), expected);
+    assert_eq!(
+        answers(&data.open("c", embedder.options()).unwrap().searcher()),
+        expected
+    );
 }
 
 /// Fails in its third batch, or gives vectors of another length.
@@ -446,23 +591,50 @@ impl Embedder for Faulty {
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         let vectors = self.inner.embed_tools(texts)?;
-        if self.batches.fetch_add(1, Ordering::Relaxed) < 2 { Ok(vectors) } else { (self.fault)(vectors) }
+        if self.batches.fetch_add(1, Ordering::Relaxed) < 2 {
+            Ok(vectors)
+        } else {
+            (self.fault)(vectors)
+        }
     }
 }
 
 #[test]
 fn a_model_that_fails_midway_keeps_what_was_embedded() {
     let faults: [(&str, Fault); 2] = [
-        ("broken", |_| Err(Error::Embedder { model: "double".into(), reason: "it is broken".into() })),
-        ("32 dimensions where 64", |vectors| Ok(vectors.into_iter().map(|vector| vector[..32].to_vec()).collect())),
+        ("broken", |_| {
+            Err(Error::Embedder {
+                model: "double".into(),
+                reason: "it is broken".into(),
+            })
+        }),
+        ("32 dimensions where 64", |vectors| {
+            Ok(vectors
+                .into_iter()
+                .map(|vector| vector[..32].to_vec())
+                .collect())
+        }),
     ];
     for (said, fault) in faults {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::new(dir.path());
-        let faulty = Faulty { inner: Hashing::new(64), batches: AtomicUsize::new(0), fault };
-        let catalog = data.open_or_create("c", Options { embedders: vec![Arc::new(faulty)] }).unwrap();
+        let faulty = Faulty {
+            inner: Hashing::new(64),
+            batches: AtomicUsize::new(0),
+            fault,
+        };
+        let catalog = data
+            .open_or_create(
+                "c",
+                Options {
+                    embedders: vec![Arc::new(faulty)],
+                },
+            )
+            .unwrap();
         let mut writer = catalog.writer().unwrap();
-        let many: Vec<Tool> = (0..60).map(|n| plain("s", &format!("tool_{n}"), &format!("number {n}"))).collect();
+        let many: Vec<Tool> = (0..60)
+            .map(|n| plain("s", &format!("tool_{n}"), &format!("number {n}")))
+            .collect();
         writer.upsert(&many).unwrap();
         writer.commit().unwrap();
         let mut total = 0;
@@ -475,7 +647,14 @@ fn a_model_that_fails_midway_keeps_what_was_embedded() {
         drop(writer);
         let kept = catalog.stats().unwrap().vectors[0].1;
         assert!(kept > 0 && kept < total, "{kept} of {total}");
-        assert!(catalog.searcher().search(&Query::new("number")).unwrap().degraded.is_some());
+        assert!(
+            catalog
+                .searcher()
+                .search(&Query::new("number"))
+                .unwrap()
+                .degraded
+                .is_some()
+        );
         let whole = data.open("c", hashing()).unwrap();
         assert_eq!(embed_all(&mut whole.writer().unwrap()), total - kept);
     }
@@ -502,9 +681,18 @@ fn a_read_only_data_directory_is_searched_and_not_written() {
     let catalog = data.open("c", hashing()).unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let same = fresh(&DataDir::new(elsewhere.path()), "c", &tools(1));
-    assert_alike(&catalog.searcher(), &same.searcher(), &queries(), "read-only");
+    assert_alike(
+        &catalog.searcher(),
+        &same.searcher(),
+        &queries(),
+        "read-only",
+    );
     catalog.refresh().unwrap();
-    for error in [catalog.writer().err(), data.open_or_create("other", hashing()).err(), data.delete("c").err()] {
+    for error in [
+        catalog.writer().err(),
+        data.open_or_create("other", hashing()).err(),
+        data.delete("c").err(),
+    ] {
         let message = error.expect("a read-only folder was written").to_string();
         assert!(message.contains(folder.to_str().unwrap()), "{message}");
         assert!(message.contains("--data"), "without a next step: {message}");
@@ -517,7 +705,11 @@ const FULL_DISK: &str = "a_full_disk_undoes_the_change_and_nothing_else";
 fn a_full_disk_undoes_the_change_and_nothing_else() {
     let Some(folder) = child::folder() else {
         let dir = tempfile::tempdir().unwrap();
-        child::run_mounted(FULL_DISK, dir.path(), r#"mount -t tmpfs -o size=4m tmpfs "$1""#);
+        child::run_mounted(
+            FULL_DISK,
+            dir.path(),
+            r#"mount -t tmpfs -o size=4m tmpfs "$1""#,
+        );
         return;
     };
     let data = DataDir::new(folder.join("data"));
@@ -528,8 +720,15 @@ fn a_full_disk_undoes_the_change_and_nothing_else() {
     let mut refused = 0;
     for room_kib in [0, 16, 64, 96, 128, 192, 320] {
         fill(&ballast, room_kib);
-        let text = |n: usize| format!("attempt {room_kib} of tool {n} {}", "attachment of an invoice ".repeat(40));
-        let batch: Vec<Tool> = (0..60).map(|n| plain("late", &format!("tool_{room_kib}_{n}"), &text(n))).collect();
+        let text = |n: usize| {
+            format!(
+                "attempt {room_kib} of tool {n} {}",
+                "attachment of an invoice ".repeat(40)
+            )
+        };
+        let batch: Vec<Tool> = (0..60)
+            .map(|n| plain("late", &format!("tool_{room_kib}_{n}"), &text(n)))
+            .collect();
         match writer.upsert(&batch).and_then(|_| writer.commit()) {
             Ok(_) => survivors.extend(batch),
             Err(error) => {
@@ -540,16 +739,34 @@ fn a_full_disk_undoes_the_change_and_nothing_else() {
         fs::remove_file(&ballast).unwrap();
         let mut expected: Vec<String> = survivors.iter().map(|tool| tool.id.to_string()).collect();
         expected.sort();
-        assert_eq!(world::ids(&catalog.searcher()), expected, "with {room_kib} KiB left");
+        assert_eq!(
+            world::ids(&catalog.searcher()),
+            expected,
+            "with {room_kib} KiB left"
+        );
         let reopened = data.open("c", hashing()).unwrap();
         let place = format!("{room_kib} KiB left, reopened");
-        assert_alike(&reopened.searcher(), &catalog.searcher(), &queries()[..6], &place);
+        assert_alike(
+            &reopened.searcher(),
+            &catalog.searcher(),
+            &queries()[..6],
+            &place,
+        );
     }
     assert!(refused > 0, "the disk was never full");
     // The same writer goes on once there is room.
-    writer.upsert(&[plain("late", "after_all", "zyzzyva")]).unwrap();
+    writer
+        .upsert(&[plain("late", "after_all", "zyzzyva")])
+        .unwrap();
     writer.commit().unwrap();
-    assert_eq!(found(&data.open("c", hashing()).unwrap().searcher(), "zyzzyva", Mode::Lexical), ["late/after_all"]);
+    assert_eq!(
+        found(
+            &data.open("c", hashing()).unwrap().searcher(),
+            "zyzzyva",
+            Mode::Lexical
+        ),
+        ["late/after_all"]
+    );
 }
 
 /// Writes a file until the disk is full, then gives back this much room.

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use toolscout_index::formats::{Emit, Format, Parsed, ReadOptions, answers_to, emit, emitted_names, parse, signature};
+use toolscout_index::formats::{
+    Emit, Format, Parsed, ReadOptions, answers_to, emit, emitted_names, parse, signature,
+};
 use toolscout_index::{Annotations, Error, Tool};
 
 fn read(input: &str) -> Parsed {
@@ -10,7 +12,10 @@ fn read(input: &str) -> Parsed {
 }
 
 fn options() -> ReadOptions {
-    ReadOptions { source_name: "tools.json".into(), ..ReadOptions::default() }
+    ReadOptions {
+        source_name: "tools.json".into(),
+        ..ReadOptions::default()
+    }
 }
 
 fn ids(parsed: &Parsed) -> Vec<&str> {
@@ -20,28 +25,94 @@ fn ids(parsed: &Parsed) -> Vec<&str> {
 #[test]
 fn every_shape_is_detected() {
     for (input, format, expected) in [
-        (r#"[{"type":"function","function":{"name":"a"}}]"#, Format::Openai, vec!["a"]),
-        (r#"{"functions":[{"name":"a","parameters":{}}]}"#, Format::Openai, vec!["a"]),
-        (r#"{"model":"m","tools":[{"type":"function","name":"a"}]}"#, Format::OpenaiResponses, vec!["a"]),
-        (r#"{"type":"namespace","name":"n","tools":[{"name":"a"}]}"#, Format::OpenaiResponses, vec!["n/a"]),
-        (r#"{"name":"a","input_schema":{"type":"object"}}"#, Format::Anthropic, vec!["a"]),
-        (r#"{"tools":[{"name":"a"}],"nextCursor":"x"}"#, Format::Mcp, vec!["a"]),
-        (r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}]}}"#, Format::Mcp, vec!["a"]),
-        (r#"[{"tools":[{"name":"a"}]},{"result":{"tools":[{"name":"b"}]}}]"#, Format::Mcp, vec!["a", "b"]),
-        ("{\"tools\":[{\"name\":\"a\"}]}\n{\"tools\":[{\"name\":\"b\"}]}\n", Format::Mcp, vec!["a", "b"]),
-        (r#"{"server":"s","tools":[{"name":"a"}]}"#, Format::Mcp, vec!["s/a"]),
-        (r#"{"name":"a","server":null,"id":"a","description":null,"inputSchema":null}"#, Format::Native, vec!["a"]),
-        (r#"{"name":"a","server":"s","id":"s/a"}"#, Format::Native, vec!["s/a"]),
-        ("- name: a\n  inputSchema: {type: object}\n", Format::Mcp, vec!["a"]),
-        (r#"{"openapi":"3.1.0","paths":{"/x":{"get":{}}}}"#, Format::OpenApi, vec!["get_x"]),
-        ("swagger: 2.0\npaths: {/x: {get: {}}}", Format::OpenApi, vec!["get_x"]),
+        (
+            r#"[{"type":"function","function":{"name":"a"}}]"#,
+            Format::Openai,
+            vec!["a"],
+        ),
+        (
+            r#"{"functions":[{"name":"a","parameters":{}}]}"#,
+            Format::Openai,
+            vec!["a"],
+        ),
+        (
+            r#"{"model":"m","tools":[{"type":"function","name":"a"}]}"#,
+            Format::OpenaiResponses,
+            vec!["a"],
+        ),
+        (
+            r#"{"type":"namespace","name":"n","tools":[{"name":"a"}]}"#,
+            Format::OpenaiResponses,
+            vec!["n/a"],
+        ),
+        (
+            r#"{"name":"a","input_schema":{"type":"object"}}"#,
+            Format::Anthropic,
+            vec!["a"],
+        ),
+        (
+            r#"{"tools":[{"name":"a"}],"nextCursor":"x"}"#,
+            Format::Mcp,
+            vec!["a"],
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}]}}"#,
+            Format::Mcp,
+            vec!["a"],
+        ),
+        (
+            r#"[{"tools":[{"name":"a"}]},{"result":{"tools":[{"name":"b"}]}}]"#,
+            Format::Mcp,
+            vec!["a", "b"],
+        ),
+        (
+            "{\"tools\":[{\"name\":\"a\"}]}\n{\"tools\":[{\"name\":\"b\"}]}\n",
+            Format::Mcp,
+            vec!["a", "b"],
+        ),
+        (
+            r#"{"server":"s","tools":[{"name":"a"}]}"#,
+            Format::Mcp,
+            vec!["s/a"],
+        ),
+        (
+            r#"{"name":"a","server":null,"id":"a","description":null,"inputSchema":null}"#,
+            Format::Native,
+            vec!["a"],
+        ),
+        (
+            r#"{"name":"a","server":"s","id":"s/a"}"#,
+            Format::Native,
+            vec!["s/a"],
+        ),
+        (
+            "- name: a\n  inputSchema: {type: object}\n",
+            Format::Mcp,
+            vec!["a"],
+        ),
+        (
+            r#"{"openapi":"3.1.0","paths":{"/x":{"get":{}}}}"#,
+            Format::OpenApi,
+            vec!["get_x"],
+        ),
+        (
+            "swagger: 2.0\npaths: {/x: {get: {}}}",
+            Format::OpenApi,
+            vec!["get_x"],
+        ),
         ("\u{feff}[]", Format::Mcp, vec![]),
         (r#"{"tools":[]}"#, Format::Mcp, vec![]),
     ] {
         let parsed = read(input);
         assert!(parsed.skipped.is_empty(), "{input}: {:?}", parsed.skipped);
         assert_eq!((parsed.format, ids(&parsed)), (format, expected), "{input}");
-        assert!(parsed.tools.iter().all(|tool| !tool.metadata.contains_key("id")), "{input}");
+        assert!(
+            parsed
+                .tools
+                .iter()
+                .all(|tool| !tool.metadata.contains_key("id")),
+            "{input}"
+        );
     }
 }
 
@@ -56,17 +127,32 @@ fn a_server_given_overrides_and_a_default_fills_in() {
     let input = br#"[{"name":"a","server":"own"},{"name":"b"}]"#;
     let with = |server: Option<&str>, default: Option<&str>| {
         let (server, default_server) = (server.map(str::to_owned), default.map(str::to_owned));
-        parse(input, &ReadOptions { server, default_server, ..options() }).unwrap()
+        parse(
+            input,
+            &ReadOptions {
+                server,
+                default_server,
+                ..options()
+            },
+        )
+        .unwrap()
     };
-    assert_eq!(ids(&with(Some("given"), Some("file"))), ["given/a", "given/b"]);
+    assert_eq!(
+        ids(&with(Some("given"), Some("file"))),
+        ["given/a", "given/b"]
+    );
     assert_eq!(ids(&with(None, Some("file"))), ["own/a", "file/b"]);
     assert_eq!(ids(&with(None, None)), ["own/a", "b"]);
 }
 
 #[test]
 fn a_configuration_names_the_servers_to_connect_to() {
-    let parsed = read(r#"{"mcpServers":{"git":{"command":"git-mcp"},"web":{"url":"http://localhost"}}}"#);
-    assert_eq!((parsed.servers_to_connect, parsed.tools.len()), (vec!["git".into(), "web".into()], 0));
+    let parsed =
+        read(r#"{"mcpServers":{"git":{"command":"git-mcp"},"web":{"url":"http://localhost"}}}"#);
+    assert_eq!(
+        (parsed.servers_to_connect, parsed.tools.len()),
+        (vec!["git".into(), "web".into()], 0)
+    );
 }
 
 #[test]
@@ -77,13 +163,34 @@ fn a_bad_item_is_left_out_and_named() {
         (r#"{"name":7}"#, "item 2: its `name` is 7"),
         (r#"17"#, "item 2: it is 17 where an object was expected"),
         (r#"{"name":"a\u0000b"}"#, "control character '\\0'"),
-        (r#"{"name":"x","inputSchema":[]}"#, "\"x\": its `inputSchema` is []; it must be an object"),
-        (r#"{"name":"x","input_schema":true}"#, "\"x\": its `input_schema` is true"),
-        (r#"{"type":"function","function":{"name":"x","parameters":"{}"}}"#, "its `parameters` is \"{}\""),
-        (r#"{"name":"x","description":["y"]}"#, "its `description` is [\"y\"]; it must be a string"),
-        (r#"{"name":"x","tags":"y"}"#, "its `tags` is \"y\"; it must be a list of strings"),
-        (r#"{"type":"namespace","tools":[]}"#, "item 2: a namespace needs a `name`"),
-        (r#"{"name":"first"}"#, "tool id first occurs twice in the input (items 1 and 2)"),
+        (
+            r#"{"name":"x","inputSchema":[]}"#,
+            "\"x\": its `inputSchema` is []; it must be an object",
+        ),
+        (
+            r#"{"name":"x","input_schema":true}"#,
+            "\"x\": its `input_schema` is true",
+        ),
+        (
+            r#"{"type":"function","function":{"name":"x","parameters":"{}"}}"#,
+            "its `parameters` is \"{}\"",
+        ),
+        (
+            r#"{"name":"x","description":["y"]}"#,
+            "its `description` is [\"y\"]; it must be a string",
+        ),
+        (
+            r#"{"name":"x","tags":"y"}"#,
+            "its `tags` is \"y\"; it must be a list of strings",
+        ),
+        (
+            r#"{"type":"namespace","tools":[]}"#,
+            "item 2: a namespace needs a `name`",
+        ),
+        (
+            r#"{"name":"first"}"#,
+            "tool id first occurs twice in the input (items 1 and 2)",
+        ),
     ] {
         let parsed = read(&format!(r#"[{{"name":"first"}},{bad},{{"name":"last"}}]"#));
         assert_eq!(ids(&parsed), ["first", "last"], "{bad}");
@@ -97,10 +204,24 @@ fn a_bad_item_is_left_out_and_named() {
 fn a_bad_line_is_left_out_with_its_number() {
     let parsed = read("{\"name\":\"a\"}\n\n{\"name\":\n{\"inputSchema\":{}}\n{\"name\":\"b\"}\n");
     assert_eq!(ids(&parsed), ["a", "b"]);
-    let lines: Vec<_> = parsed.skipped.iter().map(|skipped| (skipped.index, skipped.line)).collect();
+    let lines: Vec<_> = parsed
+        .skipped
+        .iter()
+        .map(|skipped| (skipped.index, skipped.line))
+        .collect();
     assert_eq!(lines, [(2, Some(3)), (3, Some(4))]);
-    assert!(parsed.skipped[0].error.to_string().starts_with("tools.json:3:8: malformed JSON"));
-    assert!(parsed.skipped[1].error.to_string().contains("item 3 (line 4): it has no name"));
+    assert!(
+        parsed.skipped[0]
+            .error
+            .to_string()
+            .starts_with("tools.json:3:8: malformed JSON")
+    );
+    assert!(
+        parsed.skipped[1]
+            .error
+            .to_string()
+            .contains("item 3 (line 4): it has no name")
+    );
 }
 
 #[test]
@@ -110,7 +231,10 @@ fn input_that_is_no_tools_at_all_is_refused() {
         ("{}", "in no known tool format"),
         ("hello", "the value \"hello\" is in no known tool format"),
         (r#"{"tools":{}}"#, "the fields [tools]"),
-        (r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"no"}}"#, "answered with an error"),
+        (
+            r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"no"}}"#,
+            "answered with an error",
+        ),
     ] {
         let error = parse(input.as_bytes(), &options()).unwrap_err();
         assert!(matches!(error, Error::Parse { .. }));
@@ -120,12 +244,20 @@ fn input_that_is_no_tools_at_all_is_refused() {
 
 #[test]
 fn ten_megabytes_of_description_and_fifty_levels_of_schema_are_read() {
-    let schema = (0..50).fold(json!({"type": "string"}), |inner, _| json!({"items": inner}));
+    let schema = (0..50).fold(
+        json!({"type": "string"}),
+        |inner, _| json!({"items": inner}),
+    );
     let tool = json!({"name": "big", "description": "x".repeat(10 << 20), "inputSchema": schema});
     assert_eq!(read(&tool.to_string()).tools[0].description.len(), 10 << 20);
     let deep = (0..110).fold(json!(1), |inner, _| json!([inner]));
     let parsed = read(&json!([{"name": "deep", "inputSchema": {"x": deep}}]).to_string());
-    assert!(parsed.skipped[0].error.to_string().contains("deep: its schema is nested deeper"));
+    assert!(
+        parsed.skipped[0]
+            .error
+            .to_string()
+            .contains("deep: its schema is nested deeper")
+    );
 }
 
 #[test]
@@ -136,7 +268,10 @@ fn names_of_formats_read_back() {
     }
     assert_eq!(serde_json::to_value(Format::OpenApi).unwrap(), "openapi");
     let message = "yaml".parse::<Emit>().unwrap_err().to_string();
-    assert!(message.contains("\"yaml\"") && message.contains("openai_responses"), "{message}");
+    assert!(
+        message.contains("\"yaml\"") && message.contains("openai_responses"),
+        "{message}"
+    );
 }
 
 fn json_value() -> impl Strategy<Value = Value> {
@@ -193,7 +328,8 @@ fn field() -> impl Strategy<Value = String> {
 }
 
 fn object() -> impl Strategy<Value = Map<String, Value>> {
-    prop::collection::vec((field(), json_value()), 0..5).prop_map(|fields| fields.into_iter().collect())
+    prop::collection::vec((field(), json_value()), 0..5)
+        .prop_map(|fields| fields.into_iter().collect())
 }
 
 prop_compose! {
@@ -226,10 +362,14 @@ fn tools() -> impl Strategy<Value = Vec<Tool>> {
 
 /// What a function-calling API can hold of a tool: name, description, schema, and these metadata.
 fn reduced(tool: &Tool, name: &str, kept: &[&str]) -> Tool {
-    let mut reduced = Tool::new("", name).unwrap().with_description(tool.description.clone());
+    let mut reduced = Tool::new("", name)
+        .unwrap()
+        .with_description(tool.description.clone());
     reduced.input_schema = tool.input_schema.clone();
     let metadata = tool.metadata.clone().into_iter();
-    reduced.metadata = metadata.filter(|(key, _)| kept.contains(&key.as_str())).collect();
+    reduced.metadata = metadata
+        .filter(|(key, _)| kept.contains(&key.as_str()))
+        .collect();
     reduced
 }
 
@@ -308,5 +448,8 @@ proptest! {
 /// A title among the annotations serves as the tool's own when it is read, where it has none.
 fn with_title_of(read: &Tool, written: &Tool) -> Tool {
     let borrowed = written.title.is_none() && read.metadata.get("annotations").is_some();
-    Tool { title: if borrowed { None } else { read.title.clone() }, ..read.clone() }
+    Tool {
+        title: if borrowed { None } else { read.title.clone() },
+        ..read.clone()
+    }
 }

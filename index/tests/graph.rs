@@ -2,7 +2,10 @@
 //!
 //! With `TOOLSCOUT_SETS=DIR` (folders with a `tools.jsonl` and a `queries.jsonl`), `TOOLSCOUT_CACHE=DIR` and
 //! `ORT_DYLIB_PATH=FILE` also on real embeddings of the set named by `TOOLSCOUT_GRAPH_SET` (default `livemcpbench`).
-#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a test says its seed and what it skips"
+)]
 
 #[path = "support/world.rs"]
 mod world;
@@ -14,7 +17,9 @@ use std::sync::{Arc, Mutex};
 
 use toolscout_index::embed::MiniLm;
 use toolscout_index::formats::{self, ReadOptions};
-use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Settings, Tool};
+use toolscout_index::{
+    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Settings, Tool,
+};
 use world::{Chance, embed_all, ids, plain};
 
 const LEAST_RECALL: f64 = 0.97;
@@ -27,11 +32,13 @@ impl Clustered {
     const CENTRES: u64 = 40;
 
     fn point(text: &str) -> Vec<f32> {
-        let seed = text
-            .bytes()
-            .fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
+        let seed = text.bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+        });
         let (mut centre, mut own) = (Chance::new(seed % Self::CENTRES), Chance::new(seed));
-        let point: Vec<f32> = (0..Self::DIMENSIONS).map(|_| centre.noise() + 0.4 * own.noise()).collect();
+        let point: Vec<f32> = (0..Self::DIMENSIONS)
+            .map(|_| centre.noise() + 0.4 * own.noise())
+            .collect();
         let length = point.iter().map(|value| value * value).sum::<f32>().sqrt();
         point.into_iter().map(|value| value / length).collect()
     }
@@ -60,11 +67,15 @@ impl Embedder for Clustered {
 }
 
 fn clustered() -> Options {
-    Options { embedders: vec![Arc::new(Clustered)] }
+    Options {
+        embedders: vec![Arc::new(Clustered)],
+    }
 }
 
 fn some_tools(number: usize) -> Vec<Tool> {
-    (0..number).map(|n| plain("s", &format!("tool_{n}"), &format!("does {n}"))).collect()
+    (0..number)
+        .map(|n| plain("s", &format!("tool_{n}"), &format!("does {n}")))
+        .collect()
 }
 
 fn some_texts(number: usize) -> Vec<String> {
@@ -72,10 +83,21 @@ fn some_texts(number: usize) -> Vec<String> {
 }
 
 /// A catalog of these tools, with a graph from so many vectors on.
-fn catalog(data: &DataDir, name: &str, options: Options, tools: &[Tool], graph_min_vectors: usize) -> Catalog {
+fn catalog(
+    data: &DataDir,
+    name: &str,
+    options: Options,
+    tools: &[Tool],
+    graph_min_vectors: usize,
+) -> Catalog {
     let catalog = data.open_or_create(name, options).unwrap();
     let mut writer = catalog.writer().unwrap();
-    writer.set_settings(&Settings { graph_min_vectors, ..Settings::default() }).unwrap();
+    writer
+        .set_settings(&Settings {
+            graph_min_vectors,
+            ..Settings::default()
+        })
+        .unwrap();
     writer.upsert(tools).unwrap();
     writer.commit().unwrap();
     embed_all(&mut writer);
@@ -83,12 +105,17 @@ fn catalog(data: &DataDir, name: &str, options: Options, tools: &[Tool], graph_m
 }
 
 fn nearest(searcher: &Searcher, text: &str) -> Vec<String> {
-    let results = searcher.search(&Query::new(text).mode(Mode::Dense).k(10).whole()).unwrap();
+    let results = searcher
+        .search(&Query::new(text).mode(Mode::Dense).k(10).whole())
+        .unwrap();
     results.hits.iter().map(|hit| hit.id.to_string()).collect()
 }
 
 fn all_nearest(catalog: &Catalog, texts: &[String]) -> Vec<Vec<String>> {
-    texts.iter().map(|text| nearest(&catalog.searcher(), text)).collect()
+    texts
+        .iter()
+        .map(|text| nearest(&catalog.searcher(), text))
+        .collect()
 }
 
 /// The share of the exact scan's ten best that the graph finds among its ten.
@@ -102,8 +129,17 @@ fn recall(exact: &[Vec<String>], found: &[Vec<String>]) -> f64 {
 }
 
 fn graphs(catalog: &Catalog) -> Vec<PathBuf> {
-    let entries = fs::read_dir(catalog.path()).unwrap().map(|entry| entry.unwrap().path());
-    entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("graph-")).collect()
+    let entries = fs::read_dir(catalog.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("graph-")
+        })
+        .collect()
 }
 
 #[test]
@@ -119,7 +155,11 @@ fn graph_and_scan_agree_on_clustered_vectors() {
     let recall = recall(&exact, &found);
     println!("recall at 10: {recall:.4}");
     assert!(recall >= LEAST_RECALL, "recall at 10: {recall:.4}");
-    assert_eq!(all_nearest(&data.open("graph", clustered()).unwrap(), &texts), found, "loaded");
+    assert_eq!(
+        all_nearest(&data.open("graph", clustered()).unwrap(), &texts),
+        found,
+        "loaded"
+    );
 }
 
 #[test]
@@ -133,8 +173,12 @@ fn a_graph_follows_changes_and_never_finds_what_is_gone() {
     let mut kept = tools;
     for round in 0..4 {
         // Few changes are scanned beside the graph, many have it built anew: both happen here.
-        let gone: Vec<_> = (0..10 + 30 * (round % 2)).map(|_| kept.swap_remove(chance.below(kept.len())).id).collect();
-        let new: Vec<Tool> = (0..10).map(|n| plain("s", &format!("new_{round}_{n}"), &format!("{n}"))).collect();
+        let gone: Vec<_> = (0..10 + 30 * (round % 2))
+            .map(|_| kept.swap_remove(chance.below(kept.len())).id)
+            .collect();
+        let new: Vec<Tool> = (0..10)
+            .map(|n| plain("s", &format!("new_{round}_{n}"), &format!("{n}")))
+            .collect();
         let mut writer = graph.writer().unwrap();
         writer.remove(&gone).unwrap();
         writer.upsert(&new).unwrap();
@@ -143,11 +187,23 @@ fn a_graph_follows_changes_and_never_finds_what_is_gone() {
         assert_eq!(graph.searcher().len(), kept.len());
         let living: BTreeSet<String> = ids(&graph.searcher()).into_iter().collect();
         let found = all_nearest(&graph, &texts);
-        assert!(found.iter().flatten().all(|id| living.contains(id)), "round {round}");
+        assert!(
+            found.iter().flatten().all(|id| living.contains(id)),
+            "round {round}"
+        );
         embed_all(&mut writer);
-        let scan = catalog(&data, &format!("scan{round}"), clustered(), &kept, usize::MAX);
+        let scan = catalog(
+            &data,
+            &format!("scan{round}"),
+            clustered(),
+            &kept,
+            usize::MAX,
+        );
         let recall = recall(&all_nearest(&scan, &texts), &all_nearest(&graph, &texts));
-        assert!(recall >= LEAST_RECALL, "round {round}: recall at 10: {recall:.4}");
+        assert!(
+            recall >= LEAST_RECALL,
+            "round {round}: recall at 10: {recall:.4}"
+        );
     }
 }
 
@@ -164,8 +220,10 @@ fn a_dump_that_is_missing_damaged_or_foreign_is_rebuilt() {
     let expected = all_nearest(&graph, &texts);
     let (folder, foreign) = (graphs(&graph).remove(0), graphs(&foreign).remove(0));
     let whole = contents(&folder);
-    let mut damaged: Vec<(String, HashMap<PathBuf, Vec<u8>>)> =
-        vec![("missing".into(), HashMap::new()), ("foreign".into(), contents(&foreign))];
+    let mut damaged: Vec<(String, HashMap<PathBuf, Vec<u8>>)> = vec![
+        ("missing".into(), HashMap::new()),
+        ("foreign".into(), contents(&foreign)),
+    ];
     for (file, bytes) in &whole {
         let name = file.display();
         let with = |bytes: Option<Vec<u8>>| {
@@ -178,8 +236,14 @@ fn a_dump_that_is_missing_damaged_or_foreign_is_rebuilt() {
         flipped[bytes.len() / 2] ^= 0xFF;
         damaged.push((format!("{name} deleted"), with(None)));
         damaged.push((format!("{name} emptied"), with(Some(Vec::new()))));
-        damaged.push((format!("{name} cut"), with(Some(bytes[..bytes.len() / 2].to_vec()))));
-        damaged.push((format!("{name} overwritten"), with(Some(vec![0xA5; bytes.len()]))));
+        damaged.push((
+            format!("{name} cut"),
+            with(Some(bytes[..bytes.len() / 2].to_vec())),
+        ));
+        damaged.push((
+            format!("{name} overwritten"),
+            with(Some(vec![0xA5; bytes.len()])),
+        ));
         damaged.push((format!("{name} flipped"), with(Some(flipped))));
     }
     for (what, files) in damaged {
@@ -187,16 +251,30 @@ fn a_dump_that_is_missing_damaged_or_foreign_is_rebuilt() {
         let opened = data.open("graph", clustered()).unwrap();
         let recall = recall(&exact, &all_nearest(&opened, &texts));
         assert!(recall >= LEAST_RECALL, "{what}: recall at 10: {recall:.4}");
-        assert_eq!(embed_all(&mut opened.writer().unwrap()), 0, "{what}: texts were embedded again");
+        assert_eq!(
+            embed_all(&mut opened.writer().unwrap()),
+            0,
+            "{what}: texts were embedded again"
+        );
         assert_eq!(all_nearest(&opened, &texts), expected, "{what}, rebuilt");
-        assert_eq!(contents(&folder).len(), whole.len(), "{what}: it was not rebuilt");
-        assert_eq!(all_nearest(&data.open("graph", clustered()).unwrap(), &texts), expected, "{what}, reopened");
+        assert_eq!(
+            contents(&folder).len(),
+            whole.len(),
+            "{what}: it was not rebuilt"
+        );
+        assert_eq!(
+            all_nearest(&data.open("graph", clustered()).unwrap(), &texts),
+            expected,
+            "{what}, reopened"
+        );
     }
 }
 
 fn contents(folder: &Path) -> HashMap<PathBuf, Vec<u8>> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    files.map(|file| (file.file_name().into(), fs::read(file.path()).unwrap())).collect()
+    files
+        .map(|file| (file.file_name().into(), fs::read(file.path()).unwrap()))
+        .collect()
 }
 
 fn put(folder: &Path, files: &HashMap<PathBuf, Vec<u8>>) {
@@ -238,9 +316,17 @@ impl Embedder for Remembering {
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         let mut known = self.known.lock().unwrap();
-        let new: Vec<&str> = texts.iter().filter(|text| !known.contains_key(**text)).copied().collect();
+        let new: Vec<&str> = texts
+            .iter()
+            .filter(|text| !known.contains_key(**text))
+            .copied()
+            .collect();
         if !new.is_empty() {
-            known.extend(new.iter().map(ToString::to_string).zip(self.inner.embed_tools(&new)?));
+            known.extend(
+                new.iter()
+                    .map(ToString::to_string)
+                    .zip(self.inner.embed_tools(&new)?),
+            );
         }
         Ok(texts.iter().map(|text| known[*text].clone()).collect())
     }
@@ -248,7 +334,8 @@ impl Embedder for Remembering {
 
 /// The model in a hub-style cache and the runtime, as the program finds them.
 fn real_model() -> Option<MiniLm> {
-    let cache = PathBuf::from(std::env::var_os("TOOLSCOUT_CACHE")?).join("models--Qdrant--all-MiniLM-L6-v2-onnx");
+    let cache = PathBuf::from(std::env::var_os("TOOLSCOUT_CACHE")?)
+        .join("models--Qdrant--all-MiniLM-L6-v2-onnx");
     let runtime = PathBuf::from(std::env::var_os("ORT_DYLIB_PATH")?);
     let revision = fs::read_to_string(cache.join("refs/main")).unwrap();
     Some(MiniLm::load(&cache.join("snapshots").join(revision.trim()), &runtime).unwrap())
@@ -263,18 +350,32 @@ fn graph_and_scan_agree_on_real_embeddings() {
     let set = std::env::var("TOOLSCOUT_GRAPH_SET").unwrap_or_else(|_| "livemcpbench".to_owned());
     let set = PathBuf::from(sets).join(set);
     let bytes = fs::read(set.join("tools.jsonl")).unwrap();
-    let tools = formats::parse(&bytes, &ReadOptions::default()).unwrap().tools;
+    let tools = formats::parse(&bytes, &ReadOptions::default())
+        .unwrap()
+        .tools;
     let queries = fs::read_to_string(set.join("queries.jsonl")).unwrap();
-    let text =
-        |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["query"].as_str().map(str::to_owned);
+    let text = |line: &str| {
+        serde_json::from_str::<serde_json::Value>(line).unwrap()["query"]
+            .as_str()
+            .map(str::to_owned)
+    };
     let texts: Vec<String> = queries.lines().filter_map(text).take(200).collect();
-    let embedder: Arc<dyn Embedder> = Arc::new(Remembering { inner: model, known: Mutex::default() });
-    let options = || Options { embedders: vec![Arc::clone(&embedder)] };
+    let embedder: Arc<dyn Embedder> = Arc::new(Remembering {
+        inner: model,
+        known: Mutex::default(),
+    });
+    let options = || Options {
+        embedders: vec![Arc::clone(&embedder)],
+    };
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let scan = catalog(&data, "scan", options(), &tools, usize::MAX);
     let graph = catalog(&data, "graph", options(), &tools, 0);
     let recall = recall(&all_nearest(&scan, &texts), &all_nearest(&graph, &texts));
-    println!("{} tools, {} requests, recall at 10: {recall:.4}", tools.len(), texts.len());
+    println!(
+        "{} tools, {} requests, recall at 10: {recall:.4}",
+        tools.len(),
+        texts.len()
+    );
     assert!(recall >= LEAST_RECALL, "recall at 10: {recall:.4}");
 }

@@ -3,7 +3,10 @@
 //! embedding goes on from where it was.
 //!
 //! `TOOLSCOUT_KILL_ROUNDS=100` for more rounds, `TOOLSCOUT_SEED` for other moments.
-#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a test says its seed and what it skips"
+)]
 #![cfg(unix)]
 
 #[path = "support/child.rs"]
@@ -21,7 +24,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use toolscout_index::embed::Hashing;
-use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Tool, ToolId, Writer};
+use toolscout_index::{
+    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Tool, ToolId, Writer,
+};
 use world::{Chance, answer, embed_all, fresh, ids, plain};
 
 const DEFAULT_ROUNDS: u64 = 10;
@@ -41,7 +46,10 @@ struct Slow {
 
 impl Slow {
     fn new() -> Arc<Self> {
-        Arc::new(Slow { inner: Hashing::new(64), texts: AtomicUsize::new(0) })
+        Arc::new(Slow {
+            inner: Hashing::new(64),
+            texts: AtomicUsize::new(0),
+        })
     }
 }
 
@@ -71,7 +79,9 @@ impl Embedder for Slow {
 }
 
 fn open(folder: &Path, embedder: &Arc<Slow>) -> Catalog {
-    let options = Options { embedders: vec![Arc::clone(embedder) as Arc<dyn Embedder>] };
+    let options = Options {
+        embedders: vec![Arc::clone(embedder) as Arc<dyn Embedder>],
+    };
     DataDir::new(folder).open_or_create("c", options).unwrap()
 }
 
@@ -86,7 +96,9 @@ impl Change {
     fn of(seed: u64, number: usize) -> Change {
         let chance = &mut Chance::new(seed ^ (number as u64) << 8);
         let server = *chance.pick(&["git", "mail", "maps"]);
-        let names: BTreeSet<usize> = (0..1 + chance.below(40)).map(|_| chance.below(60)).collect();
+        let names: BTreeSet<usize> = (0..1 + chance.below(40))
+            .map(|_| chance.below(60))
+            .collect();
         let tool = |name: &usize| {
             let text = format!("version {number} of what {name} does for {server}");
             plain(server, &format!("tool_{name}"), &text)
@@ -131,7 +143,9 @@ fn say(line: &str) {
 /// Changes and embeds until it is killed; told the seed and the first change's number by the environment.
 #[test]
 fn child_writes_until_it_is_killed() {
-    let Some(folder) = child::folder() else { return };
+    let Some(folder) = child::folder() else {
+        return;
+    };
     let number = |variable: &str| std::env::var(variable).unwrap().parse::<u64>().unwrap();
     let (seed, first) = (number("KILL_SEED"), number("KILL_FIRST") as usize);
     let catalog = open(&folder, &Slow::new());
@@ -191,24 +205,40 @@ fn live_and_die(folder: &Path, seed: u64, first: usize, life: Duration) -> Said 
         }
     }
     let status = killer.join().unwrap();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "the child ended by itself: {status}");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(9),
+        "the child ended by itself: {status}"
+    );
     said
 }
 
 fn texts_kept(catalog: &Catalog) -> usize {
-    catalog.stats().unwrap().vectors.iter().map(|(_, vectors)| vectors).sum()
+    catalog
+        .stats()
+        .unwrap()
+        .vectors
+        .iter()
+        .map(|(_, vectors)| vectors)
+        .sum()
 }
 
 #[test]
 fn what_was_committed_survives_being_killed_at_any_moment() {
-    let number = |variable: &str, default| std::env::var(variable).map_or(default, |value| value.parse().unwrap());
+    let number = |variable: &str, default| {
+        std::env::var(variable).map_or(default, |value| value.parse().unwrap())
+    };
     let rounds = number("TOOLSCOUT_KILL_ROUNDS", DEFAULT_ROUNDS);
     let seed = number("TOOLSCOUT_SEED", DEFAULT_SEED);
     println!("TOOLSCOUT_SEED={seed}, {rounds} rounds");
     let chance = &mut Chance::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let (mut state, mut next, mut kept) = (State::new(), 0, 0);
-    let mut tally = BTreeMap::from([("before ready", 0), ("unsaid commits", 0), ("embedding unfinished", 0)]);
+    let mut tally = BTreeMap::from([
+        ("before ready", 0),
+        ("unsaid commits", 0),
+        ("embedding unfinished", 0),
+    ]);
     for round in 0..rounds {
         let life = Duration::from_millis(chance.below(MAX_LIFE_MS) as u64);
         let said = live_and_die(dir.path(), seed, next, life);
@@ -226,12 +256,20 @@ fn what_was_committed_survives_being_killed_at_any_moment() {
             next += 1;
             *tally.get_mut("unsaid commits").unwrap() += 1;
         }
-        assert!(holds(&catalog, &state), "round {round}: neither the last commit nor the one under way");
+        assert!(
+            holds(&catalog, &state),
+            "round {round}: neither the last commit nor the one under way"
+        );
         assert_searchable(&catalog, &state, round);
 
         let texts = texts_kept(&catalog);
-        assert!(texts >= kept + said.embedded, "round {round}: {texts} texts, {kept} + {} said", said.embedded);
-        *tally.get_mut("embedding unfinished").unwrap() += usize::from(catalog.searcher().pending_embeddings() > 0);
+        assert!(
+            texts >= kept + said.embedded,
+            "round {round}: {texts} texts, {kept} + {} said",
+            said.embedded
+        );
+        *tally.get_mut("embedding unfinished").unwrap() +=
+            usize::from(catalog.searcher().pending_embeddings() > 0);
         if chance.one_in(3) {
             go_on_embedding(&catalog, &embedder);
         }
@@ -247,12 +285,16 @@ fn what_was_committed_survives_being_killed_at_any_moment() {
 /// Creates one catalog after another, each with a tool, until it is killed.
 #[test]
 fn child_creates_until_it_is_killed() {
-    let Some(folder) = child::folder() else { return };
+    let Some(folder) = child::folder() else {
+        return;
+    };
     let first: usize = std::env::var("KILL_FIRST").unwrap().parse().unwrap();
     let data = DataDir::new(folder);
     say("ready");
     for number in first.. {
-        let catalog = data.open_or_create(&format!("c{number}"), Options::default()).unwrap();
+        let catalog = data
+            .open_or_create(&format!("c{number}"), Options::default())
+            .unwrap();
         let mut writer = catalog.writer().unwrap();
         writer.upsert(&[plain("s", "t", "zyzzyva")]).unwrap();
         writer.commit().unwrap();
@@ -275,38 +317,68 @@ fn a_creation_killed_at_any_moment_leaves_a_good_catalog_or_none() {
         let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
         // The random moment is the point of the test: after some catalogs, somewhere within the next.
         let enough = created + chance.below(3);
-        let said =
-            out.by_ref().map_while(|line| line.ok()).filter(|line| line.starts_with("created ") || line == "ready");
+        let said = out
+            .by_ref()
+            .map_while(|line| line.ok())
+            .filter(|line| line.starts_with("created ") || line == "ready");
         for _ in said.take(1 + enough - created) {}
         std::thread::sleep(Duration::from_micros(chance.below(30_000) as u64));
         child.kill().unwrap();
         child.wait().unwrap();
         for name in data.catalogs().unwrap() {
             let catalog = data.open(&name, Options::default());
-            catalog.unwrap_or_else(|error| panic!("round {round}: {name} is neither good nor absent: {error}"));
+            catalog.unwrap_or_else(|error| {
+                panic!("round {round}: {name} is neither good nor absent: {error}")
+            });
         }
-        while data.open(&format!("c{created}"), Options::default()).is_ok_and(|catalog| catalog.searcher().len() == 1) {
+        while data
+            .open(&format!("c{created}"), Options::default())
+            .is_ok_and(|catalog| catalog.searcher().len() == 1)
+        {
             created += 1;
         }
         let next = data.open_or_create(&format!("c{created}"), Options::default());
         next.unwrap_or_else(|error| panic!("round {round}: c{created} cannot be created: {error}"));
     }
-    assert!(created > 0, "no child lived long enough to create a catalog");
+    assert!(
+        created > 0,
+        "no child lived long enough to create a catalog"
+    );
 }
 
 fn holds(catalog: &Catalog, state: &State) -> bool {
-    catalog.searcher().tools().map(|tool| (*tool).clone()).eq(state.values().cloned())
+    catalog
+        .searcher()
+        .tools()
+        .map(|tool| (*tool).clone())
+        .eq(state.values().cloned())
 }
 
 fn assert_searchable(catalog: &Catalog, state: &State, round: u64) {
     let searcher = catalog.searcher();
     for mode in [Mode::Lexical, Mode::Hybrid] {
-        let results = searcher.search(&Query::new("what does tool 7 do for mail").mode(mode).k(50)).unwrap();
-        assert_eq!(results.hits.is_empty(), state.is_empty(), "round {round}, {mode}");
-        assert!(results.hits.iter().all(|hit| state.get(&hit.id) == Some(&*hit.tool)), "round {round}, {mode}");
+        let results = searcher
+            .search(&Query::new("what does tool 7 do for mail").mode(mode).k(50))
+            .unwrap();
+        assert_eq!(
+            results.hits.is_empty(),
+            state.is_empty(),
+            "round {round}, {mode}"
+        );
+        assert!(
+            results
+                .hits
+                .iter()
+                .all(|hit| state.get(&hit.id) == Some(&*hit.tool)),
+            "round {round}, {mode}"
+        );
     }
     if let Some(id) = state.keys().next() {
-        assert_eq!(&searcher.search(&Query::new(id.as_str())).unwrap().hits[0].id, id, "round {round}");
+        assert_eq!(
+            &searcher.search(&Query::new(id.as_str())).unwrap().hits[0].id,
+            id,
+            "round {round}"
+        );
     }
 }
 
@@ -316,7 +388,11 @@ fn go_on_embedding(catalog: &Catalog, embedder: &Slow) {
     let mut writer = catalog.writer().unwrap();
     let embedded = embed_all(&mut writer);
     assert_eq!(embedded, embedder.texts.load(Ordering::Relaxed));
-    assert_eq!(texts_kept(catalog), before + embedded, "texts were embedded that had a vector");
+    assert_eq!(
+        texts_kept(catalog),
+        before + embedded,
+        "texts were embedded that had a vector"
+    );
     assert_eq!(embed_all(&mut writer), 0);
     assert_eq!(catalog.searcher().pending_embeddings(), 0);
 }
@@ -330,7 +406,11 @@ fn assert_like_new(catalog: &Catalog, state: &State) {
     for text in ["what tool 12 does", "version of mail", "tool_40", "mapz"] {
         for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid] {
             let query = Query::new(text).mode(mode).k(50).explain();
-            assert_eq!(answer(&catalog.searcher(), &query), answer(&new.searcher(), &query), "{query:?}");
+            assert_eq!(
+                answer(&catalog.searcher(), &query),
+                answer(&new.searcher(), &query),
+                "{query:?}"
+            );
         }
     }
 }

@@ -2,16 +2,21 @@
 
 use serde_json::json;
 use toolscout_index::embed::StaticTable;
-use toolscout_index::memory::{Entry, FILE_NAME, Forget, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Switch, Teacher};
+use toolscout_index::memory::{
+    Entry, FILE_NAME, Forget, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Switch, Teacher,
+};
 use toolscout_index::{Catalog, DataDir, Options, Query, Tool, ToolId};
 
 fn options() -> Options {
-    Options { embedders: vec![StaticTable::bundled().unwrap()] }
+    Options {
+        embedders: vec![StaticTable::bundled().unwrap()],
+    }
 }
 
 fn filled(data: &DataDir, name: &str) -> Catalog {
     let tool = |name: &str, description: &str| -> Tool {
-        serde_json::from_value(json!({"server": "s", "name": name, "description": description})).unwrap()
+        serde_json::from_value(json!({"server": "s", "name": name, "description": description}))
+            .unwrap()
     };
     let catalog = data.open_or_create(name, options()).unwrap();
     let mut writer = catalog.writer().unwrap();
@@ -33,7 +38,11 @@ fn id(name: &str) -> ToolId {
 
 fn first(catalog: &Catalog, request: &str) -> String {
     let results = catalog.searcher().search(&Query::new(request)).unwrap();
-    results.hits.first().map(|hit| hit.id.name().to_owned()).unwrap_or_default()
+    results
+        .hits
+        .first()
+        .map(|hit| hit.id.name().to_owned())
+        .unwrap_or_default()
 }
 
 const REQUEST: &str = "show me the open tickets of the support queue";
@@ -45,15 +54,53 @@ fn what_was_called_is_found_again_for_the_same_request_and_one_like_it() {
     let catalog = filled(&DataDir::new(dir.path()), "a");
     assert_eq!(first(&catalog, REQUEST), "list_tickets");
     catalog.memory().set_switch(Switch::On).unwrap();
-    assert!(catalog.memory().remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap());
+    assert!(
+        catalog
+            .memory()
+            .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+            .unwrap()
+    );
     assert_eq!(first(&catalog, REQUEST), "q7");
-    let like_it = catalog.searcher().search(&Query::new(LIKE_IT).explain()).unwrap();
-    let remembered = like_it.hits.iter().find(|hit| hit.id == id("q7")).expect("it is found");
-    assert!(remembered.explain.as_ref().unwrap().memory.is_some_and(|weight| weight > 0.2 && weight < 1.0));
-    assert_eq!(first(&catalog, "send an email to Ann"), "send_email", "what is not alike is left alone");
-    let results = catalog.searcher().search(&Query::new(REQUEST).explain()).unwrap();
-    assert!(results.hits[0].explain.as_ref().unwrap().memory.is_some_and(|weight| weight > 0.9));
-    assert!(results.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)));
+    let like_it = catalog
+        .searcher()
+        .search(&Query::new(LIKE_IT).explain())
+        .unwrap();
+    let remembered = like_it
+        .hits
+        .iter()
+        .find(|hit| hit.id == id("q7"))
+        .expect("it is found");
+    assert!(
+        remembered
+            .explain
+            .as_ref()
+            .unwrap()
+            .memory
+            .is_some_and(|weight| weight > 0.2 && weight < 1.0)
+    );
+    assert_eq!(
+        first(&catalog, "send an email to Ann"),
+        "send_email",
+        "what is not alike is left alone"
+    );
+    let results = catalog
+        .searcher()
+        .search(&Query::new(REQUEST).explain())
+        .unwrap();
+    assert!(
+        results.hits[0]
+            .explain
+            .as_ref()
+            .unwrap()
+            .memory
+            .is_some_and(|weight| weight > 0.9)
+    );
+    assert!(
+        results
+            .hits
+            .iter()
+            .all(|hit| (0.0..=1.0).contains(&hit.score))
+    );
 }
 
 #[test]
@@ -62,21 +109,45 @@ fn requests_alike_that_led_to_different_tools_say_less_than_those_that_agree() {
     let catalog = filled(&DataDir::new(dir.path()), "a");
     catalog.memory().set_switch(Switch::On).unwrap();
     let said_for = |tool: &str| {
-        let results = catalog.searcher().search(&Query::new(LIKE_IT).explain()).unwrap();
-        let hit = results.hits.into_iter().find(|hit| hit.id == id(tool)).expect("it is found");
+        let results = catalog
+            .searcher()
+            .search(&Query::new(LIKE_IT).explain())
+            .unwrap();
+        let hit = results
+            .hits
+            .into_iter()
+            .find(|hit| hit.id == id(tool))
+            .expect("it is found");
         hit.explain.unwrap().memory.unwrap_or_default()
     };
-    catalog.memory().remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
+    catalog
+        .memory()
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
     let alone = said_for("q7");
-    catalog.memory().remember(REQUEST, &id("send_email"), 2, &Teacher::command_line()).unwrap();
+    catalog
+        .memory()
+        .remember(REQUEST, &id("send_email"), 2, &Teacher::command_line())
+        .unwrap();
     assert_eq!(said_for("q7"), alone, "a request may need several tools");
     catalog
         .memory()
-        .remember("show the open tickets of his support queue", &id("run_report"), 3, &Teacher::command_line())
+        .remember(
+            "show the open tickets of his support queue",
+            &id("run_report"),
+            3,
+            &Teacher::command_line(),
+        )
         .unwrap();
     assert!(said_for("q7") < alone / 2.0);
-    catalog.memory().remember(LIKE_IT, &id("run_report"), 4, &Teacher::command_line()).unwrap();
-    assert!(said_for("run_report") > 0.9, "the same request is not put to the vote");
+    catalog
+        .memory()
+        .remember(LIKE_IT, &id("run_report"), 4, &Teacher::command_line())
+        .unwrap();
+    assert!(
+        said_for("run_report") > 0.9,
+        "the same request is not put to the vote"
+    );
 }
 
 #[test]
@@ -85,12 +156,24 @@ fn it_is_off_until_it_is_switched_on_and_off_again_it_keeps_what_it_has() {
     let catalog = filled(&DataDir::new(dir.path()), "a");
     let memory = catalog.memory();
     assert_eq!(memory.switch().unwrap(), Switch::Off);
-    assert!(!memory.remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap());
-    assert!(!catalog.path().join(FILE_NAME).exists(), "nothing is written before there is something to keep");
+    assert!(
+        !memory
+            .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+            .unwrap()
+    );
+    assert!(
+        !catalog.path().join(FILE_NAME).exists(),
+        "nothing is written before there is something to keep"
+    );
     memory.set_switch(Switch::On).unwrap();
-    memory.remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
+    memory
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
     memory.set_switch(Switch::Off).unwrap();
-    assert_eq!((first(&catalog, REQUEST), memory.len().unwrap()), ("list_tickets".into(), 1));
+    assert_eq!(
+        (first(&catalog, REQUEST), memory.len().unwrap()),
+        ("list_tickets".into(), 1)
+    );
 }
 
 #[test]
@@ -101,13 +184,24 @@ fn catalogs_do_not_know_of_each_others_memory() {
     for catalog in [&a, &b] {
         catalog.memory().set_switch(Switch::On).unwrap();
     }
-    a.memory().remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
-    assert_eq!((first(&a, REQUEST), first(&b, REQUEST)), ("q7".into(), "list_tickets".into()));
+    a.memory()
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
+    assert_eq!(
+        (first(&a, REQUEST), first(&b, REQUEST)),
+        ("q7".into(), "list_tickets".into())
+    );
     assert!(b.memory().is_empty().unwrap());
     drop(a);
     data.delete("a").unwrap();
     let again = filled(&data, "a");
-    assert_eq!((again.memory().switch().unwrap(), again.memory().len().unwrap()), (Switch::Off, 0));
+    assert_eq!(
+        (
+            again.memory().switch().unwrap(),
+            again.memory().len().unwrap()
+        ),
+        (Switch::Off, 0)
+    );
 }
 
 #[test]
@@ -116,7 +210,10 @@ fn a_memory_outlives_the_process_and_a_commit() {
     let data = DataDir::new(dir.path());
     let catalog = filled(&data, "a");
     catalog.memory().set_switch(Switch::On).unwrap();
-    catalog.memory().remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
+    catalog
+        .memory()
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
     catalog.writer().unwrap().commit().unwrap();
     assert_eq!(first(&catalog, REQUEST), "q7");
     assert_eq!(first(&data.open("a", options()).unwrap(), REQUEST), "q7");
@@ -128,17 +225,49 @@ fn what_is_forgotten_is_gone_from_searches_and_from_the_file() {
     let catalog = filled(&DataDir::new(dir.path()), "a");
     let memory = catalog.memory();
     memory.set_switch(Switch::On).unwrap();
-    memory.remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
-    memory.remember("run the monthly numbers", &id("q7"), 2, &Teacher::command_line()).unwrap();
-    memory.remember("run the monthly numbers", &id("run_report"), 3, &Teacher::command_line()).unwrap();
-    assert_eq!(memory.forget(&Forget::Query("run the monthly numbers".into())).unwrap(), 2);
+    memory
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
+    memory
+        .remember(
+            "run the monthly numbers",
+            &id("q7"),
+            2,
+            &Teacher::command_line(),
+        )
+        .unwrap();
+    memory
+        .remember(
+            "run the monthly numbers",
+            &id("run_report"),
+            3,
+            &Teacher::command_line(),
+        )
+        .unwrap();
+    assert_eq!(
+        memory
+            .forget(&Forget::Query("run the monthly numbers".into()))
+            .unwrap(),
+        2
+    );
     assert_eq!(memory.forget(&Forget::Tool(id("run_report"))).unwrap(), 0);
     assert_eq!(memory.forget(&Forget::Tool(id("q7"))).unwrap(), 1);
-    assert_eq!((first(&catalog, REQUEST), memory.len().unwrap()), ("list_tickets".into(), 0));
+    assert_eq!(
+        (first(&catalog, REQUEST), memory.len().unwrap()),
+        ("list_tickets".into(), 0)
+    );
     let bytes = std::fs::read(catalog.path().join(FILE_NAME)).unwrap();
-    assert!(!String::from_utf8_lossy(&bytes).contains("support queue"), "the words are still in the file");
-    memory.remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
-    assert_eq!((memory.forget(&Forget::All).unwrap(), memory.len().unwrap()), (1, 0));
+    assert!(
+        !String::from_utf8_lossy(&bytes).contains("support queue"),
+        "the words are still in the file"
+    );
+    memory
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
+    assert_eq!(
+        (memory.forget(&Forget::All).unwrap(), memory.len().unwrap()),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -148,15 +277,29 @@ fn entries_are_listed_in_pages_and_counted() {
     let memory = catalog.memory();
     memory.set_switch(Switch::On).unwrap();
     for (request, at_ms) in [("b", 1), ("a", 2), ("b", 5)] {
-        memory.remember(request, &id("q7"), at_ms, &Teacher::command_line()).unwrap();
+        memory
+            .remember(request, &id("q7"), at_ms, &Teacher::command_line())
+            .unwrap();
     }
     let entry = |query: &str, times, at_ms| {
         let taught_by = vec![Teacher::command_line()];
-        Entry { query: query.into(), tool: id("q7"), times, at_ms, taught_by }
+        Entry {
+            query: query.into(),
+            tool: id("q7"),
+            times,
+            at_ms,
+            taught_by,
+        }
     };
     assert_eq!(memory.entries(None, 1).unwrap(), [entry("a", 1, 2)]);
-    assert_eq!(memory.entries(Some(("a", "s/q7")), 10).unwrap(), [entry("b", 2, 5)]);
-    let error = memory.remember(" ", &id("q7"), 1, &Teacher::command_line()).unwrap_err().to_string();
+    assert_eq!(
+        memory.entries(Some(("a", "s/q7")), 10).unwrap(),
+        [entry("b", 2, 5)]
+    );
+    let error = memory
+        .remember(" ", &id("q7"), 1, &Teacher::command_line())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("empty"), "{error}");
 }
 
@@ -174,8 +317,20 @@ fn the_longest_unused_make_room() {
     let entries: Vec<Entry> = (0..MAX_ENTRIES + 2).map(entry).collect();
     catalog.memory().insert(&entries).unwrap();
     assert_eq!(catalog.memory().len().unwrap(), MAX_ENTRIES);
-    assert_eq!(catalog.memory().forget(&Forget::Query("request 1".into())).unwrap(), 0);
-    assert_eq!(catalog.memory().forget(&Forget::Query("request 2".into())).unwrap(), 1);
+    assert_eq!(
+        catalog
+            .memory()
+            .forget(&Forget::Query("request 1".into()))
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        catalog
+            .memory()
+            .forget(&Forget::Query("request 2".into()))
+            .unwrap(),
+        1
+    );
 }
 
 #[test]
@@ -183,12 +338,18 @@ fn a_damaged_memory_is_named_and_searches_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     drop(filled(&data, "a"));
-    std::fs::write(dir.path().join("catalogs/a").join(FILE_NAME), "this is no database, it only looks like a file")
-        .unwrap();
+    std::fs::write(
+        dir.path().join("catalogs/a").join(FILE_NAME),
+        "this is no database, it only looks like a file",
+    )
+    .unwrap();
     let catalog = data.open("a", options()).unwrap();
     assert_eq!(first(&catalog, REQUEST), "list_tickets");
     let error = catalog.memory().len().unwrap_err().to_string();
-    assert!(error.contains(FILE_NAME) && error.contains("deleting it"), "{error}");
+    assert!(
+        error.contains(FILE_NAME) && error.contains("deleting it"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -197,10 +358,23 @@ fn one_key_cannot_flush_the_memory() {
     let catalog = filled(&DataDir::new(dir.path()), "a");
     let memory = catalog.memory();
     memory.set_switch(Switch::On).unwrap();
-    memory.remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
-    memory.remember("a request of two keys", &id("q7"), 1, &Teacher::key("other")).unwrap();
+    memory
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
+    memory
+        .remember(
+            "a request of two keys",
+            &id("q7"),
+            1,
+            &Teacher::key("other"),
+        )
+        .unwrap();
     let entry = |number: usize| Entry {
-        query: if number == 0 { "a request of two keys".into() } else { format!("request {number}") },
+        query: if number == 0 {
+            "a request of two keys".into()
+        } else {
+            format!("request {number}")
+        },
         tool: id("run_report"),
         times: 1,
         at_ms: 10 + number as i64,
@@ -209,8 +383,14 @@ fn one_key_cannot_flush_the_memory() {
     let flood: Vec<Entry> = (0..MAX_ENTRIES_OF_A_KEY + 5).map(entry).collect();
     memory.insert(&flood).unwrap();
     assert_eq!(memory.len().unwrap(), MAX_ENTRIES_OF_A_KEY + 2);
-    assert_eq!(memory.forget(&Forget::Query("request 3".into())).unwrap(), 0);
-    assert_eq!(memory.forget(&Forget::Query("request 5".into())).unwrap(), 1);
+    assert_eq!(
+        memory.forget(&Forget::Query("request 3".into())).unwrap(),
+        0
+    );
+    assert_eq!(
+        memory.forget(&Forget::Query("request 5".into())).unwrap(),
+        1
+    );
     assert_eq!(first(&catalog, REQUEST), "q7");
 }
 
@@ -220,18 +400,37 @@ fn one_key_cannot_talk_down_what_others_taught() {
     let catalog = filled(&DataDir::new(dir.path()), "a");
     let memory = catalog.memory();
     memory.set_switch(Switch::On).unwrap();
-    memory.remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
+    memory
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
     let said = || {
-        let results = catalog.searcher().search(&Query::new(LIKE_IT).explain()).unwrap();
-        results.hits.into_iter().find(|hit| hit.id == id("q7")).and_then(|hit| hit.explain?.memory)
+        let results = catalog
+            .searcher()
+            .search(&Query::new(LIKE_IT).explain())
+            .unwrap();
+        results
+            .hits
+            .into_iter()
+            .find(|hit| hit.id == id("q7"))
+            .and_then(|hit| hit.explain?.memory)
     };
     let before = said();
     assert!(before.is_some());
-    for (number, whose) in
-        ["his", "her", "my", "your", "their", "its", "one", "this", "that", "each"].iter().enumerate()
+    for (number, whose) in [
+        "his", "her", "my", "your", "their", "its", "one", "this", "that", "each",
+    ]
+    .iter()
+    .enumerate()
     {
         let request = format!("show the open tickets of {whose} support queue");
-        memory.remember(&request, &id("run_report"), number as i64, &Teacher::key("one")).unwrap();
+        memory
+            .remember(
+                &request,
+                &id("run_report"),
+                number as i64,
+                &Teacher::key("one"),
+            )
+            .unwrap();
     }
     assert_eq!(said(), before);
 }
@@ -243,7 +442,10 @@ fn what_an_earlier_version_remembered_is_kept() {
     let data = DataDir::new(dir.path());
     let catalog = filled(&data, "a");
     catalog.memory().set_switch(Switch::On).unwrap();
-    catalog.memory().remember(REQUEST, &id("q7"), 1, &Teacher::command_line()).unwrap();
+    catalog
+        .memory()
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
     let path = catalog.path().join(FILE_NAME);
     drop(catalog);
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -260,5 +462,8 @@ fn what_an_earlier_version_remembered_is_kept() {
     assert_eq!(catalog.memory().problem(), None);
     assert_eq!(first(&catalog, REQUEST), "q7");
     let entries = catalog.memory().entries(None, 10).unwrap();
-    assert_eq!(serde_json::to_value(&entries[0].taught_by).unwrap(), json!(["unknown"]));
+    assert_eq!(
+        serde_json::to_value(&entries[0].taught_by).unwrap(),
+        json!(["unknown"])
+    );
 }

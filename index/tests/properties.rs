@@ -1,5 +1,8 @@
 //! Properties that hold for any sequence of changes and any query, on seeded random ones.
-#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a test says its seed and what it skips"
+)]
 
 #[path = "support/world.rs"]
 mod world;
@@ -9,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolscout_index::{
-    Catalog, Changes, DataDir, Filter, Fusion, Mode, Options, Query, Searcher, Settings, Tool, ToolId, Writer,
+    Catalog, Changes, DataDir, Filter, Fusion, Mode, Options, Query, Searcher, Settings, Tool,
+    ToolId, Writer,
 };
 use world::{
-    Chance, SERVERS, TAGS, answer, assert_alike, embed_all, for_each_seed, fresh, hashing, plain, some_name, some_text,
-    some_tool, some_tools,
+    Chance, SERVERS, TAGS, answer, assert_alike, embed_all, for_each_seed, fresh, hashing, plain,
+    some_name, some_text, some_tool, some_tools,
 };
 
 const MODES: [Mode; 3] = [Mode::Lexical, Mode::Dense, Mode::Hybrid];
@@ -22,8 +26,12 @@ type State = BTreeMap<ToolId, Tool>;
 
 /// A query with any of its options.
 fn some_query(chance: &mut Chance) -> Query {
-    let texts: Vec<String> = (0..1 + chance.below(4) / 2).map(|_| some_text(chance)).collect();
-    let mut query = Query::any_of(texts).mode(*chance.pick(&MODES)).k(1 + chance.below(50));
+    let texts: Vec<String> = (0..1 + chance.below(4) / 2)
+        .map(|_| some_text(chance))
+        .collect();
+    let mut query = Query::any_of(texts)
+        .mode(*chance.pick(&MODES))
+        .k(1 + chance.below(50));
     if chance.one_in(4) {
         query = query.explain();
     }
@@ -36,7 +44,11 @@ fn some_query(chance: &mut Chance) -> Query {
     if chance.one_in(4) {
         query = query.dense_weight(chance.below(11) as f32 / 10.0);
     }
-    if chance.one_in(4) { query.whole() } else { query }
+    if chance.one_in(4) {
+        query.whole()
+    } else {
+        query
+    }
 }
 
 fn some_filter(chance: &mut Chance) -> Filter {
@@ -46,7 +58,11 @@ fn some_filter(chance: &mut Chance) -> Filter {
         1 => filter.tags = BTreeSet::from([chance.pick(&TAGS).to_string()]),
         2 => filter.read_only = Some(chance.one_in(2)),
         3 => filter.destructive = Some(chance.one_in(2)),
-        _ => filter.ids = (0..6).map(|_| format!("{}/{}", chance.pick(&SERVERS), some_name(chance))).collect(),
+        _ => {
+            filter.ids = (0..6)
+                .map(|_| format!("{}/{}", chance.pick(&SERVERS), some_name(chance)))
+                .collect()
+        }
     }
     filter
 }
@@ -109,11 +125,17 @@ impl Twin {
     fn upsert(&mut self, tools: Vec<Tool>) {
         let expected = changes(&self.pending, &tools);
         assert_eq!(self.writer().upsert(&tools).unwrap(), expected);
-        self.pending.extend(tools.into_iter().map(|tool| (tool.id.clone(), tool)));
+        self.pending
+            .extend(tools.into_iter().map(|tool| (tool.id.clone(), tool)));
     }
 
     fn remove(&mut self, chance: &mut Chance) {
-        let known: Vec<ToolId> = self.pending.keys().filter(|_| chance.one_in(3)).cloned().collect();
+        let known: Vec<ToolId> = self
+            .pending
+            .keys()
+            .filter(|_| chance.one_in(3))
+            .cloned()
+            .collect();
         let mut asked = known.clone();
         asked.push(ToolId::new("no such server", "tool").unwrap());
         let removed = self.writer().remove(&asked).unwrap().removed;
@@ -124,10 +146,16 @@ impl Twin {
     fn sync(&mut self, server: &str, tools: Vec<Tool>) {
         let mut expected = changes(&self.pending, &tools);
         let stays = |id: &ToolId| id.server() != server || tools.iter().any(|tool| tool.id == *id);
-        expected.removed = self.pending.keys().filter(|id| !stays(id)).cloned().collect();
+        expected.removed = self
+            .pending
+            .keys()
+            .filter(|id| !stays(id))
+            .cloned()
+            .collect();
         assert_eq!(self.writer().sync(server, &tools).unwrap(), expected);
         self.pending.retain(|id, _| stays(id));
-        self.pending.extend(tools.into_iter().map(|tool| (tool.id.clone(), tool)));
+        self.pending
+            .extend(tools.into_iter().map(|tool| (tool.id.clone(), tool)));
     }
 
     fn set_settings(&mut self, settings: Settings) {
@@ -192,9 +220,19 @@ fn any_sequence_of_changes_equals_a_fresh_catalog_of_the_survivors() {
             embed_all(twin.writer());
             let fresh = twin.fresh(&data, &format!("fresh{part}"));
             let queries = some_queries(chance, 50);
-            assert_alike(&twin.catalog.searcher(), &fresh, &queries, &format!("part {part}"));
+            assert_alike(
+                &twin.catalog.searcher(),
+                &fresh,
+                &queries,
+                &format!("part {part}"),
+            );
             twin.reopen(&data);
-            assert_alike(&twin.catalog.searcher(), &fresh, &queries, &format!("part {part}, reopened"));
+            assert_alike(
+                &twin.catalog.searcher(),
+                &fresh,
+                &queries,
+                &format!("part {part}, reopened"),
+            );
         }
     });
 }
@@ -235,27 +273,52 @@ fn hits_keep_order_bounds_filters_and_attribution() {
         let tools: Vec<Tool> = tools.into_values().collect();
         let searcher = fresh(&DataDir::new(dir.path()), "hits", &tools).searcher();
         for _ in 0..120 {
-            let texts: Vec<String> = (0..1 + chance.below(3)).map(|_| some_text(chance)).collect();
+            let texts: Vec<String> = (0..1 + chance.below(3))
+                .map(|_| some_text(chance))
+                .collect();
             let (k, filter) = (1 + chance.below(50), some_filter(chance));
-            let query = Query::any_of(&texts).k(k).mode(*chance.pick(&MODES)).filter(filter.clone());
+            let query = Query::any_of(&texts)
+                .k(k)
+                .mode(*chance.pick(&MODES))
+                .filter(filter.clone());
             let results = searcher.search(&query).unwrap();
             let hits = &results.hits;
             assert!(hits.len() <= k, "{query:?}");
             assert_eq!(hits.is_empty(), results.no_match.is_some(), "{query:?}");
             let distinct: BTreeSet<&ToolId> = hits.iter().map(|hit| &hit.id).collect();
             assert_eq!(distinct.len(), hits.len(), "a tool twice: {query:?}");
-            let ordered = |a: f32, b: f32, ids: (&ToolId, &ToolId)| a > b || (a == b && ids.0 < ids.1);
-            assert!(hits.is_sorted_by(|a, b| ordered(a.score, b.score, (&a.id, &b.id))), "{query:?}");
+            let ordered =
+                |a: f32, b: f32, ids: (&ToolId, &ToolId)| a > b || (a == b && ids.0 < ids.1);
+            assert!(
+                hits.is_sorted_by(|a, b| ordered(a.score, b.score, (&a.id, &b.id))),
+                "{query:?}"
+            );
             for hit in hits {
                 assert!(filter.accepts(&hit.tool), "{} passed {filter:?}", hit.id);
-                assert!(hit.score.is_finite() && hit.score >= 0.0, "{query:?}: {}", hit.score);
+                assert!(
+                    hit.score.is_finite() && hit.score >= 0.0,
+                    "{query:?}: {}",
+                    hit.score
+                );
                 let texts_in_order = hit.matched_queries.is_sorted_by(|a, b| a < b);
-                assert!(!hit.matched_queries.is_empty() && texts_in_order, "{:?}", hit.matched_queries);
-                assert!(hit.matched_queries.iter().all(|&text| text < texts.len()), "{:?}", hit.matched_queries);
+                assert!(
+                    !hit.matched_queries.is_empty() && texts_in_order,
+                    "{:?}",
+                    hit.matched_queries
+                );
+                assert!(
+                    hit.matched_queries.iter().all(|&text| text < texts.len()),
+                    "{:?}",
+                    hit.matched_queries
+                );
             }
             if let Some(no_match) = results.no_match {
                 let nearest: BTreeSet<&ToolId> = no_match.nearest.iter().collect();
-                assert_eq!(nearest.len(), no_match.nearest.len(), "a name offered twice: {query:?}");
+                assert_eq!(
+                    nearest.len(),
+                    no_match.nearest.len(),
+                    "a name offered twice: {query:?}"
+                );
             }
             assert_eq!(answer(&searcher, &query), answer(&searcher, &query));
         }
@@ -267,17 +330,37 @@ fn several_texts_find_what_each_alone_finds_best() {
     for_each_seed(2, |seed| {
         let chance = &mut Chance::new(seed);
         let dir = tempfile::tempdir().unwrap();
-        let tools: Vec<Tool> = SERVERS.iter().flat_map(|server| some_tools(chance, server, 40)).collect();
+        let tools: Vec<Tool> = SERVERS
+            .iter()
+            .flat_map(|server| some_tools(chance, server, 40))
+            .collect();
         let searcher = fresh(&DataDir::new(dir.path()), "merged", &tools).searcher();
         for _ in 0..60 {
             let texts = [some_text(chance), some_text(chance)];
             let mode = *chance.pick(&MODES);
-            let merged = searcher.search(&Query::any_of(&texts).mode(mode).k(50)).unwrap().hits;
+            let merged = searcher
+                .search(&Query::any_of(&texts).mode(mode).k(50))
+                .unwrap()
+                .hits;
             for (number, text) in texts.iter().enumerate() {
-                for alone in searcher.search(&Query::new(text).mode(mode).k(10)).unwrap().hits {
-                    let Some(hit) = merged.iter().find(|hit| hit.id == alone.id) else { continue };
-                    assert!(hit.matched_queries.contains(&number), "{texts:?}: {} is also of {number}", hit.id);
-                    assert!(hit.score >= alone.score, "{texts:?}: {} lost by merging", hit.id);
+                for alone in searcher
+                    .search(&Query::new(text).mode(mode).k(10))
+                    .unwrap()
+                    .hits
+                {
+                    let Some(hit) = merged.iter().find(|hit| hit.id == alone.id) else {
+                        continue;
+                    };
+                    assert!(
+                        hit.matched_queries.contains(&number),
+                        "{texts:?}: {} is also of {number}",
+                        hit.id
+                    );
+                    assert!(
+                        hit.score >= alone.score,
+                        "{texts:?}: {} lost by merging",
+                        hit.id
+                    );
                 }
             }
         }
@@ -290,13 +373,28 @@ fn a_catalog_of_one_tool_and_a_filter_that_leaves_one_find_it() {
     let data = DataDir::new(dir.path());
     let mail = plain("mail", "send_message", "Sends a letter to a recipient.");
     let one = fresh(&data, "one", std::slice::from_ref(&mail)).searcher();
-    let many = fresh(&data, "many", &[mail, plain("git", "open_issue", "Opens an issue."), plain("git", "merge", "")]);
-    let only_mail = Filter { servers: BTreeSet::from(["mail".to_owned()]), ..Filter::default() };
+    let many = fresh(
+        &data,
+        "many",
+        &[
+            mail,
+            plain("git", "open_issue", "Opens an issue."),
+            plain("git", "merge", ""),
+        ],
+    );
+    let only_mail = Filter {
+        servers: BTreeSet::from(["mail".to_owned()]),
+        ..Filter::default()
+    };
     for mode in MODES {
         let query = Query::new("a letter for some recipient").mode(mode);
         let found = one.search(&query).unwrap().hits;
         assert_eq!(found.len(), 1, "{mode} in a catalog of one");
-        let found = many.searcher().search(&query.filter(only_mail.clone())).unwrap().hits;
+        let found = many
+            .searcher()
+            .search(&query.filter(only_mail.clone()))
+            .unwrap()
+            .hits;
         assert_eq!(found.len(), 1, "{mode} behind a filter");
     }
 }
@@ -309,13 +407,17 @@ fn readers_see_one_state_while_a_writer_commits() {
     const VERSIONS: usize = 12;
     let version = |version: usize| -> Vec<Tool> {
         let text = |tool| format!("version {version} of tool number {tool}");
-        (0..TOOLS).map(|tool| plain("s", &format!("tool_{tool}"), &text(tool))).collect()
+        (0..TOOLS)
+            .map(|tool| plain("s", &format!("tool_{tool}"), &text(tool)))
+            .collect()
     };
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let catalog = fresh(&data, "snapshots", &version(0));
     let held = catalog.searcher();
-    let query = Query::new("version of tool number").k(50).mode(Mode::Lexical);
+    let query = Query::new("version of tool number")
+        .k(50)
+        .mode(Mode::Lexical);
     let first_answer = answer(&held, &query);
     let other_process = data.open("snapshots", Options::default()).unwrap();
     let done = AtomicBool::new(false);
@@ -325,8 +427,15 @@ fn readers_see_one_state_while_a_writer_commits() {
         while !done.load(Ordering::Acquire) || reads == 0 {
             let searcher = snapshot();
             let hits = searcher.search(&query).unwrap().hits;
-            let seen: BTreeSet<&str> = hits.iter().map(|hit| hit.tool.description.split(' ').nth(1).unwrap()).collect();
-            assert_eq!((hits.len(), seen.len()), (TOOLS, 1), "versions {seen:?} at once");
+            let seen: BTreeSet<&str> = hits
+                .iter()
+                .map(|hit| hit.tool.description.split(' ').nth(1).unwrap())
+                .collect();
+            assert_eq!(
+                (hits.len(), seen.len()),
+                (TOOLS, 1),
+                "versions {seen:?} at once"
+            );
             assert!(searcher.generation() >= last, "went back in time");
             (last, reads) = (searcher.generation(), reads + 1);
         }
@@ -363,7 +472,13 @@ fn catalogs_side_by_side_do_not_mix() {
     let right = some_tool(chance, "right");
     let (a, b) = (fresh(&data, "a", &[left]), fresh(&data, "b", &[right]));
     assert_eq!(data.catalogs().unwrap(), ["a", "b"]);
-    assert_eq!((world::ids(&a.searcher()).len(), world::ids(&b.searcher()).len()), (1, 1));
+    assert_eq!(
+        (
+            world::ids(&a.searcher()).len(),
+            world::ids(&b.searcher()).len()
+        ),
+        (1, 1)
+    );
     data.delete("a").unwrap();
     assert_eq!(data.catalogs().unwrap(), ["b"]);
     assert_eq!(data.open("b", hashing()).unwrap().searcher().len(), 1);

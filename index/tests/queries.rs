@@ -1,7 +1,10 @@
 //! What may be asked: names in every form, and queries that are no queries.
 //!
 //! `TOOLSCOUT_SETS=DIR` also tries the names of real catalogs, one folder with a `tools.jsonl` each.
-#![allow(clippy::print_stdout, reason = "a test says its seed and what it skips")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a test says its seed and what it skips"
+)]
 
 #[path = "support/world.rs"]
 mod world;
@@ -36,7 +39,9 @@ fn words(name: &str) -> Vec<String> {
 fn camel(words: &[String]) -> String {
     let humped = |word: &String| {
         let mut letters = word.chars();
-        letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+        letters.next().map_or(String::new(), |first| {
+            first.to_uppercase().collect::<String>() + letters.as_str()
+        })
     };
     words[0].clone() + &words[1..].iter().map(humped).collect::<String>()
 }
@@ -45,7 +50,13 @@ fn camel(words: &[String]) -> String {
 fn forms(tool: &Tool) -> Vec<String> {
     let (server, name) = (tool.id.server(), tool.id.name());
     let words = words(name);
-    let mut forms = vec![name.to_owned(), words.join("_"), camel(&words), words.join(" "), tool.id.to_string()];
+    let mut forms = vec![
+        name.to_owned(),
+        words.join("_"),
+        camel(&words),
+        words.join(" "),
+        tool.id.to_string(),
+    ];
     if !server.is_empty() {
         forms.push(format!("mcp__{server}__{name}"));
     }
@@ -54,7 +65,10 @@ fn forms(tool: &Tool) -> Vec<String> {
 
 /// A name as it is when case and separators do not count.
 fn key(name: &str) -> String {
-    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    name.chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// The tools whose names cannot be taken for another's, nor for another's server and name.
@@ -75,9 +89,15 @@ fn misses(searcher: &Searcher, tools: &[&Tool], mode: Mode) -> Vec<String> {
     let mut misses = Vec::new();
     for tool in tools {
         for form in forms(tool) {
-            let hits = searcher.search(&Query::new(&form).mode(mode).k(1)).unwrap().hits;
+            let hits = searcher
+                .search(&Query::new(&form).mode(mode).k(1))
+                .unwrap()
+                .hits;
             if hits.first().is_none_or(|hit| hit.id != tool.id) {
-                let first = hits.first().map(|hit| hit.id.to_string()).unwrap_or_default();
+                let first = hits
+                    .first()
+                    .map(|hit| hit.id.to_string())
+                    .unwrap_or_default();
                 misses.push(format!("{form:?} is {} and gave {first:?}", tool.id));
             }
         }
@@ -92,15 +112,26 @@ fn read(path: &Path, default_server: &str) -> Vec<Tool> {
         ..ReadOptions::default()
     };
     let parsed = formats::parse(&std::fs::read(path).unwrap(), &options).unwrap();
-    assert!(parsed.skipped.len() <= parsed.tools.len() / 100, "{}: {} skipped", path.display(), parsed.skipped.len());
+    assert!(
+        parsed.skipped.len() <= parsed.tools.len() / 100,
+        "{}: {} skipped",
+        path.display(),
+        parsed.skipped.len()
+    );
     parsed.tools
 }
 
 fn fixtures() -> Vec<Tool> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/tools");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
     files.sort();
-    files.iter().flat_map(|file| read(file, file.file_stem().unwrap().to_str().unwrap())).collect()
+    files
+        .iter()
+        .flat_map(|file| read(file, file.file_stem().unwrap().to_str().unwrap()))
+        .collect()
 }
 
 #[test]
@@ -126,7 +157,10 @@ fn a_unique_name_in_any_form_ranks_its_tool_first_in_real_sets() {
         println!("skipped: TOOLSCOUT_SETS is not set");
         return;
     };
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(sets).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(sets)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     folders.retain(|folder| folder.join("tools.jsonl").exists());
     folders.sort();
     let mut missed = 0;
@@ -143,7 +177,11 @@ fn a_unique_name_in_any_form_ranks_its_tool_first_in_real_sets() {
         }
         let misses = misses(&catalog.searcher(), &unique, Mode::Lexical);
         let asked: usize = unique.iter().map(|tool| forms(tool).len()).sum();
-        println!("{name}: {} tools, {unique_names} unique, {asked} asked, {} missed", tools.len(), misses.len());
+        println!(
+            "{name}: {} tools, {unique_names} unique, {asked} asked, {} missed",
+            tools.len(),
+            misses.len()
+        );
         for miss in &misses {
             println!("    {miss}");
         }
@@ -153,7 +191,9 @@ fn a_unique_name_in_any_form_ranks_its_tool_first_in_real_sets() {
 }
 
 fn lexical(dir: &tempfile::TempDir, tools: &[Tool]) -> Catalog {
-    let catalog = DataDir::new(dir.path()).open_or_create("c", Options::default()).unwrap();
+    let catalog = DataDir::new(dir.path())
+        .open_or_create("c", Options::default())
+        .unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(tools).unwrap();
     writer.commit().unwrap();
@@ -164,14 +204,37 @@ fn lexical(dir: &tempfile::TempDir, tools: &[Tool]) -> Catalog {
 #[test]
 fn names_that_differ_only_in_case_or_separators_are_told_apart_as_written() {
     let dir = tempfile::tempdir().unwrap();
-    let names = ["findSymbol", "find_symbol", "find-symbol", "c++", "c#", "查询_天气", "naïve.name", "a/b c"];
-    let tools: Vec<Tool> = names.iter().map(|name| plain("io.example/srv", name, "Does a thing.")).collect();
+    let names = [
+        "findSymbol",
+        "find_symbol",
+        "find-symbol",
+        "c++",
+        "c#",
+        "查询_天气",
+        "naïve.name",
+        "a/b c",
+    ];
+    let tools: Vec<Tool> = names
+        .iter()
+        .map(|name| plain("io.example/srv", name, "Does a thing."))
+        .collect();
     let searcher = fresh(&DataDir::new(dir.path()), "c", &tools).searcher();
     for tool in &tools {
-        for asked in [tool.id.name().to_owned(), tool.id.to_string(), format!("  {} ", tool.id.name())] {
+        for asked in [
+            tool.id.name().to_owned(),
+            tool.id.to_string(),
+            format!("  {} ", tool.id.name()),
+        ] {
             for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid] {
-                let hits = searcher.search(&Query::new(&asked).mode(mode)).unwrap().hits;
-                assert_eq!(hits.first().map(|hit| &hit.id), Some(&tool.id), "{asked:?}, {mode}");
+                let hits = searcher
+                    .search(&Query::new(&asked).mode(mode))
+                    .unwrap()
+                    .hits;
+                assert_eq!(
+                    hits.first().map(|hit| &hit.id),
+                    Some(&tool.id),
+                    "{asked:?}, {mode}"
+                );
             }
         }
     }
@@ -181,23 +244,53 @@ fn names_that_differ_only_in_case_or_separators_are_told_apart_as_written() {
 fn odd_queries() -> Vec<(&'static str, String)> {
     let emoji = "👩‍👩‍👧‍👦🏳️‍🌈é️\u{200d}".repeat(20);
     vec![
-        ("100 kB of words", "create an issue about the calendar ".repeat(3000)),
+        (
+            "100 kB of words",
+            "create an issue about the calendar ".repeat(3000),
+        ),
         ("100 kB without a space", "x".repeat(100_000)),
         ("100 kB of one CJK run", "天气预报".repeat(9000)),
-        ("100 kB of different words", (0..14_000).map(|n| format!("wd{n} ")).collect()),
+        (
+            "100 kB of different words",
+            (0..14_000).map(|n| format!("wd{n} ")).collect(),
+        ),
         ("100 kB of humps", "aB".repeat(50_000)),
-        ("100 kB of combining accents", format!("e{}", "\u{301}".repeat(50_000))),
+        (
+            "100 kB of combining accents",
+            format!("e{}", "\u{301}".repeat(50_000)),
+        ),
         ("stop-words only", "can you please do it for me".into()),
-        ("punctuation only", "?!... --- ()[]{}\"'` *** ~~~ \\/".into()),
-        ("query syntax", "name:create AND (id:* OR -x^2~) \"unclosed".into()),
+        (
+            "punctuation only",
+            "?!... --- ()[]{}\"'` *** ~~~ \\/".into(),
+        ),
+        (
+            "query syntax",
+            "name:create AND (id:* OR -x^2~) \"unclosed".into(),
+        ),
         ("emoji", emoji),
-        ("mixed scripts", "создать issue 查询 カレンダー יצירה تقويم ปฏิทิน".into()),
+        (
+            "mixed scripts",
+            "создать issue 查询 カレンダー יצירה تقويم ปฏิทิน".into(),
+        ),
         ("two hundred clauses", "send the first report; ".repeat(200)),
-        ("two hundred clauses in words", "list the issues and then ".repeat(200)),
+        (
+            "two hundred clauses in words",
+            "list the issues and then ".repeat(200),
+        ),
         ("NUL", "create\0issue\0".into()),
-        ("control characters", "create\u{1b}[31m issue\r\n\t\u{7f}\u{85}".into()),
-        ("direction marks", "\u{202e}eussi etaerc\u{202c} \u{feff}create\u{2028}issue".into()),
-        ("private and unassigned", "\u{e000}\u{f8ff}\u{10ffff}\u{fffe} issue".into()),
+        (
+            "control characters",
+            "create\u{1b}[31m issue\r\n\t\u{7f}\u{85}".into(),
+        ),
+        (
+            "direction marks",
+            "\u{202e}eussi etaerc\u{202c} \u{feff}create\u{2028}issue".into(),
+        ),
+        (
+            "private and unassigned",
+            "\u{e000}\u{f8ff}\u{10ffff}\u{fffe} issue".into(),
+        ),
         ("numbers", "1 2 3 1e308 -0 0x7f 99999999999999999999".into()),
         ("a path", "../../../etc/passwd".into()),
         ("one letter", "a".into()),
@@ -213,11 +306,24 @@ fn odd_queries_are_answered_within_bounds() {
     for (what, text) in odd_queries() {
         for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid] {
             let clock = Instant::now();
-            let results = searcher.search(&Query::new(&text).mode(mode).k(50).explain()).unwrap();
-            assert!(clock.elapsed() < PATIENCE, "{what}, {mode}: {:?}", clock.elapsed());
+            let results = searcher
+                .search(&Query::new(&text).mode(mode).k(50).explain())
+                .unwrap();
+            assert!(
+                clock.elapsed() < PATIENCE,
+                "{what}, {mode}: {:?}",
+                clock.elapsed()
+            );
             assert!(results.hits.len() <= 50, "{what}, {mode}");
-            assert!(results.hits.iter().all(|hit| hit.score.is_finite()), "{what}, {mode}");
-            assert_eq!(results.hits.is_empty(), results.no_match.is_some(), "{what}, {mode}");
+            assert!(
+                results.hits.iter().all(|hit| hit.score.is_finite()),
+                "{what}, {mode}"
+            );
+            assert_eq!(
+                results.hits.is_empty(),
+                results.no_match.is_some(),
+                "{what}, {mode}"
+            );
             // The answer itself must be writable: an infinity would not be JSON.
             serde_json::to_string(&results).unwrap();
         }
@@ -231,21 +337,34 @@ fn what_is_around_words_does_not_change_what_they_find() {
     let found = |text: &str| world::found(&searcher, text, Mode::Lexical);
     let plain = found("weather forecast");
     assert!(!plain.is_empty());
-    for dressed in
-        ["weather\0forecast", "\u{feff}weather\u{200b} forecast", "weather:forecast", "🌦 weather (forecast)?!"]
-    {
+    for dressed in [
+        "weather\0forecast",
+        "\u{feff}weather\u{200b} forecast",
+        "weather:forecast",
+        "🌦 weather (forecast)?!",
+    ] {
         assert_eq!(found(dressed), plain, "{dressed:?}");
     }
-    assert_eq!(found(&format!("weather forecast{}", " ".repeat(100_000))), plain);
+    assert_eq!(
+        found(&format!("weather forecast{}", " ".repeat(100_000))),
+        plain
+    );
 }
 
 #[test]
 fn words_that_say_nothing_find_nothing_by_words() {
     let dir = tempfile::tempdir().unwrap();
     let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
-    for text in ["can you please do it for me", "?!... --- ()", "👩‍👩‍👧‍👦", "\0\0"] {
-        let results = searcher.search(&Query::new(text).mode(Mode::Lexical)).unwrap();
-        assert!(results.hits.is_empty(), "{text:?} found {:?}", results.hits[0].id);
+    for text in ["can you please do it for me", "?!... --- ()", "👩‍👩‍👧‍👦", "\0\0"]
+    {
+        let results = searcher
+            .search(&Query::new(text).mode(Mode::Lexical))
+            .unwrap();
+        assert!(
+            results.hits.is_empty(),
+            "{text:?} found {:?}",
+            results.hits[0].id
+        );
         assert!(!results.no_match.unwrap().reason.is_empty());
     }
 }
@@ -267,7 +386,10 @@ fn queries_out_of_bounds_are_errors_that_name_the_value() {
         (Query::new("x").dense_weight(f32::NAN), "NaN"),
         (Query::new("x").min_score(f32::NAN), "min_score"),
     ] {
-        let error = searcher.search(&query).err().unwrap_or_else(|| panic!("{query:?} was answered"));
+        let error = searcher
+            .search(&query)
+            .err()
+            .unwrap_or_else(|| panic!("{query:?} was answered"));
         assert!(matches!(error, Error::InvalidQuery { .. }), "{error:?}");
         assert!(error.to_string().contains(said), "{error}");
     }
@@ -276,9 +398,14 @@ fn queries_out_of_bounds_are_errors_that_name_the_value() {
 #[test]
 fn an_empty_catalog_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = DataDir::new(dir.path()).open_or_create("c", hashing()).unwrap();
+    let catalog = DataDir::new(dir.path())
+        .open_or_create("c", hashing())
+        .unwrap();
     for mode in [Mode::Lexical, Mode::Dense, Mode::Hybrid, Mode::Auto] {
-        let results = catalog.searcher().search(&Query::new("send mail").mode(mode)).unwrap();
+        let results = catalog
+            .searcher()
+            .search(&Query::new("send mail").mode(mode))
+            .unwrap();
         assert!(results.hits.is_empty());
         assert!(results.no_match.unwrap().reason.contains("no tools"));
     }
@@ -289,8 +416,12 @@ fn texts_that_say_nothing_beside_one_that_does_are_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
     for mode in [Mode::Lexical, Mode::Hybrid] {
-        let results = searcher.search(&Query::any_of(["", "weather forecast", "?"]).mode(mode)).unwrap();
-        let alone = searcher.search(&Query::new("weather forecast").mode(mode)).unwrap();
+        let results = searcher
+            .search(&Query::any_of(["", "weather forecast", "?"]).mode(mode))
+            .unwrap();
+        let alone = searcher
+            .search(&Query::new("weather forecast").mode(mode))
+            .unwrap();
         assert_eq!(results.hits[0].id, alone.hits[0].id, "{mode}");
         assert!(results.hits[0].matched_queries.contains(&1), "{mode}");
     }

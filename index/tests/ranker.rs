@@ -21,19 +21,37 @@ fn trees_predict_what_lightgbm_predicts() {
     let rows: Vec<Vec<f32>> = serde_json::from_value(written["rows"].clone()).unwrap();
     let expected: Vec<f64> = serde_json::from_value(written["predictions"].clone()).unwrap();
     assert!(expected.len() >= 40 && forest.check(rows[0].len()).is_ok());
-    for (found, expected) in forest.predict(&rows.concat(), rows[0].len()).iter().zip(&expected) {
-        assert!((found - expected).abs() < 1e-6, "{found}, LightGBM says {expected}");
+    for (found, expected) in forest
+        .predict(&rows.concat(), rows[0].len())
+        .iter()
+        .zip(&expected)
+    {
+        assert!(
+            (found - expected).abs() < 1e-6,
+            "{found}, LightGBM says {expected}"
+        );
     }
 }
 
 #[test]
 fn the_bundled_ranker_is_whole_and_serves_both_tiers() {
     let ranker = Ranker::bundled().expect("the file that is built in can be read");
-    for legs in [vec!["static-table/x"], vec!["static-table/x", "all-MiniLM-L6-v2/y/128"]] {
-        let model = ranker.model(legs.iter().copied()).unwrap_or_else(|| panic!("no model for {legs:?}"));
-        assert!(model.mix() > 0.0 && model.trees().trees().len() >= 50, "{legs:?}");
+    for legs in [
+        vec!["static-table/x"],
+        vec!["static-table/x", "all-MiniLM-L6-v2/y/128"],
+    ] {
+        let model = ranker
+            .model(legs.iter().copied())
+            .unwrap_or_else(|| panic!("no model for {legs:?}"));
+        assert!(
+            model.mix() > 0.0 && model.trees().trees().len() >= 50,
+            "{legs:?}"
+        );
     }
-    assert!(ranker.model(["hashing-64"].into_iter()).is_none(), "nothing was learned of this embedder");
+    assert!(
+        ranker.model(["hashing-64"].into_iter()).is_none(),
+        "nothing was learned of this embedder"
+    );
 }
 
 /// Numbers from 0 to 1, the same in every run.
@@ -41,7 +59,10 @@ struct Chance(u64);
 
 impl Chance {
     fn next(&mut self) -> f32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 40) as f32 / (1u64 << 24) as f32
     }
 }
@@ -58,7 +79,11 @@ fn a_better_match_never_lowers_what_the_ranker_gives() {
             let mut better = row.clone();
             better[*feature as usize] += chance.next();
             let after = model.trees().predict(&better, width)[0];
-            assert!(after >= before, "{} raised from {row:?}: {before} to {after}", feature.name());
+            assert!(
+                after >= before,
+                "{} raised from {row:?}: {before} to {after}",
+                feature.name()
+            );
         }
     }
 }
@@ -82,15 +107,28 @@ fn more_of_a_signal_never_lowers_confidence() {
 
 fn tools() -> Vec<Tool> {
     let tool = |(name, description): &(&str, &str)| {
-        serde_json::from_value(json!({"server": "s", "name": name, "description": description})).unwrap()
+        serde_json::from_value(json!({"server": "s", "name": name, "description": description}))
+            .unwrap()
     };
     [
-        ("get_forecast", "Weather conditions for the coming days in a city."),
+        (
+            "get_forecast",
+            "Weather conditions for the coming days in a city.",
+        ),
         ("get_history", "Weather conditions of past days in a city."),
-        ("convert_currency", "Converts an amount between two currencies."),
-        ("list_currencies", "Lists the currencies that can be converted."),
+        (
+            "convert_currency",
+            "Converts an amount between two currencies.",
+        ),
+        (
+            "list_currencies",
+            "Lists the currencies that can be converted.",
+        ),
         ("send_email", "Sends an email to a person."),
-        ("search_email", "Searches a mailbox for an email from a person."),
+        (
+            "search_email",
+            "Searches a mailbox for an email from a person.",
+        ),
         ("create_event", "Creates an event in a calendar."),
         ("play_music", "Plays a song."),
     ]
@@ -100,7 +138,9 @@ fn tools() -> Vec<Tool> {
 }
 
 fn options() -> Options {
-    Options { embedders: vec![StaticTable::bundled().unwrap()] }
+    Options {
+        embedders: vec![StaticTable::bundled().unwrap()],
+    }
 }
 
 fn filled(data: &DataDir) -> Catalog {
@@ -113,36 +153,79 @@ fn filled(data: &DataDir) -> Catalog {
 }
 
 fn ids(catalog: &Catalog, query: &Query) -> Vec<String> {
-    catalog.searcher().search(query).unwrap().hits.iter().map(|hit| hit.id.to_string()).collect()
+    catalog
+        .searcher()
+        .search(query)
+        .unwrap()
+        .hits
+        .iter()
+        .map(|hit| hit.id.to_string())
+        .collect()
 }
 
 #[test]
 fn an_answer_has_a_confidence_and_an_explanation_says_what_moved_a_hit() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
-    let results = catalog.searcher().search(&Query::new("will it rain in Oslo tomorrow").explain()).unwrap();
-    assert!(results.confidence.is_some_and(|confidence| (0.0..=1.0).contains(&confidence)));
+    let results = catalog
+        .searcher()
+        .search(&Query::new("will it rain in Oslo tomorrow").explain())
+        .unwrap();
+    assert!(
+        results
+            .confidence
+            .is_some_and(|confidence| (0.0..=1.0).contains(&confidence))
+    );
     let explain = results.hits[0].explain.as_ref().unwrap();
     let reranked = explain.ranker.as_ref().unwrap();
     assert_eq!(reranked.after, 1);
-    assert!(!reranked.reasons.is_empty() && reranked.reasons.iter().all(|reason| reason.moved.is_finite()));
-    let formula = catalog.searcher().search(&Query::new("will it rain").explain().without_ranker()).unwrap();
+    assert!(
+        !reranked.reasons.is_empty()
+            && reranked
+                .reasons
+                .iter()
+                .all(|reason| reason.moved.is_finite())
+    );
+    let formula = catalog
+        .searcher()
+        .search(&Query::new("will it rain").explain().without_ranker())
+        .unwrap();
     assert!(formula.hits[0].explain.as_ref().unwrap().ranker.is_none());
-    assert!(results.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)));
+    assert!(
+        results
+            .hits
+            .iter()
+            .all(|hit| (0.0..=1.0).contains(&hit.score))
+    );
 }
 
 #[test]
 fn a_tool_asked_for_by_name_is_certain_and_nothing_is_abstained_from_by_default() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
-    let named = catalog.searcher().search(&Query::new("send_email").min_confidence(1.0)).unwrap();
-    assert_eq!((named.confidence, named.hits[0].id.as_str()), (Some(1.0), "s/send_email"));
+    let named = catalog
+        .searcher()
+        .search(&Query::new("send_email").min_confidence(1.0))
+        .unwrap();
+    assert_eq!(
+        (named.confidence, named.hits[0].id.as_str()),
+        (Some(1.0), "s/send_email")
+    );
     let request = "weather of a past day";
     assert!(!ids(&catalog, &Query::new(request)).is_empty());
-    let abstained = catalog.searcher().search(&Query::new(request).min_confidence(1.0)).unwrap();
+    let abstained = catalog
+        .searcher()
+        .search(&Query::new(request).min_confidence(1.0))
+        .unwrap();
     let no_match = abstained.no_match.unwrap();
-    assert!(no_match.reason.contains("below 1.00") && !no_match.nearest.is_empty(), "{no_match:?}");
-    let error = catalog.searcher().search(&Query::new(request).min_confidence(1.5)).unwrap_err();
+    assert!(
+        no_match.reason.contains("below 1.00") && !no_match.nearest.is_empty(),
+        "{no_match:?}"
+    );
+    let error = catalog
+        .searcher()
+        .search(&Query::new(request).min_confidence(1.5))
+        .unwrap_err();
     assert!(error.to_string().contains("1.5"), "{error}");
 }
 
@@ -151,10 +234,26 @@ fn strange_requests_are_ranked_too() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
     let clauses = "send the first email; ".repeat(200);
-    for text in ["weather", "the of and", "?!…", "🙂🙃", "send 查询 почта", &"email ".repeat(20_000), &clauses]
-    {
-        let results = catalog.searcher().search(&Query::new(text).explain()).unwrap();
-        assert!(results.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)), "{text}");
+    for text in [
+        "weather",
+        "the of and",
+        "?!…",
+        "🙂🙃",
+        "send 查询 почта",
+        &"email ".repeat(20_000),
+        &clauses,
+    ] {
+        let results = catalog
+            .searcher()
+            .search(&Query::new(text).explain())
+            .unwrap();
+        assert!(
+            results
+                .hits
+                .iter()
+                .all(|hit| (0.0..=1.0).contains(&hit.score)),
+            "{text}"
+        );
     }
 }
 
@@ -203,9 +302,22 @@ fn a_ranker_of_its_own_ranks_and_one_that_cannot_be_read_changes_nothing_but_is_
     std::fs::write(catalog.path().join(FILE_NAME), "toolscout-ranker 9 x\n{}").unwrap();
     let reopened = data.open("c", options()).unwrap();
     let results = reopened.searcher().search(&query).unwrap();
-    let degraded = results.degraded.expect("what cannot be used is said").reason;
-    assert!(degraded.contains("version 9") && degraded.contains(FILE_NAME), "{degraded}");
-    assert_eq!(results.hits.iter().map(|hit| hit.id.to_string()).collect::<Vec<_>>(), before);
+    let degraded = results
+        .degraded
+        .expect("what cannot be used is said")
+        .reason;
+    assert!(
+        degraded.contains("version 9") && degraded.contains(FILE_NAME),
+        "{degraded}"
+    );
+    assert_eq!(
+        results
+            .hits
+            .iter()
+            .map(|hit| hit.id.to_string())
+            .collect::<Vec<_>>(),
+        before
+    );
     writer.set_ranker(None).unwrap();
     writer.commit().unwrap();
     assert_eq!(ids(&catalog, &query), before);
@@ -215,13 +327,33 @@ fn a_ranker_of_its_own_ranks_and_one_that_cannot_be_read_changes_nothing_but_is_
 fn what_is_measured_has_a_row_for_every_candidate() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
-    let measured = catalog.searcher().measure(&Query::new("send an email")).unwrap().unwrap();
+    let measured = catalog
+        .searcher()
+        .measure(&Query::new("send an email"))
+        .unwrap()
+        .unwrap();
     assert_eq!(measured.legs, ["static-table"]);
-    assert_eq!(measured.rows.len(), measured.tools.len() * Feature::ALL.len());
+    assert_eq!(
+        measured.rows.len(),
+        measured.tools.len() * Feature::ALL.len()
+    );
     assert_eq!(measured.signals.len(), Signal::ALL.len());
-    assert!(measured.rows.iter().chain(&measured.signals).all(|value| value.is_finite()));
-    let send = measured.tools.iter().position(|id| id.as_str() == "s/send_email").unwrap();
-    assert_eq!(measured.rows[send * Feature::ALL.len() + Feature::NameRecall as usize], 1.0);
+    assert!(
+        measured
+            .rows
+            .iter()
+            .chain(&measured.signals)
+            .all(|value| value.is_finite())
+    );
+    let send = measured
+        .tools
+        .iter()
+        .position(|id| id.as_str() == "s/send_email")
+        .unwrap();
+    assert_eq!(
+        measured.rows[send * Feature::ALL.len() + Feature::NameRecall as usize],
+        1.0
+    );
 }
 
 #[test]
@@ -230,17 +362,31 @@ fn refitting_towards_what_was_right_raises_it() {
     let catalog = filled(&DataDir::new(dir.path()));
     let ranker = Ranker::bundled().unwrap();
     let model = ranker.model(["static-table"].into_iter()).unwrap();
-    let measured = catalog.searcher().measure(&Query::new("weather in a city")).unwrap().unwrap();
-    let wanted = measured.tools.iter().position(|id| id.as_str() == "s/get_history").unwrap();
+    let measured = catalog
+        .searcher()
+        .measure(&Query::new("weather in a city"))
+        .unwrap()
+        .unwrap();
+    let wanted = measured
+        .tools
+        .iter()
+        .position(|id| id.as_str() == "s/get_history")
+        .unwrap();
     let lesson = Judged {
-        relevant: (0..measured.tools.len()).map(|place| place == wanted).collect(),
+        relevant: (0..measured.tools.len())
+            .map(|place| place == wanted)
+            .collect(),
         base: vec![0.0; measured.tools.len()],
         rows: measured.rows.clone(),
     };
     let refitted = toolscout_index::ranker::refit::refit(model.trees(), &vec![lesson; 30], 0.2);
     let lead = |forest: &Forest| {
         let given = forest.predict(&measured.rows, Feature::ALL.len());
-        let other = measured.tools.iter().position(|id| id.as_str() == "s/get_forecast").unwrap();
+        let other = measured
+            .tools
+            .iter()
+            .position(|id| id.as_str() == "s/get_forecast")
+            .unwrap();
         given[wanted] - given[other]
     };
     assert!(lead(&refitted) > lead(model.trees()));
@@ -253,11 +399,23 @@ fn a_budget_that_is_used_up_before_ranking_leaves_it_out_and_says_so() {
     let ask = |query: Query| catalog.searcher().search(&query).unwrap();
     // A few tools are expected to take nanoseconds; no search takes less than a microsecond.
     let short = ask(Query::new("send a message").budget_ms(0.001));
-    assert!(short.embedders.len() == 1 && !short.hits.is_empty(), "{short:?}");
-    assert!(short.degraded.unwrap().reason.contains("used up before ranking"));
+    assert!(
+        short.embedders.len() == 1 && !short.hits.is_empty(),
+        "{short:?}"
+    );
+    assert!(
+        short
+            .degraded
+            .unwrap()
+            .reason
+            .contains("used up before ranking")
+    );
     assert_eq!(short.confidence, None);
 
     let long = ask(Query::new("send a message").budget_ms(1e9));
     assert!(long.degraded.is_none() && long.confidence.is_some());
-    assert_eq!(long.confidence, ask(Query::new("send a message")).confidence);
+    assert_eq!(
+        long.confidence,
+        ask(Query::new("send a message")).confidence
+    );
 }

@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use toolscout_index::document::View;
 use toolscout_index::embed::{Hashing, StaticTable};
-use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool};
+use toolscout_index::{
+    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool,
+};
 
 fn tools() -> Vec<Tool> {
     let tool = |name: &str, description: &str| {
-        serde_json::from_value(json!({"server": "s", "name": name, "description": description})).unwrap()
+        serde_json::from_value(json!({"server": "s", "name": name, "description": description}))
+            .unwrap()
     };
     vec![
         tool("get_forecast", "Weather conditions for the coming days."),
@@ -32,7 +35,10 @@ struct Slow {
 
 impl Slow {
     fn new() -> Arc<Self> {
-        Arc::new(Slow { inner: Hashing::new(32), asked: Mutex::default() })
+        Arc::new(Slow {
+            inner: Hashing::new(32),
+            asked: Mutex::default(),
+        })
     }
 }
 
@@ -54,7 +60,10 @@ impl Embedder for Slow {
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        self.asked.lock().unwrap().extend(texts.iter().map(|text| (*text).to_owned()));
+        self.asked
+            .lock()
+            .unwrap()
+            .extend(texts.iter().map(|text| (*text).to_owned()));
         self.inner.embed_queries(texts)
     }
 
@@ -67,14 +76,24 @@ impl Embedder for Slow {
 fn a_commit_embeds_at_once_and_a_request_in_other_words_finds_its_tool() {
     let dir = tempfile::tempdir().unwrap();
     let table = StaticTable::bundled().unwrap();
-    let catalog = DataDir::new(dir.path()).open_or_create("c", options(vec![table])).unwrap();
+    let catalog = DataDir::new(dir.path())
+        .open_or_create("c", options(vec![table]))
+        .unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(&tools()).unwrap();
     writer.commit().unwrap();
-    assert_eq!(writer.embed_pending(&mut |_| ControlFlow::Continue(())).unwrap(), 0);
+    assert_eq!(
+        writer
+            .embed_pending(&mut |_| ControlFlow::Continue(()))
+            .unwrap(),
+        0
+    );
     let stats = catalog.stats().unwrap();
     assert_eq!((stats.pending_embeddings, stats.vectors[0].1), (0, 9));
-    let results = catalog.searcher().search(&Query::new("will it rain tomorrow")).unwrap();
+    let results = catalog
+        .searcher()
+        .search(&Query::new("will it rain tomorrow"))
+        .unwrap();
     assert_eq!(results.mode, Mode::Hybrid);
     assert_eq!(results.hits[0].id.as_str(), "s/get_forecast");
     assert!(results.degraded.is_none());
@@ -84,12 +103,21 @@ fn a_commit_embeds_at_once_and_a_request_in_other_words_finds_its_tool() {
 fn a_catalog_written_without_the_table_is_served_by_it_when_opened() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
-    let mut writer = data.open_or_create("c", options(vec![])).unwrap().writer().unwrap();
+    let mut writer = data
+        .open_or_create("c", options(vec![]))
+        .unwrap()
+        .writer()
+        .unwrap();
     writer.upsert(&tools()).unwrap();
     writer.commit().unwrap();
     drop(writer);
-    let catalog = data.open("c", options(vec![StaticTable::bundled().unwrap()])).unwrap();
-    let results = catalog.searcher().search(&Query::new("will it rain tomorrow").mode(Mode::Dense)).unwrap();
+    let catalog = data
+        .open("c", options(vec![StaticTable::bundled().unwrap()]))
+        .unwrap();
+    let results = catalog
+        .searcher()
+        .search(&Query::new("will it rain tomorrow").mode(Mode::Dense))
+        .unwrap();
     assert_eq!(results.hits[0].id.as_str(), "s/get_forecast");
     assert_eq!(catalog.searcher().pending_embeddings(), 0);
 }
@@ -99,28 +127,44 @@ fn a_slow_embedder_is_asked_about_whole_requests_and_the_table_about_clauses() {
     let dir = tempfile::tempdir().unwrap();
     let slow = Slow::new();
     let embedders: Vec<Arc<dyn Embedder>> = vec![StaticTable::bundled().unwrap(), slow.clone()];
-    let catalog = DataDir::new(dir.path()).open_or_create("c", options(embedders)).unwrap();
+    let catalog = DataDir::new(dir.path())
+        .open_or_create("c", options(embedders))
+        .unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(&tools()).unwrap();
     writer.commit().unwrap();
     assert_eq!(catalog.searcher().pending_embeddings(), 3);
     // Two views a tool: the slow embedder does not take the description by itself.
-    assert_eq!(writer.embed_pending(&mut |_| ControlFlow::Continue(())).unwrap(), 6);
+    assert_eq!(
+        writer
+            .embed_pending(&mut |_| ControlFlow::Continue(()))
+            .unwrap(),
+        6
+    );
     assert_eq!(catalog.searcher().pending_embeddings(), 0);
 
     let request = "Check the weather forecast in Oslo and then send an email to Ann";
-    let results = catalog.searcher().search(&Query::new(request).explain()).unwrap();
+    let results = catalog
+        .searcher()
+        .search(&Query::new(request).explain())
+        .unwrap();
     assert_eq!(*slow.asked.lock().unwrap(), [request]);
     let explain = results.hits[0].explain.as_ref().unwrap();
     assert_eq!((explain.clauses.len(), explain.dense.len()), (2, 2));
-    assert_eq!(explain.dense_weight, catalog.searcher().settings().joint_dense_weight);
+    assert_eq!(
+        explain.dense_weight,
+        catalog.searcher().settings().joint_dense_weight
+    );
 }
 
 #[test]
 fn the_file_of_vectors_is_made_again_when_it_is_missing_or_damaged_and_changes_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
-    let open = || data.open_or_create("c", options(vec![StaticTable::bundled().unwrap()])).unwrap();
+    let open = || {
+        data.open_or_create("c", options(vec![StaticTable::bundled().unwrap()]))
+            .unwrap()
+    };
     let catalog = open();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(&many_tools(600)).unwrap();
@@ -131,13 +175,19 @@ fn the_file_of_vectors_is_made_again_when_it_is_missing_or_damaged_and_changes_n
     let answer = |catalog: &Catalog| {
         let query = Query::new("exchange rates").mode(Mode::Dense).k(50);
         let hits = catalog.searcher().search(&query).unwrap().hits;
-        hits.into_iter().map(|hit| (hit.id, hit.score)).collect::<Vec<_>>()
+        hits.into_iter()
+            .map(|hit| (hit.id, hit.score))
+            .collect::<Vec<_>>()
     };
     let expected = answer(&catalog);
     assert_eq!(answer(&open()), expected, "from the file");
     std::fs::remove_file(&file).unwrap();
     assert_eq!(answer(&open()), expected, "without a file");
-    assert_eq!(std::fs::read(&file).unwrap(), written, "made again by who opened");
+    assert_eq!(
+        std::fs::read(&file).unwrap(),
+        written,
+        "made again by who opened"
+    );
     let mut damaged = written.clone();
     damaged[written.len() / 2] ^= 1;
     std::fs::write(&file, damaged).unwrap();
@@ -150,7 +200,9 @@ fn a_change_computes_what_changed_and_answers_as_a_catalog_built_anew() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let counting = Counting::new();
-    let catalog = data.open_or_create("c", options(vec![counting.clone()])).unwrap();
+    let catalog = data
+        .open_or_create("c", options(vec![counting.clone()]))
+        .unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(&many_tools(40)).unwrap();
     writer.commit().unwrap();
@@ -162,25 +214,42 @@ fn a_change_computes_what_changed_and_answers_as_a_catalog_built_anew() {
     writer.commit().unwrap();
     assert_eq!(counting.taken(), 3);
     changed.remove(3);
-    let fresh = data.open_or_create("fresh", options(vec![counting])).unwrap();
+    let fresh = data
+        .open_or_create("fresh", options(vec![counting]))
+        .unwrap();
     let mut writer = fresh.writer().unwrap();
     writer.upsert(&changed).unwrap();
     writer.commit().unwrap();
     let answer = |catalog: &Catalog| {
-        let hits = catalog.searcher().search(&Query::new("food for a kitten").mode(Mode::Dense)).unwrap().hits;
-        hits.into_iter().map(|hit| (hit.id, hit.score)).collect::<Vec<_>>()
+        let hits = catalog
+            .searcher()
+            .search(&Query::new("food for a kitten").mode(Mode::Dense))
+            .unwrap()
+            .hits;
+        hits.into_iter()
+            .map(|hit| (hit.id, hit.score))
+            .collect::<Vec<_>>()
     };
     assert_eq!(answer(&catalog)[0].0.as_str(), changed[6].id.as_str());
     assert_eq!(answer(&catalog), answer(&fresh));
 }
 
 fn many_tools(count: usize) -> Vec<Tool> {
-    let kinds = ["weather forecasts", "exchange rates", "e-mails", "train tickets", "database rows"];
-    let verbs = ["Lists", "Finds", "Deletes", "Converts", "Counts", "Watches", "Prints"];
+    let kinds = [
+        "weather forecasts",
+        "exchange rates",
+        "e-mails",
+        "train tickets",
+        "database rows",
+    ];
+    let verbs = [
+        "Lists", "Finds", "Deletes", "Converts", "Counts", "Watches", "Prints",
+    ];
     let tool = |number: usize| {
         let (verb, kind) = (verbs[number % verbs.len()], kinds[number % kinds.len()]);
         let description = format!("{verb} {kind} of group {number}.");
-        let json = json!({"server": "s", "name": format!("tool_{number:04}"), "description": description});
+        let json =
+            json!({"server": "s", "name": format!("tool_{number:04}"), "description": description});
         serde_json::from_value(json).unwrap()
     };
     (0..count).map(tool).collect()
@@ -226,13 +295,18 @@ impl Embedder for Whole {
 
 #[test]
 fn a_large_catalog_that_is_scored_roughly_first_answers_as_if_it_were_not() {
-    let actions = "create delete update list search send book cancel convert translate summarize schedule".split(' ');
+    let actions =
+        "create delete update list search send book cancel convert translate summarize schedule"
+            .split(' ');
     let things = "invoice ticket flight hotel meeting photo playlist contract shipment refund recipe patient vaccine \
                   stadium lawsuit password firewall database tournament glacier"
         .split_whitespace();
-    let places = "slack github notion stripe jira shopify zendesk airtable hubspot dropbox".split(' ');
+    let places =
+        "slack github notion stripe jira shopify zendesk airtable hubspot dropbox".split(' ');
     let mut many: Vec<Tool> = Vec::new();
-    for (action, thing) in actions.flat_map(|action| things.clone().map(move |thing| (action, thing))) {
+    for (action, thing) in
+        actions.flat_map(|action| things.clone().map(move |thing| (action, thing)))
+    {
         many.extend(places.clone().map(|place| {
             let description = format!("{action}s a {thing} in {place}");
             serde_json::from_value(
@@ -245,13 +319,18 @@ fn a_large_catalog_that_is_scored_roughly_first_answers_as_if_it_were_not() {
     let table = StaticTable::bundled().unwrap();
     assert!(many.len() > 2048 && table.leading_dimensions() < table.dimensions());
     let catalog = |name: &str, embedder: Arc<dyn Embedder>| {
-        let catalog = DataDir::new(dir.path()).open_or_create(name, options(vec![embedder])).unwrap();
+        let catalog = DataDir::new(dir.path())
+            .open_or_create(name, options(vec![embedder]))
+            .unwrap();
         let mut writer = catalog.writer().unwrap();
         writer.upsert(&many).unwrap();
         writer.commit().unwrap();
         catalog.searcher()
     };
-    let (rough, whole) = (catalog("rough", table.clone()), catalog("whole", Arc::new(Whole(table))));
+    let (rough, whole) = (
+        catalog("rough", table.clone()),
+        catalog("whole", Arc::new(Whole(table))),
+    );
     for mode in [Mode::Hybrid, Mode::Dense] {
         for text in [
             "get my money back from the shop",
@@ -279,7 +358,10 @@ struct Counting {
 
 impl Counting {
     fn new() -> Arc<Self> {
-        Arc::new(Counting { inner: StaticTable::bundled().unwrap(), texts: AtomicUsize::new(0) })
+        Arc::new(Counting {
+            inner: StaticTable::bundled().unwrap(),
+            texts: AtomicUsize::new(0),
+        })
     }
 
     /// Texts embedded since it was asked last.

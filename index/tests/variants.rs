@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Error, Mode, Options, Parts, Query, Result, Results, Scripts, Tool, Variant,
+    Catalog, DataDir, Embedder, Error, Mode, Options, Parts, Query, Result, Results, Scripts, Tool,
+    Variant,
 };
 
 const REQUEST: &str = "Check the weather forecast in Oslo and then send an email to Ann";
@@ -20,7 +21,10 @@ struct Slow {
 
 impl Slow {
     fn new() -> Arc<Self> {
-        Arc::new(Slow { inner: Hashing::new(32), asked: AtomicUsize::new(0) })
+        Arc::new(Slow {
+            inner: Hashing::new(32),
+            asked: AtomicUsize::new(0),
+        })
     }
 }
 
@@ -52,22 +56,40 @@ impl Embedder for Slow {
 }
 
 fn tool(server: &str, name: &str, description: &str) -> Tool {
-    serde_json::from_value(json!({"server": server, "name": name, "description": description})).unwrap()
+    serde_json::from_value(json!({"server": server, "name": name, "description": description}))
+        .unwrap()
 }
 
 fn tools() -> Vec<Tool> {
     vec![
-        tool("met", "get_forecast", "Weather conditions for the coming days."),
-        tool("bank", "convert_currency", "Exchange rates between two currencies."),
+        tool(
+            "met",
+            "get_forecast",
+            "Weather conditions for the coming days.",
+        ),
+        tool(
+            "bank",
+            "convert_currency",
+            "Exchange rates between two currencies.",
+        ),
         tool("mail", "send_email", "Write to somebody."),
     ]
 }
 
-fn catalog(dir: &tempfile::TempDir, name: &str, embedders: Vec<Arc<dyn Embedder>>, tools: &[Tool]) -> Catalog {
-    let catalog = DataDir::new(dir.path()).open_or_create(name, Options { embedders }).unwrap();
+fn catalog(
+    dir: &tempfile::TempDir,
+    name: &str,
+    embedders: Vec<Arc<dyn Embedder>>,
+    tools: &[Tool],
+) -> Catalog {
+    let catalog = DataDir::new(dir.path())
+        .open_or_create(name, Options { embedders })
+        .unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(tools).unwrap();
-    writer.embed_pending(&mut |_| ControlFlow::Continue(())).unwrap();
+    writer
+        .embed_pending(&mut |_| ControlFlow::Continue(()))
+        .unwrap();
     catalog
 }
 
@@ -79,7 +101,12 @@ fn ask(catalog: &Catalog, query: Query) -> Results {
 fn each_variant_does_less_and_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let slow = Slow::new();
-    let both = catalog(&dir, "both", vec![StaticTable::bundled().unwrap(), slow.clone()], &tools());
+    let both = catalog(
+        &dir,
+        "both",
+        vec![StaticTable::bundled().unwrap(), slow.clone()],
+        &tools(),
+    );
     let seen: Vec<(Variant, usize, usize, usize)> = Variant::ALL
         .into_iter()
         .map(|variant| {
@@ -90,8 +117,12 @@ fn each_variant_does_less_and_is_named() {
             (results.variant, results.embedders.len(), clauses, asked)
         })
         .collect();
-    let expected =
-        [(Variant::Full, 2, 2, 1), (Variant::Instant, 1, 2, 0), (Variant::Whole, 1, 0, 0), (Variant::Lexical, 0, 0, 0)];
+    let expected = [
+        (Variant::Full, 2, 2, 1),
+        (Variant::Instant, 1, 2, 0),
+        (Variant::Whole, 1, 0, 0),
+        (Variant::Lexical, 0, 0, 0),
+    ];
     assert_eq!(seen, expected);
     let lexical = ask(&both, Query::new(REQUEST).variant(Variant::Lexical));
     assert_eq!((lexical.mode, lexical.degraded), (Mode::Lexical, None));
@@ -101,15 +132,25 @@ fn each_variant_does_less_and_is_named() {
 fn without_a_standby_the_slow_embedder_stays_until_words_are_all_there_is_time_for() {
     let dir = tempfile::tempdir().unwrap();
     let alone = catalog(&dir, "alone", vec![Slow::new()], &tools());
-    let heard = |variant| ask(&alone, Query::new(REQUEST).variant(variant)).embedders.len();
+    let heard = |variant| {
+        ask(&alone, Query::new(REQUEST).variant(variant))
+            .embedders
+            .len()
+    };
     assert_eq!(Variant::ALL.map(heard), [1, 1, 1, 0]);
 }
 
 #[test]
 fn a_budget_chooses_the_variant_and_dense_searches_stay_dense() {
     let dir = tempfile::tempdir().unwrap();
-    let both = catalog(&dir, "both", vec![StaticTable::bundled().unwrap(), Slow::new()], &tools());
-    let chosen = |mode, budget_ms| ask(&both, Query::new(REQUEST).mode(mode).budget_ms(budget_ms)).variant;
+    let both = catalog(
+        &dir,
+        "both",
+        vec![StaticTable::bundled().unwrap(), Slow::new()],
+        &tools(),
+    );
+    let chosen =
+        |mode, budget_ms| ask(&both, Query::new(REQUEST).mode(mode).budget_ms(budget_ms)).variant;
     assert_eq!(chosen(Mode::Auto, 1e-9), Variant::Lexical);
     assert_eq!(chosen(Mode::Dense, 1e-9), Variant::Whole);
     assert_eq!(chosen(Mode::Auto, 1e9), Variant::Full);
@@ -125,18 +166,52 @@ fn parts_can_be_left_out() {
     let table = StaticTable::bundled().unwrap();
     let both = catalog(&dir, "both", vec![table.clone(), Slow::new()], &tools());
     let heard = |parts| ask(&both, Query::new(REQUEST).parts(parts)).embedders;
-    assert_eq!(heard(Parts { instant_embedders: false, ..Parts::ALL }), ["slow"]);
-    assert_eq!(heard(Parts { slow_embedders: false, ..Parts::ALL }), [table.id()]);
+    assert_eq!(
+        heard(Parts {
+            instant_embedders: false,
+            ..Parts::ALL
+        }),
+        ["slow"]
+    );
+    assert_eq!(
+        heard(Parts {
+            slow_embedders: false,
+            ..Parts::ALL
+        }),
+        [table.id()]
+    );
     let chinese = |script_gate| {
-        let parts = Parts { slow_embedders: false, script_gate, ..Parts::ALL };
-        ask(&both, Query::new("查询天气 email").parts(parts)).embedders.len()
+        let parts = Parts {
+            slow_embedders: false,
+            script_gate,
+            ..Parts::ALL
+        };
+        ask(&both, Query::new("查询天气 email").parts(parts))
+            .embedders
+            .len()
     };
     assert_eq!((chinese(true), chinese(false)), (0, 1));
     let cosine = |views| {
-        let parts = Parts { slow_embedders: false, clauses: false, views, ..Parts::ALL };
-        ask(&both, Query::new("write to somebody").mode(Mode::Dense).parts(parts)).signals.cosine.unwrap()
+        let parts = Parts {
+            slow_embedders: false,
+            clauses: false,
+            views,
+            ..Parts::ALL
+        };
+        ask(
+            &both,
+            Query::new("write to somebody")
+                .mode(Mode::Dense)
+                .parts(parts),
+        )
+        .signals
+        .cosine
+        .unwrap()
     };
-    assert!(cosine(true) > 0.99 && cosine(false) < 0.95, "the description is a view of its own");
+    assert!(
+        cosine(true) > 0.99 && cosine(false) < 0.95,
+        "the description is a view of its own"
+    );
 }
 
 #[test]
@@ -149,22 +224,54 @@ fn near_duplicates_fold_into_the_best_and_a_filter_still_holds() {
     let catalog = catalog(&dir, "c", vec![], &all);
     let query = || Query::new("urgently email somebody").fold_duplicates();
     let hits = ask(&catalog, query()).hits;
-    let told: Vec<(String, Vec<String>)> =
-        hits.iter().map(|hit| (hit.id.to_string(), hit.also_on.iter().map(ToString::to_string).collect())).collect();
-    assert_eq!(told[0], ("a/send_email".to_owned(), vec!["b/send_email".to_owned(), "c/send_email".to_owned()]));
-    assert!(!told.iter().any(|(id, _)| id == "b/send_email" || id == "c/send_email"), "{told:?}");
-    let several = Query::any_of(["send_email", "urgently email somebody"]).fold_duplicates();
-    let ids: Vec<String> = ask(&catalog, several).hits.iter().map(|hit| hit.id.to_string()).collect();
+    let told: Vec<(String, Vec<String>)> = hits
+        .iter()
+        .map(|hit| {
+            (
+                hit.id.to_string(),
+                hit.also_on.iter().map(ToString::to_string).collect(),
+            )
+        })
+        .collect();
     assert_eq!(
-        ids.iter().filter(|id| ["a/send_email", "b/send_email", "c/send_email"].contains(&id.as_str())).count(),
+        told[0],
+        (
+            "a/send_email".to_owned(),
+            vec!["b/send_email".to_owned(), "c/send_email".to_owned()]
+        )
+    );
+    assert!(
+        !told
+            .iter()
+            .any(|(id, _)| id == "b/send_email" || id == "c/send_email"),
+        "{told:?}"
+    );
+    let several = Query::any_of(["send_email", "urgently email somebody"]).fold_duplicates();
+    let ids: Vec<String> = ask(&catalog, several)
+        .hits
+        .iter()
+        .map(|hit| hit.id.to_string())
+        .collect();
+    assert_eq!(
+        ids.iter()
+            .filter(|id| ["a/send_email", "b/send_email", "c/send_email"].contains(&id.as_str()))
+            .count(),
         1
     );
-    let filter = toolscout_index::Filter { servers: ["b".to_owned(), "c".to_owned()].into(), ..Default::default() };
+    let filter = toolscout_index::Filter {
+        servers: ["b".to_owned(), "c".to_owned()].into(),
+        ..Default::default()
+    };
     let filtered = ask(&catalog, query().filter(filter)).hits;
     assert_eq!((filtered.len(), filtered[0].also_on.len()), (1, 1));
     let mut writer = catalog.writer().unwrap();
     writer.remove(&[all[4].id.clone()]).unwrap();
     writer.commit().unwrap();
     assert_eq!(ask(&catalog, query()).hits[0].also_on.len(), 1);
-    assert!(ask(&catalog, Query::new("email")).hits.iter().all(|hit| hit.also_on.is_empty()));
+    assert!(
+        ask(&catalog, Query::new("email"))
+            .hits
+            .iter()
+            .all(|hit| hit.also_on.is_empty())
+    );
 }

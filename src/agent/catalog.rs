@@ -68,14 +68,22 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
         }
     }
     if !request.queries.is_empty() {
-        let query = Query::any_of(&request.queries).k(request.limit).filter(request.filter.clone());
+        let query = Query::any_of(&request.queries)
+            .k(request.limit)
+            .filter(request.filter.clone());
         match searcher.search(&query) {
             Ok(results) => {
-                let hits = results.hits.into_iter().map(|hit| FoundTool { tool: hit.tool, score: hit.score });
+                let hits = results.hits.into_iter().map(|hit| FoundTool {
+                    tool: hit.tool,
+                    score: hit.score,
+                });
                 found.hits.extend(hits);
                 reasons.extend(results.no_match);
             }
-            Err(error) => reasons.push(NoMatch { reason: error.to_string(), nearest: Vec::new() }),
+            Err(error) => reasons.push(NoMatch {
+                reason: error.to_string(),
+                nearest: Vec::new(),
+            }),
         }
     }
     found.no_match = joined(reasons);
@@ -85,15 +93,28 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
 /// The tool of exactly this name: by id, else the first by id that it denotes.
 fn named(searcher: &Searcher, name: &str, request: &SearchRequest) -> Option<Arc<Tool>> {
     let allowed = |tool: &Arc<Tool>| request.filter.accepts(tool);
-    let by_id = ToolId::parse(name).ok().and_then(|id| searcher.tool(&id)).filter(allowed);
-    by_id.or_else(|| searcher.tools().find(|tool| names::denotes(name, &tool.id) && allowed(tool)))
+    let by_id = ToolId::parse(name)
+        .ok()
+        .and_then(|id| searcher.tool(&id))
+        .filter(allowed);
+    by_id.or_else(|| {
+        searcher
+            .tools()
+            .find(|tool| names::denotes(name, &tool.id) && allowed(tool))
+    })
 }
 
 fn unknown(searcher: &Searcher, name: &str) -> NoMatch {
     let tools: Vec<Arc<Tool>> = searcher.tools().collect();
     let nearest = names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_NEAREST);
-    let nearest = nearest.into_iter().filter_map(|id| ToolId::parse(id).ok()).collect();
-    NoMatch { reason: format!("no tool is called {:?}", crate::llm::excerpt(name, 100)), nearest }
+    let nearest = nearest
+        .into_iter()
+        .filter_map(|id| ToolId::parse(id).ok())
+        .collect();
+    NoMatch {
+        reason: format!("no tool is called {:?}", crate::llm::excerpt(name, 100)),
+        nearest,
+    }
 }
 
 fn joined(reasons: Vec<NoMatch>) -> Option<NoMatch> {
@@ -111,14 +132,18 @@ mod tests {
     use super::*;
 
     fn catalog(directory: &std::path::Path) -> Catalog {
-        let catalog = DataDir::new(directory).open_or_create("c", Options::default()).unwrap();
+        let catalog = DataDir::new(directory)
+            .open_or_create("c", Options::default())
+            .unwrap();
         let tools = [
             ("weather", "forecast", "Weather forecast for a city"),
             ("mail", "send", "Send mail to a person"),
             ("chat", "send", "Send a chat message"),
         ];
-        let tools: Vec<Tool> =
-            tools.iter().map(|(server, name, text)| Tool::new(server, name).unwrap().with_description(*text)).collect();
+        let tools: Vec<Tool> = tools
+            .iter()
+            .map(|(server, name, text)| Tool::new(server, name).unwrap().with_description(*text))
+            .collect();
         let mut writer = catalog.writer().unwrap();
         writer.upsert(&tools).unwrap();
         writer.commit().unwrap();
@@ -133,13 +158,31 @@ mod tests {
     fn the_engine_answers_by_words_and_by_name() {
         let directory = tempfile::tempdir().unwrap();
         let catalog = catalog(directory.path());
-        let by_words = SearchRequest { queries: vec!["weather forecast".into()], limit: 1, ..SearchRequest::default() };
-        assert_eq!(ids(&ToolSearch::search(&catalog, &by_words)), ["weather/forecast"]);
+        let by_words = SearchRequest {
+            queries: vec!["weather forecast".into()],
+            limit: 1,
+            ..SearchRequest::default()
+        };
+        assert_eq!(
+            ids(&ToolSearch::search(&catalog, &by_words)),
+            ["weather/forecast"]
+        );
         for name in ["mail/send", "mail__send"] {
-            let by_name = SearchRequest { select: vec![name.into()], limit: 5, ..SearchRequest::default() };
-            assert_eq!(ids(&ToolSearch::search(&catalog, &by_name)), ["mail/send"], "{name}");
+            let by_name = SearchRequest {
+                select: vec![name.into()],
+                limit: 5,
+                ..SearchRequest::default()
+            };
+            assert_eq!(
+                ids(&ToolSearch::search(&catalog, &by_name)),
+                ["mail/send"],
+                "{name}"
+            );
         }
-        assert_eq!((catalog.count(), Newest(|| catalog.searcher()).tools().len()), (3, 3));
+        assert_eq!(
+            (catalog.count(), Newest(|| catalog.searcher()).tools().len()),
+            (3, 3)
+        );
     }
 
     #[test]
@@ -153,15 +196,28 @@ mod tests {
             ..SearchRequest::default()
         };
         let no_match = ToolSearch::search(&catalog, &request).no_match.unwrap();
-        assert!(no_match.reason.contains("no tool is called \"mail/sned\"; invalid query: k is 900"), "{no_match:?}");
+        assert!(
+            no_match
+                .reason
+                .contains("no tool is called \"mail/sned\"; invalid query: k is 900"),
+            "{no_match:?}"
+        );
         assert_eq!(no_match.nearest[0].as_str(), "mail/send");
     }
 
     #[test]
     fn a_filter_holds_for_names_too() {
         let directory = tempfile::tempdir().unwrap();
-        let mut request = SearchRequest { select: vec!["mail/send".into()], limit: 5, ..SearchRequest::default() };
+        let mut request = SearchRequest {
+            select: vec!["mail/send".into()],
+            limit: 5,
+            ..SearchRequest::default()
+        };
         request.filter.servers.insert("chat".into());
-        assert!(ToolSearch::search(&catalog(directory.path()), &request).hits.is_empty());
+        assert!(
+            ToolSearch::search(&catalog(directory.path()), &request)
+                .hits
+                .is_empty()
+        );
     }
 }

@@ -24,7 +24,9 @@ use crate::agent::search::{Found, SearchRequest};
 use crate::agent::think::Piece;
 use crate::agent::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use crate::agent::{Question, Shared, Slot, Style};
-use crate::gate::{Answer, ApprovalRequest, Approver, Call, Caller, Decision, Directory, Ledger, Passage, Passed};
+use crate::gate::{
+    Answer, ApprovalRequest, Approver, Call, Caller, Decision, Directory, Ledger, Passage, Passed,
+};
 use crate::llm::{ChatRequest, LlmError};
 use crate::session::{ConversationId, Figures, SessionError, Sessions, TurnEnd, TurnStatus};
 use crate::tools::Callable;
@@ -39,12 +41,22 @@ pub(super) fn start(slot: Slot, question: Question, held: impl Send + 'static) -
     let (events, receiver) = mpsc::channel(EVENT_QUEUE);
     let conversation = slot.conversation.clone();
     let guard = (!question.detached).then(|| slot.token.clone().drop_guard());
-    let listener = Listener { events, token: slot.token.clone(), detached: question.detached };
+    let listener = Listener {
+        events,
+        token: slot.token.clone(),
+        detached: question.detached,
+    };
     tokio::spawn(async move {
         conduct(slot, question, listener).await;
         drop(held);
     });
-    RunStream { conversation, receiver, next_id: 1, ended: false, _stop_on_drop: guard }
+    RunStream {
+        conversation,
+        receiver,
+        next_id: 1,
+        ended: false,
+        _stop_on_drop: guard,
+    }
 }
 
 /// The events of one run, numbered from 1.
@@ -69,7 +81,11 @@ impl RunStream {
         if self.ended {
             return None;
         }
-        let event = self.receiver.recv().await.unwrap_or_else(|| self.broken_off());
+        let event = self
+            .receiver
+            .recv()
+            .await
+            .unwrap_or_else(|| self.broken_off());
         self.ended = matches!(event, Event::Done { .. });
         let id = self.next_id;
         self.next_id += 1;
@@ -78,7 +94,12 @@ impl RunStream {
 
     /// The terminal event of a run whose task died: a bug, but the listener's stream still ends properly.
     fn broken_off(&self) -> Event {
-        done(&self.conversation, 0, TurnStatus::Failed, Figures::default())
+        done(
+            &self.conversation,
+            0,
+            TurnStatus::Failed,
+            Figures::default(),
+        )
     }
 }
 
@@ -115,7 +136,14 @@ async fn conduct(slot: Slot, question: Question, listener: Listener) {
         Err(error) => {
             listener.tell(Event::Error { content: error }).await;
             drop(slot);
-            return listener.tell(done(&conversation, 0, TurnStatus::Failed, Figures::default())).await;
+            return listener
+                .tell(done(
+                    &conversation,
+                    0,
+                    TurnStatus::Failed,
+                    Figures::default(),
+                ))
+                .await;
         }
     };
     let catalog_tokens = {
@@ -132,13 +160,21 @@ async fn conduct(slot: Slot, question: Question, listener: Listener) {
     drop(slot);
     if status == TurnStatus::Answered {
         let questions = recommended(&shared, &question, &answer, &token).await;
-        figures.recommended = tell_recommended(&shared, &conversation, number, questions, &listener).await;
+        figures.recommended =
+            tell_recommended(&shared, &conversation, number, questions, &listener).await;
     }
-    listener.tell(done(&conversation, number, status, figures)).await;
+    listener
+        .tell(done(&conversation, number, status, figures))
+        .await;
 }
 
 fn done(conversation: &ConversationId, turn: i64, status: TurnStatus, figures: Figures) -> Event {
-    Event::Done { conversation: conversation.to_string(), turn, status, figures: Box::new(figures) }
+    Event::Done {
+        conversation: conversation.to_string(),
+        turn,
+        status,
+        figures: Box::new(figures),
+    }
 }
 
 /// Saves the question, then loads what the conversation remembers.
@@ -151,13 +187,20 @@ async fn prepare(
     conversation: &ConversationId,
     question: &str,
 ) -> Result<(i64, Run), String> {
-    let (shared, conversation, question) = (shared.clone(), conversation.clone(), question.to_owned());
+    let (shared, conversation, question) =
+        (shared.clone(), conversation.clone(), question.to_owned());
     let owner = caller.who.clone();
     let prepared = spawn_blocking(move || {
-        let number = shared.sessions.begin_turn(&conversation, &owner, &question)?;
-        let history = shared.sessions.history(&conversation, number, shared.config.run.window)?;
+        let number = shared
+            .sessions
+            .begin_turn(&conversation, &owner, &question)?;
+        let history = shared
+            .sessions
+            .history(&conversation, number, shared.config.run.window)?;
         let state = shared.sessions.toolbox(&conversation)?;
-        let state = state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default();
+        let state = state
+            .and_then(|state| serde_json::from_value(state).ok())
+            .unwrap_or_default();
         let context = Context::new(history, question, shared.config.run.window);
         Ok::<_, SessionError>((number, new_run(&shared, &state, context)))
     });
@@ -173,13 +216,28 @@ fn new_run(shared: &Shared, state: &ToolboxState, context: Context) -> Run {
         config.environment = format!("Date: {} (UTC)", date(SystemTime::now()));
     }
     let dispatch = config.style == Style::Dispatch;
-    let budget_tokens = if dispatch { usize::MAX } else { shared.config.toolbox.budget_tokens };
-    let mut toolbox =
-        Toolbox::new(ToolboxConfig { budget_tokens, ..shared.config.toolbox }, shared.config.count_tokens);
-    pinned(shared).into_iter().for_each(|tool| toolbox.pin(tool));
+    let budget_tokens = if dispatch {
+        usize::MAX
+    } else {
+        shared.config.toolbox.budget_tokens
+    };
+    let mut toolbox = Toolbox::new(
+        ToolboxConfig {
+            budget_tokens,
+            ..shared.config.toolbox
+        },
+        shared.config.count_tokens,
+    );
+    pinned(shared)
+        .into_iter()
+        .for_each(|tool| toolbox.pin(tool));
     if shared.search.count() < shared.config.search_from_tools {
         config.find = None;
-        shared.search.tools().into_iter().for_each(|tool| toolbox.pin(tool));
+        shared
+            .search
+            .tools()
+            .into_iter()
+            .for_each(|tool| toolbox.pin(tool));
         return Run::new(config, shared.config.count_tokens, toolbox, context);
     }
     let toolbox = toolbox.restore(state, |id| shared.search.tool(id));
@@ -190,22 +248,48 @@ fn new_run(shared: &Shared, state: &ToolboxState, context: Context) -> Run {
 fn pinned(shared: &Shared) -> Vec<Arc<Tool>> {
     let mut tools = shared.own_tools.clone();
     if !shared.config.pins.is_empty() {
-        let request = SearchRequest { select: shared.config.pins.clone(), limit: 1, ..SearchRequest::default() };
-        tools.extend(shared.search.search(&request).hits.into_iter().map(|hit| hit.tool));
+        let request = SearchRequest {
+            select: shared.config.pins.clone(),
+            limit: 1,
+            ..SearchRequest::default()
+        };
+        tools.extend(
+            shared
+                .search
+                .search(&request)
+                .hits
+                .into_iter()
+                .map(|hit| hit.tool),
+        );
     }
     tools
 }
 
-async fn save(sessions: &Arc<Sessions>, conversation: &ConversationId, number: i64, end: TurnEnd, listener: &Listener) {
+async fn save(
+    sessions: &Arc<Sessions>,
+    conversation: &ConversationId,
+    number: i64,
+    end: TurnEnd,
+    listener: &Listener,
+) {
     let (sessions, conversation) = (sessions.clone(), conversation.clone());
     let saved = spawn_blocking(move || sessions.end_turn(&conversation, number, &end)).await;
     if let Ok(Err(error)) = saved {
-        listener.tell(Event::Error { content: error.to_string() }).await;
+        listener
+            .tell(Event::Error {
+                content: error.to_string(),
+            })
+            .await;
     }
 }
 
 /// Three questions, or none when the model gives none in time.
-async fn recommended(shared: &Shared, question: &str, answer: &str, token: &CancellationToken) -> Option<Vec<String>> {
+async fn recommended(
+    shared: &Shared,
+    question: &str,
+    answer: &str,
+    token: &CancellationToken,
+) -> Option<Vec<String>> {
     let within = shared.config.recommend_within?;
     let asked = timeout(within, words(shared, recommend::request(question, answer)));
     let text = tokio::select! {
@@ -223,13 +307,24 @@ async fn tell_recommended(
     questions: Option<Vec<String>>,
     listener: &Listener,
 ) -> Vec<String> {
-    let Some(questions) = questions else { return Vec::new() };
-    let (sessions, conversation, kept) = (shared.sessions.clone(), conversation.clone(), questions.clone());
+    let Some(questions) = questions else {
+        return Vec::new();
+    };
+    let (sessions, conversation, kept) = (
+        shared.sessions.clone(),
+        conversation.clone(),
+        questions.clone(),
+    );
     let saved = spawn_blocking(move || sessions.recommend(&conversation, number, &kept)).await;
     if let Ok(Err(error)) = saved {
         tracing::warn!(%error, "recommended questions were not kept");
     }
-    listener.tell(Event::Recommend { count: questions.len(), content: questions.clone() }).await;
+    listener
+        .tell(Event::Recommend {
+            count: questions.len(),
+            content: questions.clone(),
+        })
+        .await;
     questions
 }
 
@@ -261,9 +356,25 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn new(shared: &'a Arc<Shared>, listener: &'a Listener, caller: Caller, run: Run, started: Instant) -> Self {
+    fn new(
+        shared: &'a Arc<Shared>,
+        listener: &'a Listener,
+        caller: Caller,
+        run: Run,
+        started: Instant,
+    ) -> Self {
         let (first_token_ms, said, references) = (None, String::new(), References::default());
-        Turn { shared, listener, caller, ledger: Ledger::default(), run, started, first_token_ms, said, references }
+        Turn {
+            shared,
+            listener,
+            caller,
+            ledger: Ledger::default(),
+            run,
+            started,
+            first_token_ms,
+            said,
+            references,
+        }
     }
 
     /// Goes round by round until something ends it.
@@ -285,7 +396,9 @@ impl<'a> Turn<'a> {
                 let seconds = time_to_live.as_secs_f64();
                 (
                     TurnStatus::Expired,
-                    Some(format!("no answer within {seconds} s; ask more narrowly or raise the time to live")),
+                    Some(format!(
+                        "no answer within {seconds} s; ask more narrowly or raise the time to live"
+                    )),
                 )
             }
             Err(status) => (status, None),
@@ -301,12 +414,19 @@ impl<'a> Turn<'a> {
                     Err(error) => return Outcome::Failed(error.to_string()),
                 },
                 Step::CallTools(work) => {
-                    let told: Vec<_> = work.calls.iter().map(|call| (call.id.clone(), call.tool.id.clone())).collect();
-                    let (founds, passed) = tokio::join!(self.search(work.searches), self.call(work.calls));
+                    let told: Vec<_> = work
+                        .calls
+                        .iter()
+                        .map(|call| (call.id.clone(), call.tool.id.clone()))
+                        .collect();
+                    let (founds, passed) =
+                        tokio::join!(self.search(work.searches), self.call(work.calls));
                     let mut results = Vec::with_capacity(passed.len());
                     for ((id, tool), passed) in told.into_iter().zip(passed) {
                         self.references.collect(&passed.result.data);
-                        self.listener.tell_all(gated(id, tool, &passed).into_iter().collect()).await;
+                        self.listener
+                            .tell_all(gated(id, tool, &passed).into_iter().collect())
+                            .await;
                         results.push(passed.result);
                     }
                     self.run.tools_answered(founds, results)
@@ -327,7 +447,10 @@ impl<'a> Turn<'a> {
             self.show(pieces).await;
             if builder.is_overlong() {
                 let reason = "the answer does not end".to_owned();
-                return Err(LlmError::Garbage { reason, excerpt: crate::llm::excerpt(&self.said, 120) });
+                return Err(LlmError::Garbage {
+                    reason,
+                    excerpt: crate::llm::excerpt(&self.said, 120),
+                });
             }
         }
         let (pieces, reply) = builder.finish();
@@ -339,7 +462,9 @@ impl<'a> Turn<'a> {
         for piece in pieces {
             match piece {
                 Piece::Thinking(content) => self.tell(Event::Thinking { content }).await,
-                Piece::Text(content) if self.run.streams_text() => self.tell(Event::Text { content }).await,
+                Piece::Text(content) if self.run.streams_text() => {
+                    self.tell(Event::Text { content }).await
+                }
                 Piece::Text(_) => {}
             }
         }
@@ -349,7 +474,9 @@ impl<'a> Turn<'a> {
         if let Event::Text { content } = &event {
             self.said.push_str(content);
         }
-        if self.first_token_ms.is_none() && matches!(event, Event::Text { .. } | Event::Thinking { .. }) {
+        if self.first_token_ms.is_none()
+            && matches!(event, Event::Text { .. } | Event::Thinking { .. })
+        {
             self.first_token_ms = Some(elapsed_ms(self.started));
         }
         self.listener.tell(event).await;
@@ -360,7 +487,12 @@ impl<'a> Turn<'a> {
             return Vec::new();
         }
         let search = self.shared.search.clone();
-        let found = spawn_blocking(move || searches.iter().map(|request| search.search(request)).collect());
+        let found = spawn_blocking(move || {
+            searches
+                .iter()
+                .map(|request| search.search(request))
+                .collect()
+        });
         found.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a search panicked");
             Vec::new()
@@ -371,7 +503,11 @@ impl<'a> Turn<'a> {
     async fn call(&self, calls: Vec<Call>) -> Vec<Passed> {
         let config = &self.shared.config;
         let directory: &Shared = self.shared;
-        let asker = Asker { shared: self.shared, listener: self.listener, caller: &self.caller };
+        let asker = Asker {
+            shared: self.shared,
+            listener: self.listener,
+            caller: &self.caller,
+        };
         let passage = Passage {
             caller: &self.caller,
             ledger: &self.ledger,
@@ -380,11 +516,19 @@ impl<'a> Turn<'a> {
             call_timeout: config.call_timeout,
         };
         let passing = stream::iter(calls).map(|call| self.shared.gate.pass(passage, call));
-        passing.buffered(config.parallel_calls.max(1)).collect().await
+        passing
+            .buffered(config.parallel_calls.max(1))
+            .collect()
+            .await
     }
 
     /// What is kept of the turn, after telling its last events but one.
-    async fn end(mut self, status: TurnStatus, error: Option<String>, catalog_tokens: JoinHandle<usize>) -> TurnEnd {
+    async fn end(
+        mut self,
+        status: TurnStatus,
+        error: Option<String>,
+        catalog_tokens: JoinHandle<usize>,
+    ) -> TurnEnd {
         let cancelled = self.run.cancel();
         self.listener.tell_all(cancelled).await;
         let idle = self.run.end_turn();
@@ -394,7 +538,12 @@ impl<'a> Turn<'a> {
         }
         let references = self.references.into_vec();
         if !references.is_empty() {
-            self.listener.tell(Event::Reference { count: references.len(), content: references.clone() }).await;
+            self.listener
+                .tell(Event::Reference {
+                    count: references.len(),
+                    content: references.clone(),
+                })
+                .await;
         }
         let mut figures = self.run.figures().clone();
         figures.first_token_ms = self.first_token_ms;
@@ -403,7 +552,13 @@ impl<'a> Turn<'a> {
         figures.tokens_saved = whole - self.run.shown_tokens() as i64;
         figures.references = references;
         let toolbox = serde_json::to_value(self.run.toolbox().state()).unwrap_or_default();
-        TurnEnd { status, answer: self.said, error, figures, toolbox }
+        TurnEnd {
+            status,
+            answer: self.said,
+            error,
+            figures,
+            toolbox,
+        }
     }
 }
 
@@ -419,12 +574,21 @@ impl Approver for Asker<'_> {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
         let Some(pending) = self.shared.approvals.open(&self.caller.who) else {
             let reason = "too many questions are open; answer some first".to_owned();
-            return Answer::Refused { by: "the gate".into(), reason };
+            return Answer::Refused {
+                by: "the gate".into(),
+                reason,
+            };
         };
         let within = self.shared.gate.policies().approval_timeout_s.duration();
         let expires_in_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let (id, request) = (pending.id().to_owned(), Box::new(request));
-        self.listener.tell(Event::ApprovalRequired { id, expires_in_ms, request }).await;
+        self.listener
+            .tell(Event::ApprovalRequired {
+                id,
+                expires_in_ms,
+                request,
+            })
+            .await;
         pending.answer(within).await
     }
 }
@@ -465,11 +629,16 @@ fn elapsed_ms(since: Instant) -> u64 {
 fn date(now: SystemTime) -> String {
     let days = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
 }
@@ -480,7 +649,11 @@ mod tests {
 
     #[test]
     fn days_are_written_as_dates() {
-        for (seconds, expected) in [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_735_689_599, "2024-12-31")] {
+        for (seconds, expected) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_735_689_599, "2024-12-31"),
+        ] {
             assert_eq!(date(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
         }
     }

@@ -33,7 +33,11 @@ pub struct FindConfig {
 
 impl Default for FindConfig {
     fn default() -> Self {
-        FindConfig { default_limit: 5, max_limit: 20, filter: Filter::default() }
+        FindConfig {
+            default_limit: 5,
+            max_limit: 20,
+            filter: Filter::default(),
+        }
     }
 }
 
@@ -81,7 +85,11 @@ pub fn dispatch_spec() -> ToolSpec {
         },
         "required": ["name"],
     });
-    spec_of(CALL_TOOL, "Calls a tool that `tool_search` has found.", parameters)
+    spec_of(
+        CALL_TOOL,
+        "Calls a tool that `tool_search` has found.",
+        parameters,
+    )
 }
 
 /// Reads the arguments of a `tool_search` call.
@@ -91,11 +99,20 @@ pub fn dispatch_spec() -> ToolSpec {
 pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest, String> {
     let mut texts = strings(arguments.get("query"));
     texts.extend(strings(arguments.get("queries")));
-    let mut request = SearchRequest { limit: limit(arguments, config)?, ..SearchRequest::default() };
+    let mut request = SearchRequest {
+        limit: limit(arguments, config)?,
+        ..SearchRequest::default()
+    };
     request.filter = filter(arguments, config)?;
-    for text in texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()) {
+    for text in texts
+        .iter()
+        .map(|text| text.trim())
+        .filter(|text| !text.is_empty())
+    {
         match text.strip_prefix(SELECT) {
-            Some(names) => request.select.extend(names.split(',').map(|name| name.trim().to_owned())),
+            Some(names) => request
+                .select
+                .extend(names.split(',').map(|name| name.trim().to_owned())),
             None => request.queries.push(text.to_owned()),
         }
     }
@@ -103,12 +120,16 @@ pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest
     drop_repeats(&mut request.select);
     drop_repeats(&mut request.queries);
     if request.queries.is_empty() && request.select.is_empty() {
-        return Err("the search is empty; give `query` with a few words about what the tool should do, \
+        return Err(
+            "the search is empty; give `query` with a few words about what the tool should do, \
             `queries` for several needs, or `select:name` for a tool you know"
-            .into());
+                .into(),
+        );
     }
     if request.queries.len().max(request.select.len()) > MAX_TEXTS {
-        return Err(format!("too many queries or names; {MAX_TEXTS} are allowed in one search"));
+        return Err(format!(
+            "too many queries or names; {MAX_TEXTS} are allowed in one search"
+        ));
     }
     Ok(request)
 }
@@ -117,15 +138,25 @@ pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest
 pub fn merged(founds: &[Found]) -> Vec<Arc<Tool>> {
     let mut seen = BTreeSet::new();
     let hits = founds.iter().flat_map(|found| &found.hits);
-    hits.filter(|hit| seen.insert(hit.tool.id.clone())).map(|hit| hit.tool.clone()).collect()
+    hits.filter(|hit| seen.insert(hit.tool.id.clone()))
+        .map(|hit| hit.tool.clone())
+        .collect()
 }
 
 /// What the model is told of one search.
 pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
     let mut seen = BTreeSet::new();
-    let hits: Vec<&FoundTool> = found.hits.iter().filter(|hit| seen.insert(&hit.tool.id)).collect();
-    let among =
-        |ids: &[ToolId]| -> Vec<&FoundTool> { hits.iter().copied().filter(|hit| ids.contains(&hit.tool.id)).collect() };
+    let hits: Vec<&FoundTool> = found
+        .hits
+        .iter()
+        .filter(|hit| seen.insert(&hit.tool.id))
+        .collect();
+    let among = |ids: &[ToolId]| -> Vec<&FoundTool> {
+        hits.iter()
+            .copied()
+            .filter(|hit| ids.contains(&hit.tool.id))
+            .collect()
+    };
     let mut answer = Arguments::new();
     let mut put = |key: &str, values: Vec<Value>| {
         if !values.is_empty() {
@@ -137,40 +168,92 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
         // The schemas of earlier turns are out of the model's sight.
         Style::Dispatch => described(hit, style),
     };
-    put("loaded", among(&injection.added).iter().map(|hit| described(hit, style)).collect());
-    put("already_visible", among(&injection.already).iter().map(known).collect());
+    put(
+        "loaded",
+        among(&injection.added)
+            .iter()
+            .map(|hit| described(hit, style))
+            .collect(),
+    );
+    put(
+        "already_visible",
+        among(&injection.already).iter().map(known).collect(),
+    );
     let refused = |hit: &FoundTool| injection.refused.iter().find(|(id, _)| *id == hit.tool.id);
-    put("no_room_for", hits.iter().filter_map(|hit| refused(hit)).map(no_room).collect());
-    put("unloaded", injection.evicted.iter().map(|id| names::shown(id).into()).collect());
+    put(
+        "no_room_for",
+        hits.iter()
+            .filter_map(|hit| refused(hit))
+            .map(no_room)
+            .collect(),
+    );
+    put(
+        "unloaded",
+        injection
+            .evicted
+            .iter()
+            .map(|id| names::shown(id).into())
+            .collect(),
+    );
     if !injection.evicted.is_empty() {
-        answer.insert("note".into(), "Unloaded tools come back with a search for `select:NAME`.".into());
+        answer.insert(
+            "note".into(),
+            "Unloaded tools come back with a search for `select:NAME`.".into(),
+        );
     }
     if let Some(no_match) = &found.no_match {
-        let nearest: Vec<String> = no_match.nearest.iter().take(MAX_NEAREST).map(names::shown).collect();
-        answer.insert("no_match".into(), json!({ "reason": no_match.reason, "nearest_names": nearest }));
+        let nearest: Vec<String> = no_match
+            .nearest
+            .iter()
+            .take(MAX_NEAREST)
+            .map(names::shown)
+            .collect();
+        answer.insert(
+            "no_match".into(),
+            json!({ "reason": no_match.reason, "nearest_names": nearest }),
+        );
     }
     if answer.is_empty() {
-        answer.insert("no_match".into(), json!({ "reason": "nothing was found; try other words" }));
+        answer.insert(
+            "no_match".into(),
+            json!({ "reason": "nothing was found; try other words" }),
+        );
     }
     Value::Object(answer)
 }
 
 /// What a model is told, as a turn begins, of the tools that it called before and does not see any more.
 pub fn missed_notice(ids: &[&ToolId]) -> String {
-    let names: Vec<String> = ids.iter().map(|id| format!("\"{}\"", names::shown(id))).collect();
-    format!("Tools you called before were unloaded: {}. A search for `select:NAME` brings one back.", names.join(", "))
+    let names: Vec<String> = ids
+        .iter()
+        .map(|id| format!("\"{}\"", names::shown(id)))
+        .collect();
+    format!(
+        "Tools you called before were unloaded: {}. A search for `select:NAME` brings one back.",
+        names.join(", ")
+    )
 }
 
 fn spec_of(name: &str, description: &str, parameters: Value) -> ToolSpec {
-    let parameters = if let Value::Object(fields) = parameters { fields } else { Arguments::new() };
-    ToolSpec { name: name.into(), description: description.into(), parameters }
+    let parameters = if let Value::Object(fields) = parameters {
+        fields
+    } else {
+        Arguments::new()
+    };
+    ToolSpec {
+        name: name.into(),
+        description: description.into(),
+        parameters,
+    }
 }
 
 fn described(hit: &FoundTool, style: Style) -> Value {
     let name = names::shown(&hit.tool.id);
     let description = &hit.tool.description;
     match style {
-        Style::Inject => json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) }),
+        Style::Inject => {
+            json!({ "name": name, "description": excerpt(description, SUMMARY_CHARS) })
+        }
         Style::Dispatch => {
             json!({ "name": name, "description": description, "parameters": hit.tool.input_schema })
         }
@@ -185,7 +268,11 @@ fn no_room((id, tokens): &(ToolId, usize)) -> Value {
 fn strings(value: Option<&Value>) -> Vec<String> {
     match value {
         Some(Value::String(text)) => vec![text.clone()],
-        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Some(Value::Array(items)) => items
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -198,20 +285,28 @@ fn limit(arguments: &Arguments, config: &FindConfig) -> Result<usize, String> {
     };
     match wanted.and_then(|limit| usize::try_from(limit).ok()) {
         Some(limit) if limit > 0 => Ok(limit.min(config.max_limit)),
-        _ => {
-            Err(format!("`limit` is {}, it must be a whole number from 1 to {}", arguments["limit"], config.max_limit))
-        }
+        _ => Err(format!(
+            "`limit` is {}, it must be a whole number from 1 to {}",
+            arguments["limit"], config.max_limit
+        )),
     }
 }
 
 fn filter(arguments: &Arguments, config: &FindConfig) -> Result<Filter, String> {
     let mut filter = config.filter.clone();
-    let Some(server) = arguments.get("server").and_then(Value::as_str).filter(|server| !server.is_empty()) else {
+    let Some(server) = arguments
+        .get("server")
+        .and_then(Value::as_str)
+        .filter(|server| !server.is_empty())
+    else {
         return Ok(filter);
     };
     if !filter.servers.is_empty() && !filter.servers.contains(server) {
         let allowed: Vec<&str> = filter.servers.iter().map(String::as_str).collect();
-        return Err(format!("server {server:?} is not available here; available are {}", allowed.join(", ")));
+        return Err(format!(
+            "server {server:?} is not available here; available are {}",
+            allowed.join(", ")
+        ));
     }
     filter.servers = BTreeSet::from([server.to_owned()]);
     Ok(filter)
@@ -234,49 +329,103 @@ mod tests {
     }
 
     fn found(ids: &[&str]) -> Found {
-        let hits = ids.iter().map(|id| FoundTool { tool: tool(id, "does it"), score: 1.0 }).collect();
-        Found { hits, no_match: None }
+        let hits = ids
+            .iter()
+            .map(|id| FoundTool {
+                tool: tool(id, "does it"),
+                score: 1.0,
+            })
+            .collect();
+        Found {
+            hits,
+            no_match: None,
+        }
     }
 
     fn ids(texts: &[&str]) -> Vec<ToolId> {
-        texts.iter().map(|text| ToolId::parse(text).unwrap()).collect()
+        texts
+            .iter()
+            .map(|text| ToolId::parse(text).unwrap())
+            .collect()
     }
 
     #[test]
     fn every_way_to_ask_is_understood() {
-        let request =
-            read(json!({ "query": "send mail", "queries": ["send mail", " weather "], "limit": "3" })).unwrap();
-        assert_eq!((request.queries, request.limit), (vec!["send mail".into(), "weather".into()], 3));
+        let request = read(
+            json!({ "query": "send mail", "queries": ["send mail", " weather "], "limit": "3" }),
+        )
+        .unwrap();
+        assert_eq!(
+            (request.queries, request.limit),
+            (vec!["send mail".into(), "weather".into()], 3)
+        );
         let request = read(json!({ "query": "select: a/b , c,,a/b", "limit": 900 })).unwrap();
-        assert_eq!((request.select, request.limit), (vec!["a/b".into(), "c".into()], 20));
+        assert_eq!(
+            (request.select, request.limit),
+            (vec!["a/b".into(), "c".into()], 20)
+        );
         let request = read(json!({ "query": "x", "server": "mail" })).unwrap();
-        assert_eq!((request.filter.servers, request.limit), (BTreeSet::from(["mail".to_owned()]), 5));
+        assert_eq!(
+            (request.filter.servers, request.limit),
+            (BTreeSet::from(["mail".to_owned()]), 5)
+        );
     }
 
     #[test]
     fn a_search_that_asks_nothing_is_taught() {
-        for arguments in [json!({}), json!({ "query": "  " }), json!({ "queries": [] }), json!({ "query": "select:," })]
-        {
-            assert!(read(arguments).unwrap_err().contains("the search is empty; give `query`"));
+        for arguments in [
+            json!({}),
+            json!({ "query": "  " }),
+            json!({ "queries": [] }),
+            json!({ "query": "select:," }),
+        ] {
+            assert!(
+                read(arguments)
+                    .unwrap_err()
+                    .contains("the search is empty; give `query`")
+            );
         }
-        assert!(read(json!({ "query": "x", "limit": 0 })).unwrap_err().contains("`limit` is 0"));
+        assert!(
+            read(json!({ "query": "x", "limit": 0 }))
+                .unwrap_err()
+                .contains("`limit` is 0")
+        );
         let many: Vec<String> = (0..40).map(|number| number.to_string()).collect();
-        assert!(read(json!({ "queries": many })).unwrap_err().contains("too many"));
+        assert!(
+            read(json!({ "queries": many }))
+                .unwrap_err()
+                .contains("too many")
+        );
     }
 
     #[test]
     fn a_server_outside_the_profile_is_refused() {
-        let filter = Filter { servers: BTreeSet::from(["web".to_owned()]), ..Filter::default() };
-        let config = FindConfig { filter, ..FindConfig::default() };
+        let filter = Filter {
+            servers: BTreeSet::from(["web".to_owned()]),
+            ..Filter::default()
+        };
+        let config = FindConfig {
+            filter,
+            ..FindConfig::default()
+        };
         let arguments = json!({ "query": "x", "server": "shell" });
         let message = parse(arguments.as_object().unwrap(), &config).unwrap_err();
-        assert!(message.contains("\"shell\" is not available here; available are web"), "{message}");
+        assert!(
+            message.contains("\"shell\" is not available here; available are web"),
+            "{message}"
+        );
     }
 
     #[test]
     fn searches_of_one_turn_are_merged_without_repeats() {
         let merged = merged(&[found(&["a", "b"]), found(&["b", "c"])]);
-        assert_eq!(merged.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(
+            merged
+                .iter()
+                .map(|tool| tool.id.as_str())
+                .collect::<Vec<_>>(),
+            ["a", "b", "c"]
+        );
     }
 
     #[test]
@@ -287,8 +436,15 @@ mod tests {
             refused: vec![(ToolId::parse("m/big").unwrap(), 900)],
             evicted: ids(&["w/gone"]),
         };
-        let answer = answer(&found(&["m/new", "m/old", "m/big"]), &injection, Style::Inject);
-        assert_eq!(answer["loaded"], json!([{ "name": "m__new", "description": "does it" }]));
+        let answer = answer(
+            &found(&["m/new", "m/old", "m/big"]),
+            &injection,
+            Style::Inject,
+        );
+        assert_eq!(
+            answer["loaded"],
+            json!([{ "name": "m__new", "description": "does it" }])
+        );
         assert_eq!(answer["already_visible"], json!(["m__old"]));
         assert_eq!(answer["no_room_for"][0]["tokens"], 900);
         assert_eq!(answer["unloaded"], json!(["w__gone"]));
@@ -297,18 +453,33 @@ mod tests {
 
     #[test]
     fn dispatch_answers_carry_the_schema() {
-        let injection = Injection { added: ids(&["a"]), ..Injection::default() };
-        assert!(answer(&found(&["a"]), &injection, Style::Dispatch)["loaded"][0]["parameters"].is_object());
+        let injection = Injection {
+            added: ids(&["a"]),
+            ..Injection::default()
+        };
+        assert!(
+            answer(&found(&["a"]), &injection, Style::Dispatch)["loaded"][0]["parameters"]
+                .is_object()
+        );
     }
 
     #[test]
     fn no_match_gives_reason_and_nearest_names() {
-        let no_match = NoMatch { reason: "nothing like it".into(), nearest: ids(&["s/x", "s/y"]) };
-        let found = Found { hits: Vec::new(), no_match: Some(no_match) };
+        let no_match = NoMatch {
+            reason: "nothing like it".into(),
+            nearest: ids(&["s/x", "s/y"]),
+        };
+        let found = Found {
+            hits: Vec::new(),
+            no_match: Some(no_match),
+        };
         assert_eq!(
             answer(&found, &Injection::default(), Style::Inject)["no_match"],
             json!({ "reason": "nothing like it", "nearest_names": ["s__x", "s__y"] })
         );
-        assert!(answer(&Found::default(), &Injection::default(), Style::Inject)["no_match"]["reason"].is_string());
+        assert!(
+            answer(&Found::default(), &Injection::default(), Style::Inject)["no_match"]["reason"]
+                .is_string()
+        );
     }
 }

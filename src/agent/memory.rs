@@ -105,7 +105,9 @@ impl Context {
     pub fn messages(&self) -> Vec<Message> {
         let room = self.window.saturating_sub(self.this_run.len() + 1);
         let mut history = &self.history[self.history.len() - self.history.len().min(room)..];
-        while let Some((Message::Assistant { .. } | Message::Tool { .. }, rest)) = history.split_first() {
+        while let Some((Message::Assistant { .. } | Message::Tool { .. }, rest)) =
+            history.split_first()
+        {
             history = rest;
         }
         let mut messages = history.to_vec();
@@ -140,11 +142,22 @@ mod tests {
     use super::*;
 
     fn turns(count: usize) -> Vec<Message> {
-        (0..count).flat_map(|n| [Message::user(format!("q{n}")), Message::assistant(format!("a{n}"))]).collect()
+        (0..count)
+            .flat_map(|n| {
+                [
+                    Message::user(format!("q{n}")),
+                    Message::assistant(format!("a{n}")),
+                ]
+            })
+            .collect()
     }
 
     fn contents(context: &Context) -> Vec<String> {
-        context.messages().iter().map(|message| message.content().to_owned()).collect()
+        context
+            .messages()
+            .iter()
+            .map(|message| message.content().to_owned())
+            .collect()
     }
 
     #[test]
@@ -166,12 +179,25 @@ mod tests {
         let mut context = Context::new(turns(1), "now", 30).with_notice("unloaded: x");
         context.push(Message::assistant("first the weather, then mail"));
         let (name, source, arguments) = ("forecast".into(), "weather/forecast".into(), "{}".into());
-        context.remember(Fact { name, source, arguments, result: "r".repeat(5_000) });
+        context.remember(Fact {
+            name,
+            source,
+            arguments,
+            result: "r".repeat(5_000),
+        });
         context.refresh();
         let messages = contents(&context);
         assert_eq!(messages.len(), 1);
-        assert!(messages[0].starts_with("now\n\n[unloaded: x]\n\nFacts found so far:\n- forecast({}):\n<<data "));
-        assert!(messages[0].contains(" from weather/forecast>>\nrrr"), "{}", messages[0]);
+        assert!(
+            messages[0].starts_with(
+                "now\n\n[unloaded: x]\n\nFacts found so far:\n- forecast({}):\n<<data "
+            )
+        );
+        assert!(
+            messages[0].contains(" from weather/forecast>>\nrrr"),
+            "{}",
+            messages[0]
+        );
         assert!(messages[0].ends_with("Your plan so far: first the weather, then mail"));
         assert!(messages[0].len() < 1_200);
     }

@@ -24,7 +24,11 @@ pub fn spec(tool: &Tool) -> ToolSpec {
         "" => tool.description.clone(),
         server => format!("[{}] {}", printable::name(server), tool.description),
     };
-    ToolSpec { name: shown(&tool.id), description, parameters: tool.input_schema.clone() }
+    ToolSpec {
+        name: shown(&tool.id),
+        description,
+        parameters: tool.input_schema.clone(),
+    }
 }
 
 /// The name under which a model sees a tool: `server__name`, matching `^[a-zA-Z0-9_-]{1,64}$`.
@@ -41,7 +45,10 @@ pub fn shown(id: &ToolId) -> String {
     if !ambiguous && !reserved && plain.len() <= MAX_NAME_CHARS && plain.chars().all(is_allowed) {
         return plain;
     }
-    let hash: String = Sha256::digest(id.as_str()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = Sha256::digest(id.as_str())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let kept = plain.chars().map(|c| if is_allowed(c) { c } else { '_' });
     let kept: String = kept.take(MAX_NAME_CHARS - HASH_DIGITS - 1).collect();
     format!("{kept}_{}", &hash[..HASH_DIGITS])
@@ -55,11 +62,16 @@ pub fn denotes(name: &str, id: &ToolId) -> bool {
 /// The names that are most like this one, best first; those that share nothing with it are left out.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = bigrams(name);
-    let mut scored: Vec<(f64, &str)> =
-        names.map(|candidate| (likeness(&wanted, &bigrams(candidate)), candidate)).collect();
+    let mut scored: Vec<(f64, &str)> = names
+        .map(|candidate| (likeness(&wanted, &bigrams(candidate)), candidate))
+        .collect();
     scored.retain(|(score, _)| *score > 0.2);
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored.into_iter().take(most).map(|(_, name)| name).collect()
+    scored
+        .into_iter()
+        .take(most)
+        .map(|(_, name)| name)
+        .collect()
 }
 
 fn is_allowed(c: char) -> bool {
@@ -67,7 +79,11 @@ fn is_allowed(c: char) -> bool {
 }
 
 fn bigrams(name: &str) -> BTreeSet<(char, char)> {
-    let letters: Vec<char> = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    let letters: Vec<char> = name
+        .chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect();
     letters.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
@@ -84,13 +100,31 @@ mod tests {
     #[test]
     fn names_are_valid_stable_and_never_shared() {
         let long = "x".repeat(200);
-        let ids =
-            ["github/create_issue", "create_issue", "a/b__c", "a__b/c", "时间/查询", "时间/查看", "tool_search", &long];
-        let names: Vec<String> = ids.iter().map(|id| shown(&ToolId::parse(id).unwrap())).collect();
+        let ids = [
+            "github/create_issue",
+            "create_issue",
+            "a/b__c",
+            "a__b/c",
+            "时间/查询",
+            "时间/查看",
+            "tool_search",
+            &long,
+        ];
+        let names: Vec<String> = ids
+            .iter()
+            .map(|id| shown(&ToolId::parse(id).unwrap()))
+            .collect();
         assert_eq!(names[..2], ["github__create_issue", "create_issue"]);
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+        assert_eq!(
+            names.iter().collect::<BTreeSet<_>>().len(),
+            names.len(),
+            "{names:?}"
+        );
         for name in &names {
-            assert!((1..=64).contains(&name.len()) && name.chars().all(is_allowed), "{name}");
+            assert!(
+                (1..=64).contains(&name.len()) && name.chars().all(is_allowed),
+                "{name}"
+            );
             assert_ne!(name, TOOL_SEARCH);
         }
     }
@@ -98,7 +132,10 @@ mod tests {
     #[test]
     fn misspelt_names_find_their_neighbours() {
         let names = ["weather__get_forecast", "mail__send", "files__read"];
-        assert_eq!(nearest("get_forcast", names.into_iter(), 2), ["weather__get_forecast"]);
+        assert_eq!(
+            nearest("get_forcast", names.into_iter(), 2),
+            ["weather__get_forecast"]
+        );
         assert!(nearest("qqq", names.into_iter(), 2).is_empty());
     }
 }

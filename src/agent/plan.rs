@@ -98,7 +98,10 @@ pub struct CheckedPlan {
 /// Reads a model's words: pure JSON, fenced, in noise, or after other JSON. Words without a plan in them are an answer
 /// and never become one.
 pub fn read(text: &str) -> Reading {
-    let starts = text.match_indices('{').map(|(at, _)| at).take(MAX_CANDIDATES);
+    let starts = text
+        .match_indices('{')
+        .map(|(at, _)| at)
+        .take(MAX_CANDIDATES);
     let found = starts.filter_map(|at| candidate(&text[at..])).next();
     found.unwrap_or_else(|| Reading::Answer(text.trim().to_owned()))
 }
@@ -109,12 +112,16 @@ fn candidate(text: &str) -> Option<Reading> {
     let (text, object) = match prefix::<Map<String, Value>>(text) {
         Ok(object) => (text, object),
         Err(_) => {
-            repaired = without_trailing_commas(&text[..text.floor_char_boundary(arguments::MAX_ARGUMENT_BYTES)]);
+            repaired = without_trailing_commas(
+                &text[..text.floor_char_boundary(arguments::MAX_ARGUMENT_BYTES)],
+            );
             let object = prefix(&repaired).ok()?;
             (repaired.as_str(), object)
         }
     };
-    let said = object.get("final_answer").filter(|answer| !answer.is_null());
+    let said = object
+        .get("final_answer")
+        .filter(|answer| !answer.is_null());
     let acts = object.get("actions").is_some_and(Value::is_array);
     if !acts && said.is_none() {
         return None;
@@ -132,14 +139,23 @@ fn prefix<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 }
 
 fn of_object(object: &Map<String, Value>) -> Reading {
-    let final_answer = object.get("final_answer").filter(|answer| !answer.is_null()).map(text_of);
-    let actions = object.get("actions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let final_answer = object
+        .get("final_answer")
+        .filter(|answer| !answer.is_null())
+        .map(text_of);
+    let actions = object
+        .get("actions")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     if actions.is_empty() {
         return Reading::Answer(final_answer.unwrap_or_default());
     }
     if actions.len() > MAX_STEPS {
-        let message =
-            format!("the plan has {} actions, {MAX_STEPS} are allowed; plan the most important ones", actions.len());
+        let message = format!(
+            "the plan has {} actions, {MAX_STEPS} are allowed; plan the most important ones",
+            actions.len()
+        );
         return Reading::Broken(vec![message]);
     }
     let mut steps = Vec::new();
@@ -147,33 +163,69 @@ fn of_object(object: &Map<String, Value>) -> Reading {
     for (at, action) in actions.iter().enumerate() {
         match step(at + 1, action) {
             Ok(step) if steps.iter().any(|other: &Step| other.key == step.key) => {
-                problems.push(format!("two steps are called {:?}; give each its own name, or none", step.key));
+                problems.push(format!(
+                    "two steps are called {:?}; give each its own name, or none",
+                    step.key
+                ));
             }
             Ok(step) => steps.push(step),
             Err(problem) => problems.push(format!("step {}: {problem}", at + 1)),
         }
     }
-    if problems.is_empty() { Reading::Plan(Plan { steps, final_answer }) } else { Reading::Broken(problems) }
+    if problems.is_empty() {
+        Reading::Plan(Plan {
+            steps,
+            final_answer,
+        })
+    } else {
+        Reading::Broken(problems)
+    }
 }
 
 fn step(number: usize, action: &Value) -> Result<Step, String> {
-    let fields = action.as_object().ok_or_else(|| format!("{} is no action", quoted(action)))?;
-    let name = ["action", "tool", "name"].iter().find_map(|key| fields.get(*key)?.as_str());
-    let name = name.map(str::trim).filter(|name| !name.is_empty()).ok_or("it has no `action`; name a tool")?;
-    let given = ["arguments", "args", "parameters"].iter().find_map(|key| fields.get(*key));
+    let fields = action
+        .as_object()
+        .ok_or_else(|| format!("{} is no action", quoted(action)))?;
+    let name = ["action", "tool", "name"]
+        .iter()
+        .find_map(|key| fields.get(*key)?.as_str());
+    let name = name
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .ok_or("it has no `action`; name a tool")?;
+    let given = ["arguments", "args", "parameters"]
+        .iter()
+        .find_map(|key| fields.get(*key));
     let arguments = match given {
         None | Some(Value::Null) => Arguments::new(),
         Some(Value::Object(arguments)) => arguments.clone(),
         Some(Value::String(text)) => arguments::parse(text)?,
-        Some(other) => return Err(format!("`arguments` must be an object, not {}", quoted(other))),
+        Some(other) => {
+            return Err(format!(
+                "`arguments` must be an object, not {}",
+                quoted(other)
+            ));
+        }
     };
-    let key = ["step", "id"].iter().find_map(|key| fields.get(*key)).map(text_of).filter(|key| !key.is_empty());
-    let after = match ["after", "depends_on"].iter().find_map(|key| fields.get(*key)) {
+    let key = ["step", "id"]
+        .iter()
+        .find_map(|key| fields.get(*key))
+        .map(text_of)
+        .filter(|key| !key.is_empty());
+    let after = match ["after", "depends_on"]
+        .iter()
+        .find_map(|key| fields.get(*key))
+    {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(steps)) => steps.iter().map(text_of).collect(),
         Some(one) => vec![text_of(one)],
     };
-    Ok(Step { key: key.unwrap_or_else(|| number.to_string()), action: name.to_owned(), arguments, after })
+    Ok(Step {
+        key: key.unwrap_or_else(|| number.to_string()),
+        action: name.to_owned(),
+        arguments,
+        after,
+    })
 }
 
 /// Checks a plan as a whole. `find` gives a tool by its name, or words about why there is none; `judge` judges a call of
@@ -183,12 +235,19 @@ pub fn check(
     find: impl Fn(&str) -> Result<Arc<Tool>, String>,
     judge: impl Fn(&Arc<Tool>, Arguments, &[String]) -> Judgement,
 ) -> CheckedPlan {
-    let mut checked = CheckedPlan { shown: Vec::new(), problems: Vec::new(), execution: Execution::default() };
+    let mut checked = CheckedPlan {
+        shown: Vec::new(),
+        problems: Vec::new(),
+        execution: Execution::default(),
+    };
     let mut earlier: Vec<&str> = Vec::new();
     for step in &plan.steps {
         let references = references(&Value::Object(step.arguments.clone()), "");
         let (needs, problem) = needs(step, &references, &earlier, plan);
-        let open: Vec<String> = references.into_iter().map(|reference| reference.at).collect();
+        let open: Vec<String> = references
+            .into_iter()
+            .map(|reference| reference.at)
+            .collect();
         let mut shown = PlannedStep {
             step: step.key.clone(),
             tool: step.action.clone(),
@@ -204,11 +263,21 @@ pub fn check(
                 let judgement = judge(&tool, step.arguments.clone(), &open);
                 shown.judged(&tool, &judgement);
                 let arguments = step.arguments.clone();
-                checked.execution.steps.push(Ready { key: step.key.clone(), tool, arguments, needs });
+                checked.execution.steps.push(Ready {
+                    key: step.key.clone(),
+                    tool,
+                    arguments,
+                    needs,
+                });
             }
             Err(message) => shown.problem = shown.problem.or(Some(message)),
         }
-        checked.problems.extend(shown.problem.iter().map(|problem| format!("step {}: {problem}", step.key)));
+        checked.problems.extend(
+            shown
+                .problem
+                .iter()
+                .map(|problem| format!("step {}: {problem}", step.key)),
+        );
         checked.shown.push(shown);
         earlier.push(&step.key);
     }
@@ -227,28 +296,50 @@ impl PlannedStep {
         self.arguments = Value::Object(judgement.arguments.clone());
         self.changes = judgement.changes.clone();
         // What is denied fails as a step; what is wrong makes the plan wrong.
-        let wrong = judgement.refusal.as_ref().filter(|refusal| refusal.code == ErrorCode::InvalidArguments);
-        self.problem = self.problem.take().or(wrong.map(|refusal| refusal.message.clone()));
+        let wrong = judgement
+            .refusal
+            .as_ref()
+            .filter(|refusal| refusal.code == ErrorCode::InvalidArguments);
+        self.problem = self
+            .problem
+            .take()
+            .or(wrong.map(|refusal| refusal.message.clone()));
     }
 }
 
 /// The steps that a step needs, and what is wrong with that.
-fn needs(step: &Step, references: &[Reference], earlier: &[&str], plan: &Plan) -> (BTreeSet<String>, Option<String>) {
+fn needs(
+    step: &Step,
+    references: &[Reference],
+    earlier: &[&str],
+    plan: &Plan,
+) -> (BTreeSet<String>, Option<String>) {
     let keys: Vec<&str> = plan.steps.iter().map(|step| step.key.as_str()).collect();
     let mut needs = BTreeSet::new();
-    for name in references.iter().map(|reference| reference.step.as_str()).chain(step.after.iter().map(String::as_str))
+    for name in references
+        .iter()
+        .map(|reference| reference.step.as_str())
+        .chain(step.after.iter().map(String::as_str))
     {
         let Some(key) = key_of(name, &keys) else {
             return (
                 needs,
-                Some(format!("it refers to step {:?}, which the plan does not have", excerpt(name, QUOTED_CHARS))),
+                Some(format!(
+                    "it refers to step {:?}, which the plan does not have",
+                    excerpt(name, QUOTED_CHARS)
+                )),
             );
         };
         if key == step.key {
             return (needs, Some("it refers to its own result".to_owned()));
         }
         if !earlier.contains(&key) {
-            return (needs, Some(format!("it refers to step {key}, which comes after it; steps run in order")));
+            return (
+                needs,
+                Some(format!(
+                    "it refers to step {key}, which comes after it; steps run in order"
+                )),
+            );
         }
         needs.insert(key.to_owned());
     }
@@ -258,8 +349,12 @@ fn needs(step: &Step, references: &[Reference], earlier: &[&str], plan: &Plan) -
 /// The step that a reference means: by its key, with or without `step` before it.
 fn key_of<'a>(name: &str, keys: &[&'a str]) -> Option<&'a str> {
     let exact = keys.iter().find(|key| **key == name);
-    let bare = name.strip_prefix("step").map(|rest| rest.trim_start_matches(['_', ' ']));
-    exact.or_else(|| keys.iter().find(|key| Some(**key) == bare)).copied()
+    let bare = name
+        .strip_prefix("step")
+        .map(|rest| rest.trim_start_matches(['_', ' ']));
+    exact
+        .or_else(|| keys.iter().find(|key| Some(**key) == bare))
+        .copied()
 }
 
 /// A plan on its way, one step at a time.
@@ -292,19 +387,35 @@ pub struct NextStep {
 impl Execution {
     /// The step whose result is not there yet; `None` when all are.
     pub fn next(&self) -> Option<NextStep> {
-        let Ready { key, tool, arguments, needs } = self.steps.get(self.outcome.len())?;
+        let Ready {
+            key,
+            tool,
+            arguments,
+            needs,
+        } = self.steps.get(self.outcome.len())?;
         let (key, tool) = (key.clone(), tool.clone());
-        let failed = needs.iter().find(|need| self.result(need).is_none_or(|result| result.status == Status::Error));
+        let failed = needs.iter().find(|need| {
+            self.result(need)
+                .is_none_or(|result| result.status == Status::Error)
+        });
         if let Some(failed) = failed {
             let message = format!("step {failed} did not succeed, and this one needs it");
-            return Some(NextStep { key, tool, arguments: Err(ToolResult::error(ErrorCode::Skipped, message)) });
+            return Some(NextStep {
+                key,
+                tool,
+                arguments: Err(ToolResult::error(ErrorCode::Skipped, message)),
+            });
         }
         let filled = match self.filled(&Value::Object(arguments.clone())) {
             Ok(Value::Object(arguments)) => Ok(arguments),
             Ok(_) => Ok(Arguments::new()),
             Err(message) => Err(ToolResult::error(ErrorCode::InvalidArguments, message)),
         };
-        Some(NextStep { key, tool, arguments: filled })
+        Some(NextStep {
+            key,
+            tool,
+            arguments: filled,
+        })
     }
 
     /// Takes the result of the next step.
@@ -317,19 +428,33 @@ impl Execution {
     /// The outcome so far: one result for each step, by key.
     pub fn outcome(&self) -> Map<String, Value> {
         let value = |result: &ToolResult| serde_json::to_value(result).unwrap_or_default();
-        self.outcome.iter().map(|(key, result)| (key.clone(), value(result))).collect()
+        self.outcome
+            .iter()
+            .map(|(key, result)| (key.clone(), value(result)))
+            .collect()
     }
 
     /// The results so far, each with its step's key and tool.
     pub fn results(&self) -> impl Iterator<Item = (&str, &Tool, &ToolResult)> {
-        self.steps.iter().zip(&self.outcome).map(|(step, (key, result))| (key.as_str(), &*step.tool, result))
+        self.steps
+            .iter()
+            .zip(&self.outcome)
+            .map(|(step, (key, result))| (key.as_str(), &*step.tool, result))
     }
 
     /// What the plan says at its end: nothing where a step failed, since it was written before that.
     pub fn final_answer(&self) -> Option<String> {
-        let all_good = self.outcome.iter().all(|(_, result)| result.status == Status::Ok);
-        let answer = self.final_answer.as_ref().filter(|answer| all_good && !answer.trim().is_empty())?;
-        self.filled(&Value::String(answer.clone())).ok().map(|answer| text_of(&answer))
+        let all_good = self
+            .outcome
+            .iter()
+            .all(|(_, result)| result.status == Status::Ok);
+        let answer = self
+            .final_answer
+            .as_ref()
+            .filter(|answer| all_good && !answer.trim().is_empty())?;
+        self.filled(&Value::String(answer.clone()))
+            .ok()
+            .map(|answer| text_of(&answer))
     }
 
     /// The outcome in a line for each step.
@@ -342,7 +467,10 @@ impl Execution {
     }
 
     fn result(&self, key: &str) -> Option<&ToolResult> {
-        self.outcome.iter().find(|(step, _)| step == key).map(|(_, result)| result)
+        self.outcome
+            .iter()
+            .find(|(step, _)| step == key)
+            .map(|(_, result)| result)
     }
 
     /// A value with its references filled in. What is filled in is data: it is not looked into again.
@@ -351,8 +479,10 @@ impl Execution {
             Value::String(text) => self.filled_text(text),
             Value::Array(items) => items.iter().map(|item| self.filled(item)).collect(),
             Value::Object(fields) => {
-                let filled: Result<Map<String, Value>, String> =
-                    fields.iter().map(|(name, value)| Ok((name.clone(), self.filled(value)?))).collect();
+                let filled: Result<Map<String, Value>, String> = fields
+                    .iter()
+                    .map(|(name, value)| Ok((name.clone(), self.filled(value)?)))
+                    .collect();
                 filled.map(Value::Object)
             }
             other => Ok(other.clone()),
@@ -380,16 +510,25 @@ impl Execution {
     fn meant(&self, expression: &Expression) -> Result<Value, String> {
         let keys: Vec<&str> = self.outcome.iter().map(|(key, _)| key.as_str()).collect();
         let result = key_of(&expression.step, &keys).and_then(|key| self.result(key));
-        let data =
-            result.map(|result| &result.data).ok_or_else(|| format!("step {} has no result", expression.step))?;
-        let missing = || format!("the result of step {} has no {}", expression.step, expression.path.join("."));
+        let data = result
+            .map(|result| &result.data)
+            .ok_or_else(|| format!("step {} has no result", expression.step))?;
+        let missing = || {
+            format!(
+                "the result of step {} has no {}",
+                expression.step,
+                expression.path.join(".")
+            )
+        };
         inside(data, &expression.path).ok_or_else(missing)
     }
 }
 
 /// What is at a path; of text that holds JSON, inside that.
 fn inside(data: &Value, path: &[String]) -> Option<Value> {
-    let Some((first, rest)) = path.split_first() else { return Some(data.clone()) };
+    let Some((first, rest)) = path.split_first() else {
+        return Some(data.clone());
+    };
     match data {
         Value::Object(fields) => inside(fields.get(first)?, rest),
         Value::Array(items) => inside(items.get(first.parse::<usize>().ok()?)?, rest),
@@ -409,15 +548,24 @@ struct Reference {
 fn references(value: &Value, at: &str) -> Vec<Reference> {
     match value {
         Value::String(text) => {
-            let here = |expression: Expression| Reference { at: at.to_owned(), step: expression.step };
+            let here = |expression: Expression| Reference {
+                at: at.to_owned(),
+                step: expression.step,
+            };
             expressions(text).into_iter().map(here).collect()
         }
-        Value::Array(items) => {
-            items.iter().enumerate().flat_map(|(index, item)| references(item, &format!("{at}/{index}"))).collect()
-        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .flat_map(|(index, item)| references(item, &format!("{at}/{index}")))
+            .collect(),
         Value::Object(fields) => {
-            let pointer = |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-            fields.iter().flat_map(|(name, value)| references(value, &pointer(name))).collect()
+            let pointer =
+                |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+            fields
+                .iter()
+                .flat_map(|(name, value)| references(value, &pointer(name)))
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -434,11 +582,17 @@ fn expressions(text: &str) -> Vec<Expression> {
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(start) = text[from..].find("${").map(|at| from + at) {
-        let Some(end) = text[start..].find('}').map(|at| start + at) else { break };
+        let Some(end) = text[start..].find('}').map(|at| start + at) else {
+            break;
+        };
         let inner = text[start + 2..end].replace('[', ".").replace(']', "");
         let mut parts = inner.split('.').map(|part| part.trim().to_owned());
         let step = parts.next().unwrap_or_default();
-        found.push(Expression { range: start..end + 1, step, path: parts.filter(|part| !part.is_empty()).collect() });
+        found.push(Expression {
+            range: start..end + 1,
+            step,
+            path: parts.filter(|part| !part.is_empty()).collect(),
+        });
         from = end + 1;
     }
     found

@@ -14,7 +14,10 @@ use crate::tools::operation::ServiceConfig;
 const READY: [(&str, &str); 4] = [
     ("web-search", include_str!("profiles/web-search.toml")),
     ("files", include_str!("profiles/files.toml")),
-    ("plan-and-execute", include_str!("profiles/plan-and-execute.toml")),
+    (
+        "plan-and-execute",
+        include_str!("profiles/plan-and-execute.toml"),
+    ),
     ("skills", include_str!("profiles/skills.toml")),
 ];
 
@@ -108,12 +111,19 @@ impl Profile {
         }
         let path = Path::new(name);
         if !path.is_file() {
-            return Err(ProfileError::Unknown { name: name.to_owned() });
+            return Err(ProfileError::Unknown {
+                name: name.to_owned(),
+            });
         }
         let text = std::fs::read_to_string(path);
-        let text = text.map_err(|source| ProfileError::Io { path: name.to_owned(), source })?;
+        let text = text.map_err(|source| ProfileError::Io {
+            path: name.to_owned(),
+            source,
+        })?;
         let mut profile = Profile::parse(name, &text)?;
-        profile.skills = profile.skills.map(|folder| path.parent().unwrap_or(Path::new("")).join(folder));
+        profile.skills = profile
+            .skills
+            .map(|folder| path.parent().unwrap_or(Path::new("")).join(folder));
         Ok(profile)
     }
 
@@ -130,12 +140,24 @@ impl Profile {
 
     /// Settings with what the profile says.
     pub fn applied_to(self, mut config: AgentConfig) -> AgentConfig {
-        let Profile { role, mode, style, pins, filter, limits, gate, .. } = self;
+        let Profile {
+            role,
+            mode,
+            style,
+            pins,
+            filter,
+            limits,
+            gate,
+            ..
+        } = self;
         set(&mut config.policies, gate);
         set(&mut config.run.role, role);
         set(&mut config.run.protocol, mode);
         set(&mut config.run.style, style);
-        set(&mut config.run.max_rounds, limits.max_rounds.map(|rounds| rounds.max(1)));
+        set(
+            &mut config.run.max_rounds,
+            limits.max_rounds.map(|rounds| rounds.max(1)),
+        );
         set(&mut config.run.max_searches, limits.max_searches);
         set(&mut config.run.window, limits.window);
         set(&mut config.toolbox.budget_tokens, limits.tool_budget_tokens);
@@ -163,7 +185,10 @@ mod tests {
     fn every_ready_profile_can_be_had_and_says_something() {
         for name in names() {
             let profile = Profile::load(name).unwrap();
-            assert!(!profile.description.is_empty() && profile.role.is_some(), "{name}");
+            assert!(
+                !profile.description.is_empty() && profile.role.is_some(),
+                "{name}"
+            );
         }
     }
 
@@ -171,14 +196,23 @@ mod tests {
     fn a_profile_changes_what_it_names_and_nothing_else() {
         let text = "mode = \"manual\"\npins = [\"a/b\"]\n[filter]\nservers = [\"a\"]\n[limits]\nmax_rounds = 9\neviction = \"lfu\"";
         let before = AgentConfig::default();
-        let after = Profile::parse("p", text).unwrap().applied_to(before.clone());
+        let after = Profile::parse("p", text)
+            .unwrap()
+            .applied_to(before.clone());
         assert_eq!(
-            (after.run.protocol, after.run.max_rounds, after.toolbox.eviction),
+            (
+                after.run.protocol,
+                after.run.max_rounds,
+                after.toolbox.eviction
+            ),
             (Protocol::Manual, 9, Eviction::Lfu)
         );
         assert_eq!(after.pins, ["a/b"]);
         assert!(after.run.find.unwrap().filter.servers.contains("a"));
-        assert_eq!((after.run.role, after.run.max_searches), (before.run.role, before.run.max_searches));
+        assert_eq!(
+            (after.run.role, after.run.max_searches),
+            (before.run.role, before.run.max_searches)
+        );
     }
 
     #[test]
@@ -193,9 +227,18 @@ mod tests {
     #[test]
     fn what_is_no_profile_is_named() {
         for (error, expected) in [
-            (Profile::load("nope").unwrap_err(), "no profile \"nope\"; ready ones are web-search, files"),
-            (Profile::parse("p", "rols = 1").unwrap_err(), "unknown field `rols`"),
-            (Profile::parse("p", "[limits]\nmax_rounds = \"x\"").unwrap_err(), "line 2"),
+            (
+                Profile::load("nope").unwrap_err(),
+                "no profile \"nope\"; ready ones are web-search, files",
+            ),
+            (
+                Profile::parse("p", "rols = 1").unwrap_err(),
+                "unknown field `rols`",
+            ),
+            (
+                Profile::parse("p", "[limits]\nmax_rounds = \"x\"").unwrap_err(),
+                "line 2",
+            ),
         ] {
             let message = error.to_string();
             assert!(message.contains(expected), "{message}");

@@ -15,7 +15,11 @@ const MAX_QUESTION_CHARS: usize = 300;
 pub fn request(question: &str, answer: &str) -> ChatRequest {
     let system = "Suggest three short questions that the user may ask next, in the user's language. \
         Answer with a JSON array of three strings and nothing else.";
-    let exchange = format!("Question: {}\n\nAnswer: {}", excerpt(question, SHOWN_CHARS), excerpt(answer, SHOWN_CHARS));
+    let exchange = format!(
+        "Question: {}\n\nAnswer: {}",
+        excerpt(question, SHOWN_CHARS),
+        excerpt(answer, SHOWN_CHARS)
+    );
     ChatRequest {
         purpose: Purpose::Recommend,
         messages: vec![Message::system(system), Message::user(exchange)],
@@ -26,9 +30,17 @@ pub fn request(question: &str, answer: &str) -> ChatRequest {
 /// Reads the model's questions: exactly three different ones, or none.
 pub fn read(text: &str) -> Option<Vec<String>> {
     let start = text.find('[')?;
-    let parsed: Value = serde_json::Deserializer::from_str(&text[start..]).into_iter().next()?.ok()?;
+    let parsed: Value = serde_json::Deserializer::from_str(&text[start..])
+        .into_iter()
+        .next()?
+        .ok()?;
     let mut questions: Vec<String> = Vec::new();
-    for question in parsed.as_array()?.iter().filter_map(Value::as_str).map(str::trim) {
+    for question in parsed
+        .as_array()?
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::trim)
+    {
         let usable = !question.is_empty() && question.chars().count() <= MAX_QUESTION_CHARS;
         if usable && !questions.iter().any(|known| known == question) {
             questions.push(question.to_owned());
@@ -46,8 +58,18 @@ mod tests {
     fn three_different_questions_or_none() {
         let three = Some(vec!["a?".to_owned(), "b?".to_owned(), "c?".to_owned()]);
         assert_eq!(read(r#"["a?","b?","c?"]"#), three);
-        assert_eq!(read("Sure:\n```json\n[\"a?\", \" b? \", \"a?\", \"c?\", \"d?\"]\n```"), three);
-        for text in ["", "a? b? c?", r#"["a?","a?","b?"]"#, r#"{"questions":1}"#, "[1,2,3]", "[\"a?\","] {
+        assert_eq!(
+            read("Sure:\n```json\n[\"a?\", \" b? \", \"a?\", \"c?\", \"d?\"]\n```"),
+            three
+        );
+        for text in [
+            "",
+            "a? b? c?",
+            r#"["a?","a?","b?"]"#,
+            r#"{"questions":1}"#,
+            "[1,2,3]",
+            "[\"a?\",",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }

@@ -49,9 +49,14 @@ impl References {
 
     fn visit_object(&mut self, fields: &Map<String, Value>, depth: usize) {
         if let Some(Value::Array(results)) = fields.get("results") {
-            results.iter().filter_map(reference_of).for_each(|reference| self.add(reference));
+            results
+                .iter()
+                .filter_map(reference_of)
+                .for_each(|reference| self.add(reference));
         }
-        fields.values().for_each(|value| self.visit(value, depth - 1));
+        fields
+            .values()
+            .for_each(|value| self.visit(value, depth - 1));
     }
 
     fn visit_text(&mut self, text: &str, depth: usize) {
@@ -71,7 +76,10 @@ impl References {
 fn reference_of(entry: &Value) -> Option<Reference> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
     let url = text("url");
-    let content = [text("content"), text("snippet")].into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+    let content = [text("content"), text("snippet")]
+        .into_iter()
+        .find(|text| !text.is_empty())
+        .unwrap_or_default();
     let is_web = url.starts_with("https://") || url.starts_with("http://");
     is_web.then(|| Reference {
         url: url.to_owned(),
@@ -88,22 +96,26 @@ mod tests {
 
     #[test]
     fn references_are_found_plain_nested_and_in_text_and_each_once() {
-        let page =
-            |n: u32| json!({ "url": format!("https://a.example/{n}"), "title": "t", "content": "c".repeat(900) });
+        let page = |n: u32| json!({ "url": format!("https://a.example/{n}"), "title": "t", "content": "c".repeat(900) });
         let inner = json!({ "query": "q", "results": [page(2), page(1)] }).to_string();
         let mut references = References::default();
         references.collect(&json!({ "results": [page(1), { "title": "no url" }, { "url": "javascript:alert(1)" }] }));
         references.collect(&json!({ "content": [{ "type": "text", "text": inner }] }));
         references.collect(&json!("no results here"));
         let found = references.into_vec();
-        let urls: Vec<&str> = found.iter().map(|reference| reference.url.as_str()).collect();
+        let urls: Vec<&str> = found
+            .iter()
+            .map(|reference| reference.url.as_str())
+            .collect();
         assert_eq!(urls, ["https://a.example/1", "https://a.example/2"]);
         assert_eq!(found[0].content.chars().count(), CONTENT_CHARS + 1);
     }
 
     #[test]
     fn their_number_is_bounded() {
-        let results: Vec<Value> = (0..500).map(|n| json!({ "url": format!("http://a/{n}") })).collect();
+        let results: Vec<Value> = (0..500)
+            .map(|n| json!({ "url": format!("http://a/{n}") }))
+            .collect();
         let mut references = References::default();
         references.collect(&json!({ "results": results }));
         assert_eq!(references.into_vec().len(), MAX_REFERENCES);

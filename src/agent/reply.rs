@@ -90,7 +90,9 @@ impl ReplyBuilder {
     }
 
     fn merge(&mut self, fragment: CallFragment) {
-        let Some(position) = self.call_of(&fragment) else { return };
+        let Some(position) = self.call_of(&fragment) else {
+            return;
+        };
         self.indices[position] = self.indices[position].or(fragment.index);
         let call = &mut self.reply.calls[position];
         call.id = call.id.take().or(fragment.id);
@@ -100,7 +102,8 @@ impl ReplyBuilder {
         let arguments = fragment.arguments.unwrap_or_default();
         call.argument_bytes += arguments.len();
         let room = MAX_ARGUMENT_BYTES - call.arguments.len();
-        call.arguments.push_str(&arguments[..arguments.floor_char_boundary(room)]);
+        call.arguments
+            .push_str(&arguments[..arguments.floor_char_boundary(room)]);
     }
 
     /// The position of the call that a fragment continues, or of a new one; `None` when there are too many.
@@ -113,11 +116,20 @@ impl ReplyBuilder {
             (Some(known), Some(new)) => known == new,
             _ => true,
         };
-        let by_id = || (0..calls.len()).rev().find(|&at| fragment.id.is_some() && calls[at].id == fragment.id);
+        let by_id = || {
+            (0..calls.len())
+                .rev()
+                .find(|&at| fragment.id.is_some() && calls[at].id == fragment.id)
+        };
         let found = match (fragment.index, &fragment.id) {
-            (Some(index), _) => (0..calls.len()).rev().find(|&at| self.indices[at] == Some(index) && same_id(at)),
+            (Some(index), _) => (0..calls.len())
+                .rev()
+                .find(|&at| self.indices[at] == Some(index) && same_id(at)),
             (None, Some(_)) => by_id(),
-            (None, None) => calls.len().checked_sub(1).filter(|&last| continues(&calls[last], fragment)),
+            (None, None) => calls
+                .len()
+                .checked_sub(1)
+                .filter(|&last| continues(&calls[last], fragment)),
         };
         if found.is_none() && calls.len() < MAX_CALLS {
             self.reply.calls.push(RawCall::default());
@@ -152,9 +164,15 @@ mod tests {
 
     fn replay(parts: &[&[u8]]) -> (String, String, Reply) {
         let (mut decoder, mut builder) = (ReplyDecoder::default(), ReplyBuilder::default());
-        let mut deltas: Vec<Delta> = parts.iter().flat_map(|part| decoder.push(part).unwrap()).collect();
+        let mut deltas: Vec<Delta> = parts
+            .iter()
+            .flat_map(|part| decoder.push(part).unwrap())
+            .collect();
         deltas.extend(decoder.finish().unwrap());
-        let mut pieces: Vec<Piece> = deltas.into_iter().flat_map(|delta| builder.push(delta)).collect();
+        let mut pieces: Vec<Piece> = deltas
+            .into_iter()
+            .flat_map(|delta| builder.push(delta))
+            .collect();
         let (last, reply) = builder.finish();
         pieces.extend(last);
         let (mut text, mut thinking) = (String::new(), String::new());
@@ -184,7 +202,10 @@ mod tests {
     }
 
     fn shape(calls: &[RawCall]) -> Vec<(&str, &str)> {
-        calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect()
+        calls
+            .iter()
+            .map(|call| (call.name.as_str(), call.arguments.as_str()))
+            .collect()
     }
 
     #[test]
@@ -201,9 +222,19 @@ mod tests {
                 ("tool_search", r#"{"query":"send mail","limit":3}"#)
             ]
         );
-        assert_eq!(reply.usage, Some(Usage { input: 412, output: 57 }));
+        assert_eq!(
+            reply.usage,
+            Some(Usage {
+                input: 412,
+                output: 57
+            })
+        );
         for cut in 0..=bytes.len() {
-            assert_eq!(replay(&[&bytes[..cut], &bytes[cut..]]), whole, "cut at byte {cut}");
+            assert_eq!(
+                replay(&[&bytes[..cut], &bytes[cut..]]),
+                whole,
+                "cut at byte {cut}"
+            );
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(replay(&single), whole);
@@ -219,31 +250,62 @@ mod tests {
             (one, None, None, "]"),
         ]);
         assert_eq!(shape(&by_index), [("f", "{}"), ("g", "[]")]);
-        let by_id =
-            of(&[(None, Some("a"), Some("f"), "{"), (None, Some("b"), Some("g"), "["), (None, Some("a"), None, "}")]);
+        let by_id = of(&[
+            (None, Some("a"), Some("f"), "{"),
+            (None, Some("b"), Some("g"), "["),
+            (None, Some("a"), None, "}"),
+        ]);
         assert_eq!(shape(&by_id), [("f", "{}"), ("g", "[")]);
-        let all_zero = of(&[(zero, Some("a"), Some("f"), "{}"), (zero, Some("b"), Some("g"), "[]")]);
+        let all_zero = of(&[
+            (zero, Some("a"), Some("f"), "{}"),
+            (zero, Some("b"), Some("g"), "[]"),
+        ]);
         assert_eq!(shape(&all_zero), [("f", "{}"), ("g", "[]")]);
-        let neither = of(&[(None, None, Some("f"), "{"), (None, None, None, "}"), (None, None, Some("f"), "{}")]);
+        let neither = of(&[
+            (None, None, Some("f"), "{"),
+            (None, None, None, "}"),
+            (None, None, Some("f"), "{}"),
+        ]);
         assert_eq!(shape(&neither), [("f", "{}"), ("f", "{}")]);
-        let same_id = of(&[(zero, Some("a"), Some("f"), "{}"), (one, Some("a"), Some("g"), "[]")]);
+        let same_id = of(&[
+            (zero, Some("a"), Some("f"), "{}"),
+            (one, Some("a"), Some("g"), "[]"),
+        ]);
         assert_eq!(shape(&same_id), [("f", "{}"), ("g", "[]")]);
     }
 
     #[test]
     fn names_may_come_in_parts_or_again() {
         let zero = Some(0);
-        assert_eq!(shape(&of(&[(zero, None, Some("get_"), ""), (zero, None, Some("it"), "{}")])), [("get_it", "{}")]);
-        assert_eq!(shape(&of(&[(zero, None, Some("f"), "{"), (zero, None, Some("f"), "}")])), [("f", "{}")]);
+        assert_eq!(
+            shape(&of(&[
+                (zero, None, Some("get_"), ""),
+                (zero, None, Some("it"), "{}")
+            ])),
+            [("get_it", "{}")]
+        );
+        assert_eq!(
+            shape(&of(&[
+                (zero, None, Some("f"), "{"),
+                (zero, None, Some("f"), "}")
+            ])),
+            [("f", "{}")]
+        );
     }
 
     #[test]
     fn ten_megabytes_of_arguments_are_counted_and_not_kept() {
         let megabyte = "x".repeat(1 << 20);
         let mut fragments = vec![(Some(0), None, Some("f"), megabyte.as_str())];
-        fragments.extend(std::iter::repeat_n((Some(0), None, None, megabyte.as_str()), 9));
+        fragments.extend(std::iter::repeat_n(
+            (Some(0), None, None, megabyte.as_str()),
+            9,
+        ));
         let calls = of(&fragments);
-        assert_eq!((calls[0].arguments.len(), calls[0].argument_bytes), (MAX_ARGUMENT_BYTES, 10 << 20));
+        assert_eq!(
+            (calls[0].arguments.len(), calls[0].argument_bytes),
+            (MAX_ARGUMENT_BYTES, 10 << 20)
+        );
     }
 
     #[test]

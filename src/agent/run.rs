@@ -194,7 +194,12 @@ type Refusal = (ErrorCode, String);
 impl Run {
     /// Begins a run; the toolbox's turn begins with it. The model is told what it called in earlier turns and does not
     /// see any more.
-    pub fn new(config: RunConfig, count: TokenCounter, mut toolbox: Toolbox, mut context: Context) -> Self {
+    pub fn new(
+        config: RunConfig,
+        count: TokenCounter,
+        mut toolbox: Toolbox,
+        mut context: Context,
+    ) -> Self {
         toolbox.begin_turn();
         if let Some(fence) = &config.fence {
             context = context.with_fence(fence.clone());
@@ -257,11 +262,17 @@ impl Run {
             self.conclude(text, last_round);
             return events;
         }
-        let slots: Vec<Slot> = calls.iter().enumerate().map(|(index, call)| self.slot(index, call)).collect();
+        let slots: Vec<Slot> = calls
+            .iter()
+            .enumerate()
+            .map(|(index, call)| self.slot(index, call))
+            .collect();
         self.remember_calls(text, &slots);
         self.begin(&slots);
         events.extend(slots.iter().flat_map(announced));
-        let settled = slots.iter().all(|slot| matches!(slot.what, What::Settled(_)));
+        let settled = slots
+            .iter()
+            .all(|slot| matches!(slot.what, What::Settled(_)));
         self.state = State::Carry(slots);
         if settled {
             events.extend(self.tools_answered(Vec::new(), Vec::new()));
@@ -272,7 +283,9 @@ impl Run {
     /// Takes what the searches found and the calls gave, each in the order of the [`Work`]. What is missing counts as
     /// failed.
     pub fn tools_answered(&mut self, founds: Vec<Found>, results: Vec<ToolResult>) -> Vec<Event> {
-        let State::Carry(slots) = &mut self.state else { return Vec::new() };
+        let State::Carry(slots) = &mut self.state else {
+            return Vec::new();
+        };
         let slots = std::mem::take(slots);
         self.state = State::AskModel;
         let injection = self.toolbox.inject(&find::merged(&founds));
@@ -289,11 +302,15 @@ impl Run {
                     let answer = find::answer(&found, &told, self.config.style).to_string();
                     // One telling of what was unloaded is enough.
                     told.evicted.clear();
-                    Given { source: TOOL_SEARCH.into(), text: answer }
+                    Given {
+                        source: TOOL_SEARCH.into(),
+                        text: answer,
+                    }
                 }
                 What::Call(tool, _) => {
                     self.toolbox.close_call(&tool.id);
-                    let missing = || ToolResult::error(ErrorCode::Failed, "the call gave no result");
+                    let missing =
+                        || ToolResult::error(ErrorCode::Failed, "the call gave no result");
                     let result = results.next().unwrap_or_else(missing);
                     self.record_step(result.clone());
                     let source = source_of(&tool, &result);
@@ -313,7 +330,9 @@ impl Run {
     /// Ends the run before its time; open calls get their result too.
     pub fn cancel(&mut self) -> Vec<Event> {
         let over = State::Over(Outcome::Failed("stopped".into()));
-        let State::Carry(slots) = std::mem::replace(&mut self.state, over) else { return Vec::new() };
+        let State::Carry(slots) = std::mem::replace(&mut self.state, over) else {
+            return Vec::new();
+        };
         let mut events = Vec::new();
         for Slot { call, what } in slots {
             let result = match what {
@@ -333,7 +352,10 @@ impl Run {
     pub fn end_turn(&mut self) -> Option<Event> {
         let tools = self.toolbox.end_turn();
         self.figures.tools_evicted += tools.len();
-        (!tools.is_empty()).then_some(Event::ToolsEvicted { tools, reason: EvictionReason::Idle })
+        (!tools.is_empty()).then_some(Event::ToolsEvicted {
+            tools,
+            reason: EvictionReason::Idle,
+        })
     }
 
     /// True when the model's words are for the user as they come; else they are a protocol and come with
@@ -360,7 +382,11 @@ impl Run {
     fn is_last_round(&self) -> bool {
         let last = self.round + 1 >= self.config.max_rounds;
         // A plan needs one round, whatever the limit.
-        if self.config.protocol == Protocol::Plan { self.is_outcome_told || (last && self.round > 0) } else { last }
+        if self.config.protocol == Protocol::Plan {
+            self.is_outcome_told || (last && self.round > 0)
+        } else {
+            last
+        }
     }
 
     fn request(&self) -> ChatRequest {
@@ -370,12 +396,18 @@ impl Run {
             Protocol::Native => specs.into_iter().map(Cow::into_owned).collect(),
             Protocol::Manual | Protocol::Plan => Vec::new(),
         };
-        ChatRequest { purpose: Purpose::Round, messages, tools }
+        ChatRequest {
+            purpose: Purpose::Round,
+            messages,
+            tools,
+        }
     }
 
     /// The messages of a round in which these tools are visible.
     fn messages(&self, specs: &[Cow<'_, ToolSpec>]) -> Vec<Message> {
-        let RunConfig { role, environment, .. } = &self.config;
+        let RunConfig {
+            role, environment, ..
+        } = &self.config;
         let fence = self.context.fence();
         let described = || specs.iter().map(AsRef::as_ref).collect::<Vec<&ToolSpec>>();
         let system = match self.config.protocol {
@@ -449,9 +481,21 @@ impl Run {
             Protocol::Native => (Vec::new(), tool_tokens as u64),
             Protocol::Manual | Protocol::Plan => (self.visible_specs(), 0),
         };
-        let input = apart + self.messages(&specs).iter().flat_map(Message::texts).map(count).sum::<u64>();
-        let calls = reply.calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
-        Usage { input, output: count(&reply.text) + calls.map(count).sum::<u64>() }
+        let input = apart
+            + self
+                .messages(&specs)
+                .iter()
+                .flat_map(Message::texts)
+                .map(count)
+                .sum::<u64>();
+        let calls = reply
+            .calls
+            .iter()
+            .flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
+        Usage {
+            input,
+            output: count(&reply.text) + calls.map(count).sum::<u64>(),
+        }
     }
 
     /// The text, the calls, and the words to show, by the protocol.
@@ -462,12 +506,16 @@ impl Run {
         let manual = prompt::read_manual(&reply.text);
         let mut events = Vec::new();
         if !manual.thought.is_empty() {
-            events.push(Event::Thinking { content: manual.thought });
+            events.push(Event::Thinking {
+                content: manual.thought,
+            });
         }
         let acts = !manual.actions.is_empty() && !self.is_last_round();
         let answer = manual.final_answer.filter(|_| !acts).unwrap_or_default();
         if !answer.is_empty() {
-            events.push(Event::Text { content: answer.clone() });
+            events.push(Event::Text {
+                content: answer.clone(),
+            });
         }
         let calls = manual.actions.into_iter().map(|action| RawCall {
             id: None,
@@ -495,17 +543,32 @@ impl Run {
 
     fn slot(&mut self, index: usize, raw: &RawCall) -> Slot {
         let id = self.unused_id(index, raw.id.as_deref());
-        let what =
-            self.classify(index, raw).unwrap_or_else(|(code, message)| What::Settled(ToolResult::error(code, message)));
-        Slot { call: ToolCall { id, name: raw.name.clone(), arguments: raw.arguments.clone() }, what }
+        let what = self
+            .classify(index, raw)
+            .unwrap_or_else(|(code, message)| What::Settled(ToolResult::error(code, message)));
+        Slot {
+            call: ToolCall {
+                id,
+                name: raw.name.clone(),
+                arguments: raw.arguments.clone(),
+            },
+            what,
+        }
     }
 
     /// The model's id where it is one and new, else one of ours.
     fn unused_id(&mut self, index: usize, wanted: Option<&str>) -> String {
         let made = format!("call_{}_{index}", self.round);
-        let candidates = wanted.filter(|id| !id.is_empty()).map(str::to_owned).into_iter().chain([made.clone()]);
+        let candidates = wanted
+            .filter(|id| !id.is_empty())
+            .map(str::to_owned)
+            .into_iter()
+            .chain([made.clone()]);
         let numbered = (2..).map(|number| format!("{made}_{number}"));
-        let id = candidates.chain(numbered).find(|id| !self.used_ids.contains(id)).unwrap_or(made);
+        let id = candidates
+            .chain(numbered)
+            .find(|id| !self.used_ids.contains(id))
+            .unwrap_or(made);
         self.used_ids.insert(id.clone());
         id
     }
@@ -517,12 +580,15 @@ impl Run {
     fn classify(&self, index: usize, raw: &RawCall) -> Result<What, Refusal> {
         if index >= self.config.max_calls {
             let most = self.config.max_calls;
-            let message = format!("only {most} calls in one answer are carried out; make this one again");
+            let message =
+                format!("only {most} calls in one answer are carried out; make this one again");
             return Err((ErrorCode::Limit, message));
         }
         if raw.argument_bytes > raw.arguments.len() {
             let bytes = raw.argument_bytes;
-            let message = format!("the arguments have {bytes} bytes, {MAX_ARGUMENT_BYTES} are allowed; send less");
+            let message = format!(
+                "the arguments have {bytes} bytes, {MAX_ARGUMENT_BYTES} are allowed; send less"
+            );
             return Err(invalid(message));
         }
         let arguments = arguments::parse(&raw.arguments).map_err(invalid)?;
@@ -544,11 +610,17 @@ impl Run {
             );
             return Err((ErrorCode::Limit, message));
         }
-        find::parse(arguments, config).map(What::Search).map_err(invalid)
+        find::parse(arguments, config)
+            .map(What::Search)
+            .map_err(invalid)
     }
 
     fn call(&self, name: &str, arguments: Arguments) -> Result<What, Refusal> {
-        let tool = self.toolbox.find(name).ok_or_else(|| (ErrorCode::UnknownTool, self.unknown(name)))?.clone();
+        let tool = self
+            .toolbox
+            .find(name)
+            .ok_or_else(|| (ErrorCode::UnknownTool, self.unknown(name)))?
+            .clone();
         Ok(What::Call(tool, arguments))
     }
 
@@ -557,10 +629,16 @@ impl Run {
         let searches = self.config.find.is_some();
         let mut message = format!("no visible tool is called {:?}", excerpt(name, 100));
         if searches && self.toolbox.unloaded(name).is_some() {
-            message.push_str(&format!("; it was unloaded; `{TOOL_SEARCH}` with `select:{name}` brings it back"));
+            message.push_str(&format!(
+                "; it was unloaded; `{TOOL_SEARCH}` with `select:{name}` brings it back"
+            ));
             return message;
         }
-        let nearest = names::nearest(name, self.toolbox.specs().map(|spec| spec.name.as_str()), MAX_NEAREST);
+        let nearest = names::nearest(
+            name,
+            self.toolbox.specs().map(|spec| spec.name.as_str()),
+            MAX_NEAREST,
+        );
         if !nearest.is_empty() {
             message.push_str(&format!("; near it are {}", nearest.join(", ")));
         }
@@ -573,7 +651,9 @@ impl Run {
     /// Counts the searches and opens the calls of these slots.
     fn begin(&mut self, slots: &[Slot]) {
         let calls: Vec<&ToolId> = slots.iter().filter_map(called).collect();
-        let searches = slots.iter().any(|slot| matches!(slot.what, What::Search(_)));
+        let searches = slots
+            .iter()
+            .any(|slot| matches!(slot.what, What::Search(_)));
         match (calls.is_empty(), searches) {
             (false, _) => self.searches_in_a_row = 0,
             (true, true) => self.searches_in_a_row += 1,
@@ -581,28 +661,48 @@ impl Run {
         }
         for id in calls {
             self.toolbox.open_call(id);
-            if !self.figures.tools_used.iter().any(|used| used == id.as_str()) {
+            if !self
+                .figures
+                .tools_used
+                .iter()
+                .any(|used| used == id.as_str())
+            {
                 self.figures.tools_used.push(id.to_string());
             }
         }
     }
 
-    fn settle(&self, call: &ToolCall, source: String, result: ToolResult, events: &mut Vec<Event>) -> Given {
+    fn settle(
+        &self,
+        call: &ToolCall,
+        source: String,
+        result: ToolResult,
+        events: &mut Vec<Event>,
+    ) -> Given {
         let result = result.truncated(self.config.max_result_bytes);
         events.push(result_event(call, &result));
-        Given { source, text: result.to_model_text() }
+        Given {
+            source,
+            text: result.to_model_text(),
+        }
     }
 
     fn injected(&mut self, injection: &Injection) -> Vec<Event> {
         let mut events = Vec::new();
         if !injection.evicted.is_empty() {
             self.figures.tools_evicted += injection.evicted.len();
-            events.push(Event::ToolsEvicted { tools: injection.evicted.clone(), reason: EvictionReason::Budget });
+            events.push(Event::ToolsEvicted {
+                tools: injection.evicted.clone(),
+                reason: EvictionReason::Budget,
+            });
         }
         if !injection.added.is_empty() {
             self.figures.tools_injected += injection.added.len();
             let tokens = self.toolbox.tokens_of(&injection.added);
-            events.push(Event::ToolsInjected { tools: injection.added.clone(), tokens });
+            events.push(Event::ToolsInjected {
+                tools: injection.added.clone(),
+                tokens,
+            });
         }
         events
     }
@@ -612,7 +712,10 @@ impl Run {
             Protocol::Native => slots.iter().map(|slot| slot.call.clone()).collect(),
             Protocol::Manual | Protocol::Plan => Vec::new(),
         };
-        self.context.push(Message::Assistant { content: text, tool_calls });
+        self.context.push(Message::Assistant {
+            content: text,
+            tool_calls,
+        });
     }
 
     fn remember_results(&mut self, results: Vec<(ToolCall, Given)>) {
@@ -625,21 +728,47 @@ impl Run {
                 let name = printable::name(&call.name);
                 lines.push(format!("{}. {name}:\n{}", at + 1, fenced(given)));
             }
-            self.context.push(Message::user(format!("Results of your actions:\n{}", lines.join("\n"))));
+            self.context.push(Message::user(format!(
+                "Results of your actions:\n{}",
+                lines.join("\n")
+            )));
         }
-        for (ToolCall { id, name, arguments }, given) in results {
+        for (
+            ToolCall {
+                id,
+                name,
+                arguments,
+            },
+            given,
+        ) in results
+        {
             if self.config.protocol == Protocol::Native {
-                self.context.push(Message::Tool { tool_call_id: id, content: fenced(&given) });
+                self.context.push(Message::Tool {
+                    tool_call_id: id,
+                    content: fenced(&given),
+                });
             }
             if name != TOOL_SEARCH {
-                let Given { source, text: result } = given;
-                self.context.remember(Fact { name, source, arguments, result });
+                let Given {
+                    source,
+                    text: result,
+                } = given;
+                self.context.remember(Fact {
+                    name,
+                    source,
+                    arguments,
+                    result,
+                });
             }
         }
     }
 
     fn refresh_when_due(&mut self) {
-        if self.config.refresh_interval.is_some_and(|interval| interval > 0 && self.round.is_multiple_of(interval)) {
+        if self
+            .config
+            .refresh_interval
+            .is_some_and(|interval| interval > 0 && self.round.is_multiple_of(interval))
+        {
             self.context.refresh();
         }
     }
@@ -649,7 +778,9 @@ impl Run {
 fn source_of(tool: &Tool, result: &ToolResult) -> String {
     match result.error_code {
         // A precondition quotes what other tools have said.
-        None | Some(ErrorCode::Failed | ErrorCode::Panicked | ErrorCode::Precondition) => tool.id.to_string(),
+        None | Some(ErrorCode::Failed | ErrorCode::Panicked | ErrorCode::Precondition) => {
+            tool.id.to_string()
+        }
         Some(_) => OWN_WORDS.to_owned(),
     }
 }
@@ -664,7 +795,11 @@ fn work_of(slots: &[Slot]) -> Work {
         match what {
             What::Search(request) => work.searches.push(request.clone()),
             What::Call(tool, arguments) => {
-                work.calls.push(Call { id: call.id.clone(), tool: tool.clone(), arguments: arguments.clone() });
+                work.calls.push(Call {
+                    id: call.id.clone(),
+                    tool: tool.clone(),
+                    arguments: arguments.clone(),
+                });
             }
             What::Settled(_) => {}
         }
@@ -689,7 +824,10 @@ fn dispatched(mut outer: Arguments) -> Result<(String, Arguments), String> {
         Some(Value::String(text)) => arguments::parse(&text)?,
         None | Some(Value::Null) => Arguments::new(),
         Some(other) => {
-            return Err(format!("`arguments` must be an object, not {}", excerpt(&other.to_string(), 80)));
+            return Err(format!(
+                "`arguments` must be an object, not {}",
+                excerpt(&other.to_string(), 80)
+            ));
         }
     };
     Ok((name, arguments))
@@ -699,9 +837,18 @@ fn announced(slot: &Slot) -> Option<Event> {
     if matches!(slot.what, What::Search(_)) {
         return None;
     }
-    let ToolCall { id, name, arguments } = slot.call.clone();
-    let arguments = serde_json::from_str(&arguments).unwrap_or_else(|_| excerpt(&arguments, PREVIEW_CHARS).into());
-    Some(Event::ToolCall { id, name, arguments })
+    let ToolCall {
+        id,
+        name,
+        arguments,
+    } = slot.call.clone();
+    let arguments = serde_json::from_str(&arguments)
+        .unwrap_or_else(|_| excerpt(&arguments, PREVIEW_CHARS).into());
+    Some(Event::ToolCall {
+        id,
+        name,
+        arguments,
+    })
 }
 
 fn search_event(id: &str, request: &SearchRequest, found: &Found) -> Event {
@@ -710,7 +857,10 @@ fn search_event(id: &str, request: &SearchRequest, found: &Found) -> Event {
         queries: request.queries.clone(),
         select: request.select.clone(),
         hits: found.hits.iter().map(|hit| hit.tool.id.clone()).collect(),
-        no_match: found.no_match.as_ref().map(|no_match| no_match.reason.clone()),
+        no_match: found
+            .no_match
+            .as_ref()
+            .map(|no_match| no_match.reason.clone()),
     }
 }
 

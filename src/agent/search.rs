@@ -65,7 +65,12 @@ pub(crate) mod doubles {
     impl Shelf {
         /// A shelf of tools given as `id: description`.
         pub(crate) fn of(tools: &[(&str, &str)]) -> Self {
-            Shelf(tools.iter().map(|(id, description)| tool(id, description)).collect())
+            Shelf(
+                tools
+                    .iter()
+                    .map(|(id, description)| tool(id, description))
+                    .collect(),
+            )
         }
     }
 
@@ -83,12 +88,20 @@ pub(crate) mod doubles {
     /// A tool without parameters.
     pub(crate) fn tool(id: &str, description: &str) -> Arc<Tool> {
         let id = ToolId::parse(id).unwrap();
-        Arc::new(Tool::new(id.server(), id.name()).unwrap().with_description(description))
+        Arc::new(
+            Tool::new(id.server(), id.name())
+                .unwrap()
+                .with_description(description),
+        )
     }
 
     fn overlap(tool: &Tool, query: &str) -> usize {
         let text = format!("{} {}", tool.id, tool.description).to_lowercase();
-        query.to_lowercase().split_whitespace().filter(|word| text.contains(word)).count()
+        query
+            .to_lowercase()
+            .split_whitespace()
+            .filter(|word| text.contains(word))
+            .count()
     }
 
     impl ToolSearch for Shelf {
@@ -98,19 +111,26 @@ pub(crate) mod doubles {
             let mut missing = Vec::new();
             for name in &request.select {
                 match allowed().find(|tool| names::denotes(name, &tool.id)) {
-                    Some(tool) => hits.push(FoundTool { tool: tool.clone(), score: 2.0 }),
+                    Some(tool) => hits.push(FoundTool {
+                        tool: tool.clone(),
+                        score: 2.0,
+                    }),
                     None => missing.push(name.clone()),
                 }
             }
             for query in &request.queries {
-                let mut ranked: Vec<_> = allowed().map(|tool| (overlap(tool, query), tool)).collect();
+                let mut ranked: Vec<_> =
+                    allowed().map(|tool| (overlap(tool, query), tool)).collect();
                 ranked.retain(|(shared, _)| *shared > 0);
                 ranked.sort_by_key(|(shared, tool)| (std::cmp::Reverse(*shared), tool.id.clone()));
                 hits.extend(
                     ranked
                         .into_iter()
                         .take(request.limit)
-                        .map(|(shared, tool)| FoundTool { tool: tool.clone(), score: shared as f32 }),
+                        .map(|(shared, tool)| FoundTool {
+                            tool: tool.clone(),
+                            score: shared as f32,
+                        }),
                 );
             }
             let nearest: Vec<ToolId> = self.0.iter().take(2).map(|tool| tool.id.clone()).collect();
@@ -119,7 +139,10 @@ pub(crate) mod doubles {
                 (true, true) => Some("no tool shares a word with the request".to_owned()),
                 (true, false) => None,
             };
-            Found { hits, no_match: reason.map(|reason| NoMatch { reason, nearest }) }
+            Found {
+                hits,
+                no_match: reason.map(|reason| NoMatch { reason, nearest }),
+            }
         }
 
         fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {

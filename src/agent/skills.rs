@@ -106,7 +106,10 @@ impl Skills {
     pub fn load(folder: &Path) -> Result<Self, SkillError> {
         let files = files_of(folder)?;
         if !(1..=MAX_SKILLS).contains(&files.len()) {
-            return Err(SkillError::Count { path: folder.to_owned(), count: files.len() });
+            return Err(SkillError::Count {
+                path: folder.to_owned(),
+                count: files.len(),
+            });
         }
         let mut skills = Skills::default();
         for path in files {
@@ -117,7 +120,10 @@ impl Skills {
 
     /// The skills as tools, by id.
     pub fn tools(&self) -> Vec<Tool> {
-        self.by_id.values().map(|skill| skill.tool.clone()).collect()
+        self.by_id
+            .values()
+            .map(|skill| skill.tool.clone())
+            .collect()
     }
 
     /// Makes the catalog's tools of the server [`SERVER`] these and no others. Where they are so already, nothing is
@@ -128,8 +134,10 @@ impl Skills {
     pub fn publish(&self, catalog: &Catalog) -> toolscout_index::Result<()> {
         let searcher = catalog.searcher();
         let there = searcher.tools().filter(|tool| tool.id.server() == SERVER);
-        let there: BTreeMap<ToolId, Arc<Tool>> = there.map(|tool| (tool.id.clone(), tool)).collect();
-        let is_there = |(id, skill): (&ToolId, &Skill)| there.get(id).is_some_and(|tool| **tool == skill.tool);
+        let there: BTreeMap<ToolId, Arc<Tool>> =
+            there.map(|tool| (tool.id.clone(), tool)).collect();
+        let is_there =
+            |(id, skill): (&ToolId, &Skill)| there.get(id).is_some_and(|tool| **tool == skill.tool);
         if there.len() == self.by_id.len() && self.by_id.iter().all(is_there) {
             return Ok(());
         }
@@ -143,9 +151,11 @@ impl Skills {
     fn add(&mut self, skill: Skill) -> Result<(), SkillError> {
         let id = skill.tool.id.clone();
         match self.by_id.get(&id) {
-            Some(first) => {
-                Err(SkillError::Duplicate { name: id.name().to_owned(), first: first.path.clone(), second: skill.path })
-            }
+            Some(first) => Err(SkillError::Duplicate {
+                name: id.name().to_owned(),
+                first: first.path.clone(),
+                second: skill.path,
+            }),
             None => {
                 self.by_id.insert(id, skill);
                 Ok(())
@@ -181,36 +191,55 @@ struct FrontMatter {
 impl Skill {
     fn read(path: PathBuf) -> Result<Self, SkillError> {
         let text = read_text(&path)?;
-        let malformed = |line: usize, reason: String| SkillError::Malformed { path: path.clone(), line, reason };
-        let (front, body) = split(&text).map_err(|(line, reason)| malformed(line, reason.into()))?;
+        let malformed = |line: usize, reason: String| SkillError::Malformed {
+            path: path.clone(),
+            line,
+            reason,
+        };
+        let (front, body) =
+            split(&text).map_err(|(line, reason)| malformed(line, reason.into()))?;
         let matter: FrontMatter = serde_yaml_ng::from_str(front).map_err(|error| {
             // The fence stands in the first line.
             let line = error.location().map_or(1, |location| location.line() + 1);
-            malformed(line, format!("{error}; the front matter is YAML with `name` and `description`"))
+            malformed(
+                line,
+                format!("{error}; the front matter is YAML with `name` and `description`"),
+            )
         })?;
         for (field, value) in [("name", &matter.name), ("description", &matter.description)] {
             if value.trim().is_empty() {
-                return Err(malformed(line_of(front, field), format!("`{field}` is empty; a skill is found by it")));
+                return Err(malformed(
+                    line_of(front, field),
+                    format!("`{field}` is empty; a skill is found by it"),
+                ));
             }
         }
-        let tool = tool_of(&matter).map_err(|error| malformed(line_of(front, "name"), error.to_string()))?;
+        let tool = tool_of(&matter)
+            .map_err(|error| malformed(line_of(front, "name"), error.to_string()))?;
         let body = body.trim().into();
         Ok(Skill { tool, body, path })
     }
 }
 
 fn tool_of(matter: &FrontMatter) -> toolscout_index::Result<Tool> {
-    let mut tool = Tool::new(SERVER, matter.name.trim())?.with_description(matter.description.trim());
+    let mut tool =
+        Tool::new(SERVER, matter.name.trim())?.with_description(matter.description.trim());
     tool.annotations.read_only_hint = Some(true);
     tool.validate()?;
     Ok(tool)
 }
 
 fn read_text(path: &Path) -> Result<String, SkillError> {
-    let io = |source| SkillError::Io { path: path.to_owned(), source };
+    let io = |source| SkillError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let bytes = std::fs::metadata(path).map_err(io)?.len();
     if bytes > MAX_BYTES {
-        return Err(SkillError::TooLong { path: path.to_owned(), bytes });
+        return Err(SkillError::TooLong {
+            path: path.to_owned(),
+            bytes,
+        });
     }
     std::fs::read_to_string(path).map_err(io)
 }
@@ -223,9 +252,15 @@ fn split(text: &str) -> Result<(&str, &str), (usize, &'static str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let first = text.lines().next().unwrap_or_default();
     if first.trim_end() != FENCE {
-        return Err((1, "a skill begins with a line `---` and its front matter: name and description"));
+        return Err((
+            1,
+            "a skill begins with a line `---` and its front matter: name and description",
+        ));
     }
-    let front = text[first.len()..].trim_start_matches('\r').strip_prefix('\n').unwrap_or_default();
+    let front = text[first.len()..]
+        .trim_start_matches('\r')
+        .strip_prefix('\n')
+        .unwrap_or_default();
     let mut at = 0;
     for line in front.split_inclusive('\n') {
         if line.trim_end() == FENCE {
@@ -233,24 +268,40 @@ fn split(text: &str) -> Result<(&str, &str), (usize, &'static str)> {
         }
         at += line.len();
     }
-    Err((text.lines().count(), "the front matter does not end; close it with a line `---`"))
+    Err((
+        text.lines().count(),
+        "the front matter does not end; close it with a line `---`",
+    ))
 }
 
 /// The 1-based line of the file in which a field of the front matter stands.
 fn line_of(front: &str, field: &str) -> usize {
-    let stands_in = |line: &str| line.strip_prefix(field).is_some_and(|rest| rest.trim_start().starts_with(':'));
+    let stands_in = |line: &str| {
+        line.strip_prefix(field)
+            .is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
     front.lines().position(stands_in).map_or(1, |line| line + 2)
 }
 
 /// The files of a folder's skills, by name.
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>, SkillError> {
-    let io = |source| SkillError::Io { path: folder.to_owned(), source };
+    let io = |source| SkillError::Io {
+        path: folder.to_owned(),
+        source,
+    };
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
         let own_folder = path.join(FOLDER_FILE);
-        if path.is_file() && !hidden && path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("md")) {
+        if path.is_file()
+            && !hidden
+            && path
+                .extension()
+                .is_some_and(|extension| extension.eq_ignore_ascii_case("md"))
+        {
             files.push(path);
         } else if own_folder.is_file() {
             files.push(own_folder);
@@ -268,8 +319,7 @@ mod tests {
     use super::*;
 
     const REPORT: &str = "---\nname: weekly-report\ndescription: How to write the weekly report\nlicence: MIT\n---\n\n# Weekly report\n\nFirst the figures.\n";
-    const RELEASE: &str =
-        "\u{feff}---\r\nname: release\r\ndescription: >\r\n  Steps of a release,\r\n  in order\r\n---\r\nTag it.\r\n";
+    const RELEASE: &str = "\u{feff}---\r\nname: release\r\ndescription: >\r\n  Steps of a release,\r\n  in order\r\n---\r\nTag it.\r\n";
 
     fn folder(files: &[(&str, &str)]) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -287,35 +337,65 @@ mod tests {
 
     #[tokio::test]
     async fn a_skill_is_a_tool_that_gives_its_text() {
-        let folder =
-            folder(&[("report.md", REPORT), ("release/SKILL.md", RELEASE), ("notes.txt", "no skill"), ("empty/x", "")]);
+        let folder = folder(&[
+            ("report.md", REPORT),
+            ("release/SKILL.md", RELEASE),
+            ("notes.txt", "no skill"),
+            ("empty/x", ""),
+        ]);
         let skills = Skills::load(folder.path()).unwrap();
         let tools = skills.tools();
-        let shown: Vec<(&str, &str)> = tools.iter().map(|tool| (tool.id.as_str(), tool.description.as_str())).collect();
+        let shown: Vec<(&str, &str)> = tools
+            .iter()
+            .map(|tool| (tool.id.as_str(), tool.description.as_str()))
+            .collect();
         let expected = [
             ("skills/release", "Steps of a release, in order"),
             ("skills/weekly-report", "How to write the weekly report"),
         ];
         assert_eq!(shown, expected);
-        assert!(tools.iter().all(|tool| tool.annotations.read_only_hint == Some(true)));
-        let texts = [("skills/weekly-report", "# Weekly report\n\nFirst the figures."), ("skills/release", "Tag it.")];
+        assert!(
+            tools
+                .iter()
+                .all(|tool| tool.annotations.read_only_hint == Some(true))
+        );
+        let texts = [
+            (
+                "skills/weekly-report",
+                "# Weekly report\n\nFirst the figures.",
+            ),
+            ("skills/release", "Tag it."),
+        ];
         for (id, text) in texts {
             let skill = skills.find(&ToolId::parse(id).unwrap()).unwrap();
             assert_eq!(skill.call(Arguments::new()).await, Ok(text.into()));
         }
-        assert!(skills.find(&ToolId::parse("skills/other").unwrap()).is_none());
+        assert!(
+            skills
+                .find(&ToolId::parse("skills/other").unwrap())
+                .is_none()
+        );
     }
 
     #[test]
     fn bad_front_matter_is_named_with_file_and_line() {
         for (text, expected) in [
-            ("# Just Markdown\n", "a.md:1: a skill begins with a line `---`"),
+            (
+                "# Just Markdown\n",
+                "a.md:1: a skill begins with a line `---`",
+            ),
             ("", "a.md:1: a skill begins"),
-            ("---\nname: x\ndescription: y\n", "a.md:3: the front matter does not end"),
+            (
+                "---\nname: x\ndescription: y\n",
+                "a.md:3: the front matter does not end",
+            ),
             ("---\nname: x\n---\nbody", "missing field `description`"),
             ("---\nname: x\ndescription: [a, b]\n---\n", "a.md:3: "),
             ("---\nname: x\ndescription: y\n  z: : 1\n---\n", "a.md:4: "),
-            ("---\nname: x\ndescription: \"  \"\n---\n", "a.md:3: `description` is empty"),
+            (
+                "---\nname: x\ndescription: \"  \"\n---\n",
+                "a.md:3: `description` is empty",
+            ),
             ("---\ndescription: y\nname: \"a\\tb\"\n---\n", "a.md:3: "),
         ] {
             let message = message(&[("a.md", text)]);
@@ -327,35 +407,68 @@ mod tests {
     fn folders_without_skills_doubles_and_long_files_are_named() {
         assert!(message(&[("a.txt", "x")]).contains("holds 0 skills"));
         let twice = message(&[("a.md", REPORT), ("b/SKILL.md", REPORT)]);
-        assert!(twice.contains("a.md and ") && twice.contains("are both named \"weekly-report\""), "{twice}");
+        assert!(
+            twice.contains("a.md and ") && twice.contains("are both named \"weekly-report\""),
+            "{twice}"
+        );
         let long = format!("{REPORT}{}", "x".repeat(MAX_BYTES as usize));
         assert!(message(&[("a.md", &long)]).contains("at most 1048576 bytes"));
-        let missing = Skills::load(Path::new("no/such/folder")).unwrap_err().to_string();
+        let missing = Skills::load(Path::new("no/such/folder"))
+            .unwrap_err()
+            .to_string();
         assert!(missing.contains("no/such/folder"), "{missing}");
     }
 
     #[test]
     fn published_skills_are_found_beside_tools_and_follow_their_folder() {
         let data = tempfile::tempdir().unwrap();
-        let catalog = DataDir::new(data.path()).open_or_create("c", Options::default()).unwrap();
+        let catalog = DataDir::new(data.path())
+            .open_or_create("c", Options::default())
+            .unwrap();
         let mut writer = catalog.writer().unwrap();
-        writer.upsert(&[Tool::new("mail", "send").unwrap().with_description("Sends a mail")]).unwrap();
+        writer
+            .upsert(&[Tool::new("mail", "send")
+                .unwrap()
+                .with_description("Sends a mail")])
+            .unwrap();
         writer.commit().unwrap();
         drop(writer);
         let folder = folder(&[("report.md", REPORT), ("release.md", RELEASE)]);
-        Skills::load(folder.path()).unwrap().publish(&catalog).unwrap();
-        let first = |query: &str| catalog.searcher().search(&Query::new(query)).unwrap().hits[0].tool.id.to_string();
+        Skills::load(folder.path())
+            .unwrap()
+            .publish(&catalog)
+            .unwrap();
+        let first = |query: &str| {
+            catalog.searcher().search(&Query::new(query)).unwrap().hits[0]
+                .tool
+                .id
+                .to_string()
+        };
         assert_eq!(
             (first("write the weekly report"), first("send a mail")),
             ("skills/weekly-report".into(), "mail/send".into())
         );
 
         let generation = catalog.searcher().generation();
-        Skills::load(folder.path()).unwrap().publish(&catalog).unwrap();
-        assert_eq!(catalog.searcher().generation(), generation, "nothing changed, so nothing is written");
+        Skills::load(folder.path())
+            .unwrap()
+            .publish(&catalog)
+            .unwrap();
+        assert_eq!(
+            catalog.searcher().generation(),
+            generation,
+            "nothing changed, so nothing is written"
+        );
         std::fs::remove_file(folder.path().join("report.md")).unwrap();
-        Skills::load(folder.path()).unwrap().publish(&catalog).unwrap();
-        let left: Vec<String> = catalog.searcher().tools().map(|tool| tool.id.to_string()).collect();
+        Skills::load(folder.path())
+            .unwrap()
+            .publish(&catalog)
+            .unwrap();
+        let left: Vec<String> = catalog
+            .searcher()
+            .tools()
+            .map(|tool| tool.id.to_string())
+            .collect();
         assert_eq!(left, ["mail/send", "skills/release"]);
     }
 }

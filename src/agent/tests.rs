@@ -28,7 +28,13 @@ fn shelf() -> Shelf {
 
 fn config() -> AgentConfig {
     let policies = Policies::permissive();
-    AgentConfig { search_from_tools: 0, recommend_within: None, count_tokens: ten, policies, ..AgentConfig::default() }
+    AgentConfig {
+        search_from_tools: 0,
+        recommend_within: None,
+        count_tokens: ten,
+        policies,
+        ..AgentConfig::default()
+    }
 }
 
 /// An agent of a script over the shelf.
@@ -40,7 +46,13 @@ fn agent_with(script: &str, config: AgentConfig) -> Agent {
     let script = Script::parse("script", script).unwrap();
     let tools = ScriptedTools::new(script.tools);
     let model = ScriptedModel::new("script", script.turns);
-    Agent::builder().llm(model).catalog(shelf()).tools(tools).config(config).build().unwrap()
+    Agent::builder()
+        .llm(model)
+        .catalog(shelf())
+        .tools(tools)
+        .config(config)
+        .build()
+        .unwrap()
 }
 
 async fn events(agent: &Agent, question: Question) -> Vec<Event> {
@@ -54,7 +66,11 @@ async fn events(agent: &Agent, question: Question) -> Vec<Event> {
 }
 
 async fn ask(agent: &Agent, question: &str) -> Vec<Event> {
-    events(agent, Question::new(question).in_conversation(conversation())).await
+    events(
+        agent,
+        Question::new(question).in_conversation(conversation()),
+    )
+    .await
 }
 
 fn conversation() -> ConversationId {
@@ -68,19 +84,36 @@ fn names(events: &[Event]) -> Vec<&'static str> {
 }
 
 fn text(events: &[Event]) -> String {
-    events.iter().map(|event| if let Event::Text { content } = event { content.as_str() } else { "" }).collect()
+    events
+        .iter()
+        .map(|event| {
+            if let Event::Text { content } = event {
+                content.as_str()
+            } else {
+                ""
+            }
+        })
+        .collect()
 }
 
 fn errors(events: &[Event]) -> Vec<&str> {
     events
         .iter()
-        .filter_map(|event| if let Event::Error { content } = event { Some(content.as_str()) } else { None })
+        .filter_map(|event| {
+            if let Event::Error { content } = event {
+                Some(content.as_str())
+            } else {
+                None
+            }
+        })
         .collect()
 }
 
 fn ended(events: &[Event]) -> (TurnStatus, &Figures) {
     match events.last() {
-        Some(Event::Done { status, figures, .. }) => (*status, figures),
+        Some(Event::Done {
+            status, figures, ..
+        }) => (*status, figures),
         other => panic!("the last event is {other:?}"),
     }
 }
@@ -98,15 +131,36 @@ async fn a_question_goes_through_search_and_calls_to_its_answer() {
     let events = ask(&agent, "will it rain?").await;
     assert_eq!(
         names(&events),
-        ["thinking", "tool_search", "tools_injected", "text", "tool_call", "tool_result", "text", "reference", "done"]
+        [
+            "thinking",
+            "tool_search",
+            "tools_injected",
+            "text",
+            "tool_call",
+            "tool_result",
+            "text",
+            "reference",
+            "done"
+        ]
     );
     let (status, figures) = ended(&events);
-    assert_eq!((status, figures.rounds, figures.searches, figures.tools_injected), (TurnStatus::Answered, 3, 1, 1));
+    assert_eq!(
+        (
+            status,
+            figures.rounds,
+            figures.searches,
+            figures.tools_injected
+        ),
+        (TurnStatus::Answered, 3, 1, 1)
+    );
     // Three tools of ten tokens in three rounds, against search alone and then search and one tool twice.
     assert_eq!(figures.tokens_saved, 90 - 50);
     assert_eq!(figures.references[0].url, "https://w.example/1");
     let turns = agent.sessions().turns(&conversation()).unwrap();
-    assert_eq!((turns[0].question.as_str(), turns[0].answer.as_str()), ("will it rain?", "It rains."));
+    assert_eq!(
+        (turns[0].question.as_str(), turns[0].answer.as_str()),
+        ("will it rain?", "It rains.")
+    );
     assert_eq!(&turns[0].figures, figures);
 }
 
@@ -124,14 +178,22 @@ async fn a_conversation_remembers_its_turns_and_its_toolbox() {
     let path = directory.path().join("agent.db");
     let build = || {
         let sessions = Arc::new(Sessions::open(&path).unwrap());
-        let builder = Agent::builder().shared_llm(model.clone()).catalog(shelf()).sessions(sessions);
+        let builder = Agent::builder()
+            .shared_llm(model.clone())
+            .catalog(shelf())
+            .sessions(sessions);
         builder.config(config()).build().unwrap()
     };
     ask(&build(), "first").await;
     ask(&build(), "second").await;
     let requests = model.requests();
     let last = requests.last().unwrap();
-    let contents: Vec<&str> = last.messages.iter().skip(1).map(|message| message.content()).collect();
+    let contents: Vec<&str> = last
+        .messages
+        .iter()
+        .skip(1)
+        .map(|message| message.content())
+        .collect();
     assert_eq!(contents, ["first", "loaded", "second"]);
     let tools: Vec<&str> = last.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(tools, ["tool_search", "mail__send"]);
@@ -147,12 +209,22 @@ async fn a_failing_model_gives_one_error_and_the_next_question_works() {
     ] {
         let agent = agent(&format!("{failing}\n{{\"reply\":{{\"text\":\"fine\"}}}}"));
         let broken = ask(&agent, "first").await;
-        assert_eq!((errors(&broken).len(), ended(&broken).0), (1, TurnStatus::Failed), "{failing}");
+        assert_eq!(
+            (errors(&broken).len(), ended(&broken).0),
+            (1, TurnStatus::Failed),
+            "{failing}"
+        );
         let turn = &agent.sessions().turns(&conversation()).unwrap()[0];
-        assert_eq!((turn.status, turn.error.as_deref()), (TurnStatus::Failed, Some(errors(&broken)[0])));
+        assert_eq!(
+            (turn.status, turn.error.as_deref()),
+            (TurnStatus::Failed, Some(errors(&broken)[0]))
+        );
         assert_eq!(turn.answer, text(&broken));
         let fine = ask(&agent, "second").await;
-        assert_eq!((text(&fine).as_str(), ended(&fine).0), ("fine", TurnStatus::Answered));
+        assert_eq!(
+            (text(&fine).as_str(), ended(&fine).0),
+            ("fine", TurnStatus::Answered)
+        );
     }
 }
 
@@ -190,9 +262,15 @@ impl UserTool for Odd {
 #[tokio::test]
 async fn tools_that_hang_panic_fail_or_flood_give_results_in_call_order() {
     let calls = ["hangs", "panics", "floods", "fails", "web__search"];
-    let reply = calls.iter().fold(Reply::default(), |reply, name| reply.call(*name, json!({})));
+    let reply = calls
+        .iter()
+        .fold(Reply::default(), |reply, name| reply.call(*name, json!({})));
     let model = Arc::new(ScriptedModel::new("script", [reply, Reply::text("done")]));
-    let config = AgentConfig { call_timeout: Duration::from_millis(50), pins: vec!["web/search".into()], ..config() };
+    let config = AgentConfig {
+        call_timeout: Duration::from_millis(50),
+        pins: vec!["web/search".into()],
+        ..config()
+    };
     let agent = Agent::builder()
         .shared_llm(model.clone())
         .catalog(shelf())
@@ -204,9 +282,18 @@ async fn tools_that_hang_panic_fail_or_flood_give_results_in_call_order() {
         .build()
         .unwrap();
     let events = ask(&agent, "go").await;
-    assert_eq!((text(&events).as_str(), ended(&events).0), ("done", TurnStatus::Answered));
+    assert_eq!(
+        (text(&events).as_str(), ended(&events).0),
+        ("done", TurnStatus::Answered)
+    );
     let last = model.requests().pop().unwrap();
-    let results: Vec<&str> = last.messages.iter().rev().take(5).map(|message| message.content()).collect();
+    let results: Vec<&str> = last
+        .messages
+        .iter()
+        .rev()
+        .take(5)
+        .map(|message| message.content())
+        .collect();
     for (result, expected) in results.iter().rev().zip([
         "no result within 50 ms",
         "the tool crashed",
@@ -214,7 +301,11 @@ async fn tools_that_hang_panic_fail_or_flood_give_results_in_call_order() {
         "no such city",
         "web/search can be found but not called",
     ]) {
-        assert!(result.contains(expected), "{} should contain {expected}", crate::llm::excerpt(result, 200));
+        assert!(
+            result.contains(expected),
+            "{} should contain {expected}",
+            crate::llm::excerpt(result, 200)
+        );
     }
 }
 
@@ -251,13 +342,25 @@ impl UserTool for Gate {
 }
 
 fn gated(gate: &Gate, config: AgentConfig) -> Agent {
-    let first = Reply { text: "Wait. ".into(), ..Reply::default() }.call("gate", json!({}));
+    let first = Reply {
+        text: "Wait. ".into(),
+        ..Reply::default()
+    }
+    .call("gate", json!({}));
     let model = ScriptedModel::new("script", [first, Reply::text("after"), Reply::text("next")]);
-    Agent::builder().llm(model).catalog(shelf()).config(config).tool(gate.clone()).build().unwrap()
+    Agent::builder()
+        .llm(model)
+        .catalog(shelf())
+        .config(config)
+        .tool(gate.clone())
+        .build()
+        .unwrap()
 }
 
 async fn soon<T>(work: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(20), pin!(work)).await.expect("it should be over by now")
+    timeout(Duration::from_secs(20), pin!(work))
+        .await
+        .expect("it should be over by now")
 }
 
 #[tokio::test]
@@ -267,7 +370,10 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
     let question = || Question::new("go").in_conversation(conversation());
     let mut stream = agent.start(question()).unwrap();
     gate.called.notified().await;
-    assert_eq!(agent.start(question()).unwrap_err(), StartError::Busy(conversation()));
+    assert_eq!(
+        agent.start(question()).unwrap_err(),
+        StartError::Busy(conversation())
+    );
     let other = ConversationId::new("other").unwrap();
     assert!(!agent.stop(&other));
     assert!(agent.stop(&conversation()));
@@ -278,7 +384,10 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
     soon(gate.dropped.notified()).await;
     assert_eq!(names(&seen), ["text", "tool_call", "tool_result", "done"]);
     assert_eq!(ended(&seen).0, TurnStatus::Stopped);
-    assert_eq!(agent.sessions().turns(&conversation()).unwrap()[0].answer, "Wait. ");
+    assert_eq!(
+        agent.sessions().turns(&conversation()).unwrap()[0].answer,
+        "Wait. "
+    );
     assert_eq!(text(&soon(ask(&agent, "again")).await), "after");
 }
 
@@ -286,7 +395,9 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
 async fn a_client_that_leaves_stops_its_run() {
     let gate = Gate::default();
     let agent = gated(&gate, config());
-    let stream = agent.start(Question::new("go").in_conversation(conversation())).unwrap();
+    let stream = agent
+        .start(Question::new("go").in_conversation(conversation()))
+        .unwrap();
     gate.called.notified().await;
     drop(stream);
     soon(gate.dropped.notified()).await;
@@ -296,7 +407,15 @@ async fn a_client_that_leaves_stops_its_run() {
 async fn a_detached_run_goes_on_without_its_client() {
     let gate = Gate::default();
     let agent = gated(&gate, config());
-    drop(agent.start(Question::new("go").in_conversation(conversation()).detached()).unwrap());
+    drop(
+        agent
+            .start(
+                Question::new("go")
+                    .in_conversation(conversation())
+                    .detached(),
+            )
+            .unwrap(),
+    );
     gate.called.notified().await;
     gate.open.notify_one();
     let answered = async {
@@ -305,12 +424,18 @@ async fn a_detached_run_goes_on_without_its_client() {
         }
     };
     soon(answered).await;
-    assert_eq!(agent.sessions().turns(&conversation()).unwrap()[0].answer, "after");
+    assert_eq!(
+        agent.sessions().turns(&conversation()).unwrap()[0].answer,
+        "after"
+    );
 }
 
 #[tokio::test]
 async fn a_forgotten_run_ends_at_its_time_to_live() {
-    let config = AgentConfig { time_to_live: Duration::from_millis(50), ..config() };
+    let config = AgentConfig {
+        time_to_live: Duration::from_millis(50),
+        ..config()
+    };
     let events = soon(ask(&gated(&Gate::default(), config), "go")).await;
     assert_eq!(ended(&events).0, TurnStatus::Expired);
     assert!(errors(&events)[0].contains("no answer within 0.05 s"));
@@ -319,15 +444,31 @@ async fn a_forgotten_run_ends_at_its_time_to_live() {
 #[tokio::test]
 async fn calls_run_in_parallel_up_to_the_bound() {
     let gate = Gate::default();
-    let three = Reply::default().call("gate", json!({})).call("gate", json!({})).call("gate", json!({}));
+    let three = Reply::default()
+        .call("gate", json!({}))
+        .call("gate", json!({}))
+        .call("gate", json!({}));
     let model = ScriptedModel::new("script", [three, Reply::text("done")]);
-    let config = AgentConfig { parallel_calls: 2, ..config() };
-    let agent = Agent::builder().llm(model).catalog(shelf()).config(config).tool(gate.clone()).build().unwrap();
+    let config = AgentConfig {
+        parallel_calls: 2,
+        ..config()
+    };
+    let agent = Agent::builder()
+        .llm(model)
+        .catalog(shelf())
+        .config(config)
+        .tool(gate.clone())
+        .build()
+        .unwrap();
     let run = tokio::spawn(async move { ask(&agent, "go").await });
     // Two are let through together; the third comes only after one of them.
     soon(gate.called.notified()).await;
     soon(gate.called.notified()).await;
-    assert!(timeout(Duration::from_millis(20), gate.called.notified()).await.is_err());
+    assert!(
+        timeout(Duration::from_millis(20), gate.called.notified())
+            .await
+            .is_err()
+    );
     gate.open.notify_one();
     soon(gate.called.notified()).await;
     gate.open.notify_one();
@@ -346,23 +487,44 @@ async fn calls_run_in_parallel_up_to_the_bound() {
 
 #[tokio::test]
 async fn recommended_questions_come_after_the_answer_is_kept_and_failing_to_does_no_harm() {
-    let recommending = AgentConfig { recommend_within: Some(Duration::from_millis(50)), ..config() };
+    let recommending = AgentConfig {
+        recommend_within: Some(Duration::from_millis(50)),
+        ..config()
+    };
     let three = r#"{"for":"recommend","reply":{"text":"[\"a?\",\"b?\",\"c?\"]"}}"#;
-    for (line, expected) in
-        [(three, 3), (r#"{"for":"recommend","fail":"no"}"#, 0), (r#"{"for":"recommend","hang":true}"#, 0)]
-    {
-        let agent = agent_with(&format!("{{\"reply\":{{\"text\":\"yes\"}}}}\n{line}"), recommending.clone());
+    for (line, expected) in [
+        (three, 3),
+        (r#"{"for":"recommend","fail":"no"}"#, 0),
+        (r#"{"for":"recommend","hang":true}"#, 0),
+    ] {
+        let agent = agent_with(
+            &format!("{{\"reply\":{{\"text\":\"yes\"}}}}\n{line}"),
+            recommending.clone(),
+        );
         let events = ask(&agent, "q").await;
-        assert_eq!((text(&events).as_str(), ended(&events).0), ("yes", TurnStatus::Answered), "{line}");
+        assert_eq!(
+            (text(&events).as_str(), ended(&events).0),
+            ("yes", TurnStatus::Answered),
+            "{line}"
+        );
         assert_eq!(ended(&events).1.recommended.len(), expected, "{line}");
-        assert_eq!(agent.sessions().turns(&conversation()).unwrap()[0].figures.recommended.len(), expected);
+        assert_eq!(
+            agent.sessions().turns(&conversation()).unwrap()[0]
+                .figures
+                .recommended
+                .len(),
+            expected
+        );
         assert!(errors(&events).is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_next_question_need_not_wait_for_recommended_ones() {
-    let config = AgentConfig { recommend_within: Some(Duration::from_secs(60)), ..config() };
+    let config = AgentConfig {
+        recommend_within: Some(Duration::from_secs(60)),
+        ..config()
+    };
     let agent = agent_with(
         "{\"reply\":{\"text\":\"one\"}}\n{\"reply\":{\"text\":\"two\"}}\n{\"for\":\"recommend\",\"hang\":true}",
         config,
@@ -378,7 +540,12 @@ async fn a_next_question_need_not_wait_for_recommended_ones() {
         }
     };
     let mut second = soon(second).await;
-    assert_eq!(soon(second.next()).await.unwrap().1, Event::Text { content: "two".into() });
+    assert_eq!(
+        soon(second.next()).await.unwrap().1,
+        Event::Text {
+            content: "two".into()
+        }
+    );
 }
 
 /// Says the same words for ever.
@@ -391,14 +558,21 @@ impl ChatModel for Endless {
     }
 
     async fn stream(&self, _: ChatRequest) -> Result<DeltaStream, LlmError> {
-        let words = futures_util::stream::repeat_with(|| Ok(crate::llm::Delta::Thinking("and ".repeat(20_000))));
+        let words = futures_util::stream::repeat_with(|| {
+            Ok(crate::llm::Delta::Thinking("and ".repeat(20_000)))
+        });
         Ok(Box::pin(words))
     }
 }
 
 #[tokio::test]
 async fn a_model_that_never_stops_talking_is_stopped() {
-    let agent = Agent::builder().llm(Endless).catalog(shelf()).config(config()).build().unwrap();
+    let agent = Agent::builder()
+        .llm(Endless)
+        .catalog(shelf())
+        .config(config())
+        .build()
+        .unwrap();
     let events = ask(&agent, "go").await;
     assert_eq!(ended(&events).0, TurnStatus::Failed);
     assert!(errors(&events)[0].contains("the answer does not end"));
@@ -406,7 +580,10 @@ async fn a_model_that_never_stops_talking_is_stopped() {
 
 #[tokio::test]
 async fn small_catalogs_are_shown_whole() {
-    let config = AgentConfig { search_from_tools: 30, ..config() };
+    let config = AgentConfig {
+        search_from_tools: 30,
+        ..config()
+    };
     let script = r#"{"expect_tools":["weather__forecast","mail__send","web__search"],"reply":{"text":"ok"}}"#;
     assert_eq!(text(&ask(&agent_with(script, config), "q").await), "ok");
 }
@@ -414,13 +591,24 @@ async fn small_catalogs_are_shown_whole() {
 #[tokio::test]
 async fn what_cannot_be_a_question_is_refused() {
     let agent = agent("");
-    assert_eq!(agent.start(Question::new(" \n")).unwrap_err(), StartError::Empty);
+    assert_eq!(
+        agent.start(Question::new(" \n")).unwrap_err(),
+        StartError::Empty
+    );
     let long = "x".repeat(MAX_QUESTION_BYTES + 1);
-    assert_eq!(agent.start(Question::new(long)).unwrap_err(), StartError::TooLong { bytes: MAX_QUESTION_BYTES + 1 });
+    assert_eq!(
+        agent.start(Question::new(long)).unwrap_err(),
+        StartError::TooLong {
+            bytes: MAX_QUESTION_BYTES + 1
+        }
+    );
 }
 
 #[test]
 fn an_agent_without_its_parts_says_what_is_missing() {
     assert!(matches!(Agent::builder().build(), Err(BuildError::NoModel)));
-    assert!(matches!(Agent::builder().llm(Endless).build(), Err(BuildError::NoCatalog)));
+    assert!(matches!(
+        Agent::builder().llm(Endless).build(),
+        Err(BuildError::NoCatalog)
+    ));
 }

@@ -47,7 +47,8 @@ impl ThinkSplitter {
     /// The first whole tag in what is held, as a byte range.
     fn next_tag(&self) -> Option<(usize, usize)> {
         let tags = OPEN.iter().chain(&CLOSE);
-        tags.filter_map(|tag| self.held.find(tag).map(|at| (at, at + tag.len()))).min()
+        tags.filter_map(|tag| self.held.find(tag).map(|at| (at, at + tag.len())))
+            .min()
     }
 
     /// Moves the first bytes out.
@@ -56,7 +57,11 @@ impl ThinkSplitter {
             return;
         }
         let words: String = self.held.drain(..bytes).collect();
-        pieces.push(if self.thinking { Piece::Thinking(words) } else { Piece::Text(words) });
+        pieces.push(if self.thinking {
+            Piece::Thinking(words)
+        } else {
+            Piece::Text(words)
+        });
     }
 
     /// Length of the longest end of what is held that may begin a tag.
@@ -65,7 +70,11 @@ impl ThinkSplitter {
         let begins_tag = |end: &str| OPEN.iter().chain(&CLOSE).any(|tag| tag.starts_with(end));
         (1..=longest.min(self.held.len()))
             .rev()
-            .find(|&bytes| self.held.get(self.held.len() - bytes..).is_some_and(begins_tag))
+            .find(|&bytes| {
+                self.held
+                    .get(self.held.len() - bytes..)
+                    .is_some_and(begins_tag)
+            })
             .unwrap_or(0)
     }
 }
@@ -93,10 +102,17 @@ mod tests {
         let words = "a < b <think>wäge < ab</think> also <thinking>x</thinking>ünd </thin";
         let expected = ("a < b  also ünd </thin".to_owned(), "wäge < abx".to_owned());
         for cut in (0..=words.len()).filter(|&at| words.is_char_boundary(at)) {
-            assert_eq!(split(&[&words[..cut], &words[cut..]]), expected, "cut at {cut}");
+            assert_eq!(
+                split(&[&words[..cut], &words[cut..]]),
+                expected,
+                "cut at {cut}"
+            );
         }
         let characters: Vec<String> = words.chars().map(String::from).collect();
-        assert_eq!(split(&characters.iter().map(String::as_str).collect::<Vec<_>>()), expected);
+        assert_eq!(
+            split(&characters.iter().map(String::as_str).collect::<Vec<_>>()),
+            expected
+        );
     }
 
     #[test]
@@ -109,7 +125,10 @@ mod tests {
 
     #[test]
     fn an_unclosed_thought_stays_a_thought_and_a_stray_close_is_dropped() {
-        assert_eq!(split(&["<think>never ends"]), (String::new(), "never ends".into()));
+        assert_eq!(
+            split(&["<think>never ends"]),
+            (String::new(), "never ends".into())
+        );
         assert_eq!(split(&["so</think>yes"]), ("soyes".into(), String::new()));
     }
 }

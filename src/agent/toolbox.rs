@@ -17,7 +17,9 @@ pub type TokenCounter = fn(&str) -> usize;
 
 /// Counts with OpenAI's `o200k_base`; other vendors' tokenizers differ by some percent.
 pub fn o200k(text: &str) -> usize {
-    tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len()
+    tiktoken_rs::o200k_base_singleton()
+        .encode_ordinary(text)
+        .len()
 }
 
 /// The tokens of a tool as a model is shown it.
@@ -57,7 +59,11 @@ pub struct ToolboxConfig {
 impl Default for ToolboxConfig {
     /// 8,000 tokens are some 50 tools of usual size, twice what models still choose well from.
     fn default() -> Self {
-        ToolboxConfig { budget_tokens: 8_000, eviction: Eviction::Lru, idle_turns: 3 }
+        ToolboxConfig {
+            budget_tokens: 8_000,
+            eviction: Eviction::Lru,
+            idle_turns: 3,
+        }
     }
 }
 
@@ -130,16 +136,35 @@ pub struct ToolboxState {
 impl Toolbox {
     /// An empty toolbox.
     pub fn new(config: ToolboxConfig, count: TokenCounter) -> Self {
-        Toolbox { config, count, held: Vec::new(), unloaded: Vec::new(), clock: 0, turn: 0 }
+        Toolbox {
+            config,
+            count,
+            held: Vec::new(),
+            unloaded: Vec::new(),
+            clock: 0,
+            turn: 0,
+        }
     }
 
     /// The toolbox of this state, with pins first. Tools that are gone from the catalog are left out, changed ones come
     /// as they are now.
-    pub fn restore(mut self, state: &ToolboxState, resolve: impl Fn(&ToolId) -> Option<Arc<Tool>>) -> Self {
+    pub fn restore(
+        mut self,
+        state: &ToolboxState,
+        resolve: impl Fn(&ToolId) -> Option<Arc<Tool>>,
+    ) -> Self {
         (self.clock, self.turn) = (state.clock, state.turn);
-        let unloaded = |(id, called): &(String, bool)| Some(Unloaded { id: ToolId::parse(id).ok()?, called: *called });
+        let unloaded = |(id, called): &(String, bool)| {
+            Some(Unloaded {
+                id: ToolId::parse(id).ok()?,
+                called: *called,
+            })
+        };
         self.unloaded = state.unloaded.iter().filter_map(unloaded).collect();
-        let kept = state.held.iter().filter_map(|(id, use_)| Some((resolve(&ToolId::parse(id).ok()?)?, *use_)));
+        let kept = state
+            .held
+            .iter()
+            .filter_map(|(id, use_)| Some((resolve(&ToolId::parse(id).ok()?)?, *use_)));
         for (tool, use_) in kept {
             if self.position(&tool.id).is_none() {
                 let held = self.hold(tool, use_);
@@ -153,8 +178,14 @@ impl Toolbox {
     pub fn state(&self) -> ToolboxState {
         let injected = self.held.iter().filter(|held| !held.pinned);
         ToolboxState {
-            held: injected.map(|held| (held.tool.id.to_string(), held.use_)).collect(),
-            unloaded: self.unloaded.iter().map(|gone| (gone.id.to_string(), gone.called)).collect(),
+            held: injected
+                .map(|held| (held.tool.id.to_string(), held.use_))
+                .collect(),
+            unloaded: self
+                .unloaded
+                .iter()
+                .map(|gone| (gone.id.to_string(), gone.called))
+                .collect(),
             clock: self.clock,
             turn: self.turn,
         }
@@ -164,7 +195,10 @@ impl Toolbox {
     pub fn pin(&mut self, tool: Arc<Tool>) {
         if self.position(&tool.id).is_none() {
             let held = self.hold(tool, Use::default());
-            self.held.push(Held { pinned: true, ..held });
+            self.held.push(Held {
+                pinned: true,
+                ..held
+            });
         }
     }
 
@@ -179,7 +213,12 @@ impl Toolbox {
     pub fn inject(&mut self, tools: &[Arc<Tool>]) -> Injection {
         let mut injection = Injection::default();
         let named: BTreeSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
-        let staying: usize = self.held.iter().filter(|held| !self.may_go(held, &named)).map(|held| held.tokens).sum();
+        let staying: usize = self
+            .held
+            .iter()
+            .filter(|held| !self.may_go(held, &named))
+            .map(|held| held.tokens)
+            .sum();
         let mut fresh: Vec<Held> = Vec::new();
         let mut fresh_tokens = 0;
         for tool in tools {
@@ -204,7 +243,8 @@ impl Toolbox {
             injection.evicted = self.evict_for(fresh_tokens, &named);
         }
         injection.added = fresh.iter().map(|held| held.tool.id.clone()).collect();
-        self.unloaded.retain(|gone| !injection.added.contains(&gone.id));
+        self.unloaded
+            .retain(|gone| !injection.added.contains(&gone.id));
         self.held.extend(fresh);
         injection
     }
@@ -214,9 +254,13 @@ impl Toolbox {
         if self.config.eviction == Eviction::None {
             return Vec::new();
         }
-        let is_idle = |held: &Held| self.turn.saturating_sub(held.use_.active_turn) >= self.config.idle_turns;
+        let is_idle =
+            |held: &Held| self.turn.saturating_sub(held.use_.active_turn) >= self.config.idle_turns;
         let nothing_named = BTreeSet::new();
-        let idle = self.held.iter().filter(|held| self.may_go(held, &nothing_named) && is_idle(held));
+        let idle = self
+            .held
+            .iter()
+            .filter(|held| self.may_go(held, &nothing_named) && is_idle(held));
         let idle: Vec<ToolId> = idle.map(|held| held.tool.id.clone()).collect();
         self.remove(&idle);
         idle
@@ -224,7 +268,9 @@ impl Toolbox {
 
     /// Marks a call of this tool as begun: it is used, and cannot go before the call is closed.
     pub fn open_call(&mut self, id: &ToolId) {
-        let Some(position) = self.position(id) else { return };
+        let Some(position) = self.position(id) else {
+            return;
+        };
         self.touch(position);
         let turn = self.turn;
         let held = &mut self.held[position];
@@ -248,12 +294,18 @@ impl Toolbox {
 
     /// The pinned tools as a model is shown them.
     pub fn pinned_specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.held.iter().filter(|held| held.pinned).map(|held| &held.spec)
+        self.held
+            .iter()
+            .filter(|held| held.pinned)
+            .map(|held| &held.spec)
     }
 
     /// The visible tool of this name: as shown, by id, or by a bare name that only one tool has.
     pub fn find(&self, name: &str) -> Option<&Arc<Tool>> {
-        let exact = self.held.iter().find(|held| held.spec.name == name || held.tool.id.as_str() == name);
+        let exact = self
+            .held
+            .iter()
+            .find(|held| held.spec.name == name || held.tool.id.as_str() == name);
         let mut bare = self.held.iter().filter(|held| held.tool.id.name() == name);
         let only = bare.next().filter(|_| bare.next().is_none());
         exact.or(only).map(|held| &held.tool)
@@ -266,12 +318,20 @@ impl Toolbox {
 
     /// The tool of this name that was evicted and has not come back.
     pub fn unloaded(&self, name: &str) -> Option<&ToolId> {
-        self.unloaded.iter().map(|gone| &gone.id).find(|id| names::denotes(name, id))
+        self.unloaded
+            .iter()
+            .map(|gone| &gone.id)
+            .find(|id| names::denotes(name, id))
     }
 
     /// The tools that were called, evicted and have not come back: the last `most` of them, the last one last.
     pub fn missed(&self, most: usize) -> Vec<&ToolId> {
-        let called: Vec<&ToolId> = self.unloaded.iter().filter(|gone| gone.called).map(|gone| &gone.id).collect();
+        let called: Vec<&ToolId> = self
+            .unloaded
+            .iter()
+            .filter(|gone| gone.called)
+            .map(|gone| &gone.id)
+            .collect();
         called[called.len().saturating_sub(most)..].to_vec()
     }
 
@@ -282,12 +342,20 @@ impl Toolbox {
 
     /// Tokens of the pinned tools.
     pub fn pinned_tokens(&self) -> usize {
-        self.held.iter().filter(|held| held.pinned).map(|held| held.tokens).sum()
+        self.held
+            .iter()
+            .filter(|held| held.pinned)
+            .map(|held| held.tokens)
+            .sum()
     }
 
     /// Tokens of these visible tools.
     pub fn tokens_of(&self, ids: &[ToolId]) -> usize {
-        self.held.iter().filter(|held| ids.contains(&held.tool.id)).map(|held| held.tokens).sum()
+        self.held
+            .iter()
+            .filter(|held| ids.contains(&held.tool.id))
+            .map(|held| held.tokens)
+            .sum()
     }
 
     /// The most tokens there may be.
@@ -302,11 +370,23 @@ impl Toolbox {
     fn hold(&self, tool: Arc<Tool>, use_: Use) -> Held {
         let spec = names::spec(&tool);
         let tokens = spec_tokens(&spec, self.count);
-        Held { tool, spec, tokens, pinned: false, open_calls: 0, use_ }
+        Held {
+            tool,
+            spec,
+            tokens,
+            pinned: false,
+            open_calls: 0,
+            use_,
+        }
     }
 
     fn injected_now(&self) -> Use {
-        Use { last: self.clock + 1, times: 0, turn: 0, active_turn: self.turn }
+        Use {
+            last: self.clock + 1,
+            times: 0,
+            turn: 0,
+            active_turn: self.turn,
+        }
     }
 
     fn touch(&mut self, position: usize) {
@@ -327,7 +407,11 @@ impl Toolbox {
     }
 
     fn evict_for(&mut self, fresh_tokens: usize, named: &BTreeSet<&ToolId>) -> Vec<ToolId> {
-        let mut candidates: Vec<&Held> = self.held.iter().filter(|held| self.may_go(held, named)).collect();
+        let mut candidates: Vec<&Held> = self
+            .held
+            .iter()
+            .filter(|held| self.may_go(held, named))
+            .collect();
         candidates.sort_by_key(|held| match self.config.eviction {
             Eviction::Lfu => (held.use_.times, held.use_.last),
             Eviction::Lru | Eviction::None => (held.use_.last, 0),
@@ -347,8 +431,18 @@ impl Toolbox {
     }
 
     fn remove(&mut self, ids: &[ToolId]) {
-        let called = |id: &ToolId| self.held.iter().any(|held| held.tool.id == *id && held.use_.times > 0);
-        let gone: Vec<Unloaded> = ids.iter().map(|id| Unloaded { id: id.clone(), called: called(id) }).collect();
+        let called = |id: &ToolId| {
+            self.held
+                .iter()
+                .any(|held| held.tool.id == *id && held.use_.times > 0)
+        };
+        let gone: Vec<Unloaded> = ids
+            .iter()
+            .map(|id| Unloaded {
+                id: id.clone(),
+                called: called(id),
+            })
+            .collect();
         self.held.retain(|held| !ids.contains(&held.tool.id));
         self.unloaded.extend(gone);
         let excess = self.unloaded.len().saturating_sub(MAX_REMEMBERED);
@@ -367,7 +461,14 @@ mod tests {
     }
 
     fn toolbox(budget_tokens: usize, eviction: Eviction) -> Toolbox {
-        let mut toolbox = Toolbox::new(ToolboxConfig { budget_tokens, eviction, idle_turns: 2 }, ten);
+        let mut toolbox = Toolbox::new(
+            ToolboxConfig {
+                budget_tokens,
+                eviction,
+                idle_turns: 2,
+            },
+            ten,
+        );
         toolbox.begin_turn();
         toolbox
     }
@@ -398,7 +499,10 @@ mod tests {
         let mut toolbox = toolbox(100, Eviction::Lru);
         toolbox.inject(&tools(&["b", "a"]));
         let injection = toolbox.inject(&tools(&["a", "c", "c"]));
-        assert_eq!((injection.added, injection.already), (ids(&["c"]), ids(&["a"])));
+        assert_eq!(
+            (injection.added, injection.already),
+            (ids(&["c"]), ids(&["a"]))
+        );
         assert_eq!(visible(&toolbox), ["b", "a", "c"]);
     }
 
@@ -439,7 +543,10 @@ mod tests {
         used(&mut toolbox, "used");
         let injection = toolbox.inject(&tools(&["x", "y"]));
         assert_eq!(injection.evicted, ids(&["idle"]));
-        assert_eq!((injection.added, injection.refused), (ids(&["x"]), vec![(id("y"), 10)]));
+        assert_eq!(
+            (injection.added, injection.refused),
+            (ids(&["x"]), vec![(id("y"), 10)])
+        );
         for _ in 0..5 {
             toolbox.begin_turn();
         }
@@ -453,7 +560,10 @@ mod tests {
         toolbox.inject(&tools(&["a", "b"]));
         toolbox.begin_turn();
         let injection = toolbox.inject(&[tool("huge", "big")]);
-        assert_eq!((injection.evicted, injection.refused), (vec![], vec![(id("huge"), 100)]));
+        assert_eq!(
+            (injection.evicted, injection.refused),
+            (vec![], vec![(id("huge"), 100)])
+        );
         let injection = toolbox.inject(&tools(&["a", "c", "d", "e", "f", "g"]));
         assert_eq!(injection.evicted, ids(&["b"]));
         assert_eq!(injection.added, ids(&["c", "d", "e", "f"]));
@@ -464,7 +574,10 @@ mod tests {
     fn without_eviction_a_full_toolbox_refuses() {
         let mut toolbox = toolbox(20, Eviction::None);
         let injection = toolbox.inject(&tools(&["a", "b", "c"]));
-        assert_eq!((injection.added, injection.refused.len()), (ids(&["a", "b"]), 1));
+        assert_eq!(
+            (injection.added, injection.refused.len()),
+            (ids(&["a", "b"]), 1)
+        );
         for _ in 0..9 {
             toolbox.begin_turn();
         }
@@ -482,11 +595,18 @@ mod tests {
                 match next(4) {
                     0 => toolbox.begin_turn(),
                     1 => used(&mut toolbox, &format!("t{}", next(20))),
-                    _ => drop(toolbox.inject(&tools(&[&format!("t{}", next(20)), &format!("t{}", next(20))]))),
+                    _ => drop(toolbox.inject(&tools(&[
+                        &format!("t{}", next(20)),
+                        &format!("t{}", next(20)),
+                    ]))),
                 }
                 assert!(toolbox.tokens() <= 70, "seed {seed}");
                 let after: Vec<&str> = visible(&toolbox);
-                let kept: Vec<&str> = before.iter().map(String::as_str).filter(|name| after.contains(name)).collect();
+                let kept: Vec<&str> = before
+                    .iter()
+                    .map(String::as_str)
+                    .filter(|name| after.contains(name))
+                    .collect();
                 assert_eq!(kept, after[..kept.len()], "order changed, seed {seed}");
             }
         }
@@ -503,10 +623,17 @@ mod tests {
         let state: ToolboxState = serde_json::from_str(&text).unwrap();
 
         let empty = Toolbox::new(before.config, ten);
-        let after = empty.clone().restore(&state, |id| Some(tool(id.as_str(), "")));
-        assert_eq!((visible(&after), after.state()), (visible(&before), before.state()));
+        let after = empty
+            .clone()
+            .restore(&state, |id| Some(tool(id.as_str(), "")));
+        assert_eq!(
+            (visible(&after), after.state()),
+            (visible(&before), before.state())
+        );
         assert_eq!(after.unloaded("b"), Some(&id("b")));
-        let gone = empty.restore(&state, |id| (id.as_str() != "a").then(|| tool(id.as_str(), "")));
+        let gone = empty.restore(&state, |id| {
+            (id.as_str() != "a").then(|| tool(id.as_str(), ""))
+        });
         assert_eq!(visible(&gone), ["d"]);
     }
 

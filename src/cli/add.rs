@@ -66,12 +66,19 @@ impl Args {
     /// Reads, checks, stores, indexes and embeds.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let start = Instant::now();
-        let batch = self.openapi.reading(self.server).read(&self.places, &context.settings.fetch)?;
+        let batch = self
+            .openapi
+            .reading(self.server)
+            .read(&self.places, &context.settings.fetch)?;
         let batch = self.how.accept(context, batch)?;
         let read = start.elapsed();
         if self.how.dry_run {
             let changes = preview(context, &batch.tools)?;
-            return Report { read, ..Report::of_preview(batch, changes) }.print(context);
+            return Report {
+                read,
+                ..Report::of_preview(batch, changes)
+            }
+            .print(context);
         }
         let catalog = context.open_or_create(self.how.legs())?;
         let mut writer = catalog.writer()?;
@@ -79,7 +86,15 @@ impl Args {
         let generation = writer.commit()?;
         let stored = start.elapsed() - read;
         let embedded = self.how.embed(context, &mut writer)?;
-        Report { batch, changes, generation: Some(generation), read, stored, embedded }.print(context)
+        Report {
+            batch,
+            changes,
+            generation: Some(generation),
+            read,
+            stored,
+            embedded,
+        }
+        .print(context)
     }
 }
 
@@ -95,7 +110,10 @@ impl How {
             }
         }
         if batch.rejected.len() > MAX_TOLD {
-            tell(format_args!("… and {} more", batch.rejected.len() - MAX_TOLD));
+            tell(format_args!(
+                "… and {} more",
+                batch.rejected.len() - MAX_TOLD
+            ));
         }
         match batch.rejected.as_slice() {
             [] => Ok(batch),
@@ -113,11 +131,19 @@ impl How {
 
     /// The legs that a write needs.
     pub fn legs(&self) -> Legs {
-        if self.no_embed { Legs::Lexical } else { Legs::All }
+        if self.no_embed {
+            Legs::Lexical
+        } else {
+            Legs::All
+        }
     }
 
     /// Embeds what was written, unless that is to be done later.
-    pub fn embed(&self, context: &Context, writer: &mut toolscout_index::Writer) -> Result<Option<Embedded>> {
+    pub fn embed(
+        &self,
+        context: &Context,
+        writer: &mut toolscout_index::Writer,
+    ) -> Result<Option<Embedded>> {
         if self.no_embed || context.without_model().is_some() {
             return Ok(None);
         }
@@ -147,11 +173,20 @@ impl Batch {
 
 /// What adding these would change. The writer undoes what is not committed.
 fn preview(context: &Context, tools: &[Tool]) -> Result<Changes> {
-    if !context.data_dir().catalogs()?.contains(&context.settings.catalog) {
+    if !context
+        .data_dir()
+        .catalogs()?
+        .contains(&context.settings.catalog)
+    {
         let added = tools.iter().map(|tool| tool.id.clone()).collect();
-        return Ok(Changes { added, ..Changes::default() });
+        return Ok(Changes {
+            added,
+            ..Changes::default()
+        });
     }
-    let catalog = context.data_dir().open(&context.settings.catalog, Options::default())?;
+    let catalog = context
+        .data_dir()
+        .open(&context.settings.catalog, Options::default())?;
     Ok(catalog.writer()?.upsert(tools)?)
 }
 
@@ -196,7 +231,14 @@ struct TookMs {
 impl Report {
     /// A report of what was not done.
     pub fn of_preview(batch: Batch, changes: Changes) -> Self {
-        Report { batch, changes, generation: None, read: Duration::ZERO, stored: Duration::ZERO, embedded: None }
+        Report {
+            batch,
+            changes,
+            generation: None,
+            read: Duration::ZERO,
+            stored: Duration::ZERO,
+            embedded: None,
+        }
     }
 
     /// Prints it. Embedding that was interrupted leaves something to do.
@@ -206,7 +248,10 @@ impl Report {
         } else {
             context.printer.line(self.line(context))?;
         }
-        Ok(self.embedded.as_ref().map_or(Outcome::Done, Embedded::outcome))
+        Ok(self
+            .embedded
+            .as_ref()
+            .map_or(Outcome::Done, Embedded::outcome))
     }
 
     fn as_json<'a>(&'a self, context: &'a Context) -> ReportJson<'a> {
@@ -222,14 +267,25 @@ impl Report {
             took_ms: TookMs {
                 read: ms(self.read),
                 store: ms(self.stored),
-                embed: self.embedded.as_ref().map_or(0.0, |embedded| ms(embedded.took)),
+                embed: self
+                    .embedded
+                    .as_ref()
+                    .map_or(0.0, |embedded| ms(embedded.took)),
             },
         }
     }
 
     fn line(&self, context: &Context) -> String {
-        let Changes { added, changed, removed, unchanged } = &self.changes;
-        let mut counts = vec![format!("{} added", added.len()), format!("{} changed", changed.len())];
+        let Changes {
+            added,
+            changed,
+            removed,
+            unchanged,
+        } = &self.changes;
+        let mut counts = vec![
+            format!("{} added", added.len()),
+            format!("{} changed", changed.len()),
+        ];
         if !removed.is_empty() {
             counts.push(format!("{} removed", removed.len()));
         }
@@ -237,11 +293,18 @@ impl Report {
         counts.push(format!("{} skipped", self.batch.rejected.len()));
         let counts = counts.join(", ");
         if self.generation.is_none() {
-            return format!("{}: {counts} (dry run, nothing was written)", context.settings.catalog);
+            return format!(
+                "{}: {counts} (dry run, nothing was written)",
+                context.settings.catalog
+            );
         }
         let (read, stored) = (self.read.as_secs_f64(), self.stored.as_secs_f64());
         let times = format!("read in {read:.2} s, stored and indexed in {stored:.2} s");
-        let embedded = self.embedded.as_ref().map(|embedded| format!(", {embedded}")).unwrap_or_default();
+        let embedded = self
+            .embedded
+            .as_ref()
+            .map(|embedded| format!(", {embedded}"))
+            .unwrap_or_default();
         format!("{}: {counts} · {times}{embedded}", context.settings.catalog)
     }
 }

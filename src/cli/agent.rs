@@ -70,10 +70,20 @@ pub struct AgentArgs {
     #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM", default_value = DEFAULT_LLM)]
     llm: String,
     /// The model's name at that API
-    #[arg(long, value_name = "NAME", env = "TOOLSCOUT_MODEL", default_value = "default")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "TOOLSCOUT_MODEL",
+        default_value = "default"
+    )]
     model: String,
     /// The API's key
-    #[arg(long, value_name = "KEY", env = "TOOLSCOUT_LLM_KEY", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "TOOLSCOUT_LLM_KEY",
+        hide_env_values = true
+    )]
     llm_key: Option<String>,
     /// How the model calls tools: native (function calling), manual (a JSON answer) or plan (all of them at once,
     /// checked and shown before they are made)
@@ -121,7 +131,10 @@ impl Args {
             None => ConversationId::fresh(),
         };
         let question = (!self.words.is_empty()).then(|| self.words.join(" "));
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("start the runtime")?;
         let outcome = runtime.block_on(async {
             pool.start(Arc::new(CatalogShelf::new(catalog)));
             pool.settled(MCP_PATIENCE).await;
@@ -143,7 +156,11 @@ impl Args {
 impl AgentArgs {
     /// The catalog in question; made when there are MCP servers to fill it.
     pub fn open(&self, context: &Context) -> Result<Catalog> {
-        if self.mcp.is_empty() { context.open(Legs::All) } else { context.open_or_create(Legs::All) }
+        if self.mcp.is_empty() {
+            context.open(Legs::All)
+        } else {
+            context.open_or_create(Legs::All)
+        }
     }
 
     /// The MCP servers, none of them connected yet.
@@ -156,7 +173,10 @@ impl AgentArgs {
     pub fn source(&self, context: &Context, pool: Pool) -> Result<AgentSource> {
         let mut profile = self.policy.profile()?;
         let skills = self.skills(&profile, context)?;
-        let (builtins, services) = (mem::take(&mut profile.tools), mem::take(&mut profile.operations));
+        let (builtins, services) = (
+            mem::take(&mut profile.tools),
+            mem::take(&mut profile.operations),
+        );
         let config = self.config(profile);
         let (model, tools) = self.model()?;
         let data = context.settings.data.clone();
@@ -165,25 +185,40 @@ impl AgentArgs {
         // What is wrong with a service is told now as well.
         Operations::new(&services, environment, Arc::new(|_| None))?;
         Ok(Box::new(move |catalog| {
-            database::create_private_dir(&data).with_context(|| format!("create {}", data.display()))?;
+            database::create_private_dir(&data)
+                .with_context(|| format!("create {}", data.display()))?;
             let sessions = Arc::new(Sessions::open(&sessions_file(&data))?);
             let audit = Arc::new(AuditLog::open(&data.join(audit::FILE_NAME))?);
             let operations = {
                 let catalog = catalog.clone();
                 Operations::new(&services, environment, Arc::new(move |id| catalog.tool(id)))?
             };
-            let builder = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).sessions(sessions);
-            let builder = builder.audit(audit).config(config.clone()).registry(builtins.clone());
-            let builder = builder.tools(tools.clone()).tools(skills.clone()).tools(operations).tools(pool.clone());
+            let builder = Agent::builder()
+                .shared_llm(model.clone())
+                .shared_catalog(catalog)
+                .sessions(sessions);
+            let builder = builder
+                .audit(audit)
+                .config(config.clone())
+                .registry(builtins.clone());
+            let builder = builder
+                .tools(tools.clone())
+                .tools(skills.clone())
+                .tools(operations)
+                .tools(pool.clone());
             Ok(builder.build()?)
         }))
     }
 
     /// The skills of the folder that the flags name, else the profile, put into the catalog.
     fn skills(&self, profile: &Profile, context: &Context) -> Result<Skills> {
-        let Some(folder) = self.skills.as_ref().or(profile.skills.as_ref()) else { return Ok(Skills::default()) };
+        let Some(folder) = self.skills.as_ref().or(profile.skills.as_ref()) else {
+            return Ok(Skills::default());
+        };
         let skills = Skills::load(folder)?;
-        skills.publish(&context.open_or_create(Legs::All)?).context("put the skills into the catalog")?;
+        skills
+            .publish(&context.open_or_create(Legs::All)?)
+            .context("put the skills into the catalog")?;
         Ok(skills)
     }
 
@@ -203,7 +238,10 @@ impl AgentArgs {
     fn model(&self) -> Result<(Arc<dyn ChatModel>, ScriptedTools)> {
         if let Some(script) = self.llm.strip_prefix("script:") {
             let Script { turns, tools } = Script::load(Path::new(script))?;
-            return Ok((Arc::new(ScriptedModel::new(script, turns)), ScriptedTools::new(tools)));
+            return Ok((
+                Arc::new(ScriptedModel::new(script, turns)),
+                ScriptedTools::new(tools),
+            ));
         }
         let mut config = OpenAiConfig::new(&self.llm, &self.model);
         config.api_key = self.llm_key.clone();
@@ -263,11 +301,16 @@ impl Terminal {
 
     /// Answers one question. Ctrl-C stops the run, a second one the program.
     async fn answer(&mut self, question: String) -> Result<Outcome> {
-        let mut question = Question::new(question).in_conversation(self.conversation.clone()).asked_by(person());
+        let mut question = Question::new(question)
+            .in_conversation(self.conversation.clone())
+            .asked_by(person());
         if let Some(identity) = &self.identity {
             question = question.on_behalf_of(identity.clone());
         }
-        let mut stream = self.agent.start(question).map_err(|error| Usage(error.to_string()))?;
+        let mut stream = self
+            .agent
+            .start(question)
+            .map_err(|error| Usage(error.to_string()))?;
         let mut status = TurnStatus::Failed;
         let mut interrupted = false;
         loop {
@@ -290,7 +333,11 @@ impl Terminal {
             self.show(id, &event)?;
             self.hear(&event)?;
         }
-        Ok(if status == TurnStatus::Answered { Outcome::Done } else { Outcome::Amiss })
+        Ok(if status == TurnStatus::Answered {
+            Outcome::Done
+        } else {
+            Outcome::Amiss
+        })
     }
 
     /// Puts a call's question to the person, or says no where there is none.
@@ -310,12 +357,18 @@ impl Terminal {
             return Ok(());
         }
         self.input.discard();
-        Ok(write!(io::stderr(), "{}", self.view.fitted(self.questions.prompt()))?)
+        Ok(write!(
+            io::stderr(),
+            "{}",
+            self.view.fitted(self.questions.prompt())
+        )?)
     }
 
     /// Passes on the person's answer and puts the next question.
     fn decide(&mut self, line: &str) -> Result<()> {
-        let Some((id, answer)) = self.questions.answer(line, &person()) else { return Ok(()) };
+        let Some((id, answer)) = self.questions.answer(line, &person()) else {
+            return Ok(());
+        };
         let refused = !matches!(answer, Answer::Approved { .. });
         if !self.agent.answer_approval(&id, answer) && !refused {
             tell("[approve] too late: the call was refused when its time was up");
@@ -373,7 +426,9 @@ impl Terminal {
 
 /// Who sits here, for the audit log.
 fn person() -> String {
-    let name = ["USER", "LOGNAME"].iter().find_map(|variable| std::env::var(variable).ok());
+    let name = ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|variable| std::env::var(variable).ok());
     format!("terminal:{}", name.unwrap_or_else(|| "unknown".into()))
 }
 
@@ -464,7 +519,13 @@ impl View {
     fn new(dims: bool, stdout: Option<usize>, stderr: Option<usize>) -> Self {
         let answer = stdout.map(|columns| Margin::new(MARK, columns));
         let thinking = Margin::new(MARK, stderr.unwrap_or(usize::MAX));
-        View { dims, open: None, answer, thinking, columns: stderr }
+        View {
+            dims,
+            open: None,
+            answer,
+            thinking,
+            columns: stderr,
+        }
     }
 
     /// What to write, in order.
@@ -484,23 +545,39 @@ impl View {
 
     /// Lines of the program's own, of which none is wider than the terminal.
     fn fitted(&self, lines: &str) -> String {
-        self.columns.map_or_else(|| lines.to_owned(), |columns| printable::hanging(lines, columns))
+        self.columns.map_or_else(
+            || lines.to_owned(),
+            |columns| printable::hanging(lines, columns),
+        )
     }
 
     fn words(&mut self, place: Place, content: &str) -> Vec<(Place, String)> {
         let mut shown = self.close(Some(place));
         let content = printable::prose(content);
-        let margin = if place == Place::Stdout { self.answer.as_mut() } else { Some(&mut self.thinking) };
+        let margin = if place == Place::Stdout {
+            self.answer.as_mut()
+        } else {
+            Some(&mut self.thinking)
+        };
         let content = margin.map_or_else(|| content.clone(), |margin| margin.write(&content));
         let dimmed = self.dims && place == Place::Stderr;
-        shown.push((place, if dimmed { format!("\x1b[2m{content}\x1b[0m") } else { content }));
+        shown.push((
+            place,
+            if dimmed {
+                format!("\x1b[2m{content}\x1b[0m")
+            } else {
+                content
+            },
+        ));
         shown
     }
 
     /// Ends an unfinished line unless the next words go on with it.
     fn close(&mut self, next: Option<Place>) -> Vec<(Place, String)> {
         let unfinished = mem::replace(&mut self.open, next);
-        let Some(place) = unfinished.filter(|place| Some(*place) != next) else { return Vec::new() };
+        let Some(place) = unfinished.filter(|place| Some(*place) != next) else {
+            return Vec::new();
+        };
         match (place, &mut self.answer) {
             (Place::Stdout, Some(margin)) => margin.restart(),
             (Place::Stdout, None) => {}
@@ -516,7 +593,9 @@ fn columns(output: impl IsTerminal + std::os::fd::AsFd) -> Option<usize> {
     if !output.is_terminal() {
         return None;
     }
-    let size = rustix::termios::tcgetwinsize(output).ok().filter(|size| size.ws_col > 0);
+    let size = rustix::termios::tcgetwinsize(output)
+        .ok()
+        .filter(|size| size.ws_col > 0);
     Some(size.map_or(DEFAULT_COLUMNS, |size| usize::from(size.ws_col)))
 }
 
@@ -529,18 +608,39 @@ fn columns(output: impl IsTerminal) -> Option<usize> {
 /// The lines that tell an event.
 fn told(event: &Event) -> Vec<String> {
     let list = |ids: &[toolscout_index::ToolId]| -> String {
-        ids.iter().map(|id| printable::name(id.as_str())).collect::<Vec<_>>().join(", ")
+        ids.iter()
+            .map(|id| printable::name(id.as_str()))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     match event {
         Event::Text { .. } | Event::Thinking { .. } => Vec::new(),
-        Event::ToolSearch { queries, select, hits, no_match, .. } => {
+        Event::ToolSearch {
+            queries,
+            select,
+            hits,
+            no_match,
+            ..
+        } => {
             let asked: Vec<&str> = queries.iter().chain(select).map(String::as_str).collect();
-            let found = no_match.as_ref().filter(|_| hits.is_empty()).cloned().unwrap_or_else(|| list(hits));
-            vec![format!("[search] {} -> {}", printable::line(&asked.join(" | ")), printable::line(&found))]
+            let found = no_match
+                .as_ref()
+                .filter(|_| hits.is_empty())
+                .cloned()
+                .unwrap_or_else(|| list(hits));
+            vec![format!(
+                "[search] {} -> {}",
+                printable::line(&asked.join(" | ")),
+                printable::line(&found)
+            )]
         }
-        Event::ToolsInjected { tools, tokens } => vec![format!("[loaded] {} ({tokens} tokens)", list(tools))],
+        Event::ToolsInjected { tools, tokens } => {
+            vec![format!("[loaded] {} ({tokens} tokens)", list(tools))]
+        }
         Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", list(tools))],
-        Event::ToolCall { name, arguments, .. } => {
+        Event::ToolCall {
+            name, arguments, ..
+        } => {
             vec![format!(
                 "[call] {} {}",
                 printable::name(name),
@@ -549,22 +649,47 @@ fn told(event: &Event) -> Vec<String> {
         }
         Event::Plan { steps, problems } => {
             let steps = steps.iter().map(planned);
-            steps.chain(problems.iter().map(|problem| format!("[problem] {}", printable::line(problem)))).collect()
+            steps
+                .chain(
+                    problems
+                        .iter()
+                        .map(|problem| format!("[problem] {}", printable::line(problem))),
+                )
+                .collect()
         }
         Event::PlanOutcome { steps } => {
             let line = |(step, result): (&String, &Value)| {
                 let message = result["error_message"].as_str().unwrap_or("ok");
-                format!("[outcome] {}: {}", printable::name(step), printable::line(&excerpt(message, SHOWN_CHARS)))
+                format!(
+                    "[outcome] {}: {}",
+                    printable::name(step),
+                    printable::line(&excerpt(message, SHOWN_CHARS))
+                )
             };
             steps.iter().map(line).collect()
         }
         // The person is shown it whole, or it is answered at once.
         Event::ApprovalRequired { .. } => Vec::new(),
-        Event::Gate { tool, decision, rule, changes, answer, .. } => {
-            gated(tool.as_str(), *decision, rule, changes, answer)
-        }
-        Event::ToolResult { name, status, content, took_ms, .. } => {
-            let how = if *status == Status::Ok { "result" } else { "failed" };
+        Event::Gate {
+            tool,
+            decision,
+            rule,
+            changes,
+            answer,
+            ..
+        } => gated(tool.as_str(), *decision, rule, changes, answer),
+        Event::ToolResult {
+            name,
+            status,
+            content,
+            took_ms,
+            ..
+        } => {
+            let how = if *status == Status::Ok {
+                "result"
+            } else {
+                "failed"
+            };
             vec![format!(
                 "[{how}] {} ({took_ms} ms) {}",
                 printable::name(name),
@@ -573,15 +698,26 @@ fn told(event: &Event) -> Vec<String> {
         }
         Event::Reference { content, .. } => {
             let line = |(at, reference): (usize, &crate::session::Reference)| {
-                format!("[{}] {} {}", at + 1, printable::line(&reference.title), printable::line(&reference.url))
+                format!(
+                    "[{}] {} {}",
+                    at + 1,
+                    printable::line(&reference.title),
+                    printable::line(&reference.url)
+                )
             };
             content.iter().enumerate().map(line).collect()
         }
-        Event::Recommend { content, .. } => {
-            content.iter().map(|question| format!("[next] {}", printable::line(question))).collect()
-        }
+        Event::Recommend { content, .. } => content
+            .iter()
+            .map(|question| format!("[next] {}", printable::line(question)))
+            .collect(),
         Event::Error { content } => vec![format!("error: {}", printable::line(content))],
-        Event::Done { conversation, status, figures, .. } => vec![summary(conversation, *status, figures)],
+        Event::Done {
+            conversation,
+            status,
+            figures,
+            ..
+        } => vec![summary(conversation, *status, figures)],
     }
 }
 
@@ -589,10 +725,19 @@ fn planned(step: &PlannedStep) -> String {
     let class = step.class.map_or("unknown", Class::name);
     let arguments = excerpt(&step.arguments.to_string(), SHOWN_CHARS);
     let (key, tool) = (printable::name(&step.step), printable::name(&step.tool));
-    format!("[plan] {key}. {tool} ({class}) {}", printable::line(&arguments))
+    format!(
+        "[plan] {key}. {tool} ({class}) {}",
+        printable::line(&arguments)
+    )
 }
 
-fn gated(tool: &str, decision: Decision, rule: &str, changes: &[Change], answer: &Option<Answer>) -> Vec<String> {
+fn gated(
+    tool: &str,
+    decision: Decision,
+    rule: &str,
+    changes: &[Change],
+    answer: &Option<Answer>,
+) -> Vec<String> {
     let what = match (decision, answer) {
         (Decision::Allow, _) => "allowed",
         (Decision::Ask, Some(Answer::Approved { .. })) => "approved",
@@ -601,19 +746,31 @@ fn gated(tool: &str, decision: Decision, rule: &str, changes: &[Change], answer:
         (Decision::DryRun, _) => "dry run",
         (Decision::Deny, _) => "denied",
     };
-    let head = format!("[gate] {}: {what} ({})", printable::name(tool), printable::line(rule));
-    std::iter::once(head).chain(changes.iter().map(changed)).collect()
+    let head = format!(
+        "[gate] {}: {what} ({})",
+        printable::name(tool),
+        printable::line(rule)
+    );
+    std::iter::once(head)
+        .chain(changes.iter().map(changed))
+        .collect()
 }
 
 fn summary(conversation: &str, status: TurnStatus, figures: &Figures) -> String {
-    let about = if figures.tokens_estimated { "about " } else { "" };
+    let about = if figures.tokens_estimated {
+        "about "
+    } else {
+        ""
+    };
     format!(
         "[{}] {} rounds, {} searches, {} ms (first words after {} ms), {about}{} tokens in and {} out, {} saved; --conversation {}",
         status.name(),
         figures.rounds,
         figures.searches,
         figures.total_ms,
-        figures.first_token_ms.map_or("-".to_owned(), |ms| ms.to_string()),
+        figures
+            .first_token_ms
+            .map_or("-".to_owned(), |ms| ms.to_string()),
         figures.tokens_in,
         figures.tokens_out,
         figures.tokens_saved,
@@ -630,15 +787,30 @@ mod tests {
     #[test]
     fn answers_go_to_stdout_and_the_rest_to_stderr() {
         let events = [
-            Event::Thinking { content: "hm".into() },
-            Event::ToolsInjected { tools: vec![ToolId::parse("mail/send").unwrap()], tokens: 40 },
-            Event::Text { content: "so ".into() },
-            Event::Text { content: "it\x1b[31m is".into() },
-            Event::Error { content: "broken\noff".into() },
+            Event::Thinking {
+                content: "hm".into(),
+            },
+            Event::ToolsInjected {
+                tools: vec![ToolId::parse("mail/send").unwrap()],
+                tokens: 40,
+            },
+            Event::Text {
+                content: "so ".into(),
+            },
+            Event::Text {
+                content: "it\x1b[31m is".into(),
+            },
+            Event::Error {
+                content: "broken\noff".into(),
+            },
         ];
         let mut view = View::new(true, None, None);
-        let shown: Vec<(Place, String)> = events.iter().flat_map(|event| view.show(event)).collect();
-        let shown: Vec<(Place, &str)> = shown.iter().map(|(place, text)| (*place, text.as_str())).collect();
+        let shown: Vec<(Place, String)> =
+            events.iter().flat_map(|event| view.show(event)).collect();
+        let shown: Vec<(Place, &str)> = shown
+            .iter()
+            .map(|(place, text)| (*place, text.as_str()))
+            .collect();
         assert_eq!(
             shown,
             [
@@ -655,7 +827,9 @@ mod tests {
 
     #[test]
     fn without_a_terminal_there_are_no_escapes() {
-        let shown = View::new(false, None, None).show(&Event::Thinking { content: "hm".into() });
+        let shown = View::new(false, None, None).show(&Event::Thinking {
+            content: "hm".into(),
+        });
         assert_eq!(shown, [(Place::Stderr, "│ hm".to_owned())]);
     }
 }

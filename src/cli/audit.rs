@@ -37,7 +37,9 @@ enum Action {
 impl Args {
     /// Does the one or the other.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let path = self.log.unwrap_or_else(|| context.settings.data.join(FILE_NAME));
+        let path = self
+            .log
+            .unwrap_or_else(|| context.settings.data.join(FILE_NAME));
         let log = AuditLog::open_existing(&path)?;
         match self.action {
             Action::Verify { head } => {
@@ -45,8 +47,14 @@ impl Args {
                 if context.printer.is_json() {
                     context.printer.json(&verified)?;
                 } else {
-                    let Verified { entries, head, anchored } = verified;
-                    context.printer.line(format_args!("{entries} entries, head {head}"))?;
+                    let Verified {
+                        entries,
+                        head,
+                        anchored,
+                    } = verified;
+                    context
+                        .printer
+                        .line(format_args!("{entries} entries, head {head}"))?;
                     if anchored < entries {
                         let unanchored = entries - anchored;
                         context.printer.note(format_args!(

@@ -35,9 +35,10 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.action {
             Action::List => list(context),
-            Action::Delete { yes: false, name } => {
-                Err(Usage(format!("this deletes every tool in {name:?} for good; add --yes if that is wanted")).into())
-            }
+            Action::Delete { yes: false, name } => Err(Usage(format!(
+                "this deletes every tool in {name:?} for good; add --yes if that is wanted"
+            ))
+            .into()),
             Action::Delete { yes: true, name } => delete(context, &name),
         }
     }
@@ -47,22 +48,36 @@ fn list(context: &Context) -> Result<Outcome> {
     let dir = context.data_dir();
     let mut counted = Vec::new();
     for name in dir.catalogs()? {
-        let tools = dir.open(&name, Options::default()).map(|catalog| catalog.searcher().len());
+        let tools = dir
+            .open(&name, Options::default())
+            .map(|catalog| catalog.searcher().len());
         counted.push((name, tools));
     }
     if context.printer.is_json() {
-        let json: Vec<_> = counted.iter().map(|(name, tools)| described(name, tools)).collect();
+        let json: Vec<_> = counted
+            .iter()
+            .map(|(name, tools)| described(name, tools))
+            .collect();
         context.printer.json(&json)?;
         return Ok(Outcome::Done);
     }
-    for (name, error) in counted.iter().filter_map(|(name, tools)| Some((name, tools.as_ref().err()?))) {
+    for (name, error) in counted
+        .iter()
+        .filter_map(|(name, tools)| Some((name, tools.as_ref().err()?)))
+    {
         context.warn(format_args!("{name}: {error}"));
     }
-    let tools =
-        |tools: toolscout_index::Result<usize>| tools.map_or_else(|_| "damaged".to_owned(), |tools| tools.to_string());
-    let rows = counted.into_iter().map(|(name, counted)| vec![name, tools(counted)]).collect();
+    let tools = |tools: toolscout_index::Result<usize>| {
+        tools.map_or_else(|_| "damaged".to_owned(), |tools| tools.to_string())
+    };
+    let rows = counted
+        .into_iter()
+        .map(|(name, counted)| vec![name, tools(counted)])
+        .collect();
     context.printer.rows(&["catalog", "tools"], rows)?;
-    context.printer.note(format_args!("in {}", dir.path().display()))?;
+    context
+        .printer
+        .note(format_args!("in {}", dir.path().display()))?;
     Ok(Outcome::Done)
 }
 
@@ -79,7 +94,9 @@ fn delete(context: &Context, name: &str) -> Result<Outcome> {
     // Of a catalog that is not there, too: an earlier delete may have been cut short between the two.
     let is_gone = matches!(deleted, Ok(()) | Err(Error::UnknownCatalog { .. }));
     if is_gone && data.join(FEEDBACK_FILE).exists() {
-        FeedbackStore::open(data)?.forget_now(name).context("delete the catalog's feedback")?;
+        FeedbackStore::open(data)?
+            .forget_now(name)
+            .context("delete the catalog's feedback")?;
     }
     deleted?;
     if context.printer.is_json() {

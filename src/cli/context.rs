@@ -37,14 +37,21 @@ impl Context {
     /// Resolves the settings.
     pub fn new(flags: &Layer, config: Option<&Path>, output: Option<Output>) -> Result<Self> {
         let settings = Settings::resolve(flags.clone(), config, &|name| std::env::var_os(name))?;
-        let context = Context { settings, printer: Printer::new(output), embedders: OnceCell::new() };
+        let context = Context {
+            settings,
+            printer: Printer::new(output),
+            embedders: OnceCell::new(),
+        };
         let narrowed = narrowed(&context.settings.data);
         if let Some(first) = narrowed.first() {
             let more = match narrowed.len() - 1 {
                 0 => String::new(),
                 more => format!(" and {more} more of ours"),
             };
-            context.warn(format_args!("{}{more} could be read by others; now only by you", first.display()));
+            context.warn(format_args!(
+                "{}{more} could be read by others; now only by you",
+                first.display()
+            ));
         }
         Ok(context)
     }
@@ -66,7 +73,9 @@ impl Context {
 
     /// Opens the catalog in question, created when it is not there.
     pub fn open_or_create(&self, legs: Legs) -> Result<Catalog> {
-        Ok(self.data_dir().open_or_create(&self.settings.catalog, self.options(legs))?)
+        Ok(self
+            .data_dir()
+            .open_or_create(&self.settings.catalog, self.options(legs))?)
     }
 
     /// What embeds, loaded now if it was not.
@@ -113,13 +122,16 @@ impl Context {
 /// The data folder itself is left alone where somebody else's files are in it too.
 fn narrowed(data: &Path) -> Vec<PathBuf> {
     let here = entries(data);
-    let is_ours = |path: &PathBuf| is_database(path) || path.file_name().is_some_and(|name| name == CATALOGS);
+    let is_ours =
+        |path: &PathBuf| is_database(path) || path.file_name().is_some_and(|name| name == CATALOGS);
     let mut ours: Vec<PathBuf> = here.iter().filter(|path| is_ours(path)).cloned().collect();
     if !ours.is_empty() && ours.len() == here.len() {
         ours.insert(0, data.to_owned());
     }
     for catalog in entries(&data.join(CATALOGS)) {
-        let inside = entries(&catalog).into_iter().filter(|path| path.is_dir() || is_database(path));
+        let inside = entries(&catalog)
+            .into_iter()
+            .filter(|path| path.is_dir() || is_database(path));
         ours.extend(inside);
         ours.push(catalog);
     }
@@ -129,10 +141,19 @@ fn narrowed(data: &Path) -> Vec<PathBuf> {
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect()
 }
 
 fn is_database(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [".db", ".sqlite", "-wal", "-shm", "-journal", ".key", ".anchor"].iter().any(|end| name.ends_with(end))
+    [
+        ".db", ".sqlite", "-wal", "-shm", "-journal", ".key", ".anchor",
+    ]
+    .iter()
+    .any(|end| name.ends_with(end))
 }

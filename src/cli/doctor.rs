@@ -53,15 +53,34 @@ struct Check {
 
 impl Check {
     fn ok(name: impl Into<String>, detail: impl Into<String>) -> Self {
-        Check { name: name.into(), state: State::Ok, detail: detail.into(), mend: None }
+        Check {
+            name: name.into(),
+            state: State::Ok,
+            detail: detail.into(),
+            mend: None,
+        }
     }
 
-    fn missing(name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
-        Check { name: name.into(), state: State::Missing, detail: detail.into(), mend: Some(mend.into()) }
+    fn missing(
+        name: impl Into<String>,
+        detail: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Self {
+        Check {
+            name: name.into(),
+            state: State::Missing,
+            detail: detail.into(),
+            mend: Some(mend.into()),
+        }
     }
 
     fn broken(name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
-        Check { name: name.into(), state: State::Broken, detail: detail.into(), mend: Some(mend.into()) }
+        Check {
+            name: name.into(),
+            state: State::Broken,
+            detail: detail.into(),
+            mend: Some(mend.into()),
+        }
     }
 }
 
@@ -73,7 +92,11 @@ impl Args {
         checks.extend(embedding(context));
         print(context, &checks)?;
         let broken = checks.iter().any(|check| check.state == State::Broken);
-        Ok(if broken { Outcome::Amiss } else { Outcome::Done })
+        Ok(if broken {
+            Outcome::Amiss
+        } else {
+            Outcome::Done
+        })
     }
 }
 
@@ -82,10 +105,21 @@ fn print(context: &Context, checks: &[Check]) -> Result<()> {
         return context.printer.json(&checks);
     }
     let row = |check: &Check| {
-        let mend = check.mend.as_ref().map(|mend| format!(" → {mend}")).unwrap_or_default();
-        vec![check.name.clone(), check.state.name().to_owned(), format!("{}{mend}", check.detail)]
+        let mend = check
+            .mend
+            .as_ref()
+            .map(|mend| format!(" → {mend}"))
+            .unwrap_or_default();
+        vec![
+            check.name.clone(),
+            check.state.name().to_owned(),
+            format!("{}{mend}", check.detail),
+        ]
     };
-    context.printer.rows(&["what", "state", "detail"], checks.iter().map(row).collect())
+    context.printer.rows(
+        &["what", "state", "detail"],
+        checks.iter().map(row).collect(),
+    )
 }
 
 fn settings(context: &Context) -> Check {
@@ -101,15 +135,28 @@ fn data_dir(path: &Path) -> Check {
         return Check::broken("data", format!("{} is no directory", path.display()), mend);
     }
     // What is not there yet will be made, in the nearest directory that is.
-    let existing = path.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(path);
+    let existing = path
+        .ancestors()
+        .find(|ancestor| ancestor.is_dir())
+        .unwrap_or(path);
     let probe = existing.join(format!(".toolscout-probe-{}", std::process::id()));
     let written = std::fs::write(&probe, b"probe");
     // The probe is one small file; failing to delete what could be written is no news worth a failure.
     let _ = std::fs::remove_file(&probe);
     match written {
         Ok(()) if path.exists() => Check::ok("data", path.display().to_string()),
-        Ok(()) => Check::ok("data", format!("{}, not there yet: the first `toolscout add` makes it", path.display())),
-        Err(error) => Check::broken("data", format!("{} cannot be written: {error}", path.display()), mend),
+        Ok(()) => Check::ok(
+            "data",
+            format!(
+                "{}, not there yet: the first `toolscout add` makes it",
+                path.display()
+            ),
+        ),
+        Err(error) => Check::broken(
+            "data",
+            format!("{} cannot be written: {error}", path.display()),
+            mend,
+        ),
     }
 }
 
@@ -117,28 +164,43 @@ fn catalogs(context: &Context) -> Vec<Check> {
     let dir = context.data_dir();
     match dir.catalogs() {
         Ok(names) if names.is_empty() => {
-            vec![Check::missing("catalogs", "there are none yet", "toolscout add FILE")]
+            vec![Check::missing(
+                "catalogs",
+                "there are none yet",
+                "toolscout add FILE",
+            )]
         }
         Ok(names) => names.iter().map(|name| catalog(context, name)).collect(),
-        Err(error) => vec![Check::broken("catalogs", one_line(&error.into()), "check the data directory")],
+        Err(error) => vec![Check::broken(
+            "catalogs",
+            one_line(&error.into()),
+            "check the data directory",
+        )],
     }
 }
 
 fn catalog(context: &Context, name: &str) -> Check {
     let title = format!("catalog {name}");
-    let stats = context.data_dir().open(name, Options::default()).and_then(|catalog| catalog.stats());
+    let stats = context
+        .data_dir()
+        .open(name, Options::default())
+        .and_then(|catalog| catalog.stats());
     match stats {
         Ok(stats) => {
             let vectors: usize = stats.vectors.iter().map(|(_, count)| count).sum();
             let megabytes = stats.disk_bytes as f64 / 1e6;
             Check::ok(
                 title,
-                format!("{} tools, {vectors} vectors, generation {}, {megabytes:.1} MB", stats.tools, stats.generation),
+                format!(
+                    "{} tools, {vectors} vectors, generation {}, {megabytes:.1} MB",
+                    stats.tools, stats.generation
+                ),
             )
         }
         Err(error) => {
-            let mend =
-                format!("restore its folder from a copy, or `toolscout catalogs delete {name} --yes` and add anew");
+            let mend = format!(
+                "restore its folder from a copy, or `toolscout catalogs delete {name} --yes` and add anew"
+            );
             Check::broken(title, one_line(&error.into()), mend)
         }
     }
@@ -148,8 +210,14 @@ fn embedding(context: &Context) -> Vec<Check> {
     match context.settings.embedder {
         EmbedderKind::Auto | EmbedderKind::Minilm => [vec![table()], minilm(context)].concat(),
         EmbedderKind::Table => vec![table()],
-        EmbedderKind::None => vec![Check::ok("embedding", "switched off (embedder = \"none\"), searches are lexical")],
-        EmbedderKind::Hashing => vec![Check::ok("embedding", "hashed words, which know no meaning: for tests only")],
+        EmbedderKind::None => vec![Check::ok(
+            "embedding",
+            "switched off (embedder = \"none\"), searches are lexical",
+        )],
+        EmbedderKind::Hashing => vec![Check::ok(
+            "embedding",
+            "hashed words, which know no meaning: for tests only",
+        )],
     }
 }
 
@@ -157,7 +225,13 @@ fn table() -> Check {
     match StaticTable::bundled() {
         Ok(table) => {
             let dimensions = table.dimensions();
-            Check::ok("table", format!("{}: {dimensions} dimensions, part of the program", table.id()))
+            Check::ok(
+                "table",
+                format!(
+                    "{}: {dimensions} dimensions, part of the program",
+                    table.id()
+                ),
+            )
         }
         Err(error) => Check::broken("table", one_line(&error.into()), "install the program anew"),
     }
@@ -183,7 +257,9 @@ fn part(name: &str, part: &Part) -> Check {
     let (_, detail) = described(part);
     match part {
         Part::Ready { .. } => Check::ok(name, detail),
-        Part::Missing { .. } => Check::missing(name, format!("searches do without; {detail}"), PULL),
+        Part::Missing { .. } => {
+            Check::missing(name, format!("searches do without; {detail}"), PULL)
+        }
         Part::Broken { .. } => Check::broken(name, detail, PULL),
     }
 }
@@ -193,7 +269,9 @@ fn probe(context: &Context) -> Check {
     let start = Instant::now();
     let embedder = match models::minilm(&context.settings) {
         Ok(embedder) => embedder,
-        Err(error) => return Check::broken("embedding", error.to_string(), format!("{PULL} --force")),
+        Err(error) => {
+            return Check::broken("embedding", error.to_string(), format!("{PULL} --force"));
+        }
     };
     let loaded = start.elapsed();
     let vectors = embedder.embed_queries(&["create an issue"]);
@@ -208,7 +286,11 @@ fn probe(context: &Context) -> Check {
                 took.as_secs_f64() * 1e3
             ),
         ),
-        Ok(_) => Check::broken("embedding", "the model gave vectors of another shape", format!("{PULL} --force")),
+        Ok(_) => Check::broken(
+            "embedding",
+            "the model gave vectors of another shape",
+            format!("{PULL} --force"),
+        ),
         Err(error) => Check::broken("embedding", error.to_string(), format!("{PULL} --force")),
     }
 }

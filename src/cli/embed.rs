@@ -37,7 +37,9 @@ impl Args {
             });
             context.printer.json(&json)?;
         } else {
-            context.printer.line(format_args!("{}: {embedded}", context.settings.catalog))?;
+            context
+                .printer
+                .line(format_args!("{}: {embedded}", context.settings.catalog))?;
         }
         Ok(embedded.outcome())
     }
@@ -57,7 +59,11 @@ pub struct Embedded {
 impl Embedded {
     /// Amiss when something is left to do.
     pub fn outcome(&self) -> Outcome {
-        if self.left == 0 { Outcome::Done } else { Outcome::Amiss }
+        if self.left == 0 {
+            Outcome::Done
+        } else {
+            Outcome::Amiss
+        }
     }
 }
 
@@ -65,9 +71,16 @@ impl fmt::Display for Embedded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.texts, self.left) {
             (0, 0) => f.write_str("nothing to embed"),
-            (texts, 0) => write!(f, "{texts} texts embedded in {:.2} s", self.took.as_secs_f64()),
+            (texts, 0) => write!(
+                f,
+                "{texts} texts embedded in {:.2} s",
+                self.took.as_secs_f64()
+            ),
             (texts, left) => {
-                write!(f, "interrupted with {texts} texts embedded and {left} left; `toolscout embed` goes on")
+                write!(
+                    f,
+                    "interrupted with {texts} texts embedded and {left} left; `toolscout embed` goes on"
+                )
             }
         }
     }
@@ -84,8 +97,16 @@ pub fn pending(writer: &mut Writer) -> Result<Embedded> {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         left = progress.total - progress.done;
-        if interrupt.is_raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interrupt.is_raised() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     bar.finish_and_clear();
-    Ok(Embedded { texts: texts?, left, took: start.elapsed() })
+    Ok(Embedded {
+        texts: texts?,
+        left,
+        took: start.elapsed(),
+    })
 }

@@ -20,7 +20,9 @@ use crate::eval::error::EvalError;
 use crate::eval::features::FeaturesFile;
 use crate::eval::metrics::DEFAULT_DEPTHS;
 use crate::eval::table::{self, Style};
-use crate::eval::{Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace};
+use crate::eval::{
+    Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace,
+};
 use crate::eval::{evaluate, html, report, scale, trec};
 use crate::printable;
 
@@ -48,7 +50,12 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["arms", "mode"])]
     ablate: bool,
     /// Fusions of the hybrid: convex, rrf; each is an arm of its own
-    #[arg(long, value_delimiter = ',', default_value = "convex", value_name = "FUSIONS")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "convex",
+        value_name = "FUSIONS"
+    )]
     fusion: Vec<Fusion>,
     /// Share of the dense legs in the hybrid, 0 to 1, instead of the default
     #[arg(long, value_name = "WEIGHT")]
@@ -76,7 +83,12 @@ pub struct Args {
     #[arg(long, default_value_t = 42)]
     seed: u64,
     /// What to measure besides quality; `--parts ""` for nothing
-    #[arg(long, value_delimiter = ',', default_value = "cost,no-match,tokens", value_name = "PARTS")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "cost,no-match,tokens",
+        value_name = "PARTS"
+    )]
     parts: Vec<String>,
     /// Report also what counting near-identical tools as right gives
     #[arg(long)]
@@ -103,7 +115,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Points, of 100, that a figure may drop below the baseline
-    #[arg(long, default_value_t = 0.5, value_name = "POINTS", requires = "baseline")]
+    #[arg(
+        long,
+        default_value_t = 0.5,
+        value_name = "POINTS",
+        requires = "baseline"
+    )]
     max_drop: f64,
     /// Metrics that must not drop
     #[arg(long, value_delimiter = ',', value_name = "METRICS", default_values_t = GATED, requires = "baseline")]
@@ -123,26 +140,39 @@ impl Args {
         }
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
         // Everything that can be wrong with the files is told before the first minute of measuring.
-        let sets = self.folders().map(EvalSet::load).collect::<Result<Vec<_>, _>>()?;
+        let sets = self
+            .folders()
+            .map(EvalSet::load)
+            .collect::<Result<Vec<_>, _>>()?;
         let plan = self.plan(context)?;
         let workspace = self.workspace(context, &plan.arms)?;
         let progress = Bar::new();
         let mut evaluations = Vec::new();
-        let mut features = self.features.as_deref().map(FeaturesFile::create).transpose()?;
+        let mut features = self
+            .features
+            .as_deref()
+            .map(FeaturesFile::create)
+            .transpose()?;
         for set in sets {
             let name = set.name.clone();
             progress.begin(&name);
-            let evaluation = evaluate(set, &plan, &workspace, &progress).with_context(|| format!("set {name}"))?;
+            let evaluation = evaluate(set, &plan, &workspace, &progress)
+                .with_context(|| format!("set {name}"))?;
             if let Some(features) = &mut features {
                 progress.stage("measuring candidates", 2 * evaluation.set.queries.len());
                 let arm = evaluation.main(&plan);
-                features.add(&evaluation.set, &workspace, arm, plan.seed, &|| progress.step())?;
+                features.add(&evaluation.set, &workspace, arm, plan.seed, &|| {
+                    progress.step()
+                })?;
             }
             evaluations.push(evaluation);
         }
         features.map(FeaturesFile::finish).transpose()?;
         progress.bar.finish_and_clear();
-        let reports: Vec<Report> = evaluations.iter().map(|evaluation| evaluation.report.clone()).collect();
+        let reports: Vec<Report> = evaluations
+            .iter()
+            .map(|evaluation| evaluation.report.clone())
+            .collect();
         let steps = self.ablate.then(|| steps(context));
         self.write(&evaluations, &reports, steps.as_deref())?;
         let outcome = match baseline {
@@ -155,18 +185,28 @@ impl Args {
     /// The sets named. Beside folders, files are passed over: `eval sets/*` also names the README among them.
     fn folders(&self) -> impl Iterator<Item = &Path> {
         let any_folder = self.sets.iter().any(|path| path.is_dir());
-        self.sets.iter().map(PathBuf::as_path).filter(move |path| !any_folder || !path.is_file())
+        self.sets
+            .iter()
+            .map(PathBuf::as_path)
+            .filter(move |path| !any_folder || !path.is_file())
     }
 
     fn plan(&self, context: &Context) -> Result<Plan> {
         let mut depths = self.k.clone();
         depths.sort_unstable();
         depths.dedup();
-        if let Some(depth) = depths.iter().find(|depth| !(1..=toolscout_index::query::MAX_K).contains(*depth)) {
+        if let Some(depth) = depths
+            .iter()
+            .find(|depth| !(1..=toolscout_index::query::MAX_K).contains(*depth))
+        {
             let reason = format!("it must be from 1 to {}", toolscout_index::query::MAX_K);
             return Err(EvalError::option("--k", depth.to_string(), reason).into());
         }
-        if let Some(size) = self.scale.iter().find(|size| !(1..=scale::MAX_TOOLS).contains(*size)) {
+        if let Some(size) = self
+            .scale
+            .iter()
+            .find(|size| !(1..=scale::MAX_TOOLS).contains(*size))
+        {
             let reason = format!("it must be from 1 to {}", scale::MAX_TOOLS);
             return Err(EvalError::option("--scale", size.to_string(), reason).into());
         }
@@ -175,7 +215,12 @@ impl Args {
             return Err(EvalError::option("--run", file.display().to_string(), reason).into());
         }
         if self.queries == Some(0) || !self.max_drop.is_finite() || self.max_drop < 0.0 {
-            return Err(EvalError::option("--queries or --max-drop", "", "both must be numbers above 0").into());
+            return Err(EvalError::option(
+                "--queries or --max-drop",
+                "",
+                "both must be numbers above 0",
+            )
+            .into());
         }
         Ok(Plan {
             arms: self.arms(context)?,
@@ -183,7 +228,11 @@ impl Args {
             queries: self.queries,
             seed: self.seed,
             parts: parts(&self.parts)?,
-            judging: if self.duplicates { Judging::AlsoTolerant } else { Judging::Strict },
+            judging: if self.duplicates {
+                Judging::AlsoTolerant
+            } else {
+                Judging::Strict
+            },
             scale: self.scale.clone(),
             runs: self.run.clone(),
         })
@@ -204,7 +253,11 @@ impl Args {
             None => DEFAULT_ARMS.map(String::from).into(),
         };
         let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
-        Ok(if self.no_ranker { arms.into_iter().map(Arm::without_ranker).collect() } else { arms })
+        Ok(if self.no_ranker {
+            arms.into_iter().map(Arm::without_ranker).collect()
+        } else {
+            arms
+        })
     }
 
     /// The place of measured catalogs, with the table and the ranker that were asked for.
@@ -217,10 +270,18 @@ impl Args {
             embedders.insert(0, table);
         }
         let ranking = Ranking::load(self.ranker.as_deref())?;
-        Ok(Workspace::new(index_dir(context, self.index_dir.as_deref()), embedders).ranked_by(ranking))
+        Ok(
+            Workspace::new(index_dir(context, self.index_dir.as_deref()), embedders)
+                .ranked_by(ranking),
+        )
     }
 
-    fn write(&self, evaluations: &[Evaluation], reports: &[Report], steps: Option<&[Step]>) -> Result<()> {
+    fn write(
+        &self,
+        evaluations: &[Evaluation],
+        reports: &[Report],
+        steps: Option<&[Step]>,
+    ) -> Result<()> {
         if let Some(path) = &self.trec {
             for evaluation in evaluations {
                 trec::write_all(path, &evaluation.set, &evaluation.runs)?;
@@ -237,14 +298,22 @@ impl Args {
         match steps {
             Some(steps) => {
                 let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
-                print(&table::ablation(&ablation::rows(evaluations, steps), &sets, self.style()))
+                print(&table::ablation(
+                    &ablation::rows(evaluations, steps),
+                    &sets,
+                    self.style(),
+                ))
             }
             None => print(&self.tables(reports)),
         }
     }
 
     fn style(&self) -> Style {
-        if self.markdown { Style::Markdown } else { Style::Terminal }
+        if self.markdown {
+            Style::Markdown
+        } else {
+            Style::Terminal
+        }
     }
 
     fn tables(&self, reports: &[Report]) -> String {
@@ -258,7 +327,10 @@ impl Args {
             table::cost(reports, style),
             table::tokens(reports, style),
         ];
-        let tables: Vec<String> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+        let tables: Vec<String> = tables
+            .into_iter()
+            .filter(|table| !table.is_empty())
+            .collect();
         tables.join("\n\n")
     }
 
@@ -268,25 +340,46 @@ impl Args {
             changes.extend(baseline.compare(report, &self.gate)?);
         }
         tell(table::changes(&changes, self.max_drop));
-        let dropped = changes.iter().filter(|change| change.drops_more_than(self.max_drop)).count();
+        let dropped = changes
+            .iter()
+            .filter(|change| change.drops_more_than(self.max_drop))
+            .count();
         if dropped == 0 {
-            tell(format_args!("no figure of {} dropped by more than {} points", changes.len(), self.max_drop));
+            tell(format_args!(
+                "no figure of {} dropped by more than {} points",
+                changes.len(),
+                self.max_drop
+            ));
             return Ok(Outcome::Done);
         }
-        tell(format_args!("{dropped} of {} figures dropped by more than {} points", changes.len(), self.max_drop));
+        tell(format_args!(
+            "{dropped} of {} figures dropped by more than {} points",
+            changes.len(),
+            self.max_drop
+        ));
         Ok(Outcome::Amiss)
     }
 }
 
 /// The steps of an ablation with what embeds here.
 fn steps(context: &Context) -> Vec<Step> {
-    let instant = context.embedders().iter().all(|embedder| embedder.is_instant());
-    ablation::steps(if instant { Embedding::Instant } else { Embedding::Both })
+    let instant = context
+        .embedders()
+        .iter()
+        .all(|embedder| embedder.is_instant());
+    ablation::steps(if instant {
+        Embedding::Instant
+    } else {
+        Embedding::Both
+    })
 }
 
 /// Opens the place of measured catalogs, with the model only where an arm needs it.
 pub(super) fn workspace(context: &Context, index_dir: Option<&Path>, arms: &[Arm]) -> Workspace {
-    Workspace::new(self::index_dir(context, index_dir), embedders(context, arms))
+    Workspace::new(
+        self::index_dir(context, index_dir),
+        embedders(context, arms),
+    )
 }
 
 fn index_dir(context: &Context, index_dir: Option<&Path>) -> PathBuf {
@@ -295,7 +388,11 @@ fn index_dir(context: &Context, index_dir: Option<&Path>) -> PathBuf {
 
 fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
     let lexical = arms.iter().all(|arm| arm.mode == Mode::Lexical);
-    if lexical { Vec::new() } else { context.embedders().to_vec() }
+    if lexical {
+        Vec::new()
+    } else {
+        context.embedders().to_vec()
+    }
 }
 
 fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
@@ -304,11 +401,17 @@ fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
         "no-match" => Ok(Part::NoMatch),
         "tokens" => Ok(Part::Tokens),
         "memory" => Ok(Part::Memory),
-        _ => {
-            Err(EvalError::option("--parts", name, "there are cost, no-match, tokens and memory, separated by commas"))
-        }
+        _ => Err(EvalError::option(
+            "--parts",
+            name,
+            "there are cost, no-match, tokens and memory, separated by commas",
+        )),
     };
-    names.iter().filter(|name| !name.is_empty()).map(part).collect()
+    names
+        .iter()
+        .filter(|name| !name.is_empty())
+        .map(part)
+        .collect()
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -328,18 +431,27 @@ pub(super) struct Bar {
 
 impl Bar {
     pub(super) fn new() -> Self {
-        Bar { bar: bar("", TEMPLATE), set: std::sync::Mutex::default() }
+        Bar {
+            bar: bar("", TEMPLATE),
+            set: std::sync::Mutex::default(),
+        }
     }
 
     /// The set that the next stages belong to.
     pub(super) fn begin(&self, set: &str) {
-        *self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = set.to_owned();
+        *self
+            .set
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = set.to_owned();
     }
 }
 
 impl Progress for Bar {
     fn stage(&self, what: &str, steps: usize) {
-        let set = self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let set = self
+            .set
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         self.bar.set_message(format!("{set}: {what}"));
         self.bar.set_length(steps as u64);
         self.bar.set_position(0);

@@ -26,7 +26,10 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
         let filter = self.which.filter();
-        let tools: Vec<Arc<Tool>> = searcher.tools().filter(|tool| filter.accepts(tool)).collect();
+        let tools: Vec<Arc<Tool>> = searcher
+            .tools()
+            .filter(|tool| filter.accepts(tool))
+            .collect();
         let tools: Vec<&Tool> = tools.iter().map(|tool| &**tool).collect();
         match self.format {
             Some(format) => print_emitted(context, &tools, format)?,
@@ -44,9 +47,10 @@ impl Args {
 /// Prints tools in a format: texts one a line, unless JSON is wanted, and anything else as JSON.
 pub fn print_emitted(context: &Context, tools: &[&Tool], format: Emit) -> Result<()> {
     match (format, formats::emit(tools, format)) {
-        (Emit::Names | Emit::Signature, Value::Array(lines)) if !context.printer.is_json() => {
-            lines.iter().filter_map(Value::as_str).try_for_each(|line| context.printer.line(line))
-        }
+        (Emit::Names | Emit::Signature, Value::Array(lines)) if !context.printer.is_json() => lines
+            .iter()
+            .filter_map(Value::as_str)
+            .try_for_each(|line| context.printer.line(line)),
         (_, value) => context.printer.json(&value),
     }
 }

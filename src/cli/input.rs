@@ -85,7 +85,10 @@ impl Reading {
         let mut batch = Batch::default();
         let mut origins = HashMap::new();
         for place in expand(places)? {
-            match place.bytes(fetch).and_then(|bytes| self.parse(&place, &bytes)) {
+            match place
+                .bytes(fetch)
+                .and_then(|bytes| self.parse(&place, &bytes))
+            {
                 Ok(parsed) => batch.take(&place, parsed, &mut origins),
                 Err(error) => batch.rejected.push(Rejected::whole(&place, &error)),
             }
@@ -112,10 +115,24 @@ impl Reading {
 }
 
 impl Batch {
-    fn take(&mut self, place: &Place, parsed: formats::Parsed, origins: &mut HashMap<ToolId, String>) {
+    fn take(
+        &mut self,
+        place: &Place,
+        parsed: formats::Parsed,
+        origins: &mut HashMap<ToolId, String>,
+    ) {
         let name = place.to_string();
-        self.sources.push(Source { name: name.clone(), format: parsed.format, tools: parsed.tools.len() });
-        self.rejected.extend(parsed.skipped.into_iter().map(|skipped| Rejected::item(place, skipped)));
+        self.sources.push(Source {
+            name: name.clone(),
+            format: parsed.format,
+            tools: parsed.tools.len(),
+        });
+        self.rejected.extend(
+            parsed
+                .skipped
+                .into_iter()
+                .map(|skipped| Rejected::item(place, skipped)),
+        );
         for tool in parsed.tools {
             match origins.get(&tool.id) {
                 None => {
@@ -145,12 +162,24 @@ impl Rejected {
             tool.id
         );
         let name = Some(tool.id.name().to_owned());
-        Rejected { source: place.to_string(), position: None, line: None, name, error }
+        Rejected {
+            source: place.to_string(),
+            position: None,
+            line: None,
+            name,
+            error,
+        }
     }
 
     fn whole(place: &Place, error: &anyhow::Error) -> Self {
         let error = super::one_line(error);
-        Rejected { source: place.to_string(), position: None, line: None, name: None, error }
+        Rejected {
+            source: place.to_string(),
+            position: None,
+            line: None,
+            name: None,
+            error,
+        }
     }
 }
 
@@ -204,14 +233,18 @@ impl Place {
     fn of(argument: &str) -> Place {
         match argument {
             "-" => Place::Stdin,
-            _ if argument.starts_with("http://") || argument.starts_with("https://") => Place::Url(argument.into()),
+            _ if argument.starts_with("http://") || argument.starts_with("https://") => {
+                Place::Url(argument.into())
+            }
             _ => Place::File(argument.into()),
         }
     }
 
     fn default_server(&self) -> Option<String> {
         match self {
-            Place::Member(path) => path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
+            Place::Member(path) => path
+                .file_stem()
+                .map(|stem| stem.to_string_lossy().into_owned()),
             _ => None,
         }
     }
@@ -240,15 +273,28 @@ fn expand(arguments: &[String]) -> Result<Vec<Place>> {
 }
 
 fn members(folder: &Path) -> Result<Vec<Place>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
     let accepted = |path: &PathBuf| {
         path.is_file()
-            && path.extension().is_some_and(|ext| ENDINGS.iter().any(|ending| ext.eq_ignore_ascii_case(ending)))
+            && path.extension().is_some_and(|ext| {
+                ENDINGS
+                    .iter()
+                    .any(|ending| ext.eq_ignore_ascii_case(ending))
+            })
     };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(accepted).collect();
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(accepted)
+        .collect();
     files.sort();
     if files.is_empty() {
-        bail!("no file in {} ends in {}", folder.display(), ENDINGS.map(|ending| format!(".{ending}")).join(", "));
+        bail!(
+            "no file in {} ends in {}",
+            folder.display(),
+            ENDINGS.map(|ending| format!(".{ending}")).join(", ")
+        );
     }
     Ok(files.into_iter().map(Place::Member).collect())
 }
@@ -257,7 +303,10 @@ fn bounded(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {} MiB", max_bytes >> 20)));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("more than {} MiB", max_bytes >> 20),
+        ));
     }
     Ok(bytes)
 }
@@ -268,11 +317,15 @@ fn download(url: &str, fetch: &Fetch) -> Result<Vec<u8>> {
         .redirect(reqwest::redirect::Policy::limited(MAX_REDIRECTS))
         .user_agent(concat!("toolscout/", env!("CARGO_PKG_VERSION")))
         .build()?;
-    let response = client.get(url).send().map_err(|error| anyhow::Error::new(error.without_url()))?;
+    let response = client
+        .get(url)
+        .send()
+        .map_err(|error| anyhow::Error::new(error.without_url()))?;
     if !response.status().is_success() {
         bail!("the server answered {}", response.status());
     }
-    bounded(response, fetch.max_bytes()).context("read the answer; fetch.max_mb and fetch.timeout_s bound it")
+    bounded(response, fetch.max_bytes())
+        .context("read the answer; fetch.max_mb and fetch.timeout_s bound it")
 }
 
 #[cfg(test)]
@@ -285,7 +338,12 @@ mod tests {
         for name in ["b.yaml", "a.JSON", "notes.md"] {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
-        let places = expand(&[folder.path().display().to_string(), "-".into(), "one.json".into()]).unwrap();
+        let places = expand(&[
+            folder.path().display().to_string(),
+            "-".into(),
+            "one.json".into(),
+        ])
+        .unwrap();
         let servers: Vec<_> = places.iter().map(Place::default_server).collect();
         assert_eq!(servers, [Some("a".into()), Some("b".into()), None, None]);
     }
@@ -293,7 +351,9 @@ mod tests {
     #[test]
     fn a_folder_without_tools_is_an_error_that_says_what_would_be_taken() {
         let folder = tempfile::tempdir().unwrap();
-        let message = expand(&[folder.path().display().to_string()]).unwrap_err().to_string();
+        let message = expand(&[folder.path().display().to_string()])
+            .unwrap_err()
+            .to_string();
         assert!(message.contains(".jsonl"), "{message}");
     }
 

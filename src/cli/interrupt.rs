@@ -22,7 +22,10 @@ impl Interrupt {
         let interrupt = Interrupt(Arc::default());
         let raised = Arc::clone(&interrupt.0);
         let (listening, listens) = mpsc::sync_channel(1);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("listen for Ctrl-C")?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .context("listen for Ctrl-C")?;
         std::thread::spawn(move || runtime.block_on(wait_twice(&raised, &listening)));
         listens.recv().context("listen for Ctrl-C")?;
         Ok(interrupt)

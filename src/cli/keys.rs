@@ -46,9 +46,17 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let store = KeyStore::open(&context.settings.data)?;
         match self.action {
-            Action::Create { scope, catalogs, expires } => {
-                create(&store, context, scope.into_iter().collect(), catalogs, expires)
-            }
+            Action::Create {
+                scope,
+                catalogs,
+                expires,
+            } => create(
+                &store,
+                context,
+                scope.into_iter().collect(),
+                catalogs,
+                expires,
+            ),
             Action::List => list(&store, context),
             Action::Revoke { id } => revoke(&store, context, &id),
         }
@@ -64,11 +72,14 @@ fn create(
 ) -> Result<Outcome> {
     let made = store.create(scopes, catalogs, lifetime, SystemTime::now())?;
     if context.printer.is_json() {
-        let json = json!({ "key": made.token, "id": made.key.id, "expires_at": made.key.expires_at });
+        let json =
+            json!({ "key": made.token, "id": made.key.id, "expires_at": made.key.expires_at });
         context.printer.json(&json)?;
     } else {
         context.printer.line(format_args!("{}", made.token))?;
-        context.printer.note(format_args!("keep it: it is not shown again"))?;
+        context
+            .printer
+            .note(format_args!("keep it: it is not shown again"))?;
     }
     Ok(Outcome::Done)
 }
@@ -76,11 +87,15 @@ fn create(
 fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
     let keys = store.list()?;
     if context.printer.is_json() {
-        context.printer.json(&keys.iter().map(as_json).collect::<Vec<_>>())?;
+        context
+            .printer
+            .json(&keys.iter().map(as_json).collect::<Vec<_>>())?;
         return Ok(Outcome::Done);
     }
     let rows = keys.iter().map(as_row).collect();
-    context.printer.rows(&["id", "scopes", "catalogs", "state"], rows)?;
+    context
+        .printer
+        .rows(&["id", "scopes", "catalogs", "state"], rows)?;
     Ok(Outcome::Done)
 }
 
@@ -108,7 +123,12 @@ fn as_json(key: &Key) -> Value {
 
 fn as_row(key: &Key) -> Vec<String> {
     let state = key.state(SystemTime::now());
-    vec![key.id.clone(), key.scopes.to_string(), key.catalogs.to_string(), state.to_string()]
+    vec![
+        key.id.clone(),
+        key.scopes.to_string(),
+        key.catalogs.to_string(),
+        state.to_string(),
+    ]
 }
 
 fn lifetime(text: &str) -> Result<Duration> {
@@ -119,11 +139,16 @@ fn lifetime(text: &str) -> Result<Duration> {
         'd' => Some(24 * 60 * 60),
         _ => None,
     });
-    let Some(unit) = unit else { bail!("{text:?} has no unit; write it as 30d, 12h, 45m or 90s") };
-    let number: u64 =
-        text[..text.len() - 1].parse().with_context(|| format!("{text:?} is not a whole number and a unit"))?;
+    let Some(unit) = unit else {
+        bail!("{text:?} has no unit; write it as 30d, 12h, 45m or 90s")
+    };
+    let number: u64 = text[..text.len() - 1]
+        .parse()
+        .with_context(|| format!("{text:?} is not a whole number and a unit"))?;
     let seconds = number.checked_mul(unit).filter(|seconds| *seconds > 0);
-    seconds.map(Duration::from_secs).with_context(|| format!("{text:?} is no time that a key could be good for"))
+    seconds
+        .map(Duration::from_secs)
+        .with_context(|| format!("{text:?} is no time that a key could be good for"))
 }
 
 #[cfg(test)]
@@ -134,7 +159,16 @@ mod tests {
     fn lifetimes_are_read_and_others_named() {
         assert_eq!(lifetime("30d").unwrap().as_secs(), 30 * 86_400);
         assert_eq!(lifetime("90s").unwrap().as_secs(), 90);
-        for bad in ["", "30", "d", "0h", "-1d", "1.5h", "99999999999999999999d", "9999999999999999d"] {
+        for bad in [
+            "",
+            "30",
+            "d",
+            "0h",
+            "-1d",
+            "1.5h",
+            "99999999999999999999d",
+            "9999999999999999d",
+        ] {
             assert!(lifetime(bad).is_err(), "{bad:?}");
         }
     }

@@ -53,15 +53,26 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
         let filter = self.which.filter();
-        let tools = searcher.tools().filter(|tool| filter.accepts(tool)).take(self.limit.unwrap_or(usize::MAX));
+        let tools = searcher
+            .tools()
+            .filter(|tool| filter.accepts(tool))
+            .take(self.limit.unwrap_or(usize::MAX));
         if context.printer.is_json() {
-            context.printer.json(&tools.map(|tool| as_json(&tool)).collect::<Vec<_>>())?;
+            context
+                .printer
+                .json(&tools.map(|tool| as_json(&tool)).collect::<Vec<_>>())?;
             return Ok(Outcome::Done);
         }
-        let rows: Vec<Vec<String>> = tools.map(|tool| vec![tool.id.to_string(), summary(&tool)]).collect();
+        let rows: Vec<Vec<String>> = tools
+            .map(|tool| vec![tool.id.to_string(), summary(&tool)])
+            .collect();
         let listed = rows.len();
         context.printer.rows(&["id", "description"], rows)?;
-        context.printer.note(format_args!("{listed} of {} tools in {}", searcher.len(), context.settings.catalog))?;
+        context.printer.note(format_args!(
+            "{listed} of {} tools in {}",
+            searcher.len(),
+            context.settings.catalog
+        ))?;
         Ok(Outcome::Done)
     }
 }

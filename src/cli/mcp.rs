@@ -59,7 +59,15 @@ impl Args {
             Some(Verb::Install(args)) => args.run(context),
             None => {
                 let config = gateway_config(self.style, self.max_tokens);
-                serve(context, GatewayConfig { identity: self.identity, ..config }, &self.policy, &self.mcp)
+                serve(
+                    context,
+                    GatewayConfig {
+                        identity: self.identity,
+                        ..config
+                    },
+                    &self.policy,
+                    &self.mcp,
+                )
             }
         }
     }
@@ -75,7 +83,12 @@ pub fn gateway_config(style: Option<Style>, max_tokens: Option<usize>) -> Gatewa
     }
 }
 
-fn serve(context: &Context, config: GatewayConfig, policy: &PolicyArgs, mcp: &McpArgs) -> Result<Outcome> {
+fn serve(
+    context: &Context,
+    config: GatewayConfig,
+    policy: &PolicyArgs,
+    mcp: &McpArgs,
+) -> Result<Outcome> {
     let pool = Pool::new(mcp.config()?);
     let mut policies = policy.profile()?.gate.unwrap_or_default();
     policy.apply_to(&mut policies);
@@ -88,7 +101,10 @@ fn serve(context: &Context, config: GatewayConfig, policy: &PolicyArgs, mcp: &Mc
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
     let gate = Gate::new(policies).with_audit(Arc::new(audit));
     let gateway = Gateway::new(search, pool.clone(), Arc::new(gate), config);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
     let served = runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;
         pool.start(Arc::new(shelf));

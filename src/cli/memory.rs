@@ -73,7 +73,10 @@ impl Args {
 fn switch(context: &Context, switch: Switch) -> Result<()> {
     context.open(Legs::Lexical)?.memory().set_switch(switch)?;
     let said = if switch == Switch::On { "on" } else { "off" };
-    context.printer.note(format_args!("the memory of {:?} is {said}", context.settings.catalog))
+    context.printer.note(format_args!(
+        "the memory of {:?} is {said}",
+        context.settings.catalog
+    ))
 }
 
 fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
@@ -81,11 +84,23 @@ fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
     let catalog = context.open(Legs::All)?;
     let id = ToolId::parse(tool)?;
     if catalog.searcher().tool(&id).is_none() {
-        bail!("no tool {tool:?} in {:?}; `toolscout list` shows what is there", context.settings.catalog);
+        bail!(
+            "no tool {tool:?} in {:?}; `toolscout list` shows what is there",
+            context.settings.catalog
+        );
     }
-    let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
-    if !catalog.memory().remember(query, &id, at_ms, &Teacher::command_line())? {
-        bail!("the memory of {:?} is off; `toolscout memory on` switches it on", context.settings.catalog);
+    let at_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as i64;
+    if !catalog
+        .memory()
+        .remember(query, &id, at_ms, &Teacher::command_line())?
+    {
+        bail!(
+            "the memory of {:?} is off; `toolscout memory on` switches it on",
+            context.settings.catalog
+        );
     }
     Ok(())
 }
@@ -96,21 +111,35 @@ fn list(context: &Context) -> Result<()> {
     let entries = memory.entries(None, MAX_ENTRIES)?;
     let switch = memory.switch()?;
     if context.printer.is_json() {
-        return context.printer.json(&json!({ "memory": switch, "entries": entries }));
+        return context
+            .printer
+            .json(&json!({ "memory": switch, "entries": entries }));
     }
     let rows = entries.iter().map(|entry| {
         let taught_by: Vec<String> = entry.taught_by.iter().map(ToString::to_string).collect();
-        vec![entry.times.to_string(), taught_by.join(" "), entry.tool.to_string(), entry.query.clone()]
+        vec![
+            entry.times.to_string(),
+            taught_by.join(" "),
+            entry.tool.to_string(),
+            entry.query.clone(),
+        ]
     });
-    context.printer.rows(&["times", "taught by", "tool", "query"], rows.collect())?;
+    context
+        .printer
+        .rows(&["times", "taught by", "tool", "query"], rows.collect())?;
     let said = if switch == Switch::On { "on" } else { "off" };
-    context.printer.note(format_args!("{} entries; the memory is {said}", entries.len()))
+    context.printer.note(format_args!(
+        "{} entries; the memory is {said}",
+        entries.len()
+    ))
 }
 
 fn export(context: &Context) -> Result<()> {
     let catalog = context.open(Legs::Lexical)?;
     let entries = catalog.memory().entries(None, MAX_ENTRIES)?;
-    entries.iter().try_for_each(|entry| context.printer.json_line(entry))
+    entries
+        .iter()
+        .try_for_each(|entry| context.printer.json_line(entry))
 }
 
 fn forget(context: &Context, which: ForgetArgs) -> Result<()> {
@@ -123,5 +152,7 @@ fn forget(context: &Context, which: ForgetArgs) -> Result<()> {
     if context.printer.is_json() {
         return context.printer.json(&json!({ "forgotten": forgotten }));
     }
-    context.printer.note(format_args!("{forgotten} entries forgotten"))
+    context
+        .printer
+        .note(format_args!("{forgotten} entries forgotten"))
 }

@@ -51,7 +51,9 @@ impl Args {
         match self.action {
             Action::List => list(context),
             Action::Pull { from, force } => pull(context, from, force),
-            Action::HubFetch { cache } => models::fetch_from_hub_here(&cache).map(|()| Outcome::Done),
+            Action::HubFetch { cache } => {
+                models::fetch_from_hub_here(&cache).map(|()| Outcome::Done)
+            }
         }
     }
 }
@@ -66,10 +68,15 @@ fn list(context: &Context) -> Result<Outcome> {
         let (state, detail) = described(part);
         vec![name.to_owned(), state.to_owned(), detail]
     };
-    let rows = vec![row(models::MODEL_NAME, &status.model), row("onnxruntime", &status.runtime)];
+    let rows = vec![
+        row(models::MODEL_NAME, &status.model),
+        row("onnxruntime", &status.runtime),
+    ];
     context.printer.rows(&["part", "state", "where"], rows)?;
     if !status.is_ready() {
-        context.printer.note("`toolscout models pull` fetches what is missing")?;
+        context
+            .printer
+            .note("`toolscout models pull` fetches what is missing")?;
     }
     Ok(Outcome::Done)
 }
@@ -79,7 +86,10 @@ pub fn described(part: &Part) -> (&'static str, String) {
     match part {
         Part::Ready { path, version } => ("ok", format!("{version}, {}", path.display())),
         Part::Missing { looked_in } => {
-            let places: Vec<String> = looked_in.iter().map(|path| path.display().to_string()).collect();
+            let places: Vec<String> = looked_in
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
             ("missing", format!("looked in {}", places.join(", ")))
         }
         Part::Broken { path, reason } => ("broken", format!("{} {reason}", path.display())),
@@ -90,8 +100,15 @@ fn pull(context: &Context, from: Source, force: bool) -> Result<Outcome> {
     let mut hub_fetcher = Command::new(std::env::current_exe().context("find this program")?);
     hub_fetcher.args(["models", "hub-fetch"]);
     let shown = Shown::default();
-    let result =
-        models::pull(&context.settings, PullOptions { from, force, hub_fetcher }, &|transfer| shown.tell(transfer));
+    let result = models::pull(
+        &context.settings,
+        PullOptions {
+            from,
+            force,
+            hub_fetcher,
+        },
+        &|transfer| shown.tell(transfer),
+    );
     shown.end();
     let pulled = result?;
     if context.printer.is_json() {
@@ -143,7 +160,14 @@ impl Shown {
 
 fn begun(transfer: Transfer<'_>) -> ProgressBar {
     let message = format!("fetching {}", transfer.what);
-    let bar = bar(message.clone(), if transfer.total.is_some() { KNOWN_LENGTH } else { UNKNOWN_LENGTH });
+    let bar = bar(
+        message.clone(),
+        if transfer.total.is_some() {
+            KNOWN_LENGTH
+        } else {
+            UNKNOWN_LENGTH
+        },
+    );
     if bar.is_hidden() {
         tell(&message);
     }

@@ -5,7 +5,9 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, LineStyle, Row, Table, TableStyle, Width};
+use comfy_table::{
+    Attribute, Cell, ColumnConstraint, ContentArrangement, LineStyle, Row, Table, TableStyle, Width,
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use toolscout_index::Tool;
@@ -15,7 +17,8 @@ use crate::printable;
 /// Width of a table where there is no terminal to ask and `COLUMNS` does not say.
 const DEFAULT_WIDTH: u16 = 110;
 /// A line under the header and none elsewhere: rows of running text are told apart by their first column.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// Lines of one row of a table; the rest of a long text is in `show`.
 const ROW_LINES: usize = 2;
 /// Characters of a summary: two lines of a wide terminal.
@@ -41,8 +44,16 @@ pub struct Printer {
 impl Printer {
     /// A printer of this kind, by default the one that fits stdout.
     pub fn new(output: Option<Output>) -> Self {
-        let fitting = || if io::stdout().is_terminal() { Output::Table } else { Output::Plain };
-        Printer { output: output.unwrap_or_else(fitting) }
+        let fitting = || {
+            if io::stdout().is_terminal() {
+                Output::Table
+            } else {
+                Output::Plain
+            }
+        };
+        Printer {
+            output: output.unwrap_or_else(fitting),
+        }
     }
 
     /// True when JSON is wanted.
@@ -67,13 +78,19 @@ impl Printer {
 
     /// Prints one line, or several.
     pub fn line(&self, line: impl Display) -> Result<()> {
-        Ok(writeln!(io::stdout(), "{}", printable::lines(&line.to_string()))?)
+        Ok(writeln!(
+            io::stdout(),
+            "{}",
+            printable::lines(&line.to_string())
+        )?)
     }
 
     /// Prints rows: under a header in a table, or tab-separated and bare.
     pub fn rows(&self, header: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
-        let rows: Vec<Vec<String>> =
-            rows.into_iter().map(|row| row.iter().map(|cell| printable::line(cell)).collect()).collect();
+        let rows: Vec<Vec<String>> = rows
+            .into_iter()
+            .map(|row| row.iter().map(|cell| printable::line(cell)).collect())
+            .collect();
         let mut stdout = io::stdout();
         if self.output == Output::Table {
             return Ok(writeln!(stdout, "{}", drawn(header, rows))?);
@@ -98,8 +115,15 @@ impl Printer {
 
 /// The beginning of what a tool says of itself, on one line.
 pub fn summary(tool: &Tool) -> String {
-    let text = [tool.description.as_str(), tool.title.as_deref().unwrap_or_default()];
-    let line = text.iter().flat_map(|text| text.lines()).map(str::trim).find(|line| !line.is_empty());
+    let text = [
+        tool.description.as_str(),
+        tool.title.as_deref().unwrap_or_default(),
+    ];
+    let line = text
+        .iter()
+        .flat_map(|text| text.lines())
+        .map(str::trim)
+        .find(|line| !line.is_empty());
     shortened(line.unwrap_or_default(), SUMMARY_CHARS)
 }
 
@@ -117,7 +141,8 @@ pub fn colour_wanted() -> bool {
 /// A bar that counts items or bytes; hidden when stderr is no terminal.
 pub fn bar(message: impl Into<String>, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style.progress_chars("=> "));
     bar.set_message(printable::line(&message.into()));
     bar
@@ -132,10 +157,15 @@ fn shortened(text: &str, chars: usize) -> String {
 
 fn drawn(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+        .load_style(STYLE)
+        .set_content_arrangement(ContentArrangement::Dynamic);
     let width = match table.width() {
         Some(width) => width,
-        None => std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(DEFAULT_WIDTH),
+        None => std::env::var("COLUMNS")
+            .ok()
+            .and_then(|columns| columns.parse().ok())
+            .unwrap_or(DEFAULT_WIDTH),
     };
     table.set_width(width);
     table.set_header(header.iter().map(|title| heading(title)));
@@ -155,7 +185,9 @@ fn keep_narrow_columns_whole(table: &mut Table, width: u16) {
     for (index, &needed) in content.iter().take(narrow).enumerate() {
         if let Some(column) = table.column_mut(index) {
             // Padding of one on each side.
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed((needed + 2).min(width / 2))));
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
+                (needed + 2).min(width / 2),
+            )));
         }
     }
 }
@@ -175,9 +207,13 @@ mod tests {
 
     #[test]
     fn a_summary_is_the_first_line_that_says_something() {
-        let tool = Tool::new("s", "t").unwrap().with_description("\n  Sends mail.\nAt once.");
+        let tool = Tool::new("s", "t")
+            .unwrap()
+            .with_description("\n  Sends mail.\nAt once.");
         assert_eq!(summary(&tool), "Sends mail.");
-        let wordy = Tool::new("s", "t").unwrap().with_description("é".repeat(500));
+        let wordy = Tool::new("s", "t")
+            .unwrap()
+            .with_description("é".repeat(500));
         assert_eq!(summary(&wordy).chars().count(), SUMMARY_CHARS + 1);
     }
 }

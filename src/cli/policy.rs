@@ -29,7 +29,12 @@ pub struct PolicyArgs {
 impl PolicyArgs {
     /// The profile; an empty one where none is named.
     pub fn profile(&self) -> Result<Profile> {
-        Ok(self.profile.as_deref().map(Profile::load).transpose()?.unwrap_or_default())
+        Ok(self
+            .profile
+            .as_deref()
+            .map(Profile::load)
+            .transpose()?
+            .unwrap_or_default())
     }
 
     /// Adds the rules of the flags, the strictest first: they come before those of the profile.
@@ -43,7 +48,10 @@ impl PolicyArgs {
         for (patterns, decision, flag) in flags {
             for pattern in patterns {
                 let rule = Rule::of_tools(Pattern::new(pattern.as_str()), decision);
-                rules.push(Rule { name: Some(format!("--{flag} {pattern}")), ..rule });
+                rules.push(Rule {
+                    name: Some(format!("--{flag} {pattern}")),
+                    ..rule
+                });
             }
         }
         policies.rules.splice(..0, rules);

@@ -34,29 +34,57 @@ impl Args {
             writer.commit()?;
         }
         if context.printer.is_json() {
-            context.printer.json(&serde_json::json!({ "removed": changes.removed, "dry_run": self.dry_run }))?;
+            context.printer.json(
+                &serde_json::json!({ "removed": changes.removed, "dry_run": self.dry_run }),
+            )?;
             return Ok(Outcome::Done);
         }
-        changes.removed.iter().try_for_each(|id| context.printer.line(format_args!("- {id}")))?;
-        let end = if self.dry_run { " (dry run, nothing was written)" } else { "" };
-        context.printer.note(format_args!("{}: {} removed{end}", context.settings.catalog, changes.removed.len()))?;
+        changes
+            .removed
+            .iter()
+            .try_for_each(|id| context.printer.line(format_args!("- {id}")))?;
+        let end = if self.dry_run {
+            " (dry run, nothing was written)"
+        } else {
+            ""
+        };
+        context.printer.note(format_args!(
+            "{}: {} removed{end}",
+            context.settings.catalog,
+            changes.removed.len()
+        ))?;
         Ok(Outcome::Done)
     }
 
     fn matching(&self, searcher: &Searcher) -> Result<Vec<ToolId>> {
-        let mut ids = self.ids.iter().map(|id| ToolId::parse(id)).collect::<Result<Vec<_>, _>>()?;
+        let mut ids = self
+            .ids
+            .iter()
+            .map(|id| ToolId::parse(id))
+            .collect::<Result<Vec<_>, _>>()?;
         if let Some(unknown) = ids.iter().find(|id| searcher.tool(id).is_none()) {
-            bail!("no tool {unknown:?} in this catalog, so nothing was removed; `toolscout list` shows what is there");
+            bail!(
+                "no tool {unknown:?} in this catalog, so nothing was removed; `toolscout list` shows what is there"
+            );
         }
         if self.server.is_empty() {
             return Ok(ids);
         }
-        let filter = Filter { servers: self.server.iter().cloned().collect(), ..Filter::default() };
-        let of_servers = searcher.tools().filter(|tool| filter.accepts(tool)).map(|tool| tool.id.clone());
+        let filter = Filter {
+            servers: self.server.iter().cloned().collect(),
+            ..Filter::default()
+        };
+        let of_servers = searcher
+            .tools()
+            .filter(|tool| filter.accepts(tool))
+            .map(|tool| tool.id.clone());
         let before = ids.len();
         ids.extend(of_servers);
         if ids.len() == before {
-            bail!("no tool of server {} in this catalog; `toolscout stats` lists the servers", self.server.join(", "));
+            bail!(
+                "no tool of server {} in this catalog; `toolscout stats` lists the servers",
+                self.server.join(", ")
+            );
         }
         Ok(ids)
     }

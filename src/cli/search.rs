@@ -6,7 +6,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{LegScore, NameMatch, Reason, Reranked};
-use toolscout_index::{Degraded, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant};
+use toolscout_index::{
+    Degraded, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant,
+};
 
 use super::context::{Context, Legs};
 use super::export::print_emitted;
@@ -77,7 +79,11 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let (texts, format) = (self.texts()?, self.format);
         let mode = self.mode_in(context);
-        let legs = if mode == Mode::Lexical { Legs::Lexical } else { Legs::All };
+        let legs = if mode == Mode::Lexical {
+            Legs::Lexical
+        } else {
+            Legs::All
+        };
         let query = self.query(context, &texts).mode(mode);
         query.validate()?;
         let start = Instant::now();
@@ -90,15 +96,27 @@ impl Args {
                 pending_embeddings: searcher.pending_embeddings(),
             });
         }
-        Answer { context, texts, results, searcher: &searcher, opened }.print(format)
+        Answer {
+            context,
+            texts,
+            results,
+            searcher: &searcher,
+            opened,
+        }
+        .print(format)
     }
 
     /// The words are one request, each `--query` is another.
     fn texts(&self) -> Result<Vec<String>> {
         let words = (!self.words.is_empty()).then(|| self.words.join(" "));
-        let texts: Vec<String> = words.into_iter().chain(self.queries.iter().cloned()).collect();
+        let texts: Vec<String> = words
+            .into_iter()
+            .chain(self.queries.iter().cloned())
+            .collect();
         if texts.is_empty() {
-            return Err(Usage("no query; say in a few words what the tool should do".into()).into());
+            return Err(
+                Usage("no query; say in a few words what the tool should do".into()).into(),
+            );
         }
         Ok(texts)
     }
@@ -172,7 +190,9 @@ impl Answer<'_> {
         let printer = self.context.printer;
         let hits = &self.results.hits;
         if hits.iter().any(|hit| hit.explain.is_some()) {
-            explained(hits).iter().try_for_each(|line| printer.line(line))?;
+            explained(hits)
+                .iter()
+                .try_for_each(|line| printer.line(line))?;
         } else if !hits.is_empty() {
             self.print_rows()?;
         }
@@ -182,26 +202,49 @@ impl Answer<'_> {
     fn print_rows(&self) -> Result<()> {
         let several = self.texts.len() > 1;
         let rows = self.results.hits.iter().enumerate().map(|(index, hit)| {
-            let mut row = vec![(index + 1).to_string(), format!("{:.3}", hit.score), hit.id.to_string()];
+            let mut row = vec![
+                (index + 1).to_string(),
+                format!("{:.3}", hit.score),
+                hit.id.to_string(),
+            ];
             if several {
                 row.push(self.found_by(hit));
             }
-            row.push(summary(&hit.tool) + &also_on(hit).map(|others| format!(" ({others})")).unwrap_or_default());
+            row.push(
+                summary(&hit.tool)
+                    + &also_on(hit)
+                        .map(|others| format!(" ({others})"))
+                        .unwrap_or_default(),
+            );
             row
         });
-        let header: &[&str] =
-            if several { &["#", "score", "id", "for", "description"] } else { &["#", "score", "id", "description"] };
+        let header: &[&str] = if several {
+            &["#", "score", "id", "for", "description"]
+        } else {
+            &["#", "score", "id", "description"]
+        };
         self.context.printer.rows(header, rows.collect())
     }
 
     /// The queries that found a hit, by number.
     fn found_by(&self, hit: &Hit) -> String {
-        hit.matched_queries.iter().map(|query| (query + 1).to_string()).collect::<Vec<_>>().join(", ")
+        hit.matched_queries
+            .iter()
+            .map(|query| (query + 1).to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// What is to be said below the hits: no match, less than asked for, and where the time went.
     fn notes(&self) -> Vec<String> {
-        let Results { hits, degraded, no_match, timings, confidence, .. } = &self.results;
+        let Results {
+            hits,
+            degraded,
+            no_match,
+            timings,
+            confidence,
+            ..
+        } = &self.results;
         let mut notes = Vec::new();
         if let Some(no_match) = no_match {
             let nearest: Vec<&str> = no_match.nearest.iter().map(|id| id.as_str()).collect();
@@ -210,13 +253,19 @@ impl Answer<'_> {
                 notes.push(format!("nearest: {}", nearest.join(", ")));
             }
         }
-        notes.extend(degraded.as_ref().map(|degraded| format!("degraded: {}", degraded.reason)));
+        notes.extend(
+            degraded
+                .as_ref()
+                .map(|degraded| format!("degraded: {}", degraded.reason)),
+        );
         notes.push(format!(
             "{} · {} of {} tools · {}{} · opened in {:.0} ms",
             tier(&self.results),
             hits.len(),
             self.searcher.len(),
-            confidence.map(|confidence| format!("confidence {confidence:.2} · ")).unwrap_or_default(),
+            confidence
+                .map(|confidence| format!("confidence {confidence:.2} · "))
+                .unwrap_or_default(),
             told(timings),
             self.opened.as_secs_f64() * 1e3
         ));
@@ -224,9 +273,23 @@ impl Answer<'_> {
     }
 
     fn as_json(&self) -> Value {
-        let Results { mode, variant, embedders, degraded, no_match, timings, generation, .. } = &self.results;
-        let hits: Vec<Value> =
-            self.results.hits.iter().enumerate().map(|(index, hit)| hit_json(index + 1, hit)).collect();
+        let Results {
+            mode,
+            variant,
+            embedders,
+            degraded,
+            no_match,
+            timings,
+            generation,
+            ..
+        } = &self.results;
+        let hits: Vec<Value> = self
+            .results
+            .hits
+            .iter()
+            .enumerate()
+            .map(|(index, hit)| hit_json(index + 1, hit))
+            .collect();
         json!({
             "queries": self.texts,
             "hits": hits,
@@ -273,10 +336,22 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
 
 /// What answered: the mode, what was heard beside words, and what was left out for time.
 fn tier(results: &Results) -> String {
-    let names: Vec<&str> = results.embedders.iter().filter_map(|id| id.split('/').next()).collect();
-    let heard = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    let names: Vec<&str> = results
+        .embedders
+        .iter()
+        .filter_map(|id| id.split('/').next())
+        .collect();
+    let heard = if names.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", names.join(", "))
+    };
     let variant = results.variant;
-    let cut = if variant == Variant::Full { String::new() } else { format!(" · {variant} variant for time") };
+    let cut = if variant == Variant::Full {
+        String::new()
+    } else {
+        format!(" · {variant} variant for time")
+    };
     format!("{}{heard}{cut}", results.mode)
 }
 
@@ -287,8 +362,10 @@ fn also_on(hit: &Hit) -> Option<String> {
 
 fn told(timings: &Timings) -> String {
     let stages = timings.stages().into_iter();
-    let stages: Vec<String> =
-        stages.filter(|(_, ms)| *ms >= SHOWN_MS).map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
+    let stages: Vec<String> = stages
+        .filter(|(_, ms)| *ms >= SHOWN_MS)
+        .map(|(stage, ms)| format!("{stage} {ms:.2}"))
+        .collect();
     format!("{:.2} ms ({})", timings.total_ms, stages.join(", "))
 }
 
@@ -299,7 +376,11 @@ fn explained(hits: &[Hit]) -> Vec<String> {
         lines.push(format!("     {}", printable::line(&summary(&hit.tool))));
         lines.extend(also_on(hit).map(|others| format!("     {}", printable::line(&others))));
         if let Some(explain) = &hit.explain {
-            lines.extend(reasons(explain).into_iter().map(|(title, reason)| format!("     {title:<8} {reason}")));
+            lines.extend(
+                reasons(explain)
+                    .into_iter()
+                    .map(|(title, reason)| format!("     {title:<8} {reason}")),
+            );
         }
     }
     lines
@@ -307,30 +388,61 @@ fn explained(hits: &[Hit]) -> Vec<String> {
 
 fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
     let mut reasons = Vec::new();
-    reasons.extend(explain.name_match.map(|how| ("name", name_told(how).to_owned())));
-    reasons.extend(explain.lexical.as_ref().map(|leg| ("lexical", leg_told(leg, "bm25"))));
+    reasons.extend(
+        explain
+            .name_match
+            .map(|how| ("name", name_told(how).to_owned())),
+    );
+    reasons.extend(
+        explain
+            .lexical
+            .as_ref()
+            .map(|leg| ("lexical", leg_told(leg, "bm25"))),
+    );
     for (model, leg) in &explain.dense {
         reasons.push(("dense", format!("{}, {model}", leg_told(leg, "cosine"))));
     }
     if !explain.matched.is_empty() {
-        let fields = explain.matched.iter().map(|field| format!("{}: {}", field.field, field.terms.join(" ")));
+        let fields = explain
+            .matched
+            .iter()
+            .map(|field| format!("{}: {}", field.field, field.terms.join(" ")));
         reasons.push(("matched", fields.collect::<Vec<_>>().join("; ")));
     }
     for edit in &explain.fuzzy {
-        reasons.push(("fuzzy", format!("{} → {}, edits: {}", edit.from, edit.to, edit.edits)));
+        reasons.push((
+            "fuzzy",
+            format!("{} → {}, edits: {}", edit.from, edit.to, edit.edits),
+        ));
     }
     if !explain.clauses.is_empty() {
         reasons.push(("clauses", clauses_told(explain)));
     }
-    reasons.push(("fused", format!("{:.3} with dense weight {:.2}", explain.fused, explain.dense_weight)));
-    reasons.extend(explain.ranker.as_ref().map(|ranker| ("ranker", ranker_told(ranker))));
+    reasons.push((
+        "fused",
+        format!(
+            "{:.3} with dense weight {:.2}",
+            explain.fused, explain.dense_weight
+        ),
+    ));
+    reasons.extend(
+        explain
+            .ranker
+            .as_ref()
+            .map(|ranker| ("ranker", ranker_told(ranker))),
+    );
     reasons
 }
 
 fn ranker_told(ranker: &Reranked) -> String {
     let moved = |reason: &Reason| format!("{} {:+.2}", reason.feature, reason.moved);
     let reasons: Vec<String> = ranker.reasons.iter().map(moved).collect();
-    format!("place {} to {}, by {}", ranker.before, ranker.after, reasons.join(", "))
+    format!(
+        "place {} to {}, by {}",
+        ranker.before,
+        ranker.after,
+        reasons.join(", ")
+    )
 }
 
 fn name_told(how: NameMatch) -> &'static str {
@@ -342,13 +454,20 @@ fn name_told(how: NameMatch) -> &'static str {
 }
 
 fn clauses_told(explain: &Explain) -> String {
-    let best = explain.best_clause.and_then(|best| explain.clauses.get(best));
-    let best = best.map(|clause| format!("; best for {clause:?}")).unwrap_or_default();
+    let best = explain
+        .best_clause
+        .and_then(|best| explain.clauses.get(best));
+    let best = best
+        .map(|clause| format!("; best for {clause:?}"))
+        .unwrap_or_default();
     format!("{}{best}", explain.clauses.join(" | "))
 }
 
 fn leg_told(leg: &LegScore, unit: &str) -> String {
-    format!("rank {}, {unit} {:.3}, normalised {:.3}", leg.rank, leg.raw, leg.normalised)
+    format!(
+        "rank {}, {unit} {:.3}, normalised {:.3}",
+        leg.rank, leg.raw, leg.normalised
+    )
 }
 
 #[cfg(test)]
@@ -357,7 +476,11 @@ mod tests {
 
     #[test]
     fn only_stages_that_took_time_are_told() {
-        let timings = Timings { lexical_ms: 0.25, total_ms: 0.3, ..Timings::default() };
+        let timings = Timings {
+            lexical_ms: 0.25,
+            total_ms: 0.3,
+            ..Timings::default()
+        };
         assert_eq!(told(&timings), "0.30 ms (lexical 0.25)");
     }
 
@@ -365,13 +488,24 @@ mod tests {
     fn an_explanation_names_legs_fields_and_edits() {
         let explain = Explain {
             name_match: Some(NameMatch::Suffix),
-            lexical: Some(LegScore { rank: 2, raw: 7.5, normalised: 0.5 }),
-            fuzzy: vec![toolscout_index::hit::FuzzyEdit { from: "isue".into(), to: "issu".into(), edits: 1 }],
+            lexical: Some(LegScore {
+                rank: 2,
+                raw: 7.5,
+                normalised: 0.5,
+            }),
+            fuzzy: vec![toolscout_index::hit::FuzzyEdit {
+                from: "isue".into(),
+                to: "issu".into(),
+                edits: 1,
+            }],
             fused: 0.5,
             ..Explain::default()
         };
         let titles: Vec<&str> = reasons(&explain).iter().map(|(title, _)| *title).collect();
         assert_eq!(titles, ["name", "lexical", "fuzzy", "fused"]);
-        assert_eq!(reasons(&explain)[1].1, "rank 2, bm25 7.500, normalised 0.500");
+        assert_eq!(
+            reasons(&explain)[1].1,
+            "rank 2, bm25 7.500, normalised 0.500"
+        );
     }
 }

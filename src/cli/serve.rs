@@ -19,7 +19,12 @@ use crate::telemetry::{self, LogFormat};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7700", env = "TOOLSCOUT_LISTEN", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        default_value = "127.0.0.1:7700",
+        env = "TOOLSCOUT_LISTEN",
+        value_name = "ADDRESS"
+    )]
     listen: SocketAddr,
     /// A name this server goes by, beside localhost and IP addresses (repeatable)
     #[arg(long, value_name = "NAME")]
@@ -47,10 +52,21 @@ pub struct Args {
     #[arg(long, value_parser = style, value_name = "STYLE")]
     mcp_style: Option<Style>,
     /// How log lines are written
-    #[arg(long, value_enum, default_value_t, env = "TOOLSCOUT_LOG_FORMAT", value_name = "FORMAT")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        env = "TOOLSCOUT_LOG_FORMAT",
+        value_name = "FORMAT"
+    )]
     log_format: LogFormat,
     /// What is logged: a level, or `target=level` with commas between
-    #[arg(long, default_value = "info,ort=error,rmcp=warn", env = "TOOLSCOUT_LOG", value_name = "FILTER")]
+    #[arg(
+        long,
+        default_value = "info,ort=error,rmcp=warn",
+        env = "TOOLSCOUT_LOG",
+        value_name = "FILTER"
+    )]
     log: String,
     /// An OpenTelemetry collector for spans of requests and searches, over OTLP as HTTP, as `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
@@ -65,7 +81,9 @@ impl Args {
         telemetry::start(self.log_format, &self.log, traces.as_ref())?;
         let address = self.listen;
         let settings = self.settings(context)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
         runtime.block_on(serve(address, settings, context))?;
         Ok(Outcome::Done)
     }
@@ -76,8 +94,9 @@ impl Args {
             limits.max_connections = connections.get();
             limits.connections_per_loopback_address = connections.get();
         }
-        limits.connections_per_address =
-            self.connections_per_address.map_or(limits.connections_per_address, NonZero::get);
+        limits.connections_per_address = self
+            .connections_per_address
+            .map_or(limits.connections_per_address, NonZero::get);
         limits.search_line = self.search_line.unwrap_or(limits.search_line);
         let upstream = self.agent.pool()?;
         Ok(Settings {
@@ -89,7 +108,11 @@ impl Args {
             embedders: context.embedders().to_vec(),
             allowed_hosts: self.allow_host,
             allowed_origins: self.allow_origin,
-            exposure: if self.insecure_no_keys { Exposure::AnyoneWithoutKeys } else { Exposure::Loopback },
+            exposure: if self.insecure_no_keys {
+                Exposure::AnyoneWithoutKeys
+            } else {
+                Exposure::Loopback
+            },
             limits,
         })
     }
@@ -98,6 +121,9 @@ impl Args {
 async fn serve(address: SocketAddr, settings: Settings, context: &Context) -> Result<()> {
     let shutdown = Shutdown::on_signals()?;
     let listener = http::bind(address, &settings).await?;
-    context.printer.line(format_args!("listening on http://{}", listener.local_addr()?))?;
+    context.printer.line(format_args!(
+        "listening on http://{}",
+        listener.local_addr()?
+    ))?;
     http::serve(listener, settings, shutdown).await
 }

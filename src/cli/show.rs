@@ -26,14 +26,22 @@ impl Args {
     /// Prints the tools, in the order they were named.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
-        let tools = self.ids.iter().map(|id| find(&searcher, id)).collect::<Result<Vec<_>>>()?;
+        let tools = self
+            .ids
+            .iter()
+            .map(|id| find(&searcher, id))
+            .collect::<Result<Vec<_>>>()?;
         if let Some(format) = self.format {
             let tools: Vec<&Tool> = tools.iter().map(|tool| &**tool).collect();
             print_emitted(context, &tools, format)?;
         } else if context.printer.is_json() {
-            context.printer.json(&tools.iter().map(|tool| &**tool).collect::<Vec<_>>())?;
+            context
+                .printer
+                .json(&tools.iter().map(|tool| &**tool).collect::<Vec<_>>())?;
         } else {
-            tools.iter().try_for_each(|tool| context.printer.line(card(tool)))?;
+            tools
+                .iter()
+                .try_for_each(|tool| context.printer.line(card(tool)))?;
         }
         Ok(Outcome::Done)
     }
@@ -42,21 +50,44 @@ impl Args {
 fn find(searcher: &Searcher, id: &str) -> Result<Arc<Tool>> {
     match searcher.tool(&ToolId::parse(id)?) {
         Some(tool) => Ok(tool),
-        None => bail!("no tool {id:?} in this catalog; `toolscout search {id:?}` finds what is like it"),
+        None => {
+            bail!("no tool {id:?} in this catalog; `toolscout search {id:?}` finds what is like it")
+        }
     }
 }
 
 fn card(tool: &Tool) -> String {
-    let mut lines =
-        vec![printable::name(tool.id.as_str()), format!("  {}", printable::line(&formats::signature(tool)))];
-    lines.extend(tool.title.iter().map(|title| format!("  title: {}", printable::line(title))));
+    let mut lines = vec![
+        printable::name(tool.id.as_str()),
+        format!("  {}", printable::line(&formats::signature(tool))),
+    ];
+    lines.extend(
+        tool.title
+            .iter()
+            .map(|title| format!("  title: {}", printable::line(title))),
+    );
     if !tool.tags.is_empty() {
-        lines.push(format!("  tags: {}", printable::line(&tool.tags.join(", "))));
+        lines.push(format!(
+            "  tags: {}",
+            printable::line(&tool.tags.join(", "))
+        ));
     }
     lines.extend(hints(tool).map(|hints| format!("  hints: {hints}")));
-    lines.extend(tool.description.trim().lines().map(|line| format!("  {}", printable::line(line))));
-    lines.push(format!("  input: {}", serde_json::Value::Object(tool.input_schema.clone())));
-    lines.extend(tool.output_schema.clone().map(|schema| format!("  output: {}", serde_json::Value::Object(schema))));
+    lines.extend(
+        tool.description
+            .trim()
+            .lines()
+            .map(|line| format!("  {}", printable::line(line))),
+    );
+    lines.push(format!(
+        "  input: {}",
+        serde_json::Value::Object(tool.input_schema.clone())
+    ));
+    lines.extend(
+        tool.output_schema
+            .clone()
+            .map(|schema| format!("  output: {}", serde_json::Value::Object(schema))),
+    );
     lines.join("\n")
 }
 
@@ -71,7 +102,15 @@ fn hints(tool: &Tool) -> Option<String> {
     ];
     let said: Vec<String> = named
         .into_iter()
-        .filter_map(|(name, hint)| hint.map(|yes| if yes { name.to_owned() } else { format!("not {name}") }))
+        .filter_map(|(name, hint)| {
+            hint.map(|yes| {
+                if yes {
+                    name.to_owned()
+                } else {
+                    format!("not {name}")
+                }
+            })
+        })
         .collect();
     (!said.is_empty()).then(|| said.join(", "))
 }

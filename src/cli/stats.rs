@@ -25,8 +25,16 @@ impl Args {
             row("generation", stats.generation.to_string()),
             row("disk", format!("{:.1} MB", stats.disk_bytes as f64 / 1e6)),
         ];
-        rows.extend(stats.vectors.iter().map(|(model, count)| row("vectors", format!("{count} by {model}"))));
-        rows.push(row("not embedded yet", stats.pending_embeddings.to_string()));
+        rows.extend(
+            stats
+                .vectors
+                .iter()
+                .map(|(model, count)| row("vectors", format!("{count} by {model}"))),
+        );
+        rows.push(row(
+            "not embedded yet",
+            stats.pending_embeddings.to_string(),
+        ));
         let server = |(name, count): &(String, usize)| match name.as_str() {
             "" => row("without server", format!("{count} tools")),
             _ => row("server", format!("{name}: {count} tools")),

@@ -34,10 +34,20 @@ impl Args {
     /// Reads, compares, stores, indexes and embeds.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match (self.places.is_empty(), self.mcp.is_empty()) {
-            (true, false) => servers::sync(context, &self.mcp.config()?, self.server.as_deref(), &self.how),
+            (true, false) => servers::sync(
+                context,
+                &self.mcp.config()?,
+                self.server.as_deref(),
+                &self.how,
+            ),
             (false, true) => self.sync_places(context),
-            (true, true) => Err(Usage("name files of tools, or MCP servers with --mcp or --mcp-server".into()).into()),
-            (false, false) => Err(Usage("files and MCP servers at once; give the one or the other".into()).into()),
+            (true, true) => Err(Usage(
+                "name files of tools, or MCP servers with --mcp or --mcp-server".into(),
+            )
+            .into()),
+            (false, false) => {
+                Err(Usage("files and MCP servers at once; give the one or the other".into()).into())
+            }
         }
     }
 
@@ -47,13 +57,22 @@ impl Args {
         };
         let start = Instant::now();
         let reading = self.openapi.reading(Some(server.clone()));
-        let batch = self.how.accept(context, reading.read(&self.places, &context.settings.fetch)?)?;
+        let batch = self.how.accept(
+            context,
+            reading.read(&self.places, &context.settings.fetch)?,
+        )?;
         let read = start.elapsed();
         if self.how.dry_run {
-            let catalog = context.data_dir().open(&context.settings.catalog, Options::default())?;
+            let catalog = context
+                .data_dir()
+                .open(&context.settings.catalog, Options::default())?;
             let changes = catalog.writer()?.sync(&server, &batch.tools)?;
             print(context, &changes)?;
-            return Report { read, ..Report::of_preview(batch, changes) }.print(context);
+            return Report {
+                read,
+                ..Report::of_preview(batch, changes)
+            }
+            .print(context);
         }
         let catalog = context.open_or_create(self.how.legs())?;
         let mut writer = catalog.writer()?;
@@ -62,7 +81,15 @@ impl Args {
         let stored = start.elapsed() - read;
         print(context, &changes)?;
         let embedded = self.how.embed(context, &mut writer)?;
-        Report { batch, changes, generation: Some(generation), read, stored, embedded }.print(context)
+        Report {
+            batch,
+            changes,
+            generation: Some(generation),
+            read,
+            stored,
+            embedded,
+        }
+        .print(context)
     }
 }
 
@@ -70,8 +97,13 @@ fn print(context: &Context, changes: &Changes) -> Result<()> {
     if context.printer.is_json() {
         return Ok(());
     }
-    for (sign, ids) in [('+', &changes.added), ('~', &changes.changed), ('-', &changes.removed)] {
-        ids.iter().try_for_each(|id| context.printer.line(format_args!("{sign} {id}")))?;
+    for (sign, ids) in [
+        ('+', &changes.added),
+        ('~', &changes.changed),
+        ('-', &changes.removed),
+    ] {
+        ids.iter()
+            .try_for_each(|id| context.printer.line(format_args!("{sign} {id}")))?;
     }
     Ok(())
 }

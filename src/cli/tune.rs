@@ -45,7 +45,11 @@ pub struct Args {
 impl Args {
     /// Tunes and prints.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        if self.ranker { self.fit_ranker(context) } else { self.tune_settings(context) }
+        if self.ranker {
+            self.fit_ranker(context)
+        } else {
+            self.tune_settings(context)
+        }
     }
 
     fn tune_settings(self, context: &Context) -> Result<Outcome> {
@@ -104,7 +108,9 @@ impl Args {
             print_adapted(context, &adapted)?;
         }
         if self.apply && !adapted.accepted {
-            context.printer.note("the fitted ranker gains nothing on the test half, so nothing was written")?;
+            context
+                .printer
+                .note("the fitted ranker gains nothing on the test half, so nothing was written")?;
             return Ok(Outcome::Amiss);
         }
         if self.apply {
@@ -123,7 +129,12 @@ impl Args {
             false => Vec::new(),
         };
         let tools = searcher.tools().map(|tool| Tool::clone(&tool)).collect();
-        Ok(EvalSet::over_catalog(name, tools, self.queries.as_deref(), called)?)
+        Ok(EvalSet::over_catalog(
+            name,
+            tools,
+            self.queries.as_deref(),
+            called,
+        )?)
     }
 }
 
@@ -135,8 +146,13 @@ fn print_adapted(context: &Context, adapted: &Adapted) -> Result<()> {
         adapted.test_gain_p, adapted.left_out
     ))?;
     let [before, after] = adapted.mix;
-    context.printer.note(format_args!("weight = {after:.2}  # was {before:.2}"))?;
-    context.printer.note(format_args!("{:.0}% of the leaves are kept", 100.0 * adapted.kept))
+    context
+        .printer
+        .note(format_args!("weight = {after:.2}  # was {before:.2}"))?;
+    context.printer.note(format_args!(
+        "{:.0}% of the leaves are kept",
+        100.0 * adapted.kept
+    ))
 }
 
 fn print(context: &Context, tuned: &Tuned) -> Result<()> {
@@ -147,16 +163,25 @@ fn print(context: &Context, tuned: &Tuned) -> Result<()> {
         tuned.metric, tuned.test_gain_p, tuned.left_out
     ))?;
     for knob in &tuned.knobs {
-        context.printer.note(format_args!("{} = {:.2}  # was {:.2}", knob.name, knob.after, knob.before))?;
+        context.printer.note(format_args!(
+            "{} = {:.2}  # was {:.2}",
+            knob.name, knob.after, knob.before
+        ))?;
     }
     Ok(())
 }
 
 fn print_halves(context: &Context, train: &Half, test: &Half) -> Result<()> {
     let half = |name: &str, half: &Half| {
-        let numbers = [half.before, half.after, half.after - half.before].map(|value| format!("{value:.4}"));
-        [name.to_owned(), half.queries.to_string()].into_iter().chain(numbers).collect::<Vec<String>>()
+        let numbers =
+            [half.before, half.after, half.after - half.before].map(|value| format!("{value:.4}"));
+        [name.to_owned(), half.queries.to_string()]
+            .into_iter()
+            .chain(numbers)
+            .collect::<Vec<String>>()
     };
     let rows = vec![half("train", train), half("test", test)];
-    context.printer.rows(&["half", "queries", "before", "after", "gain"], rows)
+    context
+        .printer
+        .rows(&["half", "queries", "before", "after", "gain"], rows)
 }

@@ -55,7 +55,11 @@ impl McpArgs {
             let shown = text.split('=').next().unwrap_or_default();
             added.map_err(|reason| Usage(format!("--mcp-header {shown}=…: {reason}")))?;
         }
-        Ok(PoolConfig { servers, on_change: self.on_change.unwrap_or_default(), ..PoolConfig::default() })
+        Ok(PoolConfig {
+            servers,
+            on_change: self.on_change.unwrap_or_default(),
+            ..PoolConfig::default()
+        })
     }
 }
 

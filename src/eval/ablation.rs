@@ -30,38 +30,107 @@ pub struct Step {
 /// The steps from words alone to the whole: with instant embedders, then, where there is a slow one, from words again
 /// with that.
 pub fn steps(embedding: Embedding) -> Vec<Step> {
-    let hybrid =
-        |name: &str, fusion, parts| Arm { name: name.into(), mode: Mode::Hybrid, fusion, dense_weight: None, parts };
-    let words = Arm { mode: Mode::Lexical, ..hybrid("words", Fusion::Convex, Parts::ALL) };
-    let bare =
-        Parts { slow_embedders: false, views: false, script_gate: false, clauses: false, ranker: false, ..Parts::ALL };
-    let views = Parts { views: true, ..bare };
-    let gate = Parts { script_gate: true, ..views };
+    let hybrid = |name: &str, fusion, parts| Arm {
+        name: name.into(),
+        mode: Mode::Hybrid,
+        fusion,
+        dense_weight: None,
+        parts,
+    };
+    let words = Arm {
+        mode: Mode::Lexical,
+        ..hybrid("words", Fusion::Convex, Parts::ALL)
+    };
+    let bare = Parts {
+        slow_embedders: false,
+        views: false,
+        script_gate: false,
+        clauses: false,
+        ranker: false,
+        ..Parts::ALL
+    };
+    let views = Parts {
+        views: true,
+        ..bare
+    };
+    let gate = Parts {
+        script_gate: true,
+        ..views
+    };
     let mut arms = vec![
         words,
         hybrid("words + table, by rank", Fusion::Rrf, bare),
         hybrid("by score", Fusion::Convex, bare),
         hybrid("+ views", Fusion::Convex, views),
         hybrid("+ script gate", Fusion::Convex, gate),
-        hybrid("+ clauses", Fusion::Convex, Parts { clauses: true, ..gate }),
-        hybrid("+ ranker: no-download tier", Fusion::Convex, Parts { clauses: true, ranker: true, ..gate }),
+        hybrid(
+            "+ clauses",
+            Fusion::Convex,
+            Parts {
+                clauses: true,
+                ..gate
+            },
+        ),
+        hybrid(
+            "+ ranker: no-download tier",
+            Fusion::Convex,
+            Parts {
+                clauses: true,
+                ranker: true,
+                ..gate
+            },
+        ),
     ];
     let restart = arms.len();
     if embedding == Embedding::Both {
-        let model = |parts| Parts { slow_embedders: true, instant_embedders: false, ..parts };
-        let joint = Parts { slow_embedders: true, ..gate };
+        let model = |parts| Parts {
+            slow_embedders: true,
+            instant_embedders: false,
+            ..parts
+        };
+        let joint = Parts {
+            slow_embedders: true,
+            ..gate
+        };
         arms.extend([
             hybrid("words + model, by rank", Fusion::Rrf, model(bare)),
             hybrid("model, by score", Fusion::Convex, model(bare)),
             hybrid("model + views", Fusion::Convex, model(views)),
             hybrid("model + script gate", Fusion::Convex, model(gate)),
             hybrid("model + table", Fusion::Convex, joint),
-            hybrid("model + clauses: whole formula", Fusion::Convex, Parts { clauses: true, ..joint }),
-            hybrid("model + ranker", Fusion::Convex, Parts { clauses: true, ranker: true, ..joint }),
+            hybrid(
+                "model + clauses: whole formula",
+                Fusion::Convex,
+                Parts {
+                    clauses: true,
+                    ..joint
+                },
+            ),
+            hybrid(
+                "model + ranker",
+                Fusion::Convex,
+                Parts {
+                    clauses: true,
+                    ranker: true,
+                    ..joint
+                },
+            ),
         ]);
     }
-    let after = |place: usize| if place == restart { Some(0) } else { place.checked_sub(1) };
-    arms.into_iter().enumerate().map(|(place, arm)| Step { arm, after: after(place) }).collect()
+    let after = |place: usize| {
+        if place == restart {
+            Some(0)
+        } else {
+            place.checked_sub(1)
+        }
+    };
+    arms.into_iter()
+        .enumerate()
+        .map(|(place, arm)| Step {
+            arm,
+            after: after(place),
+        })
+        .collect()
 }
 
 /// One step's figures: nDCG at the deepest place measured.
@@ -79,9 +148,17 @@ pub struct Row {
 
 /// The figures of every step over sets that were all measured by the arms of these steps.
 pub fn rows(evaluations: &[Evaluation], steps: &[Step]) -> Vec<Row> {
-    let columns: Vec<Vec<Vec<f64>>> =
-        (0..steps.len()).map(|step| evaluations.iter().map(|evaluation| column(evaluation, step)).collect()).collect();
-    let seed = evaluations.first().map_or(0, |evaluation| evaluation.report.seed);
+    let columns: Vec<Vec<Vec<f64>>> = (0..steps.len())
+        .map(|step| {
+            evaluations
+                .iter()
+                .map(|evaluation| column(evaluation, step))
+                .collect()
+        })
+        .collect();
+    let seed = evaluations
+        .first()
+        .map_or(0, |evaluation| evaluation.report.seed);
     let averaged = |columns: &[Vec<f64>]| {
         let means: Vec<f64> = columns.iter().map(|column| mean(column)).collect();
         (mean(&means), macro_interval(columns, seed))
@@ -90,16 +167,25 @@ pub fn rows(evaluations: &[Evaluation], steps: &[Step]) -> Vec<Row> {
         name: step.arm.name.clone(),
         by_set: columns[place].iter().map(|column| mean(column)).collect(),
         mean: averaged(&columns[place]),
-        added: step.after.map(|before| averaged(&differences(&columns[place], &columns[before]))),
+        added: step
+            .after
+            .map(|before| averaged(&differences(&columns[place], &columns[before]))),
     };
     steps.iter().enumerate().map(row).collect()
 }
 
 /// The figure of every query of a set by one arm.
 fn column(evaluation: &Evaluation, arm: usize) -> Vec<f64> {
-    let metrics: Vec<Metric> = evaluation.report.arms[arm].means.0.iter().map(|(metric, _)| *metric).collect();
+    let metrics: Vec<Metric> = evaluation.report.arms[arm]
+        .means
+        .0
+        .iter()
+        .map(|(metric, _)| *metric)
+        .collect();
     let metric = headline(&metrics);
-    Scores::strict(&evaluation.set, &evaluation.runs[arm], &[metric]).column(metric).to_vec()
+    Scores::strict(&evaluation.set, &evaluation.runs[arm], &[metric])
+        .column(metric)
+        .to_vec()
 }
 
 fn differences(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<Vec<f64>> {
@@ -120,9 +206,22 @@ mod tests {
         // Words, what the table adds, and from words again what the model adds.
         let table = (0..6).map(Some);
         let model = [0, 7, 8, 9, 10, 11, 12].map(Some);
-        assert_eq!(after, [None].into_iter().chain(table).chain(model).collect::<Vec<_>>());
+        assert_eq!(
+            after,
+            [None]
+                .into_iter()
+                .chain(table)
+                .chain(model)
+                .collect::<Vec<_>>()
+        );
         let without_model = steps(Embedding::Instant);
         assert_eq!(without_model, all[..7]);
-        assert_eq!(without_model[6].arm.parts, Parts { slow_embedders: false, ..Parts::ALL });
+        assert_eq!(
+            without_model[6].arm.parts,
+            Parts {
+                slow_embedders: false,
+                ..Parts::ALL
+            }
+        );
     }
 }

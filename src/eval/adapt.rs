@@ -62,22 +62,38 @@ struct Lesson {
 /// # Errors
 /// [`EvalError::Option`] when a part has too few queries to tell anything or no ranker was trained for the catalog's
 /// legs, and the engine's.
-pub fn adapt(set: &EvalSet, searcher: &Searcher, seed: u64, asked: &(dyn Fn() + Sync)) -> Result<(Adapted, Ranker)> {
+pub fn adapt(
+    set: &EvalSet,
+    searcher: &Searcher,
+    seed: u64,
+    asked: &(dyn Fn() + Sync),
+) -> Result<(Adapted, Ranker)> {
     let split = Split::draw(set, seed)?;
     let inner = Split::draw(&split.train, seed.wrapping_add(1))?;
-    let mut ranker = searcher.ranker().map(|ranker| Ranker::clone(ranker)).ok_or_else(no_ranker)?;
+    let mut ranker = searcher
+        .ranker()
+        .map(|ranker| Ranker::clone(ranker))
+        .ok_or_else(no_ranker)?;
     let (legs, test) = lessons(&split.test, searcher, asked)?;
     let (_, train) = lessons(&split.train, searcher, asked)?;
     let (_, fitting) = lessons(&inner.train, searcher, &|| ())?;
     let (_, choosing) = lessons(&inner.test, searcher, &|| ())?;
-    let model = ranker.model_mut(legs.iter().map(String::as_str)).ok_or_else(no_ranker)?;
+    let model = ranker
+        .model_mut(legs.iter().map(String::as_str))
+        .ok_or_else(no_ranker)?;
     let (kept, mix) = choose(model.trees(), model.mix(), &fitting, &choosing);
     let fitted = model.adapted(refit(model.trees(), &judged(&train, mix), kept), mix);
     let column = |trees: &Forest, mix: f32, lessons: &[Lesson]| -> Vec<f64> {
-        lessons.iter().map(|lesson| lesson.ndcg(trees, mix)).collect()
+        lessons
+            .iter()
+            .map(|lesson| lesson.ndcg(trees, mix))
+            .collect()
     };
     let halves = |lessons: &[Lesson]| {
-        [column(model.trees(), model.mix(), lessons), column(fitted.trees(), fitted.mix(), lessons)]
+        [
+            column(model.trees(), model.mix(), lessons),
+            column(fitted.trees(), fitted.mix(), lessons),
+        ]
     };
     let (train, test) = (halves(&train), halves(&test));
     let gain = paired(&test[1], &test[0], seed);
@@ -100,7 +116,14 @@ pub fn adapt(set: &EvalSet, searcher: &Searcher, seed: u64, asked: &(dyn Fn() + 
 /// How much to keep and how much weight to give: what serves queries best that were not fitted to. What changes least
 /// wins among equals.
 fn choose(trees: &Forest, mix: f32, fitting: &[Lesson], choosing: &[Lesson]) -> (f64, f32) {
-    let score = |trees: &Forest, mix: f32| mean(&choosing.iter().map(|l| l.ndcg(trees, mix)).collect::<Vec<_>>());
+    let score = |trees: &Forest, mix: f32| {
+        mean(
+            &choosing
+                .iter()
+                .map(|l| l.ndcg(trees, mix))
+                .collect::<Vec<_>>(),
+        )
+    };
     let (mut best, mut best_score) = ((1.0, mix), score(trees, mix));
     for kept in KEPT {
         let fitted = refit(trees, &judged(fitting, mix), kept);
@@ -116,16 +139,37 @@ fn choose(trees: &Forest, mix: f32, fitting: &[Lesson], choosing: &[Lesson]) -> 
 
 fn judged(lessons: &[Lesson], mix: f32) -> Vec<Judged> {
     // Without weight there is no common unit; the formula's say is then left out.
-    let unit = if mix > 0.0 { f64::from(mix) } else { f64::INFINITY };
-    let base = |lesson: &Lesson| lesson.fused.iter().map(|&score| f64::from(score) / unit).collect();
-    let judged =
-        |lesson: &Lesson| Judged { rows: lesson.rows.clone(), relevant: lesson.relevant.clone(), base: base(lesson) };
+    let unit = if mix > 0.0 {
+        f64::from(mix)
+    } else {
+        f64::INFINITY
+    };
+    let base = |lesson: &Lesson| {
+        lesson
+            .fused
+            .iter()
+            .map(|&score| f64::from(score) / unit)
+            .collect()
+    };
+    let judged = |lesson: &Lesson| Judged {
+        rows: lesson.rows.clone(),
+        relevant: lesson.relevant.clone(),
+        base: base(lesson),
+    };
     lessons.iter().map(judged).collect()
 }
 
 /// The queries of a set, measured, and the legs that were heard.
-fn lessons(set: &EvalSet, searcher: &Searcher, asked: &(dyn Fn() + Sync)) -> Result<(Vec<String>, Vec<Lesson>)> {
-    let texts: Vec<&str> = set.queries.iter().map(|query| query.text.as_str()).collect();
+fn lessons(
+    set: &EvalSet,
+    searcher: &Searcher,
+    asked: &(dyn Fn() + Sync),
+) -> Result<(Vec<String>, Vec<Lesson>)> {
+    let texts: Vec<&str> = set
+        .queries
+        .iter()
+        .map(|query| query.text.as_str())
+        .collect();
     let measured = each_text(&texts, THREADS, |text| {
         let measured = searcher.measure(&Query::new(text))?;
         asked();
@@ -138,11 +182,22 @@ fn lessons(set: &EvalSet, searcher: &Searcher, asked: &(dyn Fn() + Sync)) -> Res
         if *legs.get_or_insert_with(|| measured.legs.clone()) != measured.legs {
             continue;
         }
-        let is_right = |id: &str| set.position(id).is_some_and(|tool| query.relevant.binary_search(&tool).is_ok());
+        let is_right = |id: &str| {
+            set.position(id)
+                .is_some_and(|tool| query.relevant.binary_search(&tool).is_ok())
+        };
         let width = Feature::ALL.len();
         lessons.push(Lesson {
-            relevant: measured.tools.iter().map(|id| is_right(id.as_str())).collect(),
-            fused: measured.rows.chunks_exact(width).map(|row| row[Feature::Fused as usize]).collect(),
+            relevant: measured
+                .tools
+                .iter()
+                .map(|id| is_right(id.as_str()))
+                .collect(),
+            fused: measured
+                .rows
+                .chunks_exact(width)
+                .map(|row| row[Feature::Fused as usize])
+                .collect(),
             rows: measured.rows,
             wanted: query.relevant.len(),
         });
@@ -159,12 +214,20 @@ fn no_ranker() -> EvalError {
 impl Lesson {
     fn ndcg(&self, trees: &Forest, mix: f32) -> f64 {
         let given = trees.predict(&self.rows, Feature::ALL.len());
-        let scores: Vec<f32> =
-            self.fused.iter().zip(&given).map(|(fused, &given)| fused + mix * given as f32).collect();
+        let scores: Vec<f32> = self
+            .fused
+            .iter()
+            .zip(&given)
+            .map(|(fused, &given)| fused + mix * given as f32)
+            .collect();
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
         let discount = |place: usize| 1.0 / ((place + 2) as f64).log2();
-        let found = order.iter().take(DEPTH).enumerate().filter(|(_, candidate)| self.relevant[**candidate]);
+        let found = order
+            .iter()
+            .take(DEPTH)
+            .enumerate()
+            .filter(|(_, candidate)| self.relevant[**candidate]);
         let ideal: f64 = (0..self.wanted.min(DEPTH)).map(discount).sum();
         found.map(|(place, _)| discount(place)).sum::<f64>() / ideal.max(f64::MIN_POSITIVE)
     }

@@ -63,16 +63,35 @@ impl Policy {
     /// Every policy of a plan, in the order of the report.
     pub fn all(budgets: &[usize]) -> Vec<Policy> {
         let evictions = [Eviction::Lru, Eviction::Lfu, Eviction::None];
-        let with = |budget_tokens| evictions.map(|eviction| Policy::Search { eviction, budget_tokens });
-        budgets.iter().copied().flat_map(with).chain([Policy::All, Policy::Relevant]).collect()
+        let with = |budget_tokens| {
+            evictions.map(|eviction| Policy::Search {
+                eviction,
+                budget_tokens,
+            })
+        };
+        budgets
+            .iter()
+            .copied()
+            .flat_map(with)
+            .chain([Policy::All, Policy::Relevant])
+            .collect()
     }
 
     /// What is shown, without the budget.
     pub fn name(self) -> &'static str {
         match self {
-            Policy::Search { eviction: Eviction::Lru, .. } => "lru",
-            Policy::Search { eviction: Eviction::Lfu, .. } => "lfu",
-            Policy::Search { eviction: Eviction::None, .. } => "no eviction",
+            Policy::Search {
+                eviction: Eviction::Lru,
+                ..
+            } => "lru",
+            Policy::Search {
+                eviction: Eviction::Lfu,
+                ..
+            } => "lfu",
+            Policy::Search {
+                eviction: Eviction::None,
+                ..
+            } => "no eviction",
             Policy::All => "all visible",
             Policy::Relevant => "relevant only",
         }
@@ -91,7 +110,12 @@ impl Policy {
 ///
 /// # Errors
 /// [`EvalError::NothingToPlay`] for a set whose queries all need one tool, the engine's, the agent's.
-pub fn simulate(set: EvalSet, plan: &AgentPlan, workspace: &Workspace, progress: &dyn Progress) -> Result<AgentReport> {
+pub fn simulate(
+    set: EvalSet,
+    plan: &AgentPlan,
+    workspace: &Workspace,
+    progress: &dyn Progress,
+) -> Result<AgentReport> {
     let set = several_tools(set, plan)?;
     workspace.forget_queries();
     progress.stage("embedding tools", 0);
@@ -115,11 +139,17 @@ fn several_tools(mut set: EvalSet, plan: &AgentPlan) -> Result<EvalSet> {
     set.queries.retain(|query| query.groups.len() > 1);
     set.unanswerable.clear();
     if set.queries.is_empty() {
-        return Err(EvalError::NothingToPlay { set: set.name, queries });
+        return Err(EvalError::NothingToPlay {
+            set: set.name,
+            queries,
+        });
     }
     if let Some(count) = plan.queries {
         let chosen = Random::new(plan.seed, "queries").sample(set.queries.len(), count);
-        set.queries = chosen.into_iter().map(|position| set.queries[position].clone()).collect();
+        set.queries = chosen
+            .into_iter()
+            .map(|position| set.queries[position].clone())
+            .collect();
     }
     Ok(set)
 }

@@ -27,9 +27,17 @@ impl Arm {
     ///
     /// # Errors
     /// [`EvalError::Option`] for an unknown or repeated name, or a weight outside 0 to 1.
-    pub fn named(names: &[String], fusions: &[Fusion], dense_weight: Option<f32>) -> Result<Vec<Arm>> {
+    pub fn named(
+        names: &[String],
+        fusions: &[Fusion],
+        dense_weight: Option<f32>,
+    ) -> Result<Vec<Arm>> {
         if let Some(weight) = dense_weight.filter(|weight| !(0.0..=1.0).contains(weight)) {
-            return Err(EvalError::option("--dense-weight", weight.to_string(), "it must be from 0 to 1"));
+            return Err(EvalError::option(
+                "--dense-weight",
+                weight.to_string(),
+                "it must be from 0 to 1",
+            ));
         }
         let mut arms: Vec<Arm> = Vec::new();
         for name in names {
@@ -45,12 +53,21 @@ impl Arm {
 
     /// The same arm by the formula alone.
     pub fn without_ranker(self) -> Arm {
-        Arm { parts: Parts { ranker: false, ..self.parts }, ..self }
+        Arm {
+            parts: Parts {
+                ranker: false,
+                ..self.parts
+            },
+            ..self
+        }
     }
 
     /// What the engine is asked.
     pub fn query(&self, text: &str) -> Query {
-        let query = Query::new(text).mode(self.mode).fusion(self.fusion).parts(self.parts);
+        let query = Query::new(text)
+            .mode(self.mode)
+            .fusion(self.fusion)
+            .parts(self.parts);
         match self.dense_weight {
             Some(weight) => query.dense_weight(weight),
             None => query,
@@ -64,12 +81,24 @@ impl Arm {
 }
 
 fn arms_of(name: &str, fusions: &[Fusion], dense_weight: Option<f32>) -> Result<Vec<Arm>> {
-    let of_mode = |mode, fusion, name: &str| Arm { name: name.into(), mode, fusion, dense_weight, parts: Parts::ALL };
+    let of_mode = |mode, fusion, name: &str| Arm {
+        name: name.into(),
+        mode,
+        fusion,
+        dense_weight,
+        parts: Parts::ALL,
+    };
     if name == FORMULA {
-        return Ok(vec![of_mode(Mode::Hybrid, Fusion::Convex, FORMULA).without_ranker()]);
+        return Ok(vec![
+            of_mode(Mode::Hybrid, Fusion::Convex, FORMULA).without_ranker(),
+        ]);
     }
     let mode: Mode = name.parse().map_err(|_| {
-        EvalError::option("--arms", name, "there are lexical, dense, hybrid, formula and auto, separated by commas")
+        EvalError::option(
+            "--arms",
+            name,
+            "there are lexical, dense, hybrid, formula and auto, separated by commas",
+        )
     })?;
     let plain = |fusion, name: &str| of_mode(mode, fusion, name);
     if mode != Mode::Hybrid {
@@ -88,22 +117,49 @@ mod tests {
 
     fn names(arms: &str, fusions: &[Fusion]) -> Result<Vec<String>> {
         let arms: Vec<String> = arms.split(',').map(str::to_owned).collect();
-        Ok(Arm::named(&arms, fusions, None)?.into_iter().map(|arm| arm.name).collect())
+        Ok(Arm::named(&arms, fusions, None)?
+            .into_iter()
+            .map(|arm| arm.name)
+            .collect())
     }
 
     #[test]
     fn the_hybrid_is_one_arm_a_fusion() {
         let both = [Fusion::Convex, Fusion::Rrf];
-        assert_eq!(names("lexical,hybrid", &both).unwrap(), ["lexical", "hybrid", "hybrid-rrf"]);
-        assert_eq!(names("hybrid,dense", &[Fusion::Rrf]).unwrap(), ["hybrid-rrf", "dense"]);
-        assert_eq!(names("formula,hybrid", &both).unwrap(), ["formula", "hybrid", "hybrid-rrf"]);
+        assert_eq!(
+            names("lexical,hybrid", &both).unwrap(),
+            ["lexical", "hybrid", "hybrid-rrf"]
+        );
+        assert_eq!(
+            names("hybrid,dense", &[Fusion::Rrf]).unwrap(),
+            ["hybrid-rrf", "dense"]
+        );
+        assert_eq!(
+            names("formula,hybrid", &both).unwrap(),
+            ["formula", "hybrid", "hybrid-rrf"]
+        );
     }
 
     #[test]
     fn unknown_and_repeated_arms_and_bad_weights_are_named() {
         let one = [Fusion::Convex];
-        assert!(names("sparse", &one).unwrap_err().to_string().contains("--arms \"sparse\""));
-        assert!(names("dense,dense", &one).unwrap_err().to_string().contains("twice"));
-        assert!(Arm::named(&["hybrid".into()], &one, Some(1.5)).unwrap_err().to_string().contains("1.5"));
+        assert!(
+            names("sparse", &one)
+                .unwrap_err()
+                .to_string()
+                .contains("--arms \"sparse\"")
+        );
+        assert!(
+            names("dense,dense", &one)
+                .unwrap_err()
+                .to_string()
+                .contains("twice")
+        );
+        assert!(
+            Arm::named(&["hybrid".into()], &one, Some(1.5))
+                .unwrap_err()
+                .to_string()
+                .contains("1.5")
+        );
     }
 }

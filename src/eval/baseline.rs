@@ -61,13 +61,21 @@ impl Baseline {
     pub fn read(path: &Path) -> Result<Self> {
         let text = read_text(path)?;
         let several = text.trim_start().starts_with('[');
-        let parsed =
-            if several { serde_json::from_str(&text) } else { serde_json::from_str(&text).map(|one| vec![one]) };
+        let parsed = if several {
+            serde_json::from_str(&text)
+        } else {
+            serde_json::from_str(&text).map(|one| vec![one])
+        };
         let reports = parsed.map_err(|error| EvalError::Baseline {
             path: path.to_owned(),
-            reason: format!("it is no report of `toolscout eval --json` ({error}); write a new one"),
+            reason: format!(
+                "it is no report of `toolscout eval --json` ({error}); write a new one"
+            ),
         })?;
-        Ok(Baseline { path: path.to_owned(), reports })
+        Ok(Baseline {
+            path: path.to_owned(),
+            reports,
+        })
     }
 
     /// Every gated figure of the baseline beside the present one.
@@ -79,18 +87,30 @@ impl Baseline {
         let earlier = self.of_set(report)?;
         let mut changes = Vec::new();
         for (name, figures) in &earlier.arms {
-            let arm = report.arms.iter().find(|arm| arm.name == *name).ok_or_else(|| {
-                self.differs(format!(
-                    "it has the arm {name} of {}, which this run has not; add it to --arms",
-                    report.set
-                ))
-            })?;
+            let arm = report
+                .arms
+                .iter()
+                .find(|arm| arm.name == *name)
+                .ok_or_else(|| {
+                    self.differs(format!(
+                        "it has the arm {name} of {}, which this run has not; add it to --arms",
+                        report.set
+                    ))
+                })?;
             for &metric in gated {
-                changes.extend(self.change(report, arm, metric, figures.get(&metric.to_string()))?);
+                changes.extend(self.change(
+                    report,
+                    arm,
+                    metric,
+                    figures.get(&metric.to_string()),
+                )?);
             }
         }
         match changes.is_empty() {
-            true => Err(self.differs("it has none of the gated metrics; name others with --gate".into())),
+            true => {
+                Err(self
+                    .differs("it has none of the gated metrics; name others with --gate".into()))
+            }
             false => Ok(changes),
         }
     }
@@ -102,17 +122,39 @@ impl Baseline {
         metric: Metric,
         before: Option<&serde_json::Value>,
     ) -> Result<Option<Change>> {
-        let Some(before) = before.and_then(serde_json::Value::as_f64) else { return Ok(None) };
+        let Some(before) = before.and_then(serde_json::Value::as_f64) else {
+            return Ok(None);
+        };
         let after = arm.means.value(metric).ok_or_else(|| {
-            self.differs(format!("it has {metric}, which this run did not measure; run with the same --k"))
+            self.differs(format!(
+                "it has {metric}, which this run did not measure; run with the same --k"
+            ))
         })?;
-        Ok(Some(Change { set: report.set.clone(), arm: arm.name.clone(), metric, before, after }))
+        Ok(Some(Change {
+            set: report.set.clone(),
+            arm: arm.name.clone(),
+            metric,
+            before,
+            after,
+        }))
     }
 
     fn of_set(&self, report: &Report) -> Result<&Earlier> {
-        let Some(earlier) = self.reports.iter().find(|earlier| earlier.set == report.set) else {
-            let has = self.reports.iter().map(|earlier| earlier.set.as_str()).collect::<Vec<_>>().join(", ");
-            return Err(self.differs(format!("it is of the set {has} and this run of {}", report.set)));
+        let Some(earlier) = self
+            .reports
+            .iter()
+            .find(|earlier| earlier.set == report.set)
+        else {
+            let has = self
+                .reports
+                .iter()
+                .map(|earlier| earlier.set.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err(self.differs(format!(
+                "it is of the set {has} and this run of {}",
+                report.set
+            )));
         };
         if earlier.embedder != report.embedder {
             return Err(self.differs(format!(
@@ -120,7 +162,10 @@ impl Baseline {
                 earlier.embedder, report.embedder
             )));
         }
-        let other_content = earlier.fingerprint.as_ref().is_some_and(|fingerprint| *fingerprint != report.fingerprint);
+        let other_content = earlier
+            .fingerprint
+            .as_ref()
+            .is_some_and(|fingerprint| *fingerprint != report.fingerprint);
         if other_content || (earlier.tools, earlier.queries) != (report.tools, report.queries) {
             return Err(self.differs(format!(
                 "it is of another state of the set {} ({} tools and {} queries then, {} and {} now, or other texts or judgements); use the same --queries and --seed, or write a new baseline with --json",
@@ -131,7 +176,10 @@ impl Baseline {
     }
 
     fn differs(&self, reason: String) -> EvalError {
-        EvalError::Baseline { path: self.path.clone(), reason }
+        EvalError::Baseline {
+            path: self.path.clone(),
+            reason,
+        }
     }
 }
 
@@ -151,7 +199,12 @@ mod tests {
     #[test]
     fn the_same_figures_are_no_drop_and_worse_ones_are() {
         let baseline = baseline(&[report("metatool", "hybrid", 0.700)]);
-        let change = |now| baseline.compare(&report("metatool", "hybrid", now), &GATED).unwrap().remove(0);
+        let change = |now| {
+            baseline
+                .compare(&report("metatool", "hybrid", now), &GATED)
+                .unwrap()
+                .remove(0)
+        };
         assert!(!change(0.700).drops_more_than(0.0));
         assert!(!change(0.695).drops_more_than(0.5));
         assert!(change(0.6949).drops_more_than(0.5));
@@ -162,14 +215,23 @@ mod tests {
     #[test]
     fn the_set_is_found_among_several() {
         let baseline = baseline(&[report("a", "hybrid", 0.1), report("b", "hybrid", 0.2)]);
-        assert_eq!(baseline.compare(&report("b", "hybrid", 0.2), &GATED).unwrap()[0].before, 0.2);
+        assert_eq!(
+            baseline
+                .compare(&report("b", "hybrid", 0.2), &GATED)
+                .unwrap()[0]
+                .before,
+            0.2
+        );
     }
 
     #[test]
     fn what_cannot_be_compared_is_named() {
         let baseline = baseline(&[report("metatool", "hybrid", 0.7)]);
         let message = |report: &Report| baseline.compare(report, &GATED).unwrap_err().to_string();
-        assert!(message(&report("bfcl", "hybrid", 0.7)).contains("of the set metatool and this run of bfcl"));
+        assert!(
+            message(&report("bfcl", "hybrid", 0.7))
+                .contains("of the set metatool and this run of bfcl")
+        );
         assert!(message(&report("metatool", "lexical", 0.7)).contains("the arm hybrid"));
         let mut other = report("metatool", "hybrid", 0.7);
         other.embedder = "minilm".into();
@@ -179,7 +241,11 @@ mod tests {
         assert!(message(&other).contains("another state of the set"));
         let gate = [Metric::new(Measure::Recall, 7)];
         assert!(
-            baseline.compare(&report("metatool", "hybrid", 0.7), &gate).unwrap_err().to_string().contains("--gate")
+            baseline
+                .compare(&report("metatool", "hybrid", 0.7), &gate)
+                .unwrap_err()
+                .to_string()
+                .contains("--gate")
         );
     }
 
@@ -190,7 +256,10 @@ mod tests {
         for text in ["{}", "[1]", "no json"] {
             std::fs::write(&path, text).unwrap();
             let message = Baseline::read(&path).unwrap_err().to_string();
-            assert!(message.contains("other.json") && message.contains("no report"), "{message}");
+            assert!(
+                message.contains("other.json") && message.contains("no report"),
+                "{message}"
+            );
         }
     }
 }

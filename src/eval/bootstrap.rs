@@ -74,11 +74,17 @@ pub fn paired(a: &[f64], b: &[f64], seed: u64) -> Paired {
 
 fn sign_flip_p(differences: &[f64], seed: u64) -> f64 {
     // Queries on which both agree add nothing, whichever way they are flipped.
-    let moving: Vec<f64> = differences.iter().copied().filter(|difference| *difference != 0.0).collect();
+    let moving: Vec<f64> = differences
+        .iter()
+        .copied()
+        .filter(|difference| *difference != 0.0)
+        .collect();
     // Sums of the same numbers in another order may differ in the last bits; they must still count as equal.
     let observed = moving.iter().sum::<f64>().abs() * (1.0 - 1e-12);
     let mut random = Random::new(seed, "randomisation");
-    let as_large = (0..FLIPS).filter(|_| flipped_sum(&moving, &mut random).abs() >= observed).count();
+    let as_large = (0..FLIPS)
+        .filter(|_| flipped_sum(&moving, &mut random).abs() >= observed)
+        .count();
     (as_large + 1) as f64 / (FLIPS + 1) as f64
 }
 
@@ -87,7 +93,11 @@ fn flipped_sum(differences: &[f64], random: &mut Random) -> f64 {
     for block in differences.chunks(64) {
         let signs = random.next();
         for (bit, difference) in block.iter().enumerate() {
-            sum += if signs >> bit & 1 == 1 { *difference } else { -difference };
+            sum += if signs >> bit & 1 == 1 {
+                *difference
+            } else {
+                -difference
+            };
         }
     }
     sum
@@ -106,24 +116,35 @@ mod tests {
     fn sets_weigh_the_same_in_the_macro_interval() {
         // Standard error of the mean of both sets: half of the small set's .05 (100 queries), the large one adds nothing.
         let [low, high] = macro_interval(&[halves(100), vec![1.0; 5000]], 1);
-        assert!((low - 0.701).abs() < 0.01 && (high - 0.799).abs() < 0.01, "[{low}, {high}]");
+        assert!(
+            (low - 0.701).abs() < 0.01 && (high - 0.799).abs() < 0.01,
+            "[{low}, {high}]"
+        );
         assert_eq!(macro_interval(&[], 1), [0.0, 0.0]);
     }
 
     fn halves(queries: usize) -> Vec<f64> {
-        (0..queries).map(|query| f64::from(u8::from(query % 2 == 0))).collect()
+        (0..queries)
+            .map(|query| f64::from(u8::from(query % 2 == 0)))
+            .collect()
     }
 
     #[test]
     fn an_interval_covers_the_normal_approximation() {
         // Mean .5, standard error sqrt(.25 / 400) = .025, so 95% lie within .5 -+ .049.
         let [low, high] = intervals(&[halves(400)], 1)[0];
-        assert!((low - 0.451).abs() < 0.01 && (high - 0.549).abs() < 0.01, "[{low}, {high}]");
+        assert!(
+            (low - 0.451).abs() < 0.01 && (high - 0.549).abs() < 0.01,
+            "[{low}, {high}]"
+        );
     }
 
     #[test]
     fn an_interval_of_a_constant_is_a_point() {
-        assert_eq!(intervals(&[vec![0.25; 30], vec![1.0; 30]], 9), [[0.25, 0.25], [1.0, 1.0]]);
+        assert_eq!(
+            intervals(&[vec![0.25; 30], vec![1.0; 30]], 9),
+            [[0.25, 0.25], [1.0, 1.0]]
+        );
     }
 
     #[test]

@@ -93,14 +93,26 @@ mod tests {
 
     #[test]
     fn rates_are_tools_by_seconds() {
-        let build = Build { index_s: 2.0, embed_s: Some(50.0), open_s: 0.1, disk_bytes: 3 << 20, tools: 500 };
+        let build = Build {
+            index_s: 2.0,
+            embed_s: Some(50.0),
+            open_s: 0.1,
+            disk_bytes: 3 << 20,
+            tools: 500,
+        };
         let cost = CostReport::of(&build);
-        assert_eq!((cost.index_tools_per_s, cost.embed_tools_per_s, cost.disk_mb), (250.0, Some(10.0), 3.0));
+        assert_eq!(
+            (cost.index_tools_per_s, cost.embed_tools_per_s, cost.disk_mb),
+            (250.0, Some(10.0), 3.0)
+        );
     }
 
     #[test]
     fn peak_memory_is_read_from_the_status_file() {
-        assert_eq!(kib_of("VmPeak:\t  10 kB\nVmHWM:\t  2048 kB\n", "VmHWM:"), Some(2048.0));
+        assert_eq!(
+            kib_of("VmPeak:\t  10 kB\nVmHWM:\t  2048 kB\n", "VmHWM:"),
+            Some(2048.0)
+        );
         assert_eq!(kib_of("Name: x\n", "VmHWM:"), None);
     }
 

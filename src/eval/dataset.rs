@@ -94,7 +94,8 @@ impl EvalSet {
             Some(file) => files::read_query_file(file, folder)?,
             None => Default::default(),
         };
-        let known: std::collections::HashSet<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
+        let known: std::collections::HashSet<&str> =
+            tools.iter().map(|tool| tool.id.as_str()).collect();
         for (number, (text, mut relevant)) in called.into_iter().enumerate() {
             relevant.retain(|id| known.contains(id.as_str()));
             if !relevant.is_empty() {
@@ -107,12 +108,25 @@ impl EvalSet {
                 });
             }
         }
-        let set = EvalSet::new(path, RawSet { tools, queries, unanswerable })?;
-        Ok(EvalSet { name: name.to_owned(), ..set })
+        let set = EvalSet::new(
+            path,
+            RawSet {
+                tools,
+                queries,
+                unanswerable,
+            },
+        )?;
+        Ok(EvalSet {
+            name: name.to_owned(),
+            ..set
+        })
     }
 
     fn new(path: &Path, raw: RawSet) -> Result<Self> {
-        let empty = |what| EvalError::Empty { path: path.to_owned(), what };
+        let empty = |what| EvalError::Empty {
+            path: path.to_owned(),
+            what,
+        };
         if raw.tools.is_empty() {
             return Err(empty("tools"));
         }
@@ -120,18 +134,38 @@ impl EvalSet {
             return Err(empty("queries"));
         }
         let positions = positions(path, &raw.tools)?;
-        let resolver = Resolver { positions: &positions, tools: &raw.tools };
-        let queries = raw.queries.into_iter().map(|query| resolver.resolve(query)).collect::<Result<Vec<_>>>()?;
+        let resolver = Resolver {
+            positions: &positions,
+            tools: &raw.tools,
+        };
+        let queries = raw
+            .queries
+            .into_iter()
+            .map(|query| resolver.resolve(query))
+            .collect::<Result<Vec<_>>>()?;
         let (name, path) = (name_of(path), path.to_owned());
-        Ok(EvalSet { name, path, tools: raw.tools, queries, unanswerable: raw.unanswerable, positions })
+        Ok(EvalSet {
+            name,
+            path,
+            tools: raw.tools,
+            queries,
+            unanswerable: raw.unanswerable,
+            positions,
+        })
     }
 
     /// The same tools with `count` of the queries, chosen by the seed; all of them when there are no more.
     pub fn sampled(mut self, count: usize, seed: u64) -> Self {
         let chosen = Random::new(seed, "queries").sample(self.queries.len(), count);
-        self.queries = chosen.into_iter().map(|position| self.queries[position].clone()).collect();
+        self.queries = chosen
+            .into_iter()
+            .map(|position| self.queries[position].clone())
+            .collect();
         let chosen = Random::new(seed, "unanswerable").sample(self.unanswerable.len(), count);
-        self.unanswerable = chosen.into_iter().map(|position| self.unanswerable[position].clone()).collect();
+        self.unanswerable = chosen
+            .into_iter()
+            .map(|position| self.unanswerable[position].clone())
+            .collect();
         self
     }
 
@@ -161,7 +195,10 @@ impl EvalSet {
         for query in &self.queries {
             feed(&query.id);
             feed(&query.text);
-            query.relevant.iter().for_each(|&tool| feed(self.tool(tool).id.as_str()));
+            query
+                .relevant
+                .iter()
+                .for_each(|&tool| feed(self.tool(tool).id.as_str()));
         }
         for query in &self.unanswerable {
             digest.update(&query.id);
@@ -196,29 +233,49 @@ struct Resolver<'a> {
 impl Resolver<'_> {
     fn resolve(&self, query: RawQuery) -> Result<EvalQuery> {
         if query.relevant.is_empty() {
-            return Err(EvalError::EmptyRelevance { path: query.judged_in, id: query.id });
+            return Err(EvalError::EmptyRelevance {
+                path: query.judged_in,
+                id: query.id,
+            });
         }
         let mut relevant = self.all_of(&query, &query.relevant)?;
         relevant.sort_unstable();
         relevant.dedup();
         let groups = match query.groups.is_empty() {
             true => relevant.iter().map(|&tool| vec![tool]).collect(),
-            false => query.groups.iter().map(|group| self.all_of(&query, group)).collect::<Result<_>>()?,
+            false => query
+                .groups
+                .iter()
+                .map(|group| self.all_of(&query, group))
+                .collect::<Result<_>>()?,
         };
-        Ok(EvalQuery { id: query.id, text: query.text, relevant, groups })
+        Ok(EvalQuery {
+            id: query.id,
+            text: query.text,
+            relevant,
+            groups,
+        })
     }
 
     fn all_of(&self, query: &RawQuery, ids: &[String]) -> Result<Vec<ToolIndex>> {
-        ids.iter().map(|id| self.position(id).ok_or_else(|| self.unknown(query, id))).collect()
+        ids.iter()
+            .map(|id| self.position(id).ok_or_else(|| self.unknown(query, id)))
+            .collect()
     }
 
     fn position(&self, id: &str) -> Option<ToolIndex> {
-        self.positions.get(id).or_else(|| self.positions.get(&unescape(id))).copied()
+        self.positions
+            .get(id)
+            .or_else(|| self.positions.get(&unescape(id)))
+            .copied()
     }
 
     fn unknown(&self, query: &RawQuery, id: &str) -> EvalError {
         let name = id.rsplit('/').next().unwrap_or(id);
-        let nearest = self.tools.iter().find(|tool| tool.id.name().eq_ignore_ascii_case(name));
+        let nearest = self
+            .tools
+            .iter()
+            .find(|tool| tool.id.name().eq_ignore_ascii_case(name));
         EvalError::UnknownRelevant {
             path: query.judged_in.clone(),
             query: query.id.clone(),
@@ -232,8 +289,14 @@ impl Resolver<'_> {
 fn positions(path: &Path, tools: &[Tool]) -> Result<HashMap<String, ToolIndex>> {
     let mut positions = HashMap::with_capacity(tools.len());
     for (position, tool) in tools.iter().enumerate() {
-        if positions.insert(tool.id.to_string(), position as ToolIndex).is_some() {
-            return Err(EvalError::DuplicateTool { path: path.to_owned(), id: tool.id.to_string() });
+        if positions
+            .insert(tool.id.to_string(), position as ToolIndex)
+            .is_some()
+        {
+            return Err(EvalError::DuplicateTool {
+                path: path.to_owned(),
+                id: tool.id.to_string(),
+            });
         }
     }
     Ok(positions)
@@ -241,7 +304,9 @@ fn positions(path: &Path, tools: &[Tool]) -> Result<HashMap<String, ToolIndex>> 
 
 fn name_of(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    whole.file_name().map_or_else(|| "set".into(), |name| name.to_string_lossy().into_owned())
+    whole
+        .file_name()
+        .map_or_else(|| "set".into(), |name| name.to_string_lossy().into_owned())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -257,7 +322,9 @@ pub(crate) mod testing {
     pub(crate) fn set(tools: &[(&str, &str)], queries: &[(&str, &str, &[&str])]) -> EvalSet {
         let tool = |(id, description): &(&str, &str)| {
             let id = toolscout_index::ToolId::parse(id).unwrap();
-            Tool::new(id.server(), id.name()).unwrap().with_description(*description)
+            Tool::new(id.server(), id.name())
+                .unwrap()
+                .with_description(*description)
         };
         let query = |(id, text, relevant): &(&str, &str, &[&str])| RawQuery {
             id: (*id).into(),
@@ -266,8 +333,15 @@ pub(crate) mod testing {
             groups: Vec::new(),
             judged_in: "queries.jsonl".into(),
         };
-        let (tools, queries) = (tools.iter().map(tool).collect(), queries.iter().map(query).collect());
-        let raw = RawSet { tools, queries, unanswerable: Vec::new() };
+        let (tools, queries) = (
+            tools.iter().map(tool).collect(),
+            queries.iter().map(query).collect(),
+        );
+        let raw = RawSet {
+            tools,
+            queries,
+            unanswerable: Vec::new(),
+        };
         EvalSet::new(Path::new("made/up"), raw).unwrap()
     }
 }
@@ -301,7 +375,11 @@ mod tests {
     }
 
     fn ids(set: &EvalSet, query: usize) -> Vec<&str> {
-        set.queries[query].relevant.iter().map(|&tool| set.tool(tool).id.as_str()).collect()
+        set.queries[query]
+            .relevant
+            .iter()
+            .map(|&tool| set.tool(tool).id.as_str())
+            .collect()
     }
 
     #[test]
@@ -312,18 +390,33 @@ mod tests {
 "#;
         let set = load(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]).unwrap();
         assert_eq!((set.tools.len(), set.queries.len()), (3, 2));
-        assert_eq!((set.queries[0].id.as_str(), set.queries[1].id.as_str()), ("q1", "7"));
+        assert_eq!(
+            (set.queries[0].id.as_str(), set.queries[1].id.as_str()),
+            ("q1", "7")
+        );
         assert_eq!(ids(&set, 1), ["post/read_mail", "weather"]);
     }
 
     #[test]
     fn a_folder_of_files_gives_each_file_its_stem_as_server() {
-        let post = r#"{"tools":[{"name":"send","description":"Sends","inputSchema":{"type":"object"}}]}"#;
+        let post =
+            r#"{"tools":[{"name":"send","description":"Sends","inputSchema":{"type":"object"}}]}"#;
         let sky = r#"[{"name":"weather","description":"Tells","input_schema":{"type":"object"}}]"#;
         let queries = r#"{"id":"a","query":"send","relevant":["post/send"]}
 {"id":"b","query":"rain","relevant":["sky/weather"]}"#;
-        let set = load(&[("tools/post.json", post), ("tools/sky.json", sky), ("queries.jsonl", queries)]).unwrap();
-        assert_eq!(set.tools.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["post/send", "sky/weather"]);
+        let set = load(&[
+            ("tools/post.json", post),
+            ("tools/sky.json", sky),
+            ("queries.jsonl", queries),
+        ])
+        .unwrap();
+        assert_eq!(
+            set.tools
+                .iter()
+                .map(|tool| tool.id.as_str())
+                .collect::<Vec<_>>(),
+            ["post/send", "sky/weather"]
+        );
     }
 
     #[test]
@@ -339,7 +432,13 @@ mod tests {
         ])
         .unwrap();
         assert_eq!((set.queries.len(), ids(&set, 0)), (1, vec!["d1"]));
-        assert_eq!((set.tools[0].title.as_deref(), set.tools[0].description.as_str()), (Some("Mail"), "Sends mail"));
+        assert_eq!(
+            (
+                set.tools[0].title.as_deref(),
+                set.tools[0].description.as_str()
+            ),
+            (Some("Mail"), "Sends mail")
+        );
     }
 
     #[test]
@@ -366,7 +465,12 @@ mod tests {
     fn an_unknown_relevant_id_is_named_with_its_query_and_the_likely_one() {
         let queries = r#"{"id":"q9","query":"x","relevant":["mailer/send_mail"]}"#;
         let message = message(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]);
-        for expected in ["\"q9\"", "\"mailer/send_mail\"", "queries.jsonl", "did you mean \"post/send_mail\"?"] {
+        for expected in [
+            "\"q9\"",
+            "\"mailer/send_mail\"",
+            "queries.jsonl",
+            "did you mean \"post/send_mail\"?",
+        ] {
             assert!(message.contains(expected), "{message}");
         }
     }
@@ -376,14 +480,26 @@ mod tests {
         let judged = r#"{"id":"q1","query":"mail","relevant":["weather"]}"#;
         let twice = format!("{judged}\n\n{judged}");
         for (queries, expected) in [
-            (r#"{"id":"q1","query":"mail","relevant":[]}"#, "query \"q1\""),
-            (twice.as_str(), "queries.jsonl:3: query id \"q1\" was already used in line 1"),
+            (
+                r#"{"id":"q1","query":"mail","relevant":[]}"#,
+                "query \"q1\"",
+            ),
+            (
+                twice.as_str(),
+                "queries.jsonl:3: query id \"q1\" was already used in line 1",
+            ),
             ("", "has no queries"),
             ("{\"id\":\"q1\",\"query\":\"mail\"", "queries.jsonl:1: "),
             (r#"{"query":"mail","relevant":["weather"]}"#, "no `id`"),
             (r#"{"id":"q1","relevant":["weather"]}"#, "no `query`"),
-            (r#"{"id":"q1","query":"  ","relevant":["weather"]}"#, "is empty"),
-            (r#"{"id":"q1","query":"mail","relevant":"weather"}"#, "`relevant` must be a list of tool ids"),
+            (
+                r#"{"id":"q1","query":"  ","relevant":["weather"]}"#,
+                "is empty",
+            ),
+            (
+                r#"{"id":"q1","query":"mail","relevant":"weather"}"#,
+                "`relevant` must be a list of tool ids",
+            ),
             (r#"{"id":"q1","query":"mail"}"#, "no judgements"),
         ] {
             let message = message(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]);
@@ -399,7 +515,12 @@ mod tests {
         let twice = format!("{TOOLS}{TOOLS}");
         let repeated = message(&[("tools.jsonl", &twice), ("queries.jsonl", judged)]);
         assert!(repeated.contains("post/send_mail"), "{repeated}");
-        assert!(EvalSet::load(Path::new("/nowhere/at/all")).unwrap_err().to_string().contains("/nowhere/at/all"));
+        assert!(
+            EvalSet::load(Path::new("/nowhere/at/all"))
+                .unwrap_err()
+                .to_string()
+                .contains("/nowhere/at/all")
+        );
     }
 
     #[test]
@@ -407,13 +528,22 @@ mod tests {
         let queries = r#"{"id":"q1","query":"mail","relevant":["weather","post/send_mail","post/read_mail"],"groups":[["post/read_mail","post/send_mail"],["weather"]]}
 {"id":"q2","query":"mail","relevant":["weather","post/send_mail"]}"#;
         let set = load(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]).unwrap();
-        assert_eq!((set.queries[0].relevant.len(), &set.queries[0].groups), (3, &vec![vec![1, 0], vec![2]]));
+        assert_eq!(
+            (set.queries[0].relevant.len(), &set.queries[0].groups),
+            (3, &vec![vec![1, 0], vec![2]])
+        );
         assert_eq!(set.queries[1].groups, [vec![0], vec![2]]);
         let grouped = |groups: &str| {
-            let queries = format!(r#"{{"id":"q","query":"x","relevant":["weather"],"groups":{groups}}}"#);
+            let queries =
+                format!(r#"{{"id":"q","query":"x","relevant":["weather"],"groups":{groups}}}"#);
             load(&[("tools.jsonl", TOOLS), ("queries.jsonl", &queries)])
         };
-        assert!(grouped(r#"[["nothing"]]"#).unwrap_err().to_string().contains("\"nothing\""));
+        assert!(
+            grouped(r#"[["nothing"]]"#)
+                .unwrap_err()
+                .to_string()
+                .contains("\"nothing\"")
+        );
         for own in [r#""a, b""#, r#"["weather"]"#, "[[]]"] {
             assert_eq!(grouped(own).unwrap().queries[0].groups, [vec![2]], "{own}");
         }
@@ -424,23 +554,42 @@ mod tests {
         let queries = r#"{"id":"q1","query":"mail","relevant":["weather"]}
 {"id":"q2","query":"tune my guitar","relevant":[],"kind":"none"}"#;
         let set = load(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]).unwrap();
-        assert_eq!((set.queries.len(), set.unanswerable[0].id.as_str()), (1, "q2"));
+        assert_eq!(
+            (set.queries.len(), set.unanswerable[0].id.as_str()),
+            (1, "q2")
+        );
         let contradiction = r#"{"id":"q2","query":"x","relevant":["weather"],"kind":"none"}"#;
         let message = message(&[("tools.jsonl", TOOLS), ("queries.jsonl", contradiction)]);
-        assert!(message.contains("\"none\" and names relevant tools"), "{message}");
+        assert!(
+            message.contains("\"none\" and names relevant tools"),
+            "{message}"
+        );
     }
 
     #[test]
     fn a_sample_keeps_the_order_and_its_fingerprint_tells_it_apart() {
         let queries: String = (0..40)
-            .map(|n| format!("{{\"id\":\"q{n:02}\",\"query\":\"mail {n}\",\"relevant\":[\"weather\"]}}\n"))
+            .map(|n| {
+                format!(
+                    "{{\"id\":\"q{n:02}\",\"query\":\"mail {n}\",\"relevant\":[\"weather\"]}}\n"
+                )
+            })
             .collect();
         let whole = load(&[("tools.jsonl", TOOLS), ("queries.jsonl", &queries)]).unwrap();
         let sample = whole.clone().sampled(10, 3);
         assert_eq!(sample.queries.len(), 10);
         assert!(sample.queries.is_sorted_by(|a, b| a.id < b.id));
-        assert_eq!(sample.fingerprint(), whole.clone().sampled(10, 3).fingerprint());
-        assert_ne!(sample.fingerprint(), whole.clone().sampled(10, 4).fingerprint());
-        assert_eq!(whole.clone().sampled(99, 3).fingerprint(), whole.fingerprint());
+        assert_eq!(
+            sample.fingerprint(),
+            whole.clone().sampled(10, 3).fingerprint()
+        );
+        assert_ne!(
+            sample.fingerprint(),
+            whole.clone().sampled(10, 4).fingerprint()
+        );
+        assert_eq!(
+            whole.clone().sampled(99, 3).fingerprint(),
+            whole.fingerprint()
+        );
     }
 }

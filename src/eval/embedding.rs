@@ -22,7 +22,11 @@ pub struct Remembering {
 impl Remembering {
     /// Puts a memory before an embedder.
     pub fn new(inner: Arc<dyn Embedder>) -> Self {
-        Remembering { inner, vectors: Mutex::default(), awake: AtomicBool::new(true) }
+        Remembering {
+            inner,
+            vectors: Mutex::default(),
+            awake: AtomicBool::new(true),
+        }
     }
 
     /// From now on computes every vector anew, as a service without a cache would.
@@ -47,7 +51,11 @@ impl Remembering {
 
     fn remember(&self, texts: &[&str], computed: &[Vec<f32>]) {
         let mut vectors = self.lock();
-        for (text, vector) in texts.iter().zip(computed).take(CAPACITY.saturating_sub(vectors.len())) {
+        for (text, vector) in texts
+            .iter()
+            .zip(computed)
+            .take(CAPACITY.saturating_sub(vectors.len()))
+        {
             vectors.insert((*text).into(), vector.clone());
         }
     }
@@ -88,15 +96,23 @@ impl Embedder for Remembering {
         }
         let mut known: Vec<Option<Vec<f32>>> = {
             let vectors = self.lock();
-            texts.iter().map(|text| vectors.get(*text).cloned()).collect()
+            texts
+                .iter()
+                .map(|text| vectors.get(*text).cloned())
+                .collect()
         };
-        let missing: Vec<&str> =
-            texts.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(text, _)| *text).collect();
+        let missing: Vec<&str> = texts
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_none())
+            .map(|(text, _)| *text)
+            .collect();
         if !missing.is_empty() {
             let computed = self.inner.embed_queries(&missing)?;
             self.remember(&missing, &computed);
             let gaps = known.iter_mut().filter(|known| known.is_none());
-            gaps.zip(computed).for_each(|(gap, vector)| *gap = Some(vector));
+            gaps.zip(computed)
+                .for_each(|(gap, vector)| *gap = Some(vector));
         }
         Ok(known.into_iter().flatten().collect())
     }

@@ -84,7 +84,9 @@ pub enum EvalError {
         what: &'static str,
     },
     /// A cut-off deeper than the catalog: every metric there would be trivially full.
-    #[error("set {set} has {tools} tools, figures at k = {k} mean nothing there; use --k with values up to {tools}")]
+    #[error(
+        "set {set} has {tools} tools, figures at k = {k} mean nothing there; use --k with values up to {tools}"
+    )]
     DepthExceedsCatalog {
         /// The set.
         set: String,
@@ -132,7 +134,9 @@ pub enum EvalError {
         arm: String,
     },
     /// Vectors are missing, so dense figures would be too low without showing it.
-    #[error("{pending} of {tools} tools of {set} have no vectors; run the command again, or use --arms lexical")]
+    #[error(
+        "{pending} of {tools} tools of {set} have no vectors; run the command again, or use --arms lexical"
+    )]
     PendingEmbeddings {
         /// The set.
         set: String,
@@ -167,17 +171,33 @@ pub enum EvalError {
 impl EvalError {
     /// Wraps an I/O error with what was tried and where.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
-        EvalError::Io { action, path: path.as_ref().to_owned(), source }
+        EvalError::Io {
+            action,
+            path: path.as_ref().to_owned(),
+            source,
+        }
     }
 
     /// A line that does not say what it must.
     pub fn malformed(path: impl AsRef<Path>, line: usize, reason: impl Into<String>) -> Self {
-        EvalError::Malformed { path: path.as_ref().to_owned(), line, reason: reason.into() }
+        EvalError::Malformed {
+            path: path.as_ref().to_owned(),
+            line,
+            reason: reason.into(),
+        }
     }
 
     /// An option's value that cannot be.
-    pub fn option(option: &'static str, value: impl Into<String>, reason: impl Into<String>) -> Self {
-        EvalError::Option { option, value: value.into(), reason: reason.into() }
+    pub fn option(
+        option: &'static str,
+        value: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
+        EvalError::Option {
+            option,
+            value: value.into(),
+            reason: reason.into(),
+        }
     }
 }
 

@@ -73,7 +73,11 @@ impl FeaturesFile {
     /// [`EvalError::Io`].
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).map_err(|source| EvalError::io("create", path, source))?;
-        Ok(FeaturesFile { file: BufWriter::new(file), path: path.to_owned(), legs: None })
+        Ok(FeaturesFile {
+            file: BufWriter::new(file),
+            path: path.to_owned(),
+            legs: None,
+        })
     }
 
     /// Adds a set's queries, asked by an arm over the catalog that [`Workspace::prepare`] left. `asked` is called after
@@ -96,7 +100,9 @@ impl FeaturesFile {
             return Ok(());
         }
         let rest = workspace.without(set, &held_out.ids(set))?;
-        let part = Part { held_out: Some(&held_out) };
+        let part = Part {
+            held_out: Some(&held_out),
+        };
         self.add_part(set, &rest.catalog.searcher(), arm, part, asked)
     }
 
@@ -105,7 +111,9 @@ impl FeaturesFile {
     /// # Errors
     /// [`EvalError::Io`].
     pub fn finish(mut self) -> Result<()> {
-        self.file.flush().map_err(|source| EvalError::io("write", &self.path, source))
+        self.file
+            .flush()
+            .map_err(|source| EvalError::io("write", &self.path, source))
     }
 
     fn add_part(
@@ -116,7 +124,11 @@ impl FeaturesFile {
         part: Part<'_>,
         asked: &(dyn Fn() + Sync),
     ) -> Result<()> {
-        let texts: Vec<&str> = set.queries.iter().map(|query| query.text.as_str()).collect();
+        let texts: Vec<&str> = set
+            .queries
+            .iter()
+            .map(|query| query.text.as_str())
+            .collect();
         let measured = each_text(&texts, THREADS, |text| {
             let measured = searcher.measure(&arm.query(text))?;
             asked();
@@ -140,9 +152,25 @@ impl FeaturesFile {
         if let Some(legs) = &self.legs {
             return Ok(*legs == measured.legs);
         }
-        let features = Feature::ALL.iter().map(|f| Column { name: f.name(), is_match: f.is_match() }).collect();
-        let signals = Signal::ALL.iter().map(|s| Column { name: s.name(), is_match: s.is_match() }).collect();
-        self.write(&Head { legs: &measured.legs, features, signals })?;
+        let features = Feature::ALL
+            .iter()
+            .map(|f| Column {
+                name: f.name(),
+                is_match: f.is_match(),
+            })
+            .collect();
+        let signals = Signal::ALL
+            .iter()
+            .map(|s| Column {
+                name: s.name(),
+                is_match: s.is_match(),
+            })
+            .collect();
+        self.write(&Head {
+            legs: &measured.legs,
+            features,
+            signals,
+        })?;
         self.legs = Some(measured.legs.clone());
         Ok(true)
     }
@@ -157,9 +185,14 @@ impl FeaturesFile {
 impl<'a> Line<'a> {
     fn new(set: &'a EvalSet, query: usize, measured: &'a Measured, part: Part<'_>) -> Self {
         let judged = &set.queries[query];
-        let is_right =
-            |id: &ToolId| set.position(id.as_str()).is_some_and(|tool| judged.relevant.binary_search(&tool).is_ok());
-        let is_out = |tool: &ToolIndex| part.held_out.is_some_and(|out| out.tools.binary_search(tool).is_ok());
+        let is_right = |id: &ToolId| {
+            set.position(id.as_str())
+                .is_some_and(|tool| judged.relevant.binary_search(&tool).is_ok())
+        };
+        let is_out = |tool: &ToolIndex| {
+            part.held_out
+                .is_some_and(|out| out.tools.binary_search(tool).is_ok())
+        };
         let relevant = judged.relevant.iter().filter(|tool| !is_out(tool)).count();
         Line {
             set: &set.name,
@@ -168,7 +201,11 @@ impl<'a> Line<'a> {
             answerable: relevant > 0,
             relevant,
             tools: &measured.tools,
-            labels: measured.tools.iter().map(|id| u8::from(is_right(id))).collect(),
+            labels: measured
+                .tools
+                .iter()
+                .map(|id| u8::from(is_right(id)))
+                .collect(),
             rows: &measured.rows,
             signals: &measured.signals,
         }

@@ -16,10 +16,17 @@ const SHOWN_CHARS: usize = 320;
 
 /// The page of these evaluations.
 pub fn page(evaluations: &[Evaluation]) -> String {
-    let names: Vec<&str> = evaluations.iter().map(|evaluation| evaluation.report.set.as_str()).collect();
+    let names: Vec<&str> = evaluations
+        .iter()
+        .map(|evaluation| evaluation.report.set.as_str())
+        .collect();
     let title = format!("Tool search on {}", names.join(", "));
     let sections: String = evaluations.iter().map(section).collect();
-    let overview = if evaluations.len() > 1 { overview(evaluations) } else { String::new() };
+    let overview = if evaluations.len() > 1 {
+        overview(evaluations)
+    } else {
+        String::new()
+    };
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
@@ -29,29 +36,54 @@ pub fn page(evaluations: &[Evaluation]) -> String {
 }
 
 fn overview(evaluations: &[Evaluation]) -> String {
-    let reports: Vec<Report> = evaluations.iter().map(|evaluation| evaluation.report.clone()).collect();
-    let Some(first) = reports.first() else { return String::new() };
-    let Some(metric) = first.arms.first().map(ndcg_of) else { return String::new() };
+    let reports: Vec<Report> = evaluations
+        .iter()
+        .map(|evaluation| evaluation.report.clone())
+        .collect();
+    let Some(first) = reports.first() else {
+        return String::new();
+    };
+    let Some(metric) = first.arms.first().map(ndcg_of) else {
+        return String::new();
+    };
     let averages = macro_average(&reports);
-    let mut html = String::from("<section><h2>All sets</h2><table><tr><th>set</th><th>tools</th><th>queries</th>");
+    let mut html = String::from(
+        "<section><h2>All sets</h2><table><tr><th>set</th><th>tools</th><th>queries</th>",
+    );
     for (arm, _) in &averages {
         let _ = write!(html, "<th>{}</th>", escape(arm));
     }
     html.push_str("</tr>");
     for report in &reports {
-        let _ =
-            write!(html, "<tr><th>{}</th><td>{}</td><td>{}</td>", escape(&report.set), report.tools, report.queries);
+        let _ = write!(
+            html,
+            "<tr><th>{}</th><td>{}</td><td>{}</td>",
+            escape(&report.set),
+            report.tools,
+            report.queries
+        );
         for (name, _) in &averages {
-            let value = report.arms.iter().find(|arm| arm.name == *name).and_then(|arm| arm.means.value(metric));
+            let value = report
+                .arms
+                .iter()
+                .find(|arm| arm.name == *name)
+                .and_then(|arm| arm.means.value(metric));
             let _ = write!(html, "<td>{}</td>", value.map(share).unwrap_or_default());
         }
         html.push_str("</tr>");
     }
     html.push_str("<tr><th>macro average</th><td></td><td></td>");
     for (_, means) in &averages {
-        let _ = write!(html, "<td><b>{}</b></td>", means.value(metric).map(share).unwrap_or_default());
+        let _ = write!(
+            html,
+            "<td><b>{}</b></td>",
+            means.value(metric).map(share).unwrap_or_default()
+        );
     }
-    let _ = write!(html, "</tr></table><p class=\"note\">{metric}; every set weighs the same.</p></section>");
+    let _ = write!(
+        html,
+        "</tr></table><p class=\"note\">{metric}; every set weighs the same.</p></section>"
+    );
     html
 }
 
@@ -59,9 +91,17 @@ fn section(evaluation: &Evaluation) -> String {
     let report = &evaluation.report;
     let parts = [
         head(report),
-        figure("Quality", "Mean over the queries, with its 95% bootstrap interval.", quality(report)),
+        figure(
+            "Quality",
+            "Mean over the queries, with its 95% bootstrap interval.",
+            quality(report),
+        ),
         quality_table(report),
-        figure("Recall over k", "Share of the relevant tools among the first k hits.", recall_over_k(evaluation)),
+        figure(
+            "Recall over k",
+            "Share of the relevant tools among the first k hits.",
+            recall_over_k(evaluation),
+        ),
         latency(report),
         no_match(report),
         cost(report),
@@ -94,7 +134,12 @@ fn drawn_metrics(arm: &ArmReport) -> Vec<Metric> {
         Measure::Recall | Measure::Complete => metric.depth == 5,
         Measure::Precision => true,
     };
-    arm.means.0.iter().map(|(metric, _)| *metric).filter(wanted).collect()
+    arm.means
+        .0
+        .iter()
+        .map(|(metric, _)| *metric)
+        .filter(wanted)
+        .collect()
 }
 
 fn ndcg_of(arm: &ArmReport) -> Metric {
@@ -106,17 +151,35 @@ fn quality(report: &Report) -> String {
     let metrics = report.arms.first().map(drawn_metrics).unwrap_or_default();
     let row = |arm: &ArmReport, metric: Metric| {
         let (value, [low, high]) = arm.figure(metric)?;
-        Some(Whisker { name: arm.name.clone(), value, low, high, label: share(value) })
+        Some(Whisker {
+            name: arm.name.clone(),
+            value,
+            low,
+            high,
+            label: share(value),
+        })
     };
     let group = |metric: &Metric| Group {
         name: metric.to_string(),
-        rows: report.arms.iter().filter_map(|arm| row(arm, *metric)).collect(),
+        rows: report
+            .arms
+            .iter()
+            .filter_map(|arm| row(arm, *metric))
+            .collect(),
     };
-    whiskers(&Axis { title: "mean", end: 1.0 }, &metrics.iter().map(group).collect::<Vec<_>>())
+    whiskers(
+        &Axis {
+            title: "mean",
+            end: 1.0,
+        },
+        &metrics.iter().map(group).collect::<Vec<_>>(),
+    )
 }
 
 fn quality_table(report: &Report) -> String {
-    let Some(first) = report.arms.first() else { return String::new() };
+    let Some(first) = report.arms.first() else {
+        return String::new();
+    };
     let mut html = String::from("<div class=\"wide\"><table><tr><th></th>");
     for arm in &report.arms {
         let _ = write!(html, "<th>{}</th>", escape(&arm.name));
@@ -125,7 +188,13 @@ fn quality_table(report: &Report) -> String {
     for (metric, _) in &first.means.0 {
         let _ = write!(html, "<tr><th>{metric}</th>");
         for (value, [low, high]) in report.arms.iter().filter_map(|arm| arm.figure(*metric)) {
-            let _ = write!(html, "<td>{} <small>{} to {}</small></td>", share(value), share(low), share(high));
+            let _ = write!(
+                html,
+                "<td>{} <small>{} to {}</small></td>",
+                share(value),
+                share(low),
+                share(high)
+            );
         }
         html.push_str("</tr>");
     }
@@ -134,19 +203,45 @@ fn quality_table(report: &Report) -> String {
 }
 
 fn recall_over_k(evaluation: &Evaluation) -> String {
-    let deepest = evaluation.runs.iter().flat_map(|run| run.rankings.iter().map(Vec::len)).max().unwrap_or(1).max(1);
+    let deepest = evaluation
+        .runs
+        .iter()
+        .flat_map(|run| run.rankings.iter().map(Vec::len))
+        .max()
+        .unwrap_or(1)
+        .max(1);
     let line = |run: &super::run::ArmRun| {
         let recall = |k: usize| {
-            let judged = evaluation.set.queries.iter().zip(&run.rankings).map(|(query, ranking)| {
-                let gains = super::judge::strict_gains(query, ranking);
-                Metric::new(Measure::Recall, k).of(&gains, query.relevant.len())
-            });
+            let judged =
+                evaluation
+                    .set
+                    .queries
+                    .iter()
+                    .zip(&run.rankings)
+                    .map(|(query, ranking)| {
+                        let gains = super::judge::strict_gains(query, ranking);
+                        Metric::new(Measure::Recall, k).of(&gains, query.relevant.len())
+                    });
             mean(&judged.collect::<Vec<_>>())
         };
-        Line { name: run.name.clone(), points: (1..=deepest).map(|k| (k as f64, recall(k))).collect() }
+        Line {
+            name: run.name.clone(),
+            points: (1..=deepest).map(|k| (k as f64, recall(k))).collect(),
+        }
     };
     let drawn: Vec<Line> = evaluation.runs.iter().map(line).collect();
-    lines(&Axis { title: "k", end: deepest as f64 }, &Axis { title: "recall@k", end: 1.0 }, &drawn, None)
+    lines(
+        &Axis {
+            title: "k",
+            end: deepest as f64,
+        },
+        &Axis {
+            title: "recall@k",
+            end: 1.0,
+        },
+        &drawn,
+        None,
+    )
 }
 
 fn latency(report: &Report) -> String {
@@ -155,31 +250,61 @@ fn latency(report: &Report) -> String {
         let label = format!("{:.2} / {:.2} / {:.2} ms", total.p50, total.p95, total.p99);
         Some(Group {
             name: arm.name.clone(),
-            rows: vec![Whisker { name: arm.name.clone(), value: total.p50, low: total.p50, high: total.p95, label }],
+            rows: vec![Whisker {
+                name: arm.name.clone(),
+                value: total.p50,
+                low: total.p50,
+                high: total.p95,
+                label,
+            }],
         })
     };
     let groups: Vec<Group> = report.arms.iter().filter_map(row).collect();
     // The labels stand right of the whiskers and need as much room again.
-    let end = groups.iter().flat_map(|group| &group.rows).map(|row| row.high).fold(0.0, f64::max) * 1.6;
+    let end = groups
+        .iter()
+        .flat_map(|group| &group.rows)
+        .map(|row| row.high)
+        .fold(0.0, f64::max)
+        * 1.6;
     if end <= 0.0 {
         return String::new();
     }
-    let caption =
-        "One search on one thread, nothing cached: median (dot), 95th percentile (end of the line); p50 / p95 / p99.";
-    figure("Latency", caption, whiskers(&Axis { title: "ms", end }, &groups))
+    let caption = "One search on one thread, nothing cached: median (dot), 95th percentile (end of the line); p50 / p95 / p99.";
+    figure(
+        "Latency",
+        caption,
+        whiskers(&Axis { title: "ms", end }, &groups),
+    )
 }
 
 fn no_match(report: &Report) -> String {
-    let Some(found) = &report.no_match else { return String::new() };
+    let Some(found) = &report.no_match else {
+        return String::new();
+    };
     let line = |(name, signal): (&String, &super::nomatch::Signal)| Line {
         name: format!("{name} (AUC {})", share(signal.auc)),
-        points: signal.curve.iter().map(|point| (point.false_no_match, point.accuracy)).chain([(1.0, 1.0)]).collect(),
+        points: signal
+            .curve
+            .iter()
+            .map(|point| (point.false_no_match, point.accuracy))
+            .chain([(1.0, 1.0)])
+            .collect(),
     };
-    let chance = Line { name: "chance".into(), points: vec![(0.0, 0.0), (1.0, 1.0)] };
+    let chance = Line {
+        name: "chance".into(),
+        points: vec![(0.0, 0.0), (1.0, 1.0)],
+    };
     let drawn: Vec<Line> = found.signals.iter().map(line).chain([chance]).collect();
     let picture = lines(
-        &Axis { title: "false \"no match\" on answerable queries", end: 1.0 },
-        &Axis { title: "unanswerable recognised", end: 1.0 },
+        &Axis {
+            title: "false \"no match\" on answerable queries",
+            end: 1.0,
+        },
+        &Axis {
+            title: "unanswerable recognised",
+            end: 1.0,
+        },
         &drawn,
         Some(("as the engine is set", found.false_no_match, found.accuracy)),
     );
@@ -197,18 +322,30 @@ fn cost(report: &Report) -> String {
     if let Some(cost) = &report.cost {
         rows.push((
             "index from nothing".into(),
-            format!("{:.2} s, {:.0} tools a second", cost.index_s, cost.index_tools_per_s),
+            format!(
+                "{:.2} s, {:.0} tools a second",
+                cost.index_s, cost.index_tools_per_s
+            ),
         ));
         if let (Some(seconds), Some(rate)) = (cost.embed_s, cost.embed_tools_per_s) {
-            rows.push(("embed every tool".into(), format!("{seconds:.1} s, {rate:.0} tools a second")));
+            rows.push((
+                "embed every tool".into(),
+                format!("{seconds:.1} s, {rate:.0} tools a second"),
+            ));
         }
         rows.push(("open".into(), format!("{:.3} s", cost.open_s)));
-        rows.extend(cost.rss_mb.map(|mb| ("peak memory".into(), format!("{mb:.0} MiB"))));
+        rows.extend(
+            cost.rss_mb
+                .map(|mb| ("peak memory".into(), format!("{mb:.0} MiB"))),
+        );
         rows.push(("disk".into(), format!("{:.1} MiB", cost.disk_mb)));
     }
     if let Some(tokens) = &report.tokens {
         let saved = 100.0 * (1.0 - tokens.answer / tokens.catalog.max(1) as f64);
-        rows.push((format!("tokens of all tools ({})", tokens.tokenizer), tokens.catalog.to_string()));
+        rows.push((
+            format!("tokens of all tools ({})", tokens.tokenizer),
+            tokens.catalog.to_string(),
+        ));
         rows.push((
             format!("tokens of an answer of {} tools", tokens.answer_hits),
             format!("{:.0} ({saved:.1}% saved)", tokens.answer),
@@ -219,7 +356,13 @@ fn cost(report: &Report) -> String {
     }
     let rows: String = rows
         .iter()
-        .map(|(name, value)| format!("<tr><th>{}</th><td>{}</td></tr>", escape(name), escape(value)))
+        .map(|(name, value)| {
+            format!(
+                "<tr><th>{}</th><td>{}</td></tr>",
+                escape(name),
+                escape(value)
+            )
+        })
         .collect();
     format!("<h3>Cost</h3><table>{rows}</table>")
 }
@@ -229,7 +372,10 @@ fn worst(evaluation: &Evaluation) -> String {
         return String::new();
     }
     let queries: String = evaluation.worst.iter().map(worst_query).collect();
-    format!("<h3>Worst queries of {}</h3>{queries}", escape(&evaluation.main_arm))
+    format!(
+        "<h3>Worst queries of {}</h3>{queries}",
+        escape(&evaluation.main_arm)
+    )
 }
 
 fn worst_query(query: &WorstQuery) -> String {
@@ -244,7 +390,10 @@ fn worst_query(query: &WorstQuery) -> String {
 }
 
 fn wanted_item(wanted: &Wanted) -> String {
-    let place = wanted.place.map_or_else(|| "not among the hits".into(), |place| format!("place {place}"));
+    let place = wanted.place.map_or_else(
+        || "not among the hits".into(),
+        |place| format!("place {place}"),
+    );
     format!(
         "<li><code>{}</code> <b>{place}</b><br><small>{}</small></li>",
         escape(&wanted.id),
@@ -253,7 +402,11 @@ fn wanted_item(wanted: &Wanted) -> String {
 }
 
 fn came_item(came: &Came) -> String {
-    let right = if came.relevant { " <b>relevant</b>" } else { "" };
+    let right = if came.relevant {
+        " <b>relevant</b>"
+    } else {
+        ""
+    };
     format!(
         "<li><code>{}</code> {:.3}{right}<br><small>{}</small></li>",
         escape(&came.id),
@@ -297,13 +450,27 @@ mod tests {
 
     fn evaluation() -> Evaluation {
         let set = set(&[("a", "x")], &[("q", "x", &["a"])]);
-        let runs = vec![ArmRun { name: "lexical".into(), rankings: vec![vec![0]], degraded: 0, abstained: 0 }];
+        let runs = vec![ArmRun {
+            name: "lexical".into(),
+            rankings: vec![vec![0]],
+            degraded: 0,
+            abstained: 0,
+        }];
         let worst = WorstQuery {
             id: "q".into(),
             text: "<script>alert(1)</script>".into(),
             score: 0.0,
-            wanted: vec![Wanted { id: "a".into(), description: "d".repeat(400), place: None }],
-            came: vec![Came { id: "b".into(), score: 0.5, relevant: false, why: "bm25 1 < 2".into() }],
+            wanted: vec![Wanted {
+                id: "a".into(),
+                description: "d".repeat(400),
+                place: None,
+            }],
+            came: vec![Came {
+                id: "b".into(),
+                score: 0.5,
+                relevant: false,
+                why: "bm25 1 < 2".into(),
+            }],
         };
         Evaluation {
             set,
@@ -319,7 +486,10 @@ mod tests {
         let page = page(&[evaluation()]);
         assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
         assert!(
-            !page.contains("src=") && !page.contains("href=") && !page.contains("@import") && !page.contains("url(")
+            !page.contains("src=")
+                && !page.contains("href=")
+                && !page.contains("@import")
+                && !page.contains("url(")
         );
         assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
         assert!(page.contains("not among the hits") && page.contains("bm25 1 &lt; 2"));
@@ -329,7 +499,11 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_shown() {
         let page = page(&[evaluation()]);
-        assert!(!page.contains("<h3>Latency") && !page.contains("<h3>No match") && !page.contains("<h3>Cost"));
+        assert!(
+            !page.contains("<h3>Latency")
+                && !page.contains("<h3>No match")
+                && !page.contains("<h3>Cost")
+        );
         assert!(!page.contains("All sets"));
     }
 

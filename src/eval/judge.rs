@@ -29,7 +29,9 @@ impl Scores {
 
     /// Judges a run, with near-identical tools in place of the judged ones.
     pub fn tolerant(set: &EvalSet, run: &ArmRun, metrics: &[Metric], twins: &Twins) -> Self {
-        Scores::by(set, run, metrics, |query, ranking| tolerant_gains(query, ranking, twins))
+        Scores::by(set, run, metrics, |query, ranking| {
+            tolerant_gains(query, ranking, twins)
+        })
     }
 
     fn by(
@@ -45,12 +47,18 @@ impl Scores {
                 column.push(metric.of(&gains, query.relevant.len()));
             }
         }
-        Scores { metrics: metrics.to_vec(), columns }
+        Scores {
+            metrics: metrics.to_vec(),
+            columns,
+        }
     }
 
     /// The values of one metric, by query; none when it was not measured.
     pub fn column(&self, metric: Metric) -> &[f64] {
-        self.metrics.iter().position(|other| *other == metric).map_or(&[], |index| &self.columns[index])
+        self.metrics
+            .iter()
+            .position(|other| *other == metric)
+            .map_or(&[], |index| &self.columns[index])
     }
 
     /// The mean over the queries.
@@ -61,7 +69,10 @@ impl Scores {
 
 /// Which of the hits are judged relevant.
 pub fn strict_gains(query: &EvalQuery, ranking: &[ToolIndex]) -> Vec<bool> {
-    ranking.iter().map(|tool| query.relevant.binary_search(tool).is_ok()).collect()
+    ranking
+        .iter()
+        .map(|tool| query.relevant.binary_search(tool).is_ok())
+        .collect()
 }
 
 /// As [`strict_gains`], but a twin counts for the relevant tool it equals. Each relevant tool is counted once: a second
@@ -72,7 +83,10 @@ pub fn tolerant_gains(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) -
         if missing.remove(hit) {
             return true;
         }
-        let twin = query.relevant.iter().find(|tool| missing.contains(tool) && twins.equal(**tool, *hit));
+        let twin = query
+            .relevant
+            .iter()
+            .find(|tool| missing.contains(tool) && twins.equal(**tool, *hit));
         twin.is_some_and(|tool| missing.remove(tool))
     };
     ranking.iter().map(&mut take).collect()
@@ -86,7 +100,9 @@ pub struct Twins {
 impl Twins {
     /// Looks at every tool once.
     pub fn of(set: &EvalSet) -> Self {
-        Twins { faces: set.tools.iter().map(Face::of).collect() }
+        Twins {
+            faces: set.tools.iter().map(Face::of).collect(),
+        }
     }
 
     /// True when an agent could take one for the other: the same words in the name, whatever their case and separators
@@ -105,7 +121,10 @@ struct Face {
 impl Face {
     fn of(tool: &Tool) -> Self {
         let letters = tool.id.name().chars().filter(|c| c.is_alphanumeric());
-        let words = tool.description.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let words = tool
+            .description
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty());
         Face {
             name: letters.flat_map(char::to_lowercase).collect(),
             description: words.map(str::to_lowercase).collect(),
@@ -134,7 +153,10 @@ mod tests {
         let set = set(
             &[
                 ("gmail/send_mail", MAIL),
-                ("outlook/sendMail", "Sends a mail to one or several people, with attachments and a Subject line."),
+                (
+                    "outlook/sendMail",
+                    "Sends a mail to one or several people, with attachments and a Subject line.",
+                ),
                 ("post/send_mail", "Sends a letter"),
                 ("gmail/read_mail", MAIL),
             ],
@@ -156,17 +178,31 @@ mod tests {
     fn a_twin_counts_once_and_only_when_tolerated() {
         let (set, twins) = twins();
         let query = &set.queries[0];
-        assert_eq!(strict_gains(query, &[1, 0, 2, 3]), [false, true, false, true]);
-        assert_eq!(tolerant_gains(query, &[1, 0, 2, 3], &twins), [true, false, false, true]);
+        assert_eq!(
+            strict_gains(query, &[1, 0, 2, 3]),
+            [false, true, false, true]
+        );
+        assert_eq!(
+            tolerant_gains(query, &[1, 0, 2, 3], &twins),
+            [true, false, false, true]
+        );
         assert_eq!(tolerant_gains(query, &[0, 1], &twins), [true, false]);
     }
 
     #[test]
     fn a_run_is_judged_query_by_query() {
         let (set, twins) = twins();
-        let run = ArmRun { name: "x".into(), rankings: vec![vec![1, 3]], degraded: 0, abstained: 0 };
+        let run = ArmRun {
+            name: "x".into(),
+            rankings: vec![vec![1, 3]],
+            degraded: 0,
+            abstained: 0,
+        };
         let recall = Metric::new(Measure::Recall, 3);
         assert_eq!(Scores::strict(&set, &run, &[recall]).mean(recall), 0.5);
-        assert_eq!(Scores::tolerant(&set, &run, &[recall], &twins).mean(recall), 1.0);
+        assert_eq!(
+            Scores::tolerant(&set, &run, &[recall], &twins).mean(recall),
+            1.0
+        );
     }
 }

@@ -35,7 +35,11 @@ pub struct Percentiles {
 impl Percentiles {
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
-        Percentiles { p50: percentile(&values, 0.50), p95: percentile(&values, 0.95), p99: percentile(&values, 0.99) }
+        Percentiles {
+            p50: percentile(&values, 0.50),
+            p95: percentile(&values, 0.95),
+            p99: percentile(&values, 0.99),
+        }
     }
 }
 
@@ -65,7 +69,10 @@ impl Latency {
     /// The engine's first.
     pub fn of(set: &EvalSet, engine: &dyn Ask, arm: &Arm, seed: u64) -> Result<Self> {
         let chosen = Random::new(seed, "latency").sample(set.queries.len(), TIMED);
-        let texts: Vec<&str> = chosen.iter().map(|&position| set.queries[position].text.as_str()).collect();
+        let texts: Vec<&str> = chosen
+            .iter()
+            .map(|&position| set.queries[position].text.as_str())
+            .collect();
         for text in texts.iter().cycle().take(WARM_UP) {
             engine.ask(text, arm, HITS, Detail::Plain)?;
         }
@@ -77,7 +84,8 @@ impl Latency {
     }
 
     fn over(timings: &[Timings]) -> Self {
-        let stage = |value: fn(&Timings) -> f64| Percentiles::of(timings.iter().map(value).collect());
+        let stage =
+            |value: fn(&Timings) -> f64| Percentiles::of(timings.iter().map(value).collect());
         Latency {
             queries: timings.len(),
             embed_ms: stage(|timings| timings.embed_ms),
@@ -96,7 +104,10 @@ fn median_of_rounds(engine: &dyn Ask, arm: &Arm, text: &str) -> Result<Timings> 
     for _ in 0..ROUNDS {
         let start = Instant::now();
         let results = engine.ask(text, arm, HITS, Detail::Plain)?;
-        rounds.push(Timings { total_ms: start.elapsed().as_secs_f64() * 1e3, ..results.timings });
+        rounds.push(Timings {
+            total_ms: start.elapsed().as_secs_f64() * 1e3,
+            ..results.timings
+        });
     }
     rounds.sort_by(|a, b| a.total_ms.total_cmp(&b.total_ms));
     Ok(rounds[ROUNDS / 2])
@@ -111,10 +122,21 @@ mod tests {
     #[test]
     fn percentiles_are_taken_stage_by_stage() {
         let timings: Vec<Timings> = (1..=100)
-            .map(|n| Timings { embed_ms: f64::from(n), total_ms: f64::from(2 * n), ..Timings::default() })
+            .map(|n| Timings {
+                embed_ms: f64::from(n),
+                total_ms: f64::from(2 * n),
+                ..Timings::default()
+            })
             .collect();
         let latency = Latency::over(&timings);
-        assert_eq!((latency.embed_ms.p50, latency.embed_ms.p99, latency.total_ms.p95), (50.0, 99.0, 190.0));
+        assert_eq!(
+            (
+                latency.embed_ms.p50,
+                latency.embed_ms.p99,
+                latency.total_ms.p95
+            ),
+            (50.0, 99.0, 190.0)
+        );
     }
 
     #[test]

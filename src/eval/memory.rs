@@ -43,16 +43,34 @@ impl MemoryReport {
     ///
     /// # Errors
     /// The engine's.
-    pub fn of(set: &EvalSet, workspace: &Workspace, arm: &Arm, seed: u64, asked: &(dyn Fn() + Sync)) -> Result<Self> {
+    pub fn of(
+        set: &EvalSet,
+        workspace: &Workspace,
+        arm: &Arm,
+        seed: u64,
+        asked: &(dyn Fn() + Sync),
+    ) -> Result<Self> {
         let copy = workspace.copy(set, "memory")?;
         let chosen = Random::new(seed, "memory").sample(set.queries.len(), set.queries.len() / 2);
         let entries = entries(set, &chosen);
         let mut rest = set.clone();
         let mut place = 0..;
-        rest.queries.retain(|_| place.next().is_some_and(|place| chosen.binary_search(&place).is_err()));
+        rest.queries.retain(|_| {
+            place
+                .next()
+                .is_some_and(|place| chosen.binary_search(&place).is_err())
+        });
         let column = || -> Result<Vec<f64>> {
-            let run = ArmRun::of(&rest, &*copy.catalog.searcher(), arm, METRIC.depth.min(set.tools.len()), asked)?;
-            Ok(Scores::strict(&rest, &run, &[METRIC]).column(METRIC).to_vec())
+            let run = ArmRun::of(
+                &rest,
+                &*copy.catalog.searcher(),
+                arm,
+                METRIC.depth.min(set.tools.len()),
+                asked,
+            )?;
+            Ok(Scores::strict(&rest, &run, &[METRIC])
+                .column(METRIC)
+                .to_vec())
         };
         let without = column()?;
         let memory = copy.catalog.memory();
@@ -61,8 +79,12 @@ impl MemoryReport {
         let with = column()?;
         let gain = paired(&with, &without, seed);
         let is_known = |id: &str| entries.iter().any(|entry| entry.tool.as_str() == id);
-        let known =
-            rest.queries.iter().filter(|query| query.relevant.iter().any(|&tool| is_known(set.tool(tool).id.as_str())));
+        let known = rest.queries.iter().filter(|query| {
+            query
+                .relevant
+                .iter()
+                .any(|&tool| is_known(set.tool(tool).id.as_str()))
+        });
         Ok(MemoryReport {
             remembered: chosen.len(),
             asked: rest.queries.len(),
@@ -81,9 +103,19 @@ fn entries(set: &EvalSet, chosen: &[usize]) -> Vec<Entry> {
         let query = &set.queries[place];
         let text = read_part(&query.text);
         let taught_by = || vec![Teacher::command_line()];
-        let entry =
-            |tool| Entry { query: text.to_owned(), tool, times: 1, at_ms: place as i64, taught_by: taught_by() };
-        query.relevant.iter().map(|&tool| set.tool(tool).id.clone()).map(entry).collect::<Vec<_>>()
+        let entry = |tool| Entry {
+            query: text.to_owned(),
+            tool,
+            times: 1,
+            at_ms: place as i64,
+            taught_by: taught_by(),
+        };
+        query
+            .relevant
+            .iter()
+            .map(|&tool| set.tool(tool).id.clone())
+            .map(entry)
+            .collect::<Vec<_>>()
     };
     chosen.iter().flat_map(of_query).take(MAX_ENTRIES).collect()
 }

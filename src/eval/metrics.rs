@@ -56,7 +56,10 @@ impl Metric {
         let at_each = |measure| depths.iter().map(move |&depth| Metric::new(measure, depth));
         at_each(Measure::Ndcg)
             .chain(at_each(Measure::Recall))
-            .chain([Metric::new(Measure::Precision, 1), Metric::new(Measure::Mrr, deepest)])
+            .chain([
+                Metric::new(Measure::Precision, 1),
+                Metric::new(Measure::Mrr, deepest),
+            ])
             .chain(at_each(Measure::Complete))
             .collect()
     }
@@ -70,7 +73,10 @@ impl Metric {
             Measure::Ndcg => discounted(top.iter().copied()) / ideal(relevant.min(self.depth)),
             Measure::Recall => found() as f64 / relevant as f64,
             Measure::Precision => found() as f64 / self.depth as f64,
-            Measure::Mrr => top.iter().position(|&gain| gain).map_or(0.0, |index| 1.0 / (index + 1) as f64),
+            Measure::Mrr => top
+                .iter()
+                .position(|&gain| gain)
+                .map_or(0.0, |index| 1.0 / (index + 1) as f64),
             Measure::Complete => f64::from(u8::from(found() == relevant)),
         }
     }
@@ -94,7 +100,11 @@ impl FromStr for Metric {
 
     fn from_str(text: &str) -> Result<Self> {
         let unknown = || {
-            EvalError::option("metric", text, "write ndcg@K, recall@K, precision@1, mrr@K or complete@K with K >= 1")
+            EvalError::option(
+                "metric",
+                text,
+                "write ndcg@K, recall@K, precision@1, mrr@K or complete@K with K >= 1",
+            )
         };
         let (name, depth) = text.split_once('@').ok_or_else(unknown)?;
         let measure = match name {
@@ -123,12 +133,18 @@ pub fn mean(values: &[f64]) -> f64 {
 /// The value below which this share of the values lies (nearest rank), 0 of nothing. Expects ascending order.
 pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0.0)
+    sorted
+        .get(rank.clamp(1, sorted.len().max(1)) - 1)
+        .copied()
+        .unwrap_or(0.0)
 }
 
 fn discounted(gains: impl Iterator<Item = bool>) -> f64 {
     // Not `sum`, which is -0 for nothing.
-    gains.enumerate().filter(|(_, gain)| *gain).fold(0.0, |total, (index, _)| total + discount(index))
+    gains
+        .enumerate()
+        .filter(|(_, gain)| *gain)
+        .fold(0.0, |total, (index, _)| total + discount(index))
 }
 
 fn ideal(hits: usize) -> f64 {
@@ -158,9 +174,15 @@ mod tests {
     #[test]
     fn ndcg_discounts_by_the_logarithm_of_the_place() {
         // DCG@5 = 1/log2(3) + 1/log2(5) = 0.6309297536 + 0.4306765581; ideal of 3 = 1 + 0.6309297536 + 0.5.
-        close(value("ndcg@5", &SECOND_AND_FOURTH, 3), 1.061_606_311_644_851 / 2.130_929_753_571_457_4);
+        close(
+            value("ndcg@5", &SECOND_AND_FOURTH, 3),
+            1.061_606_311_644_851 / 2.130_929_753_571_457_4,
+        );
         // Only place 2 lies within the first 3.
-        close(value("ndcg@3", &SECOND_AND_FOURTH, 3), 0.630_929_753_571_457_4 / 2.130_929_753_571_457_4);
+        close(
+            value("ndcg@3", &SECOND_AND_FOURTH, 3),
+            0.630_929_753_571_457_4 / 2.130_929_753_571_457_4,
+        );
         close(value("ndcg@1", &SECOND_AND_FOURTH, 3), 0.0);
     }
 
@@ -214,11 +236,20 @@ mod tests {
             assert_eq!(metric.to_string().parse::<Metric>().unwrap(), metric);
             for relevant in 2..6 {
                 let worth = metric.of(&SECOND_AND_FOURTH, relevant);
-                assert!((0.0..=1.0).contains(&worth), "{metric} of {relevant}: {worth}");
+                assert!(
+                    (0.0..=1.0).contains(&worth),
+                    "{metric} of {relevant}: {worth}"
+                );
             }
         }
         for wrong in ["ndcg", "ndcg@0", "ndcg@x", "map@10"] {
-            assert!(wrong.parse::<Metric>().unwrap_err().to_string().contains(wrong));
+            assert!(
+                wrong
+                    .parse::<Metric>()
+                    .unwrap_err()
+                    .to_string()
+                    .contains(wrong)
+            );
         }
     }
 
@@ -226,9 +257,20 @@ mod tests {
     fn percentiles_are_of_the_nearest_rank() {
         let values: Vec<f64> = (1..=100).map(f64::from).collect();
         assert_eq!(
-            (percentile(&values, 0.5), percentile(&values, 0.95), percentile(&values, 0.99)),
+            (
+                percentile(&values, 0.5),
+                percentile(&values, 0.95),
+                percentile(&values, 0.99)
+            ),
             (50.0, 95.0, 99.0)
         );
-        assert_eq!((percentile(&[7.0], 0.99), percentile(&[7.0], 0.0), percentile(&[], 0.5)), (7.0, 7.0, 0.0));
+        assert_eq!(
+            (
+                percentile(&[7.0], 0.99),
+                percentile(&[7.0], 0.0),
+                percentile(&[], 0.5)
+            ),
+            (7.0, 7.0, 0.0)
+        );
     }
 }

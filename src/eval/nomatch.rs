@@ -39,16 +39,28 @@ impl HeldOut {
     pub fn draw(set: &EvalSet, seed: u64) -> Self {
         let count = set.tools.len() / HELD_OUT_ONE_IN;
         let positions = Random::new(seed, "held-out").sample(set.tools.len(), count);
-        let tools: Vec<ToolIndex> = positions.into_iter().map(|position| position as ToolIndex).collect();
+        let tools: Vec<ToolIndex> = positions
+            .into_iter()
+            .map(|position| position as ToolIndex)
+            .collect();
         let gone = |tool: &ToolIndex| tools.binary_search(tool).is_ok();
-        let lost = set.queries.iter().map(|query| query.relevant.iter().all(gone));
+        let lost = set
+            .queries
+            .iter()
+            .map(|query| query.relevant.iter().all(gone));
         let unanswerable = lost.chain(set.unanswerable.iter().map(|_| true)).collect();
-        HeldOut { tools, unanswerable }
+        HeldOut {
+            tools,
+            unanswerable,
+        }
     }
 
     /// The ids of the tools taken out.
     pub fn ids(&self, set: &EvalSet) -> Vec<ToolId> {
-        self.tools.iter().map(|&tool| set.tool(tool).id.clone()).collect()
+        self.tools
+            .iter()
+            .map(|&tool| set.tool(tool).id.clone())
+            .collect()
     }
 
     /// True when there is something to tell apart.
@@ -117,11 +129,16 @@ impl NoMatchReport {
         asked: &(dyn Fn() + Sync),
     ) -> Result<Self> {
         let judged = set.queries.iter().map(|query| query.text.as_str());
-        let texts: Vec<&str> = judged.chain(set.unanswerable.iter().map(|query| query.text.as_str())).collect();
+        let texts: Vec<&str> = judged
+            .chain(set.unanswerable.iter().map(|query| query.text.as_str()))
+            .collect();
         let observations = each_text(&texts, THREADS, |text| {
             let results = engine.ask(text, arm, HITS, Detail::Explained)?;
             asked();
-            Ok(Observation { no_match: results.no_match.is_some(), signals: signals(&results) })
+            Ok(Observation {
+                no_match: results.no_match.is_some(),
+                signals: signals(&results),
+            })
         })?;
         Ok(summarise(&arm.name, &held_out.unanswerable, &observations))
     }
@@ -145,31 +162,60 @@ fn signals(results: &Results) -> Vec<(String, f64)> {
 
 fn summarise(arm: &str, unanswerable: &[bool], observations: &[Observation]) -> NoMatchReport {
     let share = |of: bool| {
-        let chosen = || unanswerable.iter().zip(observations).filter(|(unanswerable, _)| **unanswerable == of);
-        let said = chosen().filter(|(_, observation)| observation.no_match).count();
+        let chosen = || {
+            unanswerable
+                .iter()
+                .zip(observations)
+                .filter(|(unanswerable, _)| **unanswerable == of)
+        };
+        let said = chosen()
+            .filter(|(_, observation)| observation.no_match)
+            .count();
         said as f64 / chosen().count().max(1) as f64
     };
-    let names: std::collections::BTreeSet<&str> =
-        observations.iter().flat_map(|observation| observation.signals.iter().map(|(name, _)| name.as_str())).collect();
-    let count = unanswerable.iter().filter(|unanswerable| **unanswerable).count();
+    let names: std::collections::BTreeSet<&str> = observations
+        .iter()
+        .flat_map(|observation| observation.signals.iter().map(|(name, _)| name.as_str()))
+        .collect();
+    let count = unanswerable
+        .iter()
+        .filter(|unanswerable| **unanswerable)
+        .count();
     NoMatchReport {
         accuracy: share(true),
         false_no_match: share(false),
         arm: arm.into(),
         unanswerable: count,
         answerable: unanswerable.len() - count,
-        signals: names.into_iter().map(|name| (name.into(), signal(name, unanswerable, observations))).collect(),
+        signals: names
+            .into_iter()
+            .map(|name| (name.into(), signal(name, unanswerable, observations)))
+            .collect(),
     }
 }
 
 fn signal(name: &str, unanswerable: &[bool], observations: &[Observation]) -> Signal {
-    let value =
-        |observation: &Observation| observation.signals.iter().find(|(other, _)| other == name).map(|(_, v)| *v);
+    let value = |observation: &Observation| {
+        observation
+            .signals
+            .iter()
+            .find(|(other, _)| other == name)
+            .map(|(_, v)| *v)
+    };
     // An answer without the signal found nothing by that leg at all: it is the least confident of all.
-    let lowest = observations.iter().filter_map(value).fold(f64::INFINITY, f64::min) - 1.0;
+    let lowest = observations
+        .iter()
+        .filter_map(value)
+        .fold(f64::INFINITY, f64::min)
+        - 1.0;
     let side = |of: bool| -> Vec<f64> {
-        let chosen = unanswerable.iter().zip(observations).filter(|(unanswerable, _)| **unanswerable == of);
-        let mut values: Vec<f64> = chosen.map(|(_, observation)| value(observation).unwrap_or(lowest)).collect();
+        let chosen = unanswerable
+            .iter()
+            .zip(observations)
+            .filter(|(unanswerable, _)| **unanswerable == of);
+        let mut values: Vec<f64> = chosen
+            .map(|(_, observation)| value(observation).unwrap_or(lowest))
+            .collect();
         values.sort_by(f64::total_cmp);
         values
     };
@@ -200,9 +246,13 @@ fn over_thresholds(unanswerable: &[f64], answerable: &[f64]) -> Signal {
 
 /// Thresholds at even ranks, first and last included.
 fn spread(thresholds: &[f64]) -> Vec<f64> {
-    let Some(last) = thresholds.len().checked_sub(1) else { return Vec::new() };
+    let Some(last) = thresholds.len().checked_sub(1) else {
+        return Vec::new();
+    };
     let steps = (CURVE_POINTS - 1).min(last).max(1);
-    let mut chosen: Vec<f64> = (0..=steps).map(|step| thresholds[step * last / steps]).collect();
+    let mut chosen: Vec<f64> = (0..=steps)
+        .map(|step| thresholds[step * last / steps])
+        .collect();
     chosen.dedup();
     chosen
 }
@@ -225,7 +275,10 @@ mod tests {
     use crate::eval::run::testing::{WordOverlap, arm};
 
     fn observation(no_match: bool, score: f64) -> Observation {
-        Observation { no_match, signals: vec![("score".into(), score)] }
+        Observation {
+            no_match,
+            signals: vec![("score".into(), score)],
+        }
     }
 
     #[test]
@@ -234,13 +287,25 @@ mod tests {
         let tools: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "x")).collect();
         let all: Vec<&str> = ids.iter().map(String::as_str).collect();
         let singles: Vec<[&str; 1]> = all.iter().map(|id| [*id]).collect();
-        let mut queries: Vec<(&str, &str, &[&str])> = singles.iter().map(|id| (id[0], "x", id.as_slice())).collect();
+        let mut queries: Vec<(&str, &str, &[&str])> = singles
+            .iter()
+            .map(|id| (id[0], "x", id.as_slice()))
+            .collect();
         queries.push(("all", "x", &all));
         let set = set(&tools, &queries);
         let held_out = HeldOut::draw(&set, 1);
         assert_eq!(held_out.tools.len(), 5);
-        let lost: Vec<usize> = (0..26).filter(|&query| held_out.unanswerable[query]).collect();
-        assert_eq!(lost, held_out.tools.iter().map(|&tool| tool as usize).collect::<Vec<_>>());
+        let lost: Vec<usize> = (0..26)
+            .filter(|&query| held_out.unanswerable[query])
+            .collect();
+        assert_eq!(
+            lost,
+            held_out
+                .tools
+                .iter()
+                .map(|&tool| tool as usize)
+                .collect::<Vec<_>>()
+        );
         assert!(held_out.tells());
         assert_eq!(held_out, HeldOut::draw(&set, 1));
         assert_ne!(held_out.tools, HeldOut::draw(&set, 2).tools);
@@ -250,7 +315,8 @@ mod tests {
     fn the_engines_decisions_are_counted_on_either_side() {
         let unanswerable = [true, true, false, false, false, false];
         let said = [true, false, true, false, false, false];
-        let observations: Vec<Observation> = said.iter().map(|said| observation(*said, 0.0)).collect();
+        let observations: Vec<Observation> =
+            said.iter().map(|said| observation(*said, 0.0)).collect();
         let report = summarise("hybrid", &unanswerable, &observations);
         assert_eq!((report.accuracy, report.false_no_match), (0.5, 0.25));
         assert_eq!((report.unanswerable, report.answerable), (2, 4));
@@ -272,25 +338,51 @@ mod tests {
         let signal = over_thresholds(&unanswerable, &answerable);
         let (first, last) = (signal.curve[0], signal.curve[signal.curve.len() - 1]);
         assert_eq!((first.accuracy, first.false_no_match), (0.0, 0.0));
-        assert_eq!((last.threshold, last.accuracy, last.false_no_match), (139.0, 1.0, 0.99));
-        assert!(signal.curve.is_sorted_by(|a, b| a.accuracy <= b.accuracy && a.false_no_match <= b.false_no_match));
+        assert_eq!(
+            (last.threshold, last.accuracy, last.false_no_match),
+            (139.0, 1.0, 0.99)
+        );
+        assert!(
+            signal.curve.is_sorted_by(
+                |a, b| a.accuracy <= b.accuracy && a.false_no_match <= b.false_no_match
+            )
+        );
         // At the threshold 50 all fifty are recognised at a price of 10 of 100.
         assert_eq!(signal.accuracy_at_affordable, 1.0);
     }
 
     #[test]
     fn an_answer_without_a_signal_is_the_least_confident() {
-        let observations = [Observation { no_match: false, signals: vec![] }, observation(false, -3.0)];
+        let observations = [
+            Observation {
+                no_match: false,
+                signals: vec![],
+            },
+            observation(false, -3.0),
+        ];
         assert_eq!(signal("score", &[true, false], &observations).auc, 1.0);
     }
 
     #[test]
     fn an_engine_is_asked_about_every_query() {
         let set = set(
-            &[("a", "mail"), ("b", "rain"), ("c", "song"), ("d", "map"), ("e", "tax")],
-            &[("1", "mail", &["a"]), ("2", "rain", &["b"]), ("3", "tax", &["e"])],
+            &[
+                ("a", "mail"),
+                ("b", "rain"),
+                ("c", "song"),
+                ("d", "map"),
+                ("e", "tax"),
+            ],
+            &[
+                ("1", "mail", &["a"]),
+                ("2", "rain", &["b"]),
+                ("3", "tax", &["e"]),
+            ],
         );
-        let held_out = HeldOut { tools: vec![0], unanswerable: vec![true, false, false] };
+        let held_out = HeldOut {
+            tools: vec![0],
+            unanswerable: vec![true, false, false],
+        };
         let mut engine = WordOverlap::over(&set);
         engine.0.remove(0);
         let report = NoMatchReport::of(&set, &held_out, &engine, &arm("lexical"), &|| ()).unwrap();

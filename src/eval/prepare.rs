@@ -43,7 +43,9 @@ impl Ranking {
         Ok(match self {
             Ranking::BuiltIn => None,
             Ranking::Same(ranker) => Some(ranker.clone()),
-            Ranking::LeftOut(folder) => Some(Ranker::load(&folder.join(format!("without-{set}.json")))?),
+            Ranking::LeftOut(folder) => {
+                Some(Ranker::load(&folder.join(format!("without-{set}.json")))?)
+            }
         })
     }
 }
@@ -61,8 +63,15 @@ pub struct Workspace {
 impl Workspace {
     /// Keeps catalogs under `data`, apart from those that are searched in earnest.
     pub fn new(data: impl Into<PathBuf>, embedders: Vec<Arc<dyn Embedder>>) -> Self {
-        let embedders = embedders.into_iter().map(|embedder| Arc::new(Remembering::new(embedder))).collect();
-        Workspace { data: DataDir::new(data), embedders, ranking: Ranking::BuiltIn }
+        let embedders = embedders
+            .into_iter()
+            .map(|embedder| Arc::new(Remembering::new(embedder)))
+            .collect();
+        Workspace {
+            data: DataDir::new(data),
+            embedders,
+            ranking: Ranking::BuiltIn,
+        }
     }
 
     /// Measures with these rankers instead of the built-in one.
@@ -77,7 +86,9 @@ impl Workspace {
 
     /// Runs something with every query embedded anew, as a service without a cache would.
     pub fn uncached<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.embedders.iter().for_each(|embedder| embedder.suspend());
+        self.embedders
+            .iter()
+            .for_each(|embedder| embedder.suspend());
         let result = run();
         self.embedders.iter().for_each(|embedder| embedder.resume());
         result
@@ -92,7 +103,11 @@ impl Workspace {
     pub fn embedder(&self) -> String {
         match self.embedders.as_slice() {
             [] => "none".into(),
-            some => some.iter().map(|embedder| embedder.id()).collect::<Vec<_>>().join("+"),
+            some => some
+                .iter()
+                .map(|embedder| embedder.id())
+                .collect::<Vec<_>>()
+                .join("+"),
         }
     }
 
@@ -109,7 +124,11 @@ impl Workspace {
         self.set_ranker(&catalog, &set.name)?;
         let pending = catalog.searcher().pending_embeddings();
         if pending > 0 && !self.embedders.is_empty() {
-            return Err(EvalError::PendingEmbeddings { set: set.name.clone(), pending, tools: set.tools.len() });
+            return Err(EvalError::PendingEmbeddings {
+                set: set.name.clone(),
+                pending,
+                tools: set.tools.len(),
+            });
         }
         let disk_bytes = catalog.stats()?.disk_bytes;
         let embed = self.kept_embedding(&name, embedding, set.tools.len())?;
@@ -118,7 +137,13 @@ impl Workspace {
         let opened = self.open(&name)?.searcher().len();
         let open_s = start.elapsed().as_secs_f64();
         debug_assert_eq!(opened, set.tools.len());
-        Ok(Build { index_s: indexed, embed_s: embed, open_s, disk_bytes, tools: set.tools.len() })
+        Ok(Build {
+            index_s: indexed,
+            embed_s: embed,
+            open_s,
+            disk_bytes,
+            tools: set.tools.len(),
+        })
     }
 
     /// Opens the catalog that [`Workspace::prepare`] left.
@@ -177,7 +202,16 @@ impl Workspace {
         let open_s = start.elapsed().as_secs_f64();
         drop(opened);
         let embed_s = embedding.map(|embedding| embedding.seconds);
-        Ok((passing, Build { index_s, embed_s, open_s, disk_bytes, tools: tools.len() }))
+        Ok((
+            passing,
+            Build {
+                index_s,
+                embed_s,
+                open_s,
+                disk_bytes,
+                tools: tools.len(),
+            },
+        ))
     }
 
     /// Gives a set's catalog the ranker that is measured, or takes back one of an earlier measurement.
@@ -192,13 +226,23 @@ impl Workspace {
     }
 
     fn open(&self, name: &str) -> Result<Catalog> {
-        let embedders = self.embedders.iter().map(|embedder| embedder.clone() as Arc<dyn Embedder>).collect();
+        let embedders = self
+            .embedders
+            .iter()
+            .map(|embedder| embedder.clone() as Arc<dyn Embedder>)
+            .collect();
         Ok(self.data.open_or_create(name, Options { embedders })?)
     }
 
     fn passing(&self, name: String) -> Result<Passing> {
         let catalog = self.open(&name)?;
-        Ok(Passing { catalog, _folder: Discarded { data: self.data.clone(), name } })
+        Ok(Passing {
+            catalog,
+            _folder: Discarded {
+                data: self.data.clone(),
+                name,
+            },
+        })
     }
 
     fn discard(&self, name: &str) -> Result<()> {
@@ -224,16 +268,27 @@ impl Workspace {
     }
 
     /// The seconds that embedding the whole set took: now, or when its vectors were computed.
-    fn kept_embedding(&self, name: &str, now: Option<Embedding>, tools: usize) -> Result<Option<f64>> {
+    fn kept_embedding(
+        &self,
+        name: &str,
+        now: Option<Embedding>,
+        tools: usize,
+    ) -> Result<Option<f64>> {
         let path = self.data.path().join(format!("{name}.embedding.json"));
-        let whole = |embedding: &Embedding| embedding.tools == tools && embedding.embedder == self.embedder();
+        let whole = |embedding: &Embedding| {
+            embedding.tools == tools && embedding.embedder == self.embedder()
+        };
         if let Some(mut embedding) = now {
             embedding.embedder = self.embedder();
             let text = serde_json::to_string(&embedding).unwrap_or_default();
             super::error::write(&path, &text)?;
-            return Ok(Some(embedding).filter(whole).map(|embedding| embedding.seconds));
+            return Ok(Some(embedding)
+                .filter(whole)
+                .map(|embedding| embedding.seconds));
         }
-        let kept = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Embedding>(&bytes).ok());
+        let kept = std::fs::read(&path)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Embedding>(&bytes).ok());
         Ok(kept.filter(whole).map(|embedding| embedding.seconds))
     }
 }
@@ -269,10 +324,18 @@ struct Embedding {
 
 /// Makes the catalog hold exactly these tools and embeds what has no vectors. Returns nothing when nothing had to be
 /// embedded.
-fn fill(catalog: &Catalog, tools: &[Tool], embedded: &mut dyn FnMut(EmbedProgress)) -> Result<Option<Embedding>> {
+fn fill(
+    catalog: &Catalog,
+    tools: &[Tool],
+    embedded: &mut dyn FnMut(EmbedProgress),
+) -> Result<Option<Embedding>> {
     let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
-    let strangers: Vec<ToolId> =
-        catalog.searcher().tools().map(|tool| tool.id.clone()).filter(|id| !wanted.contains(id)).collect();
+    let strangers: Vec<ToolId> = catalog
+        .searcher()
+        .tools()
+        .map(|tool| tool.id.clone())
+        .filter(|id| !wanted.contains(id))
+        .collect();
     let mut writer = catalog.writer()?;
     writer.remove(&strangers)?;
     writer.upsert(tools)?;
@@ -284,17 +347,30 @@ fn fill(catalog: &Catalog, tools: &[Tool], embedded: &mut dyn FnMut(EmbedProgres
         ControlFlow::Continue(())
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok((done > 0).then(|| Embedding { embedder: String::new(), tools: pending, seconds }))
+    Ok((done > 0).then(|| Embedding {
+        embedder: String::new(),
+        tools: pending,
+        seconds,
+    }))
 }
 
 /// The set's name made fit for a folder, and a digest of its path: two sets of one name have two catalogs.
 fn catalog_name(set: &EvalSet) -> String {
     let path = set.path.canonicalize().unwrap_or_else(|_| set.path.clone());
     let digest = Sha256::digest(path.to_string_lossy().as_bytes());
-    let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
+    let fit = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') {
+            c
+        } else {
+            '-'
+        }
+    };
     let name: String = set.name.chars().map(fit).take(NAME_CHARS).collect();
     let name = name.trim_start_matches(['-', '_']);
-    format!("eval-{name}-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3])
+    format!(
+        "eval-{name}-{:02x}{:02x}{:02x}{:02x}",
+        digest[0], digest[1], digest[2], digest[3]
+    )
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
@@ -306,7 +382,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
         if source.is_dir() {
             copy_folder(&source, &target)?;
         } else {
-            std::fs::copy(&source, &target).map_err(|error| EvalError::io("copy", &source, error))?;
+            std::fs::copy(&source, &target)
+                .map_err(|error| EvalError::io("copy", &source, error))?;
         }
     }
     Ok(())
@@ -323,7 +400,11 @@ mod tests {
         set.name = "Ünïcode set/with.everything, and a very long name".into();
         let name = catalog_name(&set);
         assert!(name.len() <= 54 && name.starts_with("eval-"), "{name}");
-        assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'), "{name}");
+        assert!(
+            name.chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'),
+            "{name}"
+        );
         set.path = "elsewhere".into();
         assert_ne!(catalog_name(&set), name);
     }

@@ -14,14 +14,21 @@ impl Random {
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mixed = purpose
             .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        let mut random = Random { state: seed ^ mixed };
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
+        let mut random = Random {
+            state: seed ^ mixed,
+        };
         random.next();
         random
     }
 
     /// The next 64 bits.
-    #[expect(clippy::should_implement_trait, reason = "an endless stream has no use for Option")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an endless stream has no use for Option"
+    )]
     pub fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -65,7 +72,11 @@ mod tests {
         let mut random = Random { state: 1_234_567 };
         assert_eq!(
             [random.next(), random.next(), random.next()],
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
         );
     }
 
@@ -74,7 +85,10 @@ mod tests {
         for seed in 0..20 {
             let sample = Random::new(seed, "test").sample(50, 13);
             assert_eq!(sample.len(), 13);
-            assert!(sample.windows(2).all(|pair| pair[0] < pair[1]), "seed {seed}: {sample:?}");
+            assert!(
+                sample.windows(2).all(|pair| pair[0] < pair[1]),
+                "seed {seed}: {sample:?}"
+            );
             assert!(sample.iter().all(|&position| position < 50));
         }
         assert_eq!(Random::new(1, "test").sample(3, 9), [0, 1, 2]);
@@ -94,6 +108,9 @@ mod tests {
         for _ in 0..70_000 {
             counts[random.below(7)] += 1;
         }
-        assert!(counts.iter().all(|count| (9_600..10_400).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (9_600..10_400).contains(count)),
+            "{counts:?}"
+        );
     }
 }

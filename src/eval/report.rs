@@ -93,7 +93,14 @@ impl ArmReport {
             p50_ms: totals.map(|total| total.p50),
             p95_ms: totals.map(|total| total.p95),
             p99_ms: totals.map(|total| total.p99),
-            ci95: Intervals(scores.metrics.iter().copied().zip(intervals(&scores.columns, seed)).collect()),
+            ci95: Intervals(
+                scores
+                    .metrics
+                    .iter()
+                    .copied()
+                    .zip(intervals(&scores.columns, seed))
+                    .collect(),
+            ),
             duplicate_tolerant: None,
             latency,
             degraded: run.degraded,
@@ -115,12 +122,21 @@ pub struct Means(pub Vec<(Metric, f64)>);
 impl Means {
     /// The means of a judged run.
     pub fn of(scores: &Scores) -> Self {
-        Means(scores.metrics.iter().map(|metric| (*metric, scores.mean(*metric))).collect())
+        Means(
+            scores
+                .metrics
+                .iter()
+                .map(|metric| (*metric, scores.mean(*metric)))
+                .collect(),
+        )
     }
 
     /// The mean of a metric; none when it was not measured.
     pub fn value(&self, metric: Metric) -> Option<f64> {
-        self.0.iter().find(|(other, _)| *other == metric).map(|(_, value)| *value)
+        self.0
+            .iter()
+            .find(|(other, _)| *other == metric)
+            .map(|(_, value)| *value)
     }
 }
 
@@ -179,23 +195,40 @@ pub fn comparisons(arms: &[(&str, &Scores)], seed: u64) -> Vec<Comparison> {
 
 /// The one figure of a run: nDCG at the deepest place measured.
 pub fn headline(metrics: &[Metric]) -> Metric {
-    let ndcg = metrics.iter().filter(|metric| metric.measure == Measure::Ndcg);
-    ndcg.copied().max().unwrap_or(Metric::new(Measure::Ndcg, 10))
+    let ndcg = metrics
+        .iter()
+        .filter(|metric| metric.measure == Measure::Ndcg);
+    ndcg.copied()
+        .max()
+        .unwrap_or(Metric::new(Measure::Ndcg, 10))
 }
 
 /// The plain mean of an arm's metrics over sets: every set weighs the same, however many queries it has. Metrics and
 /// arms that a set lacks are left out.
 pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
-    let Some(first) = reports.first() else { return Vec::new() };
+    let Some(first) = reports.first() else {
+        return Vec::new();
+    };
     let of_arm = |arm: &ArmReport| {
-        let same: Option<Vec<&ArmReport>> =
-            reports.iter().map(|report| report.arms.iter().find(|other| other.name == arm.name)).collect();
+        let same: Option<Vec<&ArmReport>> = reports
+            .iter()
+            .map(|report| report.arms.iter().find(|other| other.name == arm.name))
+            .collect();
         let same = same?;
         let average = |metric: Metric| {
             let values: Option<Vec<f64>> = same.iter().map(|arm| arm.means.value(metric)).collect();
             Some((metric, super::metrics::mean(&values?)))
         };
-        Some((arm.name.clone(), Means(arm.means.0.iter().filter_map(|(metric, _)| average(*metric)).collect())))
+        Some((
+            arm.name.clone(),
+            Means(
+                arm.means
+                    .0
+                    .iter()
+                    .filter_map(|(metric, _)| average(*metric))
+                    .collect(),
+            ),
+        ))
     };
     first.arms.iter().filter_map(of_arm).collect()
 }
@@ -209,7 +242,12 @@ pub fn to_json<T: Serialize>(reports: &[T]) -> serde_json::Result<String> {
 }
 
 /// Identifies what a set's figures depend on.
-pub(super) fn identity(set: &EvalSet, queries_in_set: usize, seed: u64, embedder: String) -> Report {
+pub(super) fn identity(
+    set: &EvalSet,
+    queries_in_set: usize,
+    seed: u64,
+    embedder: String,
+) -> Report {
     Report {
         set: set.name.clone(),
         tools: set.tools.len(),
@@ -233,7 +271,10 @@ fn by_name<S: Serializer>(arms: &[ArmReport], serializer: S) -> Result<S::Ok, S:
     serializer.collect_map(arms.iter().map(|arm| (&arm.name, arm)))
 }
 
-fn metrics_map<S: Serializer, V: Serialize>(entries: &[(Metric, V)], serializer: S) -> Result<S::Ok, S::Error> {
+fn metrics_map<S: Serializer, V: Serialize>(
+    entries: &[(Metric, V)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(entries.len()))?;
     for (metric, value) in entries {
         map.serialize_entry(&metric.to_string(), value)?;
@@ -268,8 +309,16 @@ pub(crate) mod testing {
         let mut set = set(&[("a", "x")], &[("q", "x", &["a"])]);
         set.name = name.into();
         let metric = Metric::new(Measure::Ndcg, 10);
-        let scores = Scores { metrics: vec![metric], columns: vec![vec![ndcg_at_10]] };
-        let run = ArmRun { name: arm.into(), rankings: vec![vec![0]], degraded: 0, abstained: 0 };
+        let scores = Scores {
+            metrics: vec![metric],
+            columns: vec![vec![ndcg_at_10]],
+        };
+        let run = ArmRun {
+            name: arm.into(),
+            rankings: vec![vec![0]],
+            degraded: 0,
+            abstained: 0,
+        };
         let mut report = identity(&set, 1, 42, "none".into());
         report.arms.push(ArmReport::of(&run, &scores, None, 42));
         report
@@ -285,11 +334,16 @@ mod tests {
     fn json_has_the_published_shape() {
         let text = to_json(&[report("metatool", "lexical", 0.5)]).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        for key in ["set", "tools", "queries", "seed", "embedder", "arms", "no_match", "cost", "tokens"] {
+        for key in [
+            "set", "tools", "queries", "seed", "embedder", "arms", "no_match", "cost", "tokens",
+        ] {
             assert!(json.get(key).is_some(), "{key} is missing in {text}");
         }
         assert_eq!(json["arms"]["lexical"]["ndcg@10"], 0.5);
-        assert_eq!(json["arms"]["lexical"]["ci95"]["ndcg@10"], serde_json::json!([0.5, 0.5]));
+        assert_eq!(
+            json["arms"]["lexical"]["ci95"]["ndcg@10"],
+            serde_json::json!([0.5, 0.5])
+        );
         assert!(json["arms"]["lexical"].get("p95_ms").is_some());
         let earlier: Earlier = serde_json::from_str(&text).unwrap();
         assert_eq!((earlier.set.as_str(), earlier.arms.len()), ("metatool", 1));
@@ -308,17 +362,29 @@ mod tests {
         let average = macro_average(&sets);
         assert_eq!(average.len(), 1);
         assert!((average[0].1.value(Metric::new(Measure::Ndcg, 10)).unwrap() - 0.6).abs() < 1e-12);
-        assert!(macro_average(&[report("a", "lexical", 0.5), report("b", "dense", 0.7)]).is_empty());
+        assert!(
+            macro_average(&[report("a", "lexical", 0.5), report("b", "dense", 0.7)]).is_empty()
+        );
     }
 
     #[test]
     fn every_pair_of_arms_is_compared() {
         let metric = Metric::new(Measure::Ndcg, 10);
-        let scores = |value: f64| Scores { metrics: vec![metric], columns: vec![vec![value; 20]] };
+        let scores = |value: f64| Scores {
+            metrics: vec![metric],
+            columns: vec![vec![value; 20]],
+        };
         let (low, high) = (scores(0.2), scores(0.6));
         let found = comparisons(&[("lexical", &low), ("dense", &high), ("hybrid", &high)], 1);
         let pairs: Vec<(&str, &str)> = found.iter().map(|c| (c.a.as_str(), c.b.as_str())).collect();
-        assert_eq!(pairs, [("lexical", "dense"), ("lexical", "hybrid"), ("dense", "hybrid")]);
+        assert_eq!(
+            pairs,
+            [
+                ("lexical", "dense"),
+                ("lexical", "hybrid"),
+                ("dense", "hybrid")
+            ]
+        );
         assert!((found[0].difference + 0.4).abs() < 1e-12 && found[0].p < 0.001);
         assert_eq!((found[2].difference, found[2].p), (0.0, 1.0));
     }

@@ -27,13 +27,29 @@ pub trait Ask: Sync {
     ///
     /// # Errors
     /// The engine's.
-    fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results>;
+    fn ask(
+        &self,
+        text: &str,
+        arm: &Arm,
+        depth: usize,
+        detail: Detail,
+    ) -> toolscout_index::Result<Results>;
 }
 
 impl Ask for Searcher {
-    fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results> {
+    fn ask(
+        &self,
+        text: &str,
+        arm: &Arm,
+        depth: usize,
+        detail: Detail,
+    ) -> toolscout_index::Result<Results> {
         let query = arm.query(text).k(depth);
-        self.search(&if detail == Detail::Explained { query.explain() } else { query })
+        self.search(&if detail == Detail::Explained {
+            query.explain()
+        } else {
+            query
+        })
     }
 }
 
@@ -55,18 +71,37 @@ impl ArmRun {
     ///
     /// # Errors
     /// The engine's first.
-    pub fn of(set: &EvalSet, engine: &dyn Ask, arm: &Arm, depth: usize, asked: &(dyn Fn() + Sync)) -> Result<Self> {
-        let texts: Vec<&str> = set.queries.iter().map(|query| query.text.as_str()).collect();
+    pub fn of(
+        set: &EvalSet,
+        engine: &dyn Ask,
+        arm: &Arm,
+        depth: usize,
+        asked: &(dyn Fn() + Sync),
+    ) -> Result<Self> {
+        let texts: Vec<&str> = set
+            .queries
+            .iter()
+            .map(|query| query.text.as_str())
+            .collect();
         let answers = each_text(&texts, THREADS, |text| {
             let results = engine.ask(text, arm, depth, Detail::Plain)?;
             asked();
-            let hits: Vec<ToolIndex> = results.hits.iter().filter_map(|hit| set.position(hit.id.as_str())).collect();
+            let hits: Vec<ToolIndex> = results
+                .hits
+                .iter()
+                .filter_map(|hit| set.position(hit.id.as_str()))
+                .collect();
             Ok((hits, results.degraded.is_some(), results.no_match.is_some()))
         })?;
         let degraded = answers.iter().filter(|(_, degraded, _)| *degraded).count();
         let abstained = answers.iter().filter(|(.., abstained)| *abstained).count();
         let rankings = answers.into_iter().map(|(hits, ..)| hits).collect();
-        Ok(ArmRun { name: arm.name.clone(), rankings, degraded, abstained })
+        Ok(ArmRun {
+            name: arm.name.clone(),
+            rankings,
+            degraded,
+            abstained,
+        })
     }
 }
 
@@ -81,7 +116,9 @@ pub(super) fn each_text<T: Send>(
         let mut done = Vec::new();
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
-            let Some(text) = texts.get(position) else { return Ok(done) };
+            let Some(text) = texts.get(position) else {
+                return Ok(done);
+            };
             done.push((position, answer(text)?));
         }
     };
@@ -89,7 +126,11 @@ pub(super) fn each_text<T: Send>(
         let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
         workers
             .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .map(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
             .collect()
     });
     let mut all: Vec<(usize, T)> = parts?.into_iter().flatten().collect();
@@ -117,10 +158,24 @@ pub(crate) mod testing {
     }
 
     impl Ask for WordOverlap {
-        fn ask(&self, text: &str, arm: &Arm, depth: usize, _: Detail) -> toolscout_index::Result<Results> {
-            let overlap = |tool: &Tool| text.split(' ').filter(|word| tool.description.contains(word)).count() as f32;
+        fn ask(
+            &self,
+            text: &str,
+            arm: &Arm,
+            depth: usize,
+            _: Detail,
+        ) -> toolscout_index::Result<Results> {
+            let overlap = |tool: &Tool| {
+                text.split(' ')
+                    .filter(|word| tool.description.contains(word))
+                    .count() as f32
+            };
             let sign = if arm.mode == Mode::Dense { -1.0 } else { 1.0 };
-            let mut scored: Vec<(f32, &Arc<Tool>)> = self.0.iter().map(|tool| (sign * overlap(tool), tool)).collect();
+            let mut scored: Vec<(f32, &Arc<Tool>)> = self
+                .0
+                .iter()
+                .map(|tool| (sign * overlap(tool), tool))
+                .collect();
             scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
             scored.truncate(depth);
             let hit = |(score, tool): (f32, &Arc<Tool>)| Hit {
@@ -147,7 +202,9 @@ pub(crate) mod testing {
     }
 
     pub(crate) fn arm(name: &str) -> Arm {
-        Arm::named(&[name.into()], &[toolscout_index::Fusion::Convex], None).unwrap().remove(0)
+        Arm::named(&[name.into()], &[toolscout_index::Fusion::Convex], None)
+            .unwrap()
+            .remove(0)
     }
 }
 
@@ -161,17 +218,29 @@ mod tests {
     fn answers_come_in_the_order_of_the_queries_whatever_the_threads() {
         let texts: Vec<String> = (0..200).map(|n| format!("word{n}")).collect();
         let ids: Vec<String> = (0..200).map(|n| format!("tool{n:03}")).collect();
-        let tools: Vec<(&str, &str)> = ids.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
+        let tools: Vec<(&str, &str)> = ids
+            .iter()
+            .map(String::as_str)
+            .zip(texts.iter().map(String::as_str))
+            .collect();
         let relevant: Vec<[&str; 1]> = ids.iter().map(|id| [id.as_str()]).collect();
-        let queries: Vec<(&str, &str, &[&str])> =
-            (0..200).map(|n| (ids[n].as_str(), texts[n].as_str(), relevant[n].as_slice())).collect();
+        let queries: Vec<(&str, &str, &[&str])> = (0..200)
+            .map(|n| (ids[n].as_str(), texts[n].as_str(), relevant[n].as_slice()))
+            .collect();
         let set = set(&tools, &queries);
         let asked = AtomicUsize::new(0);
         let count = || {
             asked.fetch_add(1, Ordering::Relaxed);
         };
         let run = ArmRun::of(&set, &WordOverlap::over(&set), &arm("lexical"), 200, &count).unwrap();
-        assert_eq!((asked.into_inner(), run.rankings.len(), run.rankings[0].len()), (200, 200, 200));
+        assert_eq!(
+            (
+                asked.into_inner(),
+                run.rankings.len(),
+                run.rankings[0].len()
+            ),
+            (200, 200, 200)
+        );
         // The last tool's word contains no other tool's word but prefixes of it, so every query's own tool leads or ties.
         assert_eq!(run.rankings[199][0], 199);
         assert_eq!(run.rankings[157][0], 157);
@@ -181,8 +250,16 @@ mod tests {
     fn an_engine_error_ends_the_run() {
         struct Broken;
         impl Ask for Broken {
-            fn ask(&self, text: &str, _: &Arm, _: usize, _: Detail) -> toolscout_index::Result<Results> {
-                Err(toolscout_index::Error::InvalidQuery { reason: format!("cannot answer {text:?}") })
+            fn ask(
+                &self,
+                text: &str,
+                _: &Arm,
+                _: usize,
+                _: Detail,
+            ) -> toolscout_index::Result<Results> {
+                Err(toolscout_index::Error::InvalidQuery {
+                    reason: format!("cannot answer {text:?}"),
+                })
             }
         }
         let set = set(&[("a", "x")], &[("q", "x", &["a"])]);

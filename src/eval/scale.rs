@@ -19,7 +19,10 @@ pub const MAX_TOOLS: usize = 1_000_000;
 pub fn resized(set: &EvalSet, size: usize, seed: u64) -> Result<(Vec<Tool>, usize)> {
     let mut random = Random::new(seed, "scale");
     let kept = random.sample(set.tools.len(), size);
-    let mut tools: Vec<Tool> = kept.into_iter().map(|position| set.tools[position].clone()).collect();
+    let mut tools: Vec<Tool> = kept
+        .into_iter()
+        .map(|position| set.tools[position].clone())
+        .collect();
     let grown = size - tools.len();
     for number in 0..grown {
         let (round, position) = (number / set.tools.len(), number % set.tools.len());
@@ -31,8 +34,8 @@ pub fn resized(set: &EvalSet, size: usize, seed: u64) -> Result<(Vec<Tool>, usiz
 
 fn variation(tool: &Tool, other: &Tool, round: usize) -> Result<Tool> {
     let server = format!("{}-{}", tool.id.server(), round + 2);
-    let mut made =
-        Tool::new(server.trim_start_matches('-'), tool.id.name())?.with_description(other.description.as_str());
+    let mut made = Tool::new(server.trim_start_matches('-'), tool.id.name())?
+        .with_description(other.description.as_str());
     made.input_schema = other.input_schema.clone();
     Ok(made)
 }
@@ -45,11 +48,17 @@ mod tests {
 
     #[test]
     fn a_catalog_shrinks_to_a_sample_and_grows_by_variations_with_ids_of_their_own() {
-        let set = set(&[("s/a", "x"), ("b", "y"), ("c", "z")], &[("q", "x", &["b"])]);
+        let set = set(
+            &[("s/a", "x"), ("b", "y"), ("c", "z")],
+            &[("q", "x", &["b"])],
+        );
         for size in [1, 2, 3, 7, 20] {
             let (tools, grown) = resized(&set, size, 5).unwrap();
             let ids: HashSet<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
-            assert_eq!((tools.len(), ids.len(), grown), (size, size, size.saturating_sub(3)));
+            assert_eq!(
+                (tools.len(), ids.len(), grown),
+                (size, size, size.saturating_sub(3))
+            );
         }
         assert_eq!(resized(&set, 9, 5).unwrap(), resized(&set, 9, 5).unwrap());
     }

@@ -28,7 +28,11 @@ pub fn quality(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
     let names = metrics.iter().map(Metric::to_string);
     table.set_header(
-        ["set", "arm"].map(String::from).into_iter().chain(names).chain(["p50 ms", "p95 ms"].map(String::from)),
+        ["set", "arm"]
+            .map(String::from)
+            .into_iter()
+            .chain(names)
+            .chain(["p50 ms", "p95 ms"].map(String::from)),
     );
     for report in reports {
         for arm in &report.arms {
@@ -38,7 +42,12 @@ pub fn quality(reports: &[Report], style: Style) -> String {
     if reports.len() > 1 {
         for (arm, means) in macro_average(reports) {
             let blanks = [String::new(), String::new()];
-            table.add_row(["macro average".into(), arm].into_iter().chain(figures(&means, &metrics)).chain(blanks));
+            table.add_row(
+                ["macro average".into(), arm]
+                    .into_iter()
+                    .chain(figures(&means, &metrics))
+                    .chain(blanks),
+            );
         }
     }
     finish(table, 2)
@@ -48,16 +57,27 @@ pub fn quality(reports: &[Report], style: Style) -> String {
 pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
     let mut table = new_table(style);
     let last = ["mean", "95% interval", "added", "95% interval"].map(String::from);
-    table.set_header([String::from("step")].into_iter().chain(sets.iter().map(|set| (*set).to_owned())).chain(last));
+    table.set_header(
+        [String::from("step")]
+            .into_iter()
+            .chain(sets.iter().map(|set| (*set).to_owned()))
+            .chain(last),
+    );
     let interval = |[low, high]: Interval| format!("{} to {}", share(low), share(high));
     for row in rows {
         let (added, of_added) = match row.added {
-            Some((added, [low, high])) => (format!("{added:+.3}"), format!("{low:+.3} to {high:+.3}")),
+            Some((added, [low, high])) => {
+                (format!("{added:+.3}"), format!("{low:+.3} to {high:+.3}"))
+            }
             None => Default::default(),
         };
         let (mean, of_mean) = row.mean;
-        let figures =
-            row.by_set.iter().map(|&value| share(value)).chain([share(mean), interval(of_mean), added, of_added]);
+        let figures = row.by_set.iter().map(|&value| share(value)).chain([
+            share(mean),
+            interval(of_mean),
+            added,
+            of_added,
+        ]);
         table.add_row([row.name.clone()].into_iter().chain(figures));
     }
     finish(table, 1)
@@ -66,13 +86,20 @@ pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
 /// What the index costs, a row a set.
 pub fn cost(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
-    table.set_header(["set", "tools", "index s", "tools/s", "embed s", "tools/s", "open s", "peak MiB", "disk MiB"]);
+    table.set_header([
+        "set", "tools", "index s", "tools/s", "embed s", "tools/s", "open s", "peak MiB",
+        "disk MiB",
+    ]);
     for report in reports {
         if let Some(cost) = &report.cost {
             table.add_row(cost_row(report.set.clone(), report.tools, cost));
         }
         for point in &report.scale {
-            table.add_row(cost_row(format!("{} at scale", report.set), point.tools, &point.cost));
+            table.add_row(cost_row(
+                format!("{} at scale", report.set),
+                point.tools,
+                &point.cost,
+            ));
         }
     }
     finish(table, 1)
@@ -81,19 +108,49 @@ pub fn cost(reports: &[Report], style: Style) -> String {
 /// Latency by stage at every size measured, a row an arm.
 pub fn latency(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
-    table.set_header(["set", "tools", "arm", "embed", "lexical", "dense", "fuse", "rank", "total p50", "p95", "p99"]);
+    table.set_header([
+        "set",
+        "tools",
+        "arm",
+        "embed",
+        "lexical",
+        "dense",
+        "fuse",
+        "rank",
+        "total p50",
+        "p95",
+        "p99",
+    ]);
     for report in reports {
-        let own = report.arms.iter().filter_map(|arm| Some((report.tools, &arm.name, arm.latency.as_ref()?)));
-        let scaled = report
-            .scale
+        let own = report
+            .arms
             .iter()
-            .flat_map(|point| point.latency.iter().map(|(arm, latency)| (point.tools, arm, latency)));
+            .filter_map(|arm| Some((report.tools, &arm.name, arm.latency.as_ref()?)));
+        let scaled = report.scale.iter().flat_map(|point| {
+            point
+                .latency
+                .iter()
+                .map(|(arm, latency)| (point.tools, arm, latency))
+        });
         for (tools, arm, latency) in own.chain(scaled) {
-            let Latency { embed_ms, lexical_ms, dense_ms, fuse_ms, rank_ms, total_ms, .. } = latency;
-            let medians =
-                [embed_ms, lexical_ms, dense_ms, fuse_ms, rank_ms, total_ms].map(|stage| milliseconds(stage.p50));
+            let Latency {
+                embed_ms,
+                lexical_ms,
+                dense_ms,
+                fuse_ms,
+                rank_ms,
+                total_ms,
+                ..
+            } = latency;
+            let medians = [embed_ms, lexical_ms, dense_ms, fuse_ms, rank_ms, total_ms]
+                .map(|stage| milliseconds(stage.p50));
             let tails = [latency.total_ms.p95, latency.total_ms.p99].map(milliseconds);
-            table.add_row([report.set.clone(), tools.to_string(), arm.clone()].into_iter().chain(medians).chain(tails));
+            table.add_row(
+                [report.set.clone(), tools.to_string(), arm.clone()]
+                    .into_iter()
+                    .chain(medians)
+                    .chain(tails),
+            );
         }
     }
     finish(table, 3)
@@ -114,7 +171,9 @@ pub fn no_match(reports: &[Report], style: Style) -> String {
         "accuracy at 10% false",
     ]);
     for report in reports {
-        let Some(found) = &report.no_match else { continue };
+        let Some(found) = &report.no_match else {
+            continue;
+        };
         for (name, signal) in &found.signals {
             table.add_row([
                 report.set.clone(),
@@ -135,9 +194,20 @@ pub fn no_match(reports: &[Report], style: Style) -> String {
 /// What a usage memory is worth, a row a set.
 pub fn memory(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
-    table.set_header(["set", "remembered", "asked", "tool known", "without", "with", "95% of the gain", "p"]);
+    table.set_header([
+        "set",
+        "remembered",
+        "asked",
+        "tool known",
+        "without",
+        "with",
+        "95% of the gain",
+        "p",
+    ]);
     for report in reports {
-        let Some(found) = &report.memory else { continue };
+        let Some(found) = &report.memory else {
+            continue;
+        };
         let [low, high] = found.gain_ci95;
         table.add_row([
             report.set.clone(),
@@ -224,13 +294,18 @@ pub fn agent(reports: &[AgentReport], style: Style) -> String {
 }
 
 fn agent_row(set: &str, arm: &ArmFigures) -> [String; 13] {
-    let (few, many) = (|value: f64| format!("{value:.2}"), |value: f64| format!("{value:.0}"));
+    let (few, many) = (
+        |value: f64| format!("{value:.2}"),
+        |value: f64| format!("{value:.0}"),
+    );
     [
         set.into(),
         arm.policy.into(),
-        arm.budget_tokens.map_or_else(|| "-".into(), |tokens| tokens.to_string()),
+        arm.budget_tokens
+            .map_or_else(|| "-".into(), |tokens| tokens.to_string()),
         share(arm.success),
-        arm.success_ci95.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}")),
+        arm.success_ci95
+            .map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}")),
         share(arm.needs_met),
         few(arm.searches),
         few(arm.rounds),
@@ -247,7 +322,11 @@ pub fn changes(changes: &[Change], max_drop: f64) -> String {
     let mut table = new_table(Style::Terminal);
     table.set_header(["set", "arm", "metric", "baseline", "now", "points", ""]);
     for change in changes {
-        let verdict = if change.drops_more_than(max_drop) { "DROP" } else { "" };
+        let verdict = if change.drops_more_than(max_drop) {
+            "DROP"
+        } else {
+            ""
+        };
         table.add_row([
             change.set.clone(),
             change.arm.clone(),
@@ -268,7 +347,11 @@ fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
         .and_then(|report| report.arms.first())
         .map(|arm| arm.means.0.iter().map(|(metric, _)| *metric).collect())
         .unwrap_or_default();
-    let deepest = measured.iter().map(|metric| metric.depth).max().unwrap_or(10);
+    let deepest = measured
+        .iter()
+        .map(|metric| metric.depth)
+        .max()
+        .unwrap_or(10);
     let wanted = |metric: &Metric| match metric.measure {
         Measure::Ndcg | Measure::Recall => metric.depth == 5 || metric.depth == deepest,
         Measure::Precision | Measure::Mrr => true,
@@ -280,16 +363,24 @@ fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
 fn arm_row(report: &Report, arm: &ArmReport, metrics: &[Metric]) -> Vec<String> {
     let first = [report.set.clone(), arm.name.clone()];
     let last = [arm.p50_ms, arm.p95_ms].map(|ms| ms.map_or_else(|| "-".into(), milliseconds));
-    first.into_iter().chain(figures(&arm.means, metrics)).chain(last).collect()
+    first
+        .into_iter()
+        .chain(figures(&arm.means, metrics))
+        .chain(last)
+        .collect()
 }
 
 fn figures(means: &Means, metrics: &[Metric]) -> Vec<String> {
-    metrics.iter().map(|metric| means.value(*metric).map_or_else(|| "-".into(), share)).collect()
+    metrics
+        .iter()
+        .map(|metric| means.value(*metric).map_or_else(|| "-".into(), share))
+        .collect()
 }
 
 fn cost_row(set: String, tools: usize, cost: &CostReport) -> [String; 9] {
-    let or_dash =
-        |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
+    let or_dash = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
+    };
     [
         set,
         tools.to_string(),
@@ -318,7 +409,11 @@ fn milliseconds(ms: f64) -> String {
 
 fn new_table(style: Style) -> Table {
     let mut table = Table::new();
-    table.load_style(if style == Style::Markdown { ASCII_MARKDOWN } else { NOTHING });
+    table.load_style(if style == Style::Markdown {
+        ASCII_MARKDOWN
+    } else {
+        NOTHING
+    });
     table
 }
 
@@ -327,7 +422,10 @@ fn finish(mut table: Table, texts: usize) -> String {
     if table.is_empty() {
         return String::new();
     }
-    table.column_iter_mut().skip(texts).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+        .column_iter_mut()
+        .skip(texts)
+        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
 }
 
@@ -338,8 +436,17 @@ mod tests {
 
     #[test]
     fn several_sets_end_in_a_macro_row() {
-        let text = quality(&[report("a", "lexical", 0.5), report("b", "lexical", 0.7)], Style::Markdown);
-        let last: Vec<&str> = text.lines().last().unwrap().split('|').map(str::trim).collect();
+        let text = quality(
+            &[report("a", "lexical", 0.5), report("b", "lexical", 0.7)],
+            Style::Markdown,
+        );
+        let last: Vec<&str> = text
+            .lines()
+            .last()
+            .unwrap()
+            .split('|')
+            .map(str::trim)
+            .collect();
         assert_eq!(last[1..4], ["macro average", "lexical", "0.600"]);
         assert!(!quality(&[report("a", "lexical", 0.5)], Style::Terminal).contains("macro"));
     }
@@ -347,7 +454,13 @@ mod tests {
     #[test]
     fn a_drop_is_marked() {
         let metric = Metric::new(Measure::Ndcg, 10);
-        let change = |after| Change { set: "a".into(), arm: "hybrid".into(), metric, before: 0.7, after };
+        let change = |after| Change {
+            set: "a".into(),
+            arm: "hybrid".into(),
+            metric,
+            before: 0.7,
+            after,
+        };
         let text = changes(&[change(0.7), change(0.6)], 0.5);
         assert_eq!(text.matches("DROP").count(), 1);
         assert!(text.contains("-10.00"), "{text}");
@@ -356,6 +469,9 @@ mod tests {
     #[test]
     fn what_was_not_measured_gives_no_table() {
         let reports = [report("a", "lexical", 0.5)];
-        assert!(cost(&reports, Style::Terminal).is_empty() && tokens(&reports, Style::Terminal).is_empty());
+        assert!(
+            cost(&reports, Style::Terminal).is_empty()
+                && tokens(&reports, Style::Terminal).is_empty()
+        );
     }
 }

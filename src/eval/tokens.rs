@@ -53,16 +53,35 @@ impl TokensReport {
         let answers: Vec<Vec<&Tool>> = rankings
             .iter()
             .take(COUNTED_ANSWERS)
-            .map(|hits| hits.iter().take(ANSWER_HITS).map(|&hit| set.tool(hit)).collect())
+            .map(|hits| {
+                hits.iter()
+                    .take(ANSWER_HITS)
+                    .map(|&hit| set.tool(hit))
+                    .collect()
+            })
             .collect();
         let catalog: Vec<&Tool> = set.tools.iter().collect();
         let in_format = |format: Emit| FormatTokens {
             catalog: tokens_of(&catalog, format),
-            answer: mean(&answers.iter().map(|tools| tokens_of(tools, format) as f64).collect::<Vec<_>>()),
+            answer: mean(
+                &answers
+                    .iter()
+                    .map(|tools| tokens_of(tools, format) as f64)
+                    .collect::<Vec<_>>(),
+            ),
         };
-        let formats: BTreeMap<_, _> = FORMATS.into_iter().map(|(name, format)| (name, in_format(format))).collect();
+        let formats: BTreeMap<_, _> = FORMATS
+            .into_iter()
+            .map(|(name, format)| (name, in_format(format)))
+            .collect();
         let FormatTokens { catalog, answer } = formats["openai"];
-        TokensReport { catalog, answer, answer_hits: ANSWER_HITS, tokenizer: "o200k_base", formats }
+        TokensReport {
+            catalog,
+            answer,
+            answer_hits: ANSWER_HITS,
+            tokenizer: "o200k_base",
+            formats,
+        }
     }
 }
 
@@ -79,12 +98,19 @@ mod tests {
     #[test]
     fn an_answer_costs_its_hits_and_the_catalog_all_tools() {
         let set = set(
-            &[("a", "Sends mail to people"), ("b", "Tells the weather"), ("c", "Plays a song")],
+            &[
+                ("a", "Sends mail to people"),
+                ("b", "Tells the weather"),
+                ("c", "Plays a song"),
+            ],
             &[("q", "mail", &["a"]), ("r", "rain", &["b"])],
         );
         let report = TokensReport::of(&set, &[vec![0], vec![0, 1, 2]]);
         let one = tokens_of(&[set.tool(0)], Emit::Openai);
-        assert_eq!(report.catalog, tokens_of(&set.tools.iter().collect::<Vec<_>>(), Emit::Openai));
+        assert_eq!(
+            report.catalog,
+            tokens_of(&set.tools.iter().collect::<Vec<_>>(), Emit::Openai)
+        );
         assert_eq!(report.answer, (one + report.catalog) as f64 / 2.0);
         assert!(report.formats["names"].catalog < report.formats["signature"].catalog);
         assert!(report.formats["signature"].catalog < report.formats["openai"].catalog);
@@ -93,7 +119,14 @@ mod tests {
     #[test]
     fn the_tokenizer_is_o200k() {
         // Known encodings: "hello world" and " tokenization" have 2 tokens each.
-        let count = |text: &str| tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len();
-        assert_eq!((count("hello world"), count("antidisestablishmentarianism")), (2, 6));
+        let count = |text: &str| {
+            tiktoken_rs::o200k_base_singleton()
+                .encode_ordinary(text)
+                .len()
+        };
+        assert_eq!(
+            (count("hello world"), count("antidisestablishmentarianism")),
+            (2, 6)
+        );
     }
 }

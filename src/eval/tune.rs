@@ -99,15 +99,30 @@ pub struct Half {
 ///
 /// # Errors
 /// [`EvalError::Option`] when a half has too few queries to tell anything, and the engine's.
-pub fn tune(set: &EvalSet, engine: &dyn Adjustable, seed: u64, tried: &(dyn Fn() + Sync)) -> Result<Tuned> {
+pub fn tune(
+    set: &EvalSet,
+    engine: &dyn Adjustable,
+    seed: u64,
+    tried: &(dyn Fn() + Sync),
+) -> Result<Tuned> {
     let split = Split::draw(set, seed)?;
     let knobs = engine.knobs();
     let start: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
     let best = climb(&split.train, engine, &knobs, tried)?;
-    let train = [column(&split.train, engine, &start)?, column(&split.train, engine, &best)?];
-    let test = [column(&split.test, engine, &start)?, column(&split.test, engine, &best)?];
+    let train = [
+        column(&split.train, engine, &start)?,
+        column(&split.train, engine, &best)?,
+    ];
+    let test = [
+        column(&split.test, engine, &start)?,
+        column(&split.test, engine, &best)?,
+    ];
     let gain = paired(&test[1], &test[0], seed);
-    let turned = |(knob, after): (Knob, f32)| Turned { name: knob.name, before: knob.value, after };
+    let turned = |(knob, after): (Knob, f32)| Turned {
+        name: knob.name,
+        before: knob.value,
+        after,
+    };
     Ok(Tuned {
         set: set.name.clone(),
         seed,
@@ -124,21 +139,56 @@ pub fn tune(set: &EvalSet, engine: &dyn Adjustable, seed: u64, tried: &(dyn Fn()
 impl Half {
     pub(super) fn of([before, after]: &[Vec<f64>; 2]) -> Self {
         let mean = super::metrics::mean;
-        Half { queries: before.len(), before: mean(before), after: mean(after) }
+        Half {
+            queries: before.len(),
+            before: mean(before),
+            after: mean(after),
+        }
     }
 }
 
 /// The knobs of a catalog's settings: name, place, and the values tried. Values lie around the defaults, which came from
 /// nine public sets; 0 switches a field off.
-#[expect(clippy::type_complexity, reason = "a table reads better than a struct with one use")]
+#[expect(
+    clippy::type_complexity,
+    reason = "a table reads better than a struct with one use"
+)]
 const KNOBS: [(&str, fn(&mut Settings) -> &mut f32, &[f32]); 9] = [
-    ("dense_weight", |s| &mut s.dense_weight, &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
-    ("name", |s| &mut s.lexical.weights.name, &[0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0]),
-    ("server", |s| &mut s.lexical.weights.server, &[0.0, 1.0, 2.5, 4.0]),
-    ("description", |s| &mut s.lexical.weights.description, &[0.5, 1.0, 1.5, 2.0]),
-    ("parameter_names", |s| &mut s.lexical.weights.parameter_names, &[0.0, 0.25, 0.5, 1.0]),
-    ("parameter_descriptions", |s| &mut s.lexical.weights.parameter_descriptions, &[0.0, 0.2, 0.4, 0.8]),
-    ("enum_values", |s| &mut s.lexical.weights.enum_values, &[0.0, 0.2, 0.4, 0.8]),
+    (
+        "dense_weight",
+        |s| &mut s.dense_weight,
+        &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
+    ),
+    (
+        "name",
+        |s| &mut s.lexical.weights.name,
+        &[0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0],
+    ),
+    (
+        "server",
+        |s| &mut s.lexical.weights.server,
+        &[0.0, 1.0, 2.5, 4.0],
+    ),
+    (
+        "description",
+        |s| &mut s.lexical.weights.description,
+        &[0.5, 1.0, 1.5, 2.0],
+    ),
+    (
+        "parameter_names",
+        |s| &mut s.lexical.weights.parameter_names,
+        &[0.0, 0.25, 0.5, 1.0],
+    ),
+    (
+        "parameter_descriptions",
+        |s| &mut s.lexical.weights.parameter_descriptions,
+        &[0.0, 0.2, 0.4, 0.8],
+    ),
+    (
+        "enum_values",
+        |s| &mut s.lexical.weights.enum_values,
+        &[0.0, 0.2, 0.4, 0.8],
+    ),
     ("k1", |s| &mut s.lexical.k1, &[0.8, 1.2, 2.0, 3.0]),
     ("b", |s| &mut s.lexical.b, &[0.25, 0.5, 0.75, 1.0]),
 ];
@@ -158,12 +208,21 @@ impl Tunable {
 
     /// The settings that were found.
     pub fn settings(&self, tuned: &Tuned) -> Settings {
-        self.with(&tuned.knobs.iter().map(|knob| knob.after).collect::<Vec<_>>())
+        self.with(
+            &tuned
+                .knobs
+                .iter()
+                .map(|knob| knob.after)
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn with(&self, values: &[f32]) -> Settings {
         let mut settings = self.start;
-        KNOBS.iter().zip(values).for_each(|((_, place, _), value)| *place(&mut settings) = *value);
+        KNOBS
+            .iter()
+            .zip(values)
+            .for_each(|((_, place, _), value)| *place(&mut settings) = *value);
         settings
     }
 }
@@ -171,11 +230,12 @@ impl Tunable {
 impl Adjustable for Tunable {
     fn knobs(&self) -> Vec<Knob> {
         let mut settings = self.start;
-        let mut knob = |(name, place, choices): &(&str, fn(&mut Settings) -> &mut f32, &[f32])| Knob {
-            name: (*name).into(),
-            value: *place(&mut settings),
-            choices: choices.to_vec(),
-        };
+        let mut knob =
+            |(name, place, choices): &(&str, fn(&mut Settings) -> &mut f32, &[f32])| Knob {
+                name: (*name).into(),
+                value: *place(&mut settings),
+                choices: choices.to_vec(),
+            };
         KNOBS.iter().map(&mut knob).collect()
     }
 
@@ -193,7 +253,13 @@ impl Adjustable for Tunable {
 struct Snapshot(Arc<Searcher>);
 
 impl Ask for Snapshot {
-    fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results> {
+    fn ask(
+        &self,
+        text: &str,
+        arm: &Arm,
+        depth: usize,
+        detail: Detail,
+    ) -> toolscout_index::Result<Results> {
         self.0.ask(text, arm, depth, detail)
     }
 }
@@ -226,17 +292,30 @@ impl Split {
             }
         }
         let left_out = set.queries.len() - train.queries.len() - test.queries.len();
-        Ok(Split { train, test, left_out })
+        Ok(Split {
+            train,
+            test,
+            left_out,
+        })
     }
 }
 
-fn climb(train: &EvalSet, engine: &dyn Adjustable, knobs: &[Knob], tried: &(dyn Fn() + Sync)) -> Result<Vec<f32>> {
+fn climb(
+    train: &EvalSet,
+    engine: &dyn Adjustable,
+    knobs: &[Knob],
+    tried: &(dyn Fn() + Sync),
+) -> Result<Vec<f32>> {
     let mut best: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
     let mut best_mean = super::metrics::mean(&column(train, engine, &best)?);
     for _ in 0..PASSES {
         let before = best.clone();
         for (index, knob) in knobs.iter().enumerate() {
-            for &choice in knob.choices.iter().filter(|choice| **choice != before[index]) {
+            for &choice in knob
+                .choices
+                .iter()
+                .filter(|choice| **choice != before[index])
+            {
                 let mut values = best.clone();
                 values[index] = choice;
                 let mean = super::metrics::mean(&column(train, engine, &values)?);
@@ -278,29 +357,56 @@ mod tests {
     struct Turned(WordOverlap, bool);
 
     impl Ask for Turned {
-        fn ask(&self, text: &str, arm: &Arm, depth: usize, detail: Detail) -> toolscout_index::Result<Results> {
+        fn ask(
+            &self,
+            text: &str,
+            arm: &Arm,
+            depth: usize,
+            detail: Detail,
+        ) -> toolscout_index::Result<Results> {
             let mode = if self.1 { Mode::Lexical } else { Mode::Dense };
-            self.0.ask(text, &Arm { mode, ..arm.clone() }, depth, detail)
+            self.0.ask(
+                text,
+                &Arm {
+                    mode,
+                    ..arm.clone()
+                },
+                depth,
+                detail,
+            )
         }
     }
 
     impl Adjustable for TwoKnobs {
         fn knobs(&self) -> Vec<Knob> {
-            let knob = |name: &str| Knob { name: name.into(), value: 1.0, choices: vec![0.0, 1.0, 2.0, 3.0] };
+            let knob = |name: &str| Knob {
+                name: name.into(),
+                value: 1.0,
+                choices: vec![0.0, 1.0, 2.0, 3.0],
+            };
             vec![knob("idle"), knob("good")]
         }
 
         fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>> {
-            Ok(Box::new(Turned(WordOverlap(self.0.0.clone()), values[1] == 3.0)))
+            Ok(Box::new(Turned(
+                WordOverlap(self.0.0.clone()),
+                values[1] == 3.0,
+            )))
         }
     }
 
     fn words(count: usize) -> EvalSet {
         let names: Vec<String> = (0..count).map(|n| format!("word{n:03}")).collect();
-        let tools: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+        let tools: Vec<(&str, &str)> = names
+            .iter()
+            .map(|name| (name.as_str(), name.as_str()))
+            .collect();
         let relevant: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
-        let mut queries: Vec<(&str, &str, &[&str])> =
-            names.iter().zip(&relevant).map(|(name, id)| (name.as_str(), name.as_str(), id.as_slice())).collect();
+        let mut queries: Vec<(&str, &str, &[&str])> = names
+            .iter()
+            .zip(&relevant)
+            .map(|(name, id)| (name.as_str(), name.as_str(), id.as_slice()))
+            .collect();
         let all: Vec<&str> = names.iter().map(String::as_str).collect();
         queries.push(("all", "word", &all));
         set(&tools, &queries)
@@ -310,9 +416,16 @@ mod tests {
     fn the_knob_that_matters_is_turned_and_the_other_left() {
         let set = words(60);
         let tuned = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap();
-        let values: Vec<(&str, f32)> = tuned.knobs.iter().map(|knob| (knob.name.as_str(), knob.after)).collect();
+        let values: Vec<(&str, f32)> = tuned
+            .knobs
+            .iter()
+            .map(|knob| (knob.name.as_str(), knob.after))
+            .collect();
         assert_eq!(values, [("idle", 1.0), ("good", 3.0)]);
-        assert_eq!((tuned.train.queries, tuned.test.queries, tuned.left_out), (30, 30, 1));
+        assert_eq!(
+            (tuned.train.queries, tuned.test.queries, tuned.left_out),
+            (30, 30, 1)
+        );
         assert_eq!((tuned.test.before, tuned.test.after), (0.0, 1.0));
         assert!(tuned.test_gain_p < 0.001);
     }
@@ -320,15 +433,25 @@ mod tests {
     #[test]
     fn no_tool_is_in_both_halves() {
         let split = Split::draw(&words(60), 3).unwrap();
-        let tools =
-            |half: &EvalSet| -> Vec<ToolIndex> { half.queries.iter().flat_map(|q| q.relevant.clone()).collect() };
-        assert!(tools(&split.train).iter().all(|tool| !tools(&split.test).contains(tool)));
+        let tools = |half: &EvalSet| -> Vec<ToolIndex> {
+            half.queries
+                .iter()
+                .flat_map(|q| q.relevant.clone())
+                .collect()
+        };
+        assert!(
+            tools(&split.train)
+                .iter()
+                .all(|tool| !tools(&split.test).contains(tool))
+        );
     }
 
     #[test]
     fn too_few_queries_are_refused() {
         let set = words(20);
-        let error = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap_err().to_string();
+        let error = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("at least 20"), "{error}");
     }
 }

@@ -75,7 +75,10 @@ pub struct Nobody;
 #[async_trait]
 impl Approver for Nobody {
     async fn ask(&self, _: ApprovalRequest) -> Answer {
-        Answer::Refused { by: "nobody".into(), reason: "there is nobody to ask here".into() }
+        Answer::Refused {
+            by: "nobody".into(),
+            reason: "there is nobody to ask here".into(),
+        }
     }
 }
 
@@ -101,8 +104,18 @@ impl Approvals {
         }
         let id = Uuid::new_v4().to_string();
         let (sender, answer) = oneshot::channel();
-        open.insert(id.clone(), Open { owner: owner.to_owned(), answer: sender });
-        Some(Pending { id, answer, approvals: self })
+        open.insert(
+            id.clone(),
+            Open {
+                owner: owner.to_owned(),
+                answer: sender,
+            },
+        );
+        Some(Pending {
+            id,
+            answer,
+            approvals: self,
+        })
     }
 
     /// Answers a question about a run within reach; false when no such question is open.
@@ -111,7 +124,8 @@ impl Approvals {
         if !open.get(id).is_some_and(|asked| reach.covers(&asked.owner)) {
             return false;
         }
-        open.remove(id).is_some_and(|asked| asked.answer.send(answer).is_ok())
+        open.remove(id)
+            .is_some_and(|asked| asked.answer.send(answer).is_ok())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
@@ -138,7 +152,9 @@ impl Pending<'_> {
         let started = Instant::now();
         match timeout(within, &mut self.answer).await {
             Ok(Ok(answer)) => answer,
-            _ => Answer::Expired { after_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX) },
+            _ => Answer::Expired {
+                after_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            },
         }
     }
 }
@@ -157,7 +173,10 @@ mod tests {
     async fn a_question_is_answered_once_and_closed_when_dropped() {
         let approvals = Approvals::default();
         let pending = approvals.open("ada").unwrap();
-        let (id, yes) = (pending.id().to_owned(), Answer::Approved { by: "ada".into() });
+        let (id, yes) = (
+            pending.id().to_owned(),
+            Answer::Approved { by: "ada".into() },
+        );
         assert!(!approvals.answer(&Reach::Own("bob".into()), &id, yes.clone()));
         assert!(approvals.answer(&Reach::Own("ada".into()), &id, yes.clone()));
         assert!(!approvals.answer(&Reach::All, &id, yes.clone()));
@@ -173,7 +192,10 @@ mod tests {
         let approvals = Approvals::default();
         let pending = approvals.open("ada").unwrap();
         let id = pending.id().to_owned();
-        assert!(matches!(pending.answer(Duration::from_millis(1)).await, Answer::Expired { .. }));
+        assert!(matches!(
+            pending.answer(Duration::from_millis(1)).await,
+            Answer::Expired { .. }
+        ));
         assert!(!approvals.answer(&Reach::All, &id, Answer::Approved { by: "late".into() }));
     }
 

@@ -263,24 +263,41 @@ pub struct Link {
 
 impl Link {
     /// Before the first entry.
-    const GENESIS: Link = Link { seq: 0, hash: [0; 32] };
+    const GENESIS: Link = Link {
+        seq: 0,
+        hash: [0; 32],
+    };
 
     fn last_of(connection: &Connection) -> rusqlite::Result<Self> {
-        let mut last = connection.prepare_cached("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1")?;
-        let link = last.query_row([], |row| Ok(Link { seq: row.get(0)?, hash: row.get(1)? })).optional()?;
+        let mut last =
+            connection.prepare_cached("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1")?;
+        let link = last
+            .query_row([], |row| {
+                Ok(Link {
+                    seq: row.get(0)?,
+                    hash: row.get(1)?,
+                })
+            })
+            .optional()?;
         Ok(link.unwrap_or(Link::GENESIS))
     }
 
     /// The entry of this number.
     fn at(connection: &Connection, seq: i64) -> Option<Self> {
-        let hash = connection.query_row("SELECT hash FROM entries WHERE seq = ?1", [seq], |row| row.get(0));
+        let hash = connection.query_row("SELECT hash FROM entries WHERE seq = ?1", [seq], |row| {
+            row.get(0)
+        });
         hash.ok().map(|hash| Link { seq, hash })
     }
 
     /// Number and hash of the entry that comes next.
     fn after(&self, text: &str) -> (i64, [u8; 32]) {
         let seq = self.seq + 1;
-        let hash = Sha256::new().chain_update(self.hash).chain_update(seq.to_be_bytes()).chain_update(text).finalize();
+        let hash = Sha256::new()
+            .chain_update(self.hash)
+            .chain_update(seq.to_be_bytes())
+            .chain_update(text)
+            .finalize();
         (seq, hash.into())
     }
 }
@@ -307,10 +324,15 @@ impl AuditLog {
     /// [`AuditError::Missing`], [`AuditError::Database`].
     pub fn open_existing(path: &Path) -> Result<Self, AuditError> {
         if !path.is_file() {
-            return Err(AuditError::Missing { path: path.to_owned() });
+            return Err(AuditError::Missing {
+                path: path.to_owned(),
+            });
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        AuditLog::of(path, Connection::open_with_flags(path, flags).map_err(DatabaseError::from))
+        AuditLog::of(
+            path,
+            Connection::open_with_flags(path, flags).map_err(DatabaseError::from),
+        )
     }
 
     /// Appends an entry and returns its number.
@@ -320,7 +342,8 @@ impl AuditLog {
     pub fn append(&self, entry: &Entry) -> Result<i64, AuditError> {
         // A closed enum of strings and numbers always serialises.
         let text = serde_json::to_string(entry).unwrap_or_default();
-        self.append_text(&text).map_err(|source| self.failed(source))
+        self.append_text(&text)
+            .map_err(|source| self.failed(source))
     }
 
     /// Checks the whole chain, and that it holds the entry of its anchor; with `head`, also one of this hash.
@@ -334,7 +357,13 @@ impl AuditLog {
         let (mut last, mut seen) = (Link::GENESIS, head.is_none());
         let mut at_anchor = None;
         self.each(|seq, text, hash| {
-            let broken = |what| Err(AuditError::Broken { path: self.path.clone(), seq, what });
+            let broken = |what| {
+                Err(AuditError::Broken {
+                    path: self.path.clone(),
+                    seq,
+                    what,
+                })
+            };
             let (next, chained) = last.after(text);
             if seq != next {
                 return broken("has not the number that comes next");
@@ -343,17 +372,27 @@ impl AuditLog {
                 return broken("does not fit its hash");
             }
             last = Link { seq, hash };
-            if anchored.as_ref().is_ok_and(|anchored| anchored.is_some_and(|anchored| anchored.seq == seq)) {
+            if anchored
+                .as_ref()
+                .is_ok_and(|anchored| anchored.is_some_and(|anchored| anchored.seq == seq))
+            {
                 at_anchor = Some(hash);
             }
             seen |= head.is_some_and(|head| head.eq_ignore_ascii_case(&hex(&hash)));
             Ok(())
         })?;
         if let (false, Some(head)) = (seen, head) {
-            return Err(AuditError::HeadMissing { path: self.path.clone(), head: head.to_owned() });
+            return Err(AuditError::HeadMissing {
+                path: self.path.clone(),
+                head: head.to_owned(),
+            });
         }
         let anchored = self.checked(anchored, last, at_anchor)?;
-        Ok(Verified { entries: last.seq, head: hex(&last.hash), anchored })
+        Ok(Verified {
+            entries: last.seq,
+            head: hex(&last.hash),
+            anchored,
+        })
     }
 
     /// Makes the log as it is now the one that its anchor knows, whatever it was before.
@@ -363,7 +402,9 @@ impl AuditLog {
     pub fn trust(&self) -> Result<(), AuditError> {
         let mut log = self.lock();
         log.last = Link::last_of(&log.connection).map_err(|source| self.failed(source))?;
-        self.anchor.replace(log.last).map_err(|error| self.anchor_failed(error))?;
+        self.anchor
+            .replace(log.last)
+            .map_err(|error| self.anchor_failed(error))?;
         log.trust = Trust::Anchored;
         Ok(())
     }
@@ -378,12 +419,20 @@ impl AuditLog {
         let (path, anchor) = (self.path.clone(), self.anchor.path().to_owned());
         match anchored.map_err(|error| self.anchor_failed(error))? {
             None if last.seq == 0 => Ok(0),
-            None => Err(AuditError::AnchorMissing { path, anchor, entries: last.seq }),
+            None => Err(AuditError::AnchorMissing {
+                path,
+                anchor,
+                entries: last.seq,
+            }),
             Some(Link { seq: 0, .. }) => Ok(0),
-            Some(Link { seq, .. }) if seq > last.seq => {
-                Err(AuditError::CutOff { path, found: last.seq, expected: seq })
+            Some(Link { seq, .. }) if seq > last.seq => Err(AuditError::CutOff {
+                path,
+                found: last.seq,
+                expected: seq,
+            }),
+            Some(Link { seq, hash }) if at_anchor != Some(hash) => {
+                Err(AuditError::Rewritten { path, seq })
             }
-            Some(Link { seq, hash }) if at_anchor != Some(hash) => Err(AuditError::Rewritten { path, seq }),
             Some(Link { seq, .. }) => Ok(seq),
         }
     }
@@ -392,7 +441,9 @@ impl AuditLog {
     /// away.
     fn anchor_first_time(&self) -> Result<(), AuditError> {
         let log = self.lock();
-        let marked = log.connection.execute("INSERT OR IGNORE INTO anchored VALUES (1)", []);
+        let marked = log
+            .connection
+            .execute("INSERT OR IGNORE INTO anchored VALUES (1)", []);
         if marked.map_err(|source| self.failed(source))? == 0 {
             return Ok(());
         }
@@ -404,12 +455,18 @@ impl AuditLog {
     ///
     /// # Errors
     /// [`AuditError::Database`], and what `line` gives.
-    pub fn export<E: From<AuditError>>(&self, mut line: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    pub fn export<E: From<AuditError>>(
+        &self,
+        mut line: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut outcome = Ok(());
         self.each(|seq, text, hash| {
             if outcome.is_ok() {
                 let rest = text.strip_prefix('{').unwrap_or(text);
-                outcome = line(&format!("{{\"seq\":{seq},\"hash\":\"{}\",{rest}", hex(&hash)));
+                outcome = line(&format!(
+                    "{{\"seq\":{seq},\"hash\":\"{}\",{rest}",
+                    hex(&hash)
+                ));
             }
             Ok(())
         })?;
@@ -417,10 +474,21 @@ impl AuditLog {
     }
 
     fn of(path: &Path, connection: Result<Connection, DatabaseError>) -> Result<Self, AuditError> {
-        let connection = connection.map_err(|source| AuditError::Database { path: path.to_owned(), source })?;
+        let connection = connection.map_err(|source| AuditError::Database {
+            path: path.to_owned(),
+            source,
+        })?;
         // Read when it is first needed: a log that is damaged can still be opened, to be told so.
-        let log = Mutex::new(Log { connection, last: Link::GENESIS, trust: Trust::Unknown });
-        Ok(AuditLog { path: path.to_owned(), anchor: Anchor::beside(path), log })
+        let log = Mutex::new(Log {
+            connection,
+            last: Link::GENESIS,
+            trust: Trust::Unknown,
+        });
+        Ok(AuditLog {
+            path: path.to_owned(),
+            anchor: Anchor::beside(path),
+            log,
+        })
     }
 
     /// Moves the anchor to the entry just appended, unless the log is not the anchor's. Calls go on either way: the entry
@@ -428,7 +496,9 @@ impl AuditLog {
     fn move_anchor(&self, log: &mut Log) {
         if log.trust == Trust::Unknown {
             let known = self.anchor.read().ok().flatten();
-            let fits = known.is_some_and(|known| known.seq == 0 || Link::at(&log.connection, known.seq) == Some(known));
+            let fits = known.is_some_and(|known| {
+                known.seq == 0 || Link::at(&log.connection, known.seq) == Some(known)
+            });
             log.trust = if fits { Trust::Anchored } else { Trust::Broken };
             if !fits {
                 tracing::warn!(path = %self.path.display(), "the audit log is not that of its anchor; `toolscout audit verify` says why");
@@ -457,7 +527,8 @@ impl AuditLog {
                 self.move_anchor(&mut log);
                 return Ok(seq);
             };
-            let is_taken = error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation);
+            let is_taken =
+                error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation);
             if !is_taken || races == MAX_RACES {
                 return Err(error);
             }
@@ -466,11 +537,16 @@ impl AuditLog {
         }
     }
 
-    fn each(&self, mut visit: impl FnMut(i64, &str, [u8; 32]) -> Result<(), AuditError>) -> Result<(), AuditError> {
+    fn each(
+        &self,
+        mut visit: impl FnMut(i64, &str, [u8; 32]) -> Result<(), AuditError>,
+    ) -> Result<(), AuditError> {
         let log = self.lock();
         let failed = |source| self.failed(source);
-        let mut statement =
-            log.connection.prepare("SELECT seq, entry, hash FROM entries ORDER BY seq").map_err(failed)?;
+        let mut statement = log
+            .connection
+            .prepare("SELECT seq, entry, hash FROM entries ORDER BY seq")
+            .map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let seq = row.get(0).map_err(failed)?;
@@ -483,7 +559,10 @@ impl AuditLog {
     }
 
     fn failed(&self, source: rusqlite::Error) -> AuditError {
-        AuditError::Database { path: self.path.clone(), source: source.into() }
+        AuditError::Database {
+            path: self.path.clone(),
+            source: source.into(),
+        }
     }
 
     fn anchor_failed(&self, error: AnchorError) -> AuditError {
@@ -501,7 +580,9 @@ impl AuditLog {
 
 /// Now, in Unix milliseconds.
 pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -515,7 +596,14 @@ mod tests {
 
     fn ended(took_ms: u64) -> Entry {
         let tool = "a/b".to_owned();
-        Entry::Ended { time_ms: 1, begun: 1, tool, status: Status::Ok, error_code: None, took_ms }
+        Entry::Ended {
+            time_ms: 1,
+            begun: 1,
+            tool,
+            status: Status::Ok,
+            error_code: None,
+            took_ms,
+        }
     }
 
     fn log() -> (tempfile::TempDir, AuditLog) {
@@ -529,7 +617,9 @@ mod tests {
     fn tamper(log: &AuditLog, sql: &str) {
         let log = log.lock();
         log.connection
-            .execute_batch("DROP TRIGGER entries_are_not_changed; DROP TRIGGER entries_are_not_deleted")
+            .execute_batch(
+                "DROP TRIGGER entries_are_not_changed; DROP TRIGGER entries_are_not_deleted",
+            )
             .unwrap();
         log.connection.execute_batch(sql).unwrap();
     }
@@ -548,7 +638,10 @@ mod tests {
     #[test]
     fn every_way_to_edit_shows() {
         for (sql, expected) in [
-            ("UPDATE entries SET entry = replace(entry, 'a/b', 'a/c') WHERE seq = 3", "entry 3"),
+            (
+                "UPDATE entries SET entry = replace(entry, 'a/b', 'a/c') WHERE seq = 3",
+                "entry 3",
+            ),
             ("DELETE FROM entries WHERE seq = 3", "entry 4"),
             ("DELETE FROM entries WHERE seq = 1", "entry 2"),
             ("UPDATE entries SET seq = 9 WHERE seq = 5", "entry 9"),
@@ -571,17 +664,34 @@ mod tests {
         let (_folder, log) = log();
         let head = log.verify(None).unwrap().head;
         tamper(&log, "DELETE FROM entries WHERE seq > 3");
-        assert!(matches!(log.verify(None), Err(AuditError::CutOff { found: 3, expected: 5, .. })));
+        assert!(matches!(
+            log.verify(None),
+            Err(AuditError::CutOff {
+                found: 3,
+                expected: 5,
+                ..
+            })
+        ));
         log.trust().unwrap();
         assert_eq!(log.verify(None).unwrap().entries, 3);
-        assert!(matches!(log.verify(Some(&head)), Err(AuditError::HeadMissing { .. })));
+        assert!(matches!(
+            log.verify(Some(&head)),
+            Err(AuditError::HeadMissing { .. })
+        ));
     }
 
     #[test]
     fn the_database_itself_refuses_edits() {
         let (_folder, log) = log();
         for sql in ["UPDATE entries SET entry = ''", "DELETE FROM entries"] {
-            assert!(log.lock().connection.execute(sql, []).unwrap_err().to_string().contains("append-only"));
+            assert!(
+                log.lock()
+                    .connection
+                    .execute(sql, [])
+                    .unwrap_err()
+                    .to_string()
+                    .contains("append-only")
+            );
         }
     }
 
@@ -604,6 +714,9 @@ mod tests {
 
     #[test]
     fn a_log_that_is_not_there_is_said() {
-        assert!(matches!(AuditLog::open_existing(Path::new("/nowhere/a.db")), Err(AuditError::Missing { .. })));
+        assert!(matches!(
+            AuditLog::open_existing(Path::new("/nowhere/a.db")),
+            Err(AuditError::Missing { .. })
+        ));
     }
 }

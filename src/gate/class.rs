@@ -7,7 +7,9 @@ use toolscout_index::Tool;
 use utoipa::ToSchema;
 
 /// How much harm a call may do, mildest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Changes nothing.
@@ -34,7 +36,9 @@ impl Class {
         let hints = tool.annotations;
         match (hints.destructive_hint, hints.read_only_hint) {
             (Some(true), _) => Class::Destructive,
-            (_, Some(true)) => Class::by_method(tool).unwrap_or(Class::ReadOnly).max(Class::ReadOnly),
+            (_, Some(true)) => Class::by_method(tool)
+                .unwrap_or(Class::ReadOnly)
+                .max(Class::ReadOnly),
             (_, Some(false)) => Class::StateChanging,
             _ => Class::by_method(tool).unwrap_or(Class::StateChanging),
         }
@@ -68,7 +72,8 @@ mod tests {
         tool.annotations.read_only_hint = read_only;
         tool.annotations.destructive_hint = destructive;
         if let Some(method) = method {
-            tool.metadata.insert("openapi".into(), json!({ "method": method }));
+            tool.metadata
+                .insert("openapi".into(), json!({ "method": method }));
         }
         tool
     }
@@ -90,7 +95,11 @@ mod tests {
             (yes, None, Some("DELETE"), Class::Destructive),
             (None, None, Some("BREW"), Class::StateChanging),
         ] {
-            assert_eq!(Class::declared(&tool(read_only, destructive, method)), expected, "{method:?}");
+            assert_eq!(
+                Class::declared(&tool(read_only, destructive, method)),
+                expected,
+                "{method:?}"
+            );
         }
     }
 }

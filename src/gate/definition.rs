@@ -39,7 +39,10 @@ impl From<[u8; 32]> for Definition {
 
 impl fmt::Debug for Definition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().take(8).try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.0
+            .iter()
+            .take(8)
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -60,8 +63,14 @@ mod tests {
             tool.input_schema = schema.as_object().unwrap().clone();
             tool
         };
-        let one = tool(json!({ "type": "object", "properties": { "a": {}, "b": {} } }), "reads");
-        let turned = tool(json!({ "properties": { "b": {}, "a": {} }, "type": "object" }), "reads");
+        let one = tool(
+            json!({ "type": "object", "properties": { "a": {}, "b": {} } }),
+            "reads",
+        );
+        let turned = tool(
+            json!({ "properties": { "b": {}, "a": {} }, "type": "object" }),
+            "reads",
+        );
         assert_eq!(Definition::of(&one), Definition::of(&turned));
         let mut hinted = one.clone();
         hinted.annotations.read_only_hint = Some(true);

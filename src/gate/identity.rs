@@ -51,17 +51,41 @@ pub fn enforce(
 ///
 /// # Errors
 /// As [`enforce`].
-pub fn confirm(policies: &Policies, tool: &Tool, identity: Option<&str>, arguments: &Arguments) -> Result<(), String> {
+pub fn confirm(
+    policies: &Policies,
+    tool: &Tool,
+    identity: Option<&str>,
+    arguments: &Arguments,
+) -> Result<(), String> {
     bindings(policies, tool, identity).try_for_each(|binding| binding.check_all(arguments))
 }
 
 /// The names that are bound in this tool's arguments.
-fn bindings<'a>(policies: &'a Policies, tool: &Tool, identity: Option<&'a str>) -> impl Iterator<Item = Binding<'a>> {
-    let unbound = policies.unbound_tools.iter().any(|pattern| pattern.matches(tool.id.as_str()));
-    policies.bind.iter().filter(move |_| !unbound).map(move |(name, to_be)| {
-        let wanted = if to_be == IDENTITY { identity } else { Some(to_be.as_str()) };
-        Binding { name: plain(name), wanted, unread_bytes: Cell::new(MAX_READ_BYTES) }
-    })
+fn bindings<'a>(
+    policies: &'a Policies,
+    tool: &Tool,
+    identity: Option<&'a str>,
+) -> impl Iterator<Item = Binding<'a>> {
+    let unbound = policies
+        .unbound_tools
+        .iter()
+        .any(|pattern| pattern.matches(tool.id.as_str()));
+    policies
+        .bind
+        .iter()
+        .filter(move |_| !unbound)
+        .map(move |(name, to_be)| {
+            let wanted = if to_be == IDENTITY {
+                identity
+            } else {
+                Some(to_be.as_str())
+            };
+            Binding {
+                name: plain(name),
+                wanted,
+                unread_bytes: Cell::new(MAX_READ_BYTES),
+            }
+        })
 }
 
 /// A name that may say one thing only.
@@ -83,7 +107,13 @@ impl Binding<'_> {
     }
 
     /// Refuses a field of this name that says something else, and looks into it.
-    fn check_field(&self, key: &str, value: &Node, path: &str, encodings: usize) -> Result<(), String> {
+    fn check_field(
+        &self,
+        key: &str,
+        value: &Node,
+        path: &str,
+        encodings: usize,
+    ) -> Result<(), String> {
         let path = format!("{path}/{key}");
         if plain(&unescaped(key)) == self.name && !matches!(value, Node::Null) {
             let wanted = self.wanted.ok_or_else(|| nobody(&path))?;
@@ -101,12 +131,13 @@ impl Binding<'_> {
         match value {
             Node::Null | Node::Scalar(_) => Ok(()),
             Node::Text(text) => self.check_text(text, path, encodings),
-            Node::Items(items) => {
-                items.iter().enumerate().try_for_each(|(at, item)| self.check(item, &format!("{path}/{at}"), encodings))
-            }
-            Node::Fields(fields) => {
-                fields.iter().try_for_each(|(key, value)| self.check_field(key, value, path, encodings))
-            }
+            Node::Items(items) => items
+                .iter()
+                .enumerate()
+                .try_for_each(|(at, item)| self.check(item, &format!("{path}/{at}"), encodings)),
+            Node::Fields(fields) => fields
+                .iter()
+                .try_for_each(|(key, value)| self.check_field(key, value, path, encodings)),
         }
     }
 
@@ -121,7 +152,11 @@ impl Binding<'_> {
             }
             form = next;
         }
-        if self.is_mentioned_in(&form) { Err(unclear(path)) } else { Ok(()) }
+        if self.is_mentioned_in(&form) {
+            Err(unclear(path))
+        } else {
+            Ok(())
+        }
     }
 
     fn check_form(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
@@ -129,7 +164,9 @@ impl Binding<'_> {
         if !text.starts_with(['{', '[', '"']) {
             return Ok(());
         }
-        let Some(left) = self.unread_bytes.get().checked_sub(text.len()) else { return Err(unclear(path)) };
+        let Some(left) = self.unread_bytes.get().checked_sub(text.len()) else {
+            return Err(unclear(path));
+        };
         self.unread_bytes.set(left);
         match serde_json::from_str::<Node>(text) {
             Ok(inner) if encodings < MAX_ENCODINGS => self.check(&inner, path, encodings + 1),
@@ -145,16 +182,36 @@ impl Binding<'_> {
     }
 
     /// Gives the tool's own parameter of this name its value.
-    fn fill_in(&self, tool: &Tool, arguments: &mut Arguments, changes: &mut Vec<Change>) -> Result<(), String> {
-        let properties = tool.input_schema.get("properties").and_then(Value::as_object);
-        for declared in properties.into_iter().flat_map(Map::keys).filter(|key| plain(key) == self.name) {
-            if arguments.get(declared).is_some_and(|value| !value.is_null()) {
+    fn fill_in(
+        &self,
+        tool: &Tool,
+        arguments: &mut Arguments,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), String> {
+        let properties = tool
+            .input_schema
+            .get("properties")
+            .and_then(Value::as_object);
+        for declared in properties
+            .into_iter()
+            .flat_map(Map::keys)
+            .filter(|key| plain(key) == self.name)
+        {
+            if arguments
+                .get(declared)
+                .is_some_and(|value| !value.is_null())
+            {
                 continue;
             }
             let path = format!("/{declared}");
             let wanted = self.wanted.ok_or_else(|| nobody(&path))?;
             arguments.insert(declared.clone(), wanted.into());
-            changes.push(Change { path, from: Value::Null, to: wanted.into(), why: Why::Identity });
+            changes.push(Change {
+                path,
+                from: Value::Null,
+                to: wanted.into(),
+                why: Why::Identity,
+            });
         }
         Ok(())
     }
@@ -177,16 +234,21 @@ impl Node {
             Value::Bool(_) | Value::Number(_) => Node::Scalar(value.to_string()),
             Value::String(text) => Node::Text(text.clone()),
             Value::Array(items) => Node::Items(items.iter().map(Node::of).collect()),
-            Value::Object(fields) => {
-                Node::Fields(fields.iter().map(|(key, value)| (key.clone(), Node::of(value))).collect())
-            }
+            Value::Object(fields) => Node::Fields(
+                fields
+                    .iter()
+                    .map(|(key, value)| (key.clone(), Node::of(value)))
+                    .collect(),
+            ),
         }
     }
 
     fn says(&self, wanted: &str) -> bool {
         match self {
             Node::Text(text) => text == wanted,
-            Node::Scalar(number) => number == wanted && wanted.starts_with(|c: char| c == '-' || c.is_ascii_digit()),
+            Node::Scalar(number) => {
+                number == wanted && wanted.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+            }
             _ => false,
         }
     }
@@ -261,7 +323,9 @@ impl<'de> Visitor<'de> for NodeVisitor {
 }
 
 fn nobody(path: &str) -> String {
-    format!("{path} has to name the caller, and it is not known who that is; ask for it to be said with the question")
+    format!(
+        "{path} has to name the caller, and it is not known who that is; ask for it to be said with the question"
+    )
 }
 
 fn unclear(path: &str) -> String {
@@ -315,7 +379,10 @@ fn percent(text: &str) -> Option<(u8, usize)> {
 
 /// The character of an HTML entity at the text's beginning, and the entity's length.
 fn entity(text: &str) -> Option<(char, usize)> {
-    let end = text.bytes().take(MAX_ENTITY_BYTES).position(|byte| byte == b';')?;
+    let end = text
+        .bytes()
+        .take(MAX_ENTITY_BYTES)
+        .position(|byte| byte == b';')?;
     let inner = text.strip_prefix('&')?.get(..end - 1)?;
     let number = inner.strip_prefix('#');
     let c = match (inner, number) {
@@ -350,11 +417,19 @@ mod tests {
 
     fn enforced(identity: Option<&str>, arguments: Value) -> Result<Value, String> {
         let mut tool = Tool::new("shop", "order").unwrap();
-        tool.input_schema = json!({ "properties": { "user_id": {}, "item": {} } }).as_object().unwrap().clone();
+        tool.input_schema = json!({ "properties": { "user_id": {}, "item": {} } })
+            .as_object()
+            .unwrap()
+            .clone();
         let bind = BTreeMap::from([("userId".to_owned(), IDENTITY.to_owned())]);
-        let policies = Policies { bind, unbound_tools: vec![Pattern::new("admin/*")], ..Policies::default() };
+        let policies = Policies {
+            bind,
+            unbound_tools: vec![Pattern::new("admin/*")],
+            ..Policies::default()
+        };
         let mut arguments = arguments.as_object().unwrap().clone();
-        enforce(&policies, &tool, identity, &mut arguments, &mut Vec::new()).map(|()| arguments.into())
+        enforce(&policies, &tool, identity, &mut arguments, &mut Vec::new())
+            .map(|()| arguments.into())
     }
 
     #[test]
@@ -364,7 +439,10 @@ mod tests {
         for right in [json!({ "user_id": "7" }), json!({ "user_id": 7 })] {
             assert_eq!(enforced(Some("7"), right.clone()), Ok(right));
         }
-        assert_eq!(enforced(Some("7"), json!({ "user_id": null })), Ok(json!({ "user_id": "7" })));
+        assert_eq!(
+            enforced(Some("7"), json!({ "user_id": null })),
+            Ok(json!({ "user_id": "7" }))
+        );
     }
 
     #[test]
@@ -382,7 +460,10 @@ mod tests {
             json!({ "item": "{\"userId\":\"8\"}" }),
         ] {
             let message = enforced(Some("7"), arguments.clone()).unwrap_err();
-            assert!(message.contains("only the caller may be named"), "{arguments}: {message}");
+            assert!(
+                message.contains("only the caller may be named"),
+                "{arguments}: {message}"
+            );
         }
     }
 
@@ -399,25 +480,55 @@ mod tests {
     fn no_encoding_hides_who_is_named() {
         let other = || json!({ "userId": "8" });
         let inside = other().to_string();
-        let html: String = inside.chars().map(|c| format!("&#{};", u32::from(c))).collect();
+        let html: String = inside
+            .chars()
+            .map(|c| format!("&#{};", u32::from(c)))
+            .collect();
         let mut rows = vec![
-            ("in JSON with the field twice, the right one last", json!(r#"{"userId":"8","userId":"7"}"#)),
-            ("in JSON with the field twice, the right one first", json!(r#"{"userId":"7","userId":"8"}"#)),
-            ("in JSON after a byte order mark", json!(format!("\u{feff} {inside}"))),
+            (
+                "in JSON with the field twice, the right one last",
+                json!(r#"{"userId":"8","userId":"7"}"#),
+            ),
+            (
+                "in JSON with the field twice, the right one first",
+                json!(r#"{"userId":"7","userId":"8"}"#),
+            ),
+            (
+                "in JSON after a byte order mark",
+                json!(format!("\u{feff} {inside}")),
+            ),
             ("in an escaped name", json!(r#"{"\u0075serId":"8"}"#)),
-            ("in two JSON values one after the other", json!(format!("{{}}{inside}"))),
+            (
+                "in two JSON values one after the other",
+                json!(format!("{{}}{inside}")),
+            ),
             ("in JSON with comments", json!(r#"{/* no */ userId: '8'}"#)),
-            ("in JSON with a trailing comma", json!(r#"[{"userId":"8",}]"#)),
-            ("in JSON with escaped quotes", json!(r#"{\"userId\":\"8\"}"#)),
+            (
+                "in JSON with a trailing comma",
+                json!(r#"[{"userId":"8",}]"#),
+            ),
+            (
+                "in JSON with escaped quotes",
+                json!(r#"{\"userId\":\"8\"}"#),
+            ),
             ("in percent escapes", json!(percent_encoded(&inside))),
-            ("in percent escapes twice", json!(percent_encoded(&percent_encoded(&inside)))),
+            (
+                "in percent escapes twice",
+                json!(percent_encoded(&percent_encoded(&inside))),
+            ),
             ("in HTML entities", json!(html)),
             ("in named entities", json!(inside.replace('"', "&quot;"))),
-            ("in named entities, escaped", json!(inside.replace('"', "&amp;quot;"))),
+            (
+                "in named entities, escaped",
+                json!(inside.replace('"', "&amp;quot;")),
+            ),
         ];
         for times in 1..=12 {
             rows.push(("in JSON in texts in texts", encoded(other(), times)));
-            rows.push(("in lists of texts", encoded(json!([[encoded(other(), times)]]), 1)));
+            rows.push((
+                "in lists of texts",
+                encoded(json!([[encoded(other(), times)]]), 1),
+            ));
         }
         for name in [
             "ｕｓｅｒＩｄ",
@@ -437,7 +548,10 @@ mod tests {
             "user\u{3164}id",
         ] {
             rows.push(("under another spelling", json!({ name: "8" })));
-            rows.push(("under another spelling in a text", json!({ name: "8" }).to_string().into()));
+            rows.push((
+                "under another spelling in a text",
+                json!({ name: "8" }).to_string().into(),
+            ));
         }
         let mut wrong = Vec::new();
         for (how, value) in &rows {
@@ -446,7 +560,13 @@ mod tests {
                 other => wrong.push(format!("{how}: {value} gives {other:?}")),
             }
         }
-        assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "{} of {} rows:\n{}",
+            wrong.len(),
+            rows.len(),
+            wrong.join("\n")
+        );
     }
 
     #[test]
@@ -462,11 +582,26 @@ mod tests {
             "C:\\users",
             "[1, 2",
         ] {
-            assert!(enforced(Some("7"), json!({ "item": text })).is_ok(), "{text}");
+            assert!(
+                enforced(Some("7"), json!({ "item": text })).is_ok(),
+                "{text}"
+            );
         }
         for times in 1..=12 {
-            assert!(enforced(Some("7"), json!({ "item": encoded(json!({ "a": 1 }), times) })).is_ok());
-            assert!(enforced(Some("7"), json!({ "item": encoded(json!({ "userId": "7" }), times.min(7)) })).is_ok());
+            assert!(
+                enforced(
+                    Some("7"),
+                    json!({ "item": encoded(json!({ "a": 1 }), times) })
+                )
+                .is_ok()
+            );
+            assert!(
+                enforced(
+                    Some("7"),
+                    json!({ "item": encoded(json!({ "userId": "7" }), times.min(7)) })
+                )
+                .is_ok()
+            );
         }
     }
 
@@ -477,11 +612,18 @@ mod tests {
             text = json!([text.replace('%', "%25"), 1]).to_string();
         }
         // Whatever comes of it, it comes.
-        let _ = enforced(Some("7"), json!({ "item": text, "other": "&amp;".repeat(100_000) }));
+        let _ = enforced(
+            Some("7"),
+            json!({ "item": text, "other": "&amp;".repeat(100_000) }),
+        );
     }
 
     #[test]
     fn without_an_identity_nobody_is_named() {
-        assert!(enforced(None, json!({})).unwrap_err().contains("/user_id has to name the caller"));
+        assert!(
+            enforced(None, json!({}))
+                .unwrap_err()
+                .contains("/user_id has to name the caller")
+        );
     }
 }

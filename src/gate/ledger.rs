@@ -29,16 +29,25 @@ impl Ledger {
         let mut counts = self.lock();
         let class = ruling.class;
         if counts.calls >= limits.calls {
-            return Err(format!("a run may make {} calls, and has; answer with what you have", limits.calls));
+            return Err(format!(
+                "a run may make {} calls, and has; answer with what you have",
+                limits.calls
+            ));
         }
         let of_class = counts.by_class.get(&class).copied().unwrap_or_default();
         if of_class >= limits.of(class) {
-            return Err(format!("a run may make {} {class} calls, and has; do without", limits.of(class)));
+            return Err(format!(
+                "a run may make {} {class} calls, and has; do without",
+                limits.of(class)
+            ));
         }
         if let Some((rule, most)) = ruling.limit {
             let under_rule = counts.by_rule.entry(rule).or_default();
             if *under_rule >= most {
-                return Err(format!("{} allows {most} calls a run, and they were made; do without", ruling.rule));
+                return Err(format!(
+                    "{} allows {most} calls a run, and they were made; do without",
+                    ruling.rule
+                ));
             }
             *under_rule += 1;
         }
@@ -69,16 +78,46 @@ mod tests {
 
     #[test]
     fn each_limit_holds_for_itself() {
-        let limits = CallLimits { calls: 4, state_changing: 2, destructive: 9 };
-        let ruling = |class, limit| Ruling { class, decision: Decision::Allow, rule: "r".into(), limit };
+        let limits = CallLimits {
+            calls: 4,
+            state_changing: 2,
+            destructive: 9,
+        };
+        let ruling = |class, limit| Ruling {
+            class,
+            decision: Decision::Allow,
+            rule: "r".into(),
+            limit,
+        };
         let ledger = Ledger::default();
         let changing = ruling(Class::StateChanging, None);
-        assert_eq!((ledger.take(&changing, &limits), ledger.take(&changing, &limits)), (Ok(()), Ok(())));
-        assert!(ledger.take(&changing, &limits).unwrap_err().contains("2 state_changing calls"));
+        assert_eq!(
+            (
+                ledger.take(&changing, &limits),
+                ledger.take(&changing, &limits)
+            ),
+            (Ok(()), Ok(()))
+        );
+        assert!(
+            ledger
+                .take(&changing, &limits)
+                .unwrap_err()
+                .contains("2 state_changing calls")
+        );
         let once = ruling(Class::Destructive, Some((0, 1)));
         assert_eq!(ledger.take(&once, &limits), Ok(()));
-        assert!(ledger.take(&once, &limits).unwrap_err().contains("r allows 1 calls a run"));
+        assert!(
+            ledger
+                .take(&once, &limits)
+                .unwrap_err()
+                .contains("r allows 1 calls a run")
+        );
         assert_eq!(ledger.take(&ruling(Class::ReadOnly, None), &limits), Ok(()));
-        assert!(ledger.take(&ruling(Class::ReadOnly, None), &limits).unwrap_err().contains("4 calls"));
+        assert!(
+            ledger
+                .take(&ruling(Class::ReadOnly, None), &limits)
+                .unwrap_err()
+                .contains("4 calls")
+        );
     }
 }

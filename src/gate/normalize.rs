@@ -52,9 +52,17 @@ pub enum Why {
 }
 
 /// Normalises arguments by an input schema; what is changed is appended to `changes`.
-pub fn normalize(schema: &Map<String, Value>, arguments: &mut Arguments, changes: &mut Vec<Change>) {
+pub fn normalize(
+    schema: &Map<String, Value>,
+    arguments: &mut Arguments,
+    changes: &mut Vec<Change>,
+) {
     let root = schema;
-    let mut walk = Walk { root, path: String::new(), changes };
+    let mut walk = Walk {
+        root,
+        path: String::new(),
+        changes,
+    };
     walk.object(schema, arguments);
 }
 
@@ -67,45 +75,61 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn object(&mut self, schema: &'a Map<String, Value>, fields: &mut Map<String, Value>) {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let others = schema.get("additionalProperties").and_then(Value::as_object);
+        let others = schema
+            .get("additionalProperties")
+            .and_then(Value::as_object);
         self.leave_out_nulls(schema, fields);
         for (name, value) in fields.iter_mut() {
-            let declared = properties.and_then(|all| all.get(name)?.as_object()).or(others);
+            let declared = properties
+                .and_then(|all| all.get(name)?.as_object())
+                .or(others);
             let Some(declared) = declared else { continue };
             self.inside(name, |walk| walk.value(declared, name, value));
         }
         for (name, declared) in properties.into_iter().flatten() {
-            let default = self.resolved(declared.as_object()).and_then(|schema| schema.get("default"));
-            let Some(default) = default.filter(|default| !default.is_null() && !fields.contains_key(name)) else {
+            let default = self
+                .resolved(declared.as_object())
+                .and_then(|schema| schema.get("default"));
+            let Some(default) =
+                default.filter(|default| !default.is_null() && !fields.contains_key(name))
+            else {
                 continue;
             };
             fields.insert(name.clone(), default.clone());
-            self.inside(name, |walk| walk.record(Value::Null, default.clone(), Why::Default));
+            self.inside(name, |walk| {
+                walk.record(Value::Null, default.clone(), Why::Default)
+            });
         }
     }
 
     /// Null where null is not allowed and nothing is required means "not given".
     fn leave_out_nulls(&mut self, schema: &Map<String, Value>, fields: &mut Map<String, Value>) {
         let required = schema.get("required").and_then(Value::as_array);
-        let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|item| item == name));
+        let is_required =
+            |name: &str| required.is_some_and(|all| all.iter().any(|item| item == name));
         let properties = schema.get("properties").and_then(Value::as_object);
         let left_out: Vec<String> = fields
             .iter()
             .filter(|(name, value)| value.is_null() && !is_required(name))
             .filter(|(name, _)| {
                 let declared = properties.and_then(|all| all.get(*name)?.as_object());
-                self.resolved(declared).is_some_and(|schema| !Kinds::of(schema).allow("null"))
+                self.resolved(declared)
+                    .is_some_and(|schema| !Kinds::of(schema).allow("null"))
             })
             .map(|(name, _)| name.clone())
             .collect();
         for name in left_out {
             fields.remove(&name);
-            self.inside(&name, |walk| walk.record(Value::Null, Value::Null, Why::Null));
+            self.inside(&name, |walk| {
+                walk.record(Value::Null, Value::Null, Why::Null)
+            });
         }
     }
 
     fn value(&mut self, schema: &'a Map<String, Value>, name: &str, value: &mut Value) {
-        let Some(schema) = self.resolved(Some(schema)) else { return };
+        let Some(schema) = self.resolved(Some(schema)) else {
+            return;
+        };
         if let Some((changed, why)) = converted(schema, name, value) {
             let before = std::mem::replace(value, changed);
             self.record(before, value.clone(), why);
@@ -113,7 +137,9 @@ impl<'a> Walk<'a> {
         match value {
             Value::Object(fields) => self.object(schema, fields),
             Value::Array(items) => {
-                let Some(declared) = schema.get("items").and_then(Value::as_object) else { return };
+                let Some(declared) = schema.get("items").and_then(Value::as_object) else {
+                    return;
+                };
                 for (at, item) in items.iter_mut().enumerate() {
                     self.inside(&at.to_string(), |walk| walk.value(declared, name, item));
                 }
@@ -140,14 +166,20 @@ impl<'a> Walk<'a> {
     fn inside<R>(&mut self, step: &str, work: impl FnOnce(&mut Self) -> R) -> R {
         let before = self.path.len();
         self.path.push('/');
-        self.path.push_str(&step.replace('~', "~0").replace('/', "~1"));
+        self.path
+            .push_str(&step.replace('~', "~0").replace('/', "~1"));
         let result = work(self);
         self.path.truncate(before);
         result
     }
 
     fn record(&mut self, from: Value, to: Value, why: Why) {
-        self.changes.push(Change { path: self.path.clone(), from, to, why });
+        self.changes.push(Change {
+            path: self.path.clone(),
+            from,
+            to,
+            why,
+        });
     }
 }
 
@@ -159,7 +191,9 @@ fn at_pointer<'a>(root: &'a Map<String, Value>, pointer: &str) -> Option<&'a Map
         Some((first, rest)) => (first, format!("/{rest}")),
         None => (pointer.strip_prefix('/')?, String::new()),
     };
-    root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(&rest)?.as_object()
+    root.get(&first.replace("~1", "/").replace("~0", "~"))?
+        .pointer(&rest)?
+        .as_object()
 }
 
 /// The one branch of `anyOf`, `oneOf` or `allOf` that is not null.
@@ -167,9 +201,13 @@ fn only_alternative(schema: &Map<String, Value>) -> Option<&Map<String, Value>> 
     if schema.contains_key("type") || schema.contains_key("properties") {
         return None;
     }
-    let branches = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key)?.as_array())?;
-    let mut real =
-        branches.iter().filter_map(Value::as_object).filter(|branch| branch.get("type") != Some(&"null".into()));
+    let branches = ["anyOf", "oneOf", "allOf"]
+        .iter()
+        .find_map(|key| schema.get(*key)?.as_array())?;
+    let mut real = branches
+        .iter()
+        .filter_map(Value::as_object)
+        .filter(|branch| branch.get("type") != Some(&"null".into()));
     real.next().filter(|_| real.next().is_none())
 }
 
@@ -203,16 +241,27 @@ fn converted(schema: &Map<String, Value>, name: &str, value: &Value) -> Option<(
         Value::Number(number) if kinds.ask_for("integer") && !kinds.ask_for("number") => {
             whole(number).map(|whole| (whole, Why::Number))
         }
-        Value::Number(_) | Value::Bool(_) if kinds.ask_for("string") && !kinds.ask_for(kind_of(value)) => {
+        Value::Number(_) | Value::Bool(_)
+            if kinds.ask_for("string") && !kinds.ask_for(kind_of(value)) =>
+        {
             let is_number_kind = value.is_number() && kinds.ask_for("integer");
-            (!is_number_kind)
-                .then(|| (in_enum(schema, &value.to_string()).unwrap_or_else(|| value.to_string().into()), Why::Text))
+            (!is_number_kind).then(|| {
+                (
+                    in_enum(schema, &value.to_string()).unwrap_or_else(|| value.to_string().into()),
+                    Why::Text,
+                )
+            })
         }
         _ => None,
     }
 }
 
-fn from_text(schema: &Map<String, Value>, kinds: &Kinds, name: &str, text: &str) -> Option<(Value, Why)> {
+fn from_text(
+    schema: &Map<String, Value>,
+    kinds: &Kinds,
+    name: &str,
+    text: &str,
+) -> Option<(Value, Why)> {
     let trimmed = text.trim();
     if kinds.allow("string") {
         return text_as_meant(schema, name, text);
@@ -222,11 +271,14 @@ fn from_text(schema: &Map<String, Value>, kinds: &Kinds, name: &str, text: &str)
         return Some((number, Why::Number));
     }
     if kinds.ask_for("boolean") {
-        let truth = ["true", "false"].iter().position(|word| word.eq_ignore_ascii_case(trimmed))?;
+        let truth = ["true", "false"]
+            .iter()
+            .position(|word| word.eq_ignore_ascii_case(trimmed))?;
         return Some((Value::Bool(truth == 0), Why::Boolean));
     }
     let parsed = json::unique(trimmed).ok()?;
-    let fits = (parsed.is_object() && kinds.ask_for("object")) || (parsed.is_array() && kinds.ask_for("array"));
+    let fits = (parsed.is_object() && kinds.ask_for("object"))
+        || (parsed.is_array() && kinds.ask_for("array"));
     fits.then_some((parsed, Why::Json))
 }
 
@@ -241,7 +293,9 @@ fn text_as_meant(schema: &Map<String, Value>, name: &str, text: &str) -> Option<
     }
     let name = name.to_ascii_lowercase();
     let names_something = NAMING.iter().any(|end| name.ends_with(end));
-    let constrained = ["format", "pattern", "const"].iter().any(|key| schema.contains_key(*key));
+    let constrained = ["format", "pattern", "const"]
+        .iter()
+        .any(|key| schema.contains_key(*key));
     let trimmed = text.trim();
     let meant = (names_something || constrained) && trimmed.len() < text.len();
     meant.then(|| (trimmed.into(), Why::Trimmed))
@@ -251,13 +305,19 @@ fn text_as_meant(schema: &Map<String, Value>, name: &str, text: &str) -> Option<
 fn in_enum(schema: &Map<String, Value>, text: &str) -> Option<Value> {
     let wanted = text.trim().to_lowercase();
     let allowed = schema.get("enum")?.as_array()?;
-    let mut alike = allowed.iter().filter(|value| value.as_str().is_some_and(|value| value.to_lowercase() == wanted));
+    let mut alike = allowed.iter().filter(|value| {
+        value
+            .as_str()
+            .is_some_and(|value| value.to_lowercase() == wanted)
+    });
     alike.next().filter(|_| alike.next().is_none()).cloned()
 }
 
 /// A whole number written with a fraction of zero.
 fn whole(number: &Number) -> Option<Value> {
-    let float = number.as_f64().filter(|_| !number.is_i64() && !number.is_u64())?;
+    let float = number
+        .as_f64()
+        .filter(|_| !number.is_i64() && !number.is_u64())?;
     let exact = float.fract() == 0.0 && float.abs() < 9e15;
     exact.then(|| Value::from(float as i64))
 }
@@ -277,8 +337,12 @@ fn number(text: &str, fraction_allowed: bool) -> Option<Value> {
     if fraction_allowed {
         return Number::from_f64(float).map(Value::Number);
     }
-    let three_digits = digits.split_once('.').is_some_and(|(_, fraction)| fraction.len() == 3);
-    Number::from_f64(float).filter(|_| !three_digits).and_then(|number| whole(&number))
+    let three_digits = digits
+        .split_once('.')
+        .is_some_and(|(_, fraction)| fraction.len() == 3);
+    Number::from_f64(float)
+        .filter(|_| !three_digits)
+        .and_then(|number| whole(&number))
 }
 
 /// Plain digits of a number, with an optional sign, fraction and exponent; `None` for what is no number.
@@ -293,31 +357,45 @@ fn without_separators(text: &str) -> Option<String> {
         None => (unsigned, None),
     };
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let exponent_fits =
-        exponent.is_none_or(|exponent| is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)));
+    let exponent_fits = exponent
+        .is_none_or(|exponent| is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)));
     if !exponent_fits || !fraction.is_none_or(is_digits) {
         return None;
     }
     let joined = joined_groups(whole)?;
     let sign = if mantissa.starts_with('-') { "-" } else { "" };
-    let fraction = fraction.map(|digits| format!(".{digits}")).unwrap_or_default();
-    let exponent = exponent.map(|digits| format!("e{digits}")).unwrap_or_default();
+    let fraction = fraction
+        .map(|digits| format!(".{digits}"))
+        .unwrap_or_default();
+    let exponent = exponent
+        .map(|digits| format!("e{digits}"))
+        .unwrap_or_default();
     Some(format!("{sign}{joined}{fraction}{exponent}"))
 }
 
 /// `7,000` as `7000`: groups of three after the first, all parted by one and the same separator.
 fn joined_groups(whole: &str) -> Option<String> {
     let separator = whole.chars().find(|c| !c.is_ascii_digit());
-    let Some(separator) = separator else { return (!whole.is_empty()).then(|| whole.to_owned()) };
+    let Some(separator) = separator else {
+        return (!whole.is_empty()).then(|| whole.to_owned());
+    };
     if ![',', '_', ' ', '\'', '\u{a0}', '\u{202f}', '’'].contains(&separator) {
         return None;
     }
     let groups: Vec<&str> = whole.split(separator).collect();
     let in_place = |(at, group): (usize, &&str)| {
-        let fits = if at == 0 { (1..=3).contains(&group.len()) } else { group.len() == 3 };
+        let fits = if at == 0 {
+            (1..=3).contains(&group.len())
+        } else {
+            group.len() == 3
+        };
         fits && group.bytes().all(|byte| byte.is_ascii_digit())
     };
-    groups.iter().enumerate().all(in_place).then(|| groups.concat())
+    groups
+        .iter()
+        .enumerate()
+        .all(in_place)
+        .then(|| groups.concat())
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -345,7 +423,12 @@ mod tests {
 
     /// What one argument named `x` becomes.
     fn one(schema: Value, value: Value) -> Value {
-        normalized(json!({ "properties": { "x": schema } }), json!({ "x": value })).0["x"].clone()
+        normalized(
+            json!({ "properties": { "x": schema } }),
+            json!({ "x": value }),
+        )
+        .0["x"]
+            .clone()
     }
 
     #[test]
@@ -375,8 +458,16 @@ mod tests {
         ] {
             assert_eq!(one(integer.clone(), text.into()), expected, "{text:?}");
         }
-        for (text, expected) in [("7,000.5", json!(7000.5)), ("1e3", json!(1000.0)), (".5", json!(".5"))] {
-            assert_eq!(one(json!({ "type": "number" }), text.into()), expected, "{text:?}");
+        for (text, expected) in [
+            ("7,000.5", json!(7000.5)),
+            ("1e3", json!(1000.0)),
+            (".5", json!(".5")),
+        ] {
+            assert_eq!(
+                one(json!({ "type": "number" }), text.into()),
+                expected,
+                "{text:?}"
+            );
         }
         assert_eq!(one(integer.clone(), json!(7.0)), json!(7));
         assert_eq!(one(integer, json!(7.5)), json!(7.5));
@@ -386,10 +477,22 @@ mod tests {
     fn texts_and_truth_values_take_the_form_that_is_asked_for() {
         assert_eq!(one(json!({ "type": "string" }), json!(7)), json!("7"));
         assert_eq!(one(json!({ "type": "string" }), json!(true)), json!("true"));
-        assert_eq!(one(json!({ "type": ["string", "number"] }), json!(7)), json!(7));
-        assert_eq!(one(json!({ "type": ["string", "integer"] }), json!(7)), json!(7));
-        assert_eq!(one(json!({ "type": "boolean" }), json!("True")), json!(true));
-        assert_eq!(one(json!({ "type": "boolean" }), json!("yes")), json!("yes"));
+        assert_eq!(
+            one(json!({ "type": ["string", "number"] }), json!(7)),
+            json!(7)
+        );
+        assert_eq!(
+            one(json!({ "type": ["string", "integer"] }), json!(7)),
+            json!(7)
+        );
+        assert_eq!(
+            one(json!({ "type": "boolean" }), json!("True")),
+            json!(true)
+        );
+        assert_eq!(
+            one(json!({ "type": "boolean" }), json!("yes")),
+            json!("yes")
+        );
         assert_eq!(one(json!({}), json!("7")), json!("7"));
     }
 
@@ -409,7 +512,10 @@ mod tests {
             normalized(schema, json!({ name: "  a " })).0[name].clone()
         };
         assert_eq!(trim("userId", json!({ "type": "string" })), "a");
-        assert_eq!(trim("day", json!({ "type": "string", "format": "date" })), "a");
+        assert_eq!(
+            trim("day", json!({ "type": "string", "format": "date" })),
+            "a"
+        );
         assert_eq!(trim("content", json!({ "type": "string" })), "  a ");
     }
 
@@ -428,8 +534,14 @@ mod tests {
             schema,
             json!({ "order": "{\"quantity\":\"7,000\"}", "tags": ["1", 2], "note": null, "other": "1" }),
         );
-        assert_eq!(arguments, json!({ "order": { "quantity": 7000 }, "tags": [1, 2], "other": "1", "limit": 10 }));
-        let told: Vec<(&str, Why)> = changes.iter().map(|change| (change.path.as_str(), change.why)).collect();
+        assert_eq!(
+            arguments,
+            json!({ "order": { "quantity": 7000 }, "tags": [1, 2], "other": "1", "limit": 10 })
+        );
+        let told: Vec<(&str, Why)> = changes
+            .iter()
+            .map(|change| (change.path.as_str(), change.why))
+            .collect();
         assert_eq!(
             told,
             [
@@ -445,8 +557,14 @@ mod tests {
     #[test]
     fn schemas_that_refer_to_themselves_end() {
         let schema = json!({ "properties": { "x": { "$ref": "#/properties/x" } } });
-        assert_eq!(normalized(schema, json!({ "x": "1" })).0, json!({ "x": "1" }));
+        assert_eq!(
+            normalized(schema, json!({ "x": "1" })).0,
+            json!({ "x": "1" })
+        );
         let tree = json!({ "properties": { "x": { "$ref": "#" }, "n": { "type": "integer" } } });
-        assert_eq!(normalized(tree, json!({ "x": { "x": { "n": "1" } } })).0, json!({ "x": { "x": { "n": 1 } } }));
+        assert_eq!(
+            normalized(tree, json!({ "x": { "x": { "n": "1" } } })).0,
+            json!({ "x": { "x": { "n": 1 } } })
+        );
     }
 }

@@ -35,10 +35,14 @@ impl Folded {
 /// resembles `o` in both. As `I` looks like `l`, and is `i` without case, `i` and `l` are one.
 pub fn fold(text: &str) -> String {
     // Names are ASCII nearly always, and its characters fold one by one: a table takes a twentieth of the time.
-    static ASCII: LazyLock<[String; 128]> =
-        LazyLock::new(|| std::array::from_fn(|code| fold_any(char::from(code as u8).encode_utf8(&mut [0; 4]))));
+    static ASCII: LazyLock<[String; 128]> = LazyLock::new(|| {
+        std::array::from_fn(|code| fold_any(char::from(code as u8).encode_utf8(&mut [0; 4])))
+    });
     if text.is_ascii() {
-        return text.bytes().map(|byte| ASCII[usize::from(byte)].as_str()).collect();
+        return text
+            .bytes()
+            .map(|byte| ASCII[usize::from(byte)].as_str())
+            .collect();
     }
     fold_any(text)
 }
@@ -113,7 +117,9 @@ fn fits(pattern: &str, text: &str) -> bool {
             }
             Some(byte) if *byte == text[t] => (p, t) = (p + 1, t + 1),
             _ => {
-                let Some((after_star, taken)) = retry else { return false };
+                let Some((after_star, taken)) = retry else {
+                    return false;
+                };
                 retry = Some((after_star, taken + 1));
                 (p, t) = (after_star, taken + 1);
             }
@@ -145,7 +151,11 @@ mod tests {
         ] {
             let pattern = Pattern::new(pattern);
             assert_eq!(pattern.matches(text), expected, "{pattern} {text}");
-            assert_eq!(pattern.resembles(&Folded::of(text)), expected, "{pattern} {text}");
+            assert_eq!(
+                pattern.resembles(&Folded::of(text)),
+                expected,
+                "{pattern} {text}"
+            );
         }
     }
 
@@ -162,11 +172,24 @@ mod tests {
             "github/de\u{406}ete_repo",
             "github/de1ete_rep0",
         ] {
-            assert!(Pattern::new("*delete*").resembles(&Folded::of(text)), "{text}");
-            assert!(Pattern::new("GitHub/delete_repo").resembles(&Folded::of(text)), "{text}");
+            assert!(
+                Pattern::new("*delete*").resembles(&Folded::of(text)),
+                "{text}"
+            );
+            assert!(
+                Pattern::new("GitHub/delete_repo").resembles(&Folded::of(text)),
+                "{text}"
+            );
         }
-        for (pattern, text) in [("*delete*", "github/relate"), ("*\u{fc}", "gnu"), ("mail/send", "mail/sent")] {
-            assert!(!Pattern::new(pattern).resembles(&Folded::of(text)), "{pattern} {text}");
+        for (pattern, text) in [
+            ("*delete*", "github/relate"),
+            ("*\u{fc}", "gnu"),
+            ("mail/send", "mail/sent"),
+        ] {
+            assert!(
+                !Pattern::new(pattern).resembles(&Folded::of(text)),
+                "{pattern} {text}"
+            );
         }
     }
 

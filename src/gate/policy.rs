@@ -74,7 +74,11 @@ pub struct Defaults {
 impl Default for Defaults {
     /// Reading is free, everything else is asked for.
     fn default() -> Self {
-        Defaults { read_only: Decision::Allow, state_changing: Decision::Ask, destructive: Decision::Ask }
+        Defaults {
+            read_only: Decision::Allow,
+            state_changing: Decision::Ask,
+            destructive: Decision::Ask,
+        }
     }
 }
 
@@ -105,12 +109,24 @@ impl Rule {
     /// A rule about tools whose ids fit a pattern.
     pub fn of_tools(pattern: Pattern, decision: Decision) -> Self {
         let name = None;
-        Rule { name, tool: Some(pattern), server: None, class: None, decision, max_calls: None }
+        Rule {
+            name,
+            tool: Some(pattern),
+            server: None,
+            class: None,
+            decision,
+            max_calls: None,
+        }
     }
 
     fn fits(&self, names: &Names, class: Class) -> bool {
-        self.tool.as_ref().is_none_or(|pattern| pattern.matches(names.id.as_str()))
-            && self.server.as_ref().is_none_or(|pattern| pattern.matches(names.id.server()))
+        self.tool
+            .as_ref()
+            .is_none_or(|pattern| pattern.matches(names.id.as_str()))
+            && self
+                .server
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches(names.id.server()))
             && self.class.is_none_or(|wanted| wanted == class)
     }
 
@@ -118,8 +134,14 @@ impl Rule {
     fn resembles(&self, names: &Names, class: Class) -> bool {
         self.decision != Decision::Allow
             && self.class.is_none_or(|wanted| wanted == class)
-            && self.tool.as_ref().is_none_or(|pattern| pattern.resembles(names.whole()))
-            && self.server.as_ref().is_none_or(|pattern| pattern.resembles(names.server()))
+            && self
+                .tool
+                .as_ref()
+                .is_none_or(|pattern| pattern.resembles(names.whole()))
+            && self
+                .server
+                .as_ref()
+                .is_none_or(|pattern| pattern.resembles(names.server()))
     }
 }
 
@@ -132,7 +154,11 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn of(id: &'a ToolId) -> Self {
-        Names { id, whole: OnceCell::new(), server: OnceCell::new() }
+        Names {
+            id,
+            whole: OnceCell::new(),
+            server: OnceCell::new(),
+        }
     }
 
     fn whole(&self) -> &Folded {
@@ -159,7 +185,11 @@ pub struct CallLimits {
 impl Default for CallLimits {
     /// More than a person would follow, less than a loop does.
     fn default() -> Self {
-        CallLimits { calls: 256, state_changing: 64, destructive: 16 }
+        CallLimits {
+            calls: 256,
+            state_changing: 64,
+            destructive: 16,
+        }
     }
 }
 
@@ -212,8 +242,16 @@ impl Policies {
         let allow = Decision::Allow;
         let calls = u32::MAX;
         Policies {
-            defaults: Defaults { read_only: allow, state_changing: allow, destructive: allow },
-            limits: CallLimits { calls, state_changing: calls, destructive: calls },
+            defaults: Defaults {
+                read_only: allow,
+                state_changing: allow,
+                destructive: allow,
+            },
+            limits: CallLimits {
+                calls,
+                state_changing: calls,
+                destructive: calls,
+            },
             ..Policies::default()
         }
     }
@@ -224,12 +262,18 @@ impl Policies {
     }
 
     fn class_of(&self, tool: &Tool, names: &Names) -> Class {
-        let named = self.classes.iter().filter(|(pattern, _)| pattern.matches(tool.id.as_str()));
+        let named = self
+            .classes
+            .iter()
+            .filter(|(pattern, _)| pattern.matches(tool.id.as_str()));
         let named = named.max_by_key(|(pattern, class)| (pattern.literal_chars(), **class));
         let mut class = named.map_or_else(|| self.believed(tool, names), |(_, class)| *class);
         // A setting for a name that this one only looks like makes the class stricter, never milder.
         for (pattern, alike) in &self.classes {
-            if *alike > class && !pattern.matches(tool.id.as_str()) && pattern.resembles(names.whole()) {
+            if *alike > class
+                && !pattern.matches(tool.id.as_str())
+                && pattern.resembles(names.whole())
+            {
                 class = *alike;
             }
         }
@@ -238,14 +282,26 @@ impl Policies {
 
     fn believed(&self, tool: &Tool, names: &Names) -> Class {
         let declared = Class::declared(tool);
-        let untrusted = self.untrusted_servers.iter().any(|pattern| pattern.resembles(names.server()));
-        if untrusted { declared.max(Class::StateChanging) } else { declared }
+        let untrusted = self
+            .untrusted_servers
+            .iter()
+            .any(|pattern| pattern.resembles(names.server()));
+        if untrusted {
+            declared.max(Class::StateChanging)
+        } else {
+            declared
+        }
     }
 
     /// What has to hold before a call of this tool.
-    pub fn preconditions_of<'a>(&'a self, id: &'a ToolId) -> impl Iterator<Item = &'a Precondition> {
+    pub fn preconditions_of<'a>(
+        &'a self,
+        id: &'a ToolId,
+    ) -> impl Iterator<Item = &'a Precondition> {
         let names = Names::of(id);
-        self.preconditions.iter().filter(move |precondition| precondition.before.resembles(names.whole()))
+        self.preconditions
+            .iter()
+            .filter(move |precondition| precondition.before.resembles(names.whole()))
     }
 
     /// What is to become of a call of this tool.
@@ -256,21 +312,34 @@ impl Policies {
         let decision = fitting.map_or(self.defaults.of(class), |at| self.rules[at].decision);
         // A rule for a name that this one only looks like counts where it is at least as strict.
         let earlier = &self.rules[..fitting.unwrap_or(self.rules.len())];
-        let alike = earlier.iter().position(|rule| rule.decision >= decision && rule.resembles(&names, class));
+        let alike = earlier
+            .iter()
+            .position(|rule| rule.decision >= decision && rule.resembles(&names, class));
         let ruling = match alike.or(fitting) {
             Some(at) => {
                 let rule = &self.rules[at];
                 Ruling {
                     class,
                     decision: rule.decision,
-                    rule: rule.name.clone().unwrap_or_else(|| format!("rule {}", at + 1)),
+                    rule: rule
+                        .name
+                        .clone()
+                        .unwrap_or_else(|| format!("rule {}", at + 1)),
                     limit: rule.max_calls.map(|calls| (at, calls)),
                 }
             }
-            None => Ruling { class, decision, rule: format!("default {class}"), limit: None },
+            None => Ruling {
+                class,
+                decision,
+                rule: format!("default {class}"),
+                limit: None,
+            },
         };
         match ruling.decision {
-            Decision::Allow | Decision::Ask if self.dry_run => Ruling { decision: Decision::DryRun, ..ruling },
+            Decision::Allow | Decision::Ask if self.dry_run => Ruling {
+                decision: Decision::DryRun,
+                ..ruling
+            },
             _ => ruling,
         }
     }
@@ -322,11 +391,26 @@ mod tests {
             decision = "dry_run"
             "#,
         );
-        assert_eq!(decided(&policies, "db/drop_backup"), (Decision::Allow, "backups".into()));
-        assert_eq!(decided(&policies, "db/drop_backups"), (Decision::Deny, "rule 2".into()));
-        assert_eq!(decided(&policies, "drop"), (Decision::Deny, "rule 2".into()));
-        assert_eq!(decided(&policies, "mail2/send"), (Decision::DryRun, "rule 3".into()));
-        assert_eq!(decided(&policies, "x/mail"), (Decision::Ask, "default state_changing".into()));
+        assert_eq!(
+            decided(&policies, "db/drop_backup"),
+            (Decision::Allow, "backups".into())
+        );
+        assert_eq!(
+            decided(&policies, "db/drop_backups"),
+            (Decision::Deny, "rule 2".into())
+        );
+        assert_eq!(
+            decided(&policies, "drop"),
+            (Decision::Deny, "rule 2".into())
+        );
+        assert_eq!(
+            decided(&policies, "mail2/send"),
+            (Decision::DryRun, "rule 3".into())
+        );
+        assert_eq!(
+            decided(&policies, "x/mail"),
+            (Decision::Ask, "default state_changing".into())
+        );
         let mut reading = tool("mail/read");
         reading.annotations.read_only_hint = Some(true);
         assert_eq!(policies.ruling(&reading).decision, Decision::Allow);
@@ -354,15 +438,34 @@ mod tests {
             decision = "allow"
             "#,
         );
-        assert_eq!(decided(&policies, "github/Delete_Repo"), (Decision::Deny, "rule 2".into()));
-        assert_eq!(decided(&policies, "github/d\u{435}lete"), (Decision::Deny, "rule 2".into()));
+        assert_eq!(
+            decided(&policies, "github/Delete_Repo"),
+            (Decision::Deny, "rule 2".into())
+        );
+        assert_eq!(
+            decided(&policies, "github/d\u{435}lete"),
+            (Decision::Deny, "rule 2".into())
+        );
         assert_eq!(decided(&policies, "github/get_deleted").0, Decision::Allow);
-        assert_eq!(decided(&policies, "GitHub/get_it"), (Decision::Ask, "default state_changing".into()));
-        assert_eq!(decided(&policies, "Mail/Send"), (Decision::Ask, "rule 3".into()));
-        assert_eq!(decided(&policies, "Mail/other"), (Decision::Allow, "rule 4".into()));
+        assert_eq!(
+            decided(&policies, "GitHub/get_it"),
+            (Decision::Ask, "default state_changing".into())
+        );
+        assert_eq!(
+            decided(&policies, "Mail/Send"),
+            (Decision::Ask, "rule 3".into())
+        );
+        assert_eq!(
+            decided(&policies, "Mail/other"),
+            (Decision::Allow, "rule 4".into())
+        );
         let mut purging = tool("mail/SEND");
         purging.annotations.destructive_hint = Some(true);
-        assert_eq!(policies.ruling(&purging).decision, Decision::Deny, "asking is milder than the default");
+        assert_eq!(
+            policies.ruling(&purging).decision,
+            Decision::Deny,
+            "asking is milder than the default"
+        );
     }
 
     #[test]
@@ -403,8 +506,9 @@ mod tests {
 
     #[test]
     fn a_dry_run_calls_nothing_and_frees_nothing() {
-        let policies =
-            policies("dry_run = true\nbind = { userId = \"$identity\" }\n[[rules]]\ntool = \"a\"\ndecision = \"deny\"");
+        let policies = policies(
+            "dry_run = true\nbind = { userId = \"$identity\" }\n[[rules]]\ntool = \"a\"\ndecision = \"deny\"",
+        );
         assert_eq!(decided(&policies, "a").0, Decision::Deny);
         assert_eq!(decided(&policies, "b").0, Decision::DryRun);
     }

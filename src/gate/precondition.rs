@@ -60,23 +60,32 @@ impl Precondition {
         if self.expect.is_empty() {
             return is_something(&result.data);
         }
-        self.expect.iter().all(|(pointer, wanted)| result.data.pointer(pointer) == Some(wanted))
+        self.expect
+            .iter()
+            .all(|(pointer, wanted)| result.data.pointer(pointer) == Some(wanted))
     }
 }
 
 impl SubCall {
     /// The arguments for a call with these arguments. What it lacks is left out.
     pub fn arguments_for(&self, call: &Arguments) -> Arguments {
-        let given = self.arguments.iter().filter_map(|(name, value)| Some((name.clone(), filled(value, call)?)));
+        let given = self
+            .arguments
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), filled(value, call)?)));
         given.collect()
     }
 }
 
 fn filled(value: &Value, call: &Arguments) -> Option<Value> {
-    let Some(path) = value.as_str().and_then(|text| text.strip_prefix('$')) else { return Some(value.clone()) };
+    let Some(path) = value.as_str().and_then(|text| text.strip_prefix('$')) else {
+        return Some(value.clone());
+    };
     let mut steps = path.split('.');
     let first = call.get(steps.next()?)?;
-    steps.try_fold(first, |value, step| value.get(step)).cloned()
+    steps
+        .try_fold(first, |value, step| value.get(step))
+        .cloned()
 }
 
 fn is_something(data: &Value) -> bool {
@@ -98,23 +107,38 @@ mod tests {
 
     #[test]
     fn a_result_is_held_against_what_is_expected() {
-        let text = "before = \"*\"\ncheck = { tool = \"exists\" }\nexpect = { \"/user/exists\" = true }";
+        let text =
+            "before = \"*\"\ncheck = { tool = \"exists\" }\nexpect = { \"/user/exists\" = true }";
         let exists: Precondition = toml::from_str(text).unwrap();
         assert!(exists.holds(&ToolResult::ok(json!({ "user": { "exists": true } }))));
-        for no in [json!({ "user": { "exists": "true" } }), json!({}), json!(true)] {
+        for no in [
+            json!({ "user": { "exists": "true" } }),
+            json!({}),
+            json!(true),
+        ] {
             assert!(!exists.holds(&ToolResult::ok(no)));
         }
         assert!(!exists.holds(&ToolResult::error(ErrorCode::Failed, "down")));
-        let any = Precondition { expect: BTreeMap::new(), ..exists };
+        let any = Precondition {
+            expect: BTreeMap::new(),
+            ..exists
+        };
         assert!(any.holds(&ToolResult::ok(json!([1]))) && !any.holds(&ToolResult::ok(json!([]))));
     }
 
     #[test]
     fn arguments_are_taken_from_the_call() {
-        let call = json!({ "user": { "id": 7 }, "n": 1 }).as_object().unwrap().clone();
-        let sub: SubCall =
-            toml::from_str("tool = \"t\"\narguments = { id = \"$user.id\", kind = \"new\", x = \"$missing\" }")
-                .unwrap();
-        assert_eq!(Value::from(sub.arguments_for(&call)), json!({ "id": 7, "kind": "new" }));
+        let call = json!({ "user": { "id": 7 }, "n": 1 })
+            .as_object()
+            .unwrap()
+            .clone();
+        let sub: SubCall = toml::from_str(
+            "tool = \"t\"\narguments = { id = \"$user.id\", kind = \"new\", x = \"$missing\" }",
+        )
+        .unwrap();
+        assert_eq!(
+            Value::from(sub.arguments_for(&call)),
+            json!({ "id": 7, "kind": "new" })
+        );
     }
 }

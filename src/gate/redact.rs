@@ -61,17 +61,33 @@ impl Redaction {
             (true, _) => REDACTED.into(),
             (false, value) => self.value(value),
         };
-        Change { path: change.path.clone(), from: written(&change.from), to: written(&change.to), why: change.why }
+        Change {
+            path: change.path.clone(),
+            from: written(&change.from),
+            to: written(&change.to),
+            why: change.why,
+        }
     }
 
     fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
         let mut written = Map::new();
         for (name, value) in fields.iter().take(MAX_ITEMS) {
             let secret = !value.is_null() && self.is_secret(name);
-            written.insert(cut(name), if secret { REDACTED.into() } else { self.value(value) });
+            written.insert(
+                cut(name),
+                if secret {
+                    REDACTED.into()
+                } else {
+                    self.value(value)
+                },
+            );
         }
         if fields.len() > MAX_ITEMS {
-            let rest: Map<String, Value> = fields.iter().skip(MAX_ITEMS).map(|(k, v)| (k.clone(), v.clone())).collect();
+            let rest: Map<String, Value> = fields
+                .iter()
+                .skip(MAX_ITEMS)
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect();
             written.insert("[…]".to_owned(), left_out(rest.len(), &Value::Object(rest)));
         }
         written
@@ -81,7 +97,11 @@ impl Redaction {
         match value {
             Value::Object(fields) => Value::Object(self.fields(fields)),
             Value::Array(items) => {
-                let mut written: Vec<Value> = items.iter().take(MAX_ITEMS).map(|item| self.value(item)).collect();
+                let mut written: Vec<Value> = items
+                    .iter()
+                    .take(MAX_ITEMS)
+                    .map(|item| self.value(item))
+                    .collect();
                 if items.len() > MAX_ITEMS {
                     let rest = items[MAX_ITEMS..].to_vec();
                     written.push(left_out(rest.len(), &Value::Array(rest)));
@@ -104,7 +124,11 @@ impl Redaction {
     }
 
     fn is_secret(&self, name: &str) -> bool {
-        let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+        let plain: String = name
+            .chars()
+            .filter(|c| c.is_alphanumeric())
+            .flat_map(char::to_lowercase)
+            .collect();
         SECRET_PARTS.iter().any(|part| plain.contains(part))
             || self.patterns.iter().any(|pattern| pattern.matches(name))
     }
@@ -116,17 +140,30 @@ fn cut(text: &str) -> String {
         return text.to_owned();
     }
     let end = text.floor_char_boundary(MAX_TEXT_BYTES);
-    format!("{}[… {} bytes in all, sha256 {}]", &text[..end], text.len(), sha256(text))
+    format!(
+        "{}[… {} bytes in all, sha256 {}]",
+        &text[..end],
+        text.len(),
+        sha256(text)
+    )
 }
 
 /// What stands for fields or items that are left out: their number, and length and hash of their JSON.
 fn left_out(count: usize, rest: &Value) -> Value {
     let text = rest.to_string();
-    format!("[… {count} more, {} bytes, sha256 {}]", text.len(), sha256(&text)).into()
+    format!(
+        "[… {count} more, {} bytes, sha256 {}]",
+        text.len(),
+        sha256(&text)
+    )
+    .into()
 }
 
 fn sha256(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -151,37 +188,69 @@ mod tests {
                 "body": "{\"client_secret\":\"[redacted]\",\"a\":1}", "token": null,
             })
         );
-        let change = Change { path: "/a/secretNumber".into(), from: "7".into(), to: 7.into(), why: Why::Number };
+        let change = Change {
+            path: "/a/secretNumber".into(),
+            from: "7".into(),
+            to: 7.into(),
+            why: Why::Number,
+        };
         let written = &redaction.changes(&[change])[0];
-        assert_eq!((&written.from, &written.to), (&REDACTED.into(), &REDACTED.into()));
+        assert_eq!(
+            (&written.from, &written.to),
+            (&REDACTED.into(), &REDACTED.into())
+        );
     }
 
     #[test]
     fn what_is_written_down_is_bounded() {
         let arguments = json!({ "a": "é".repeat(9_000), "b": vec![0; 9_000] });
         let written = Redaction::default().arguments(arguments.as_object().unwrap());
-        assert!(written.to_string().len() < 6_000, "{}", written.to_string().len());
-        assert!(written["a"].as_str().unwrap().contains("[… 18000 bytes in all, sha256 "));
+        assert!(
+            written.to_string().len() < 6_000,
+            "{}",
+            written.to_string().len()
+        );
+        assert!(
+            written["a"]
+                .as_str()
+                .unwrap()
+                .contains("[… 18000 bytes in all, sha256 ")
+        );
     }
 
     #[test]
     fn what_is_left_out_leaves_its_hash() {
-        let written = |arguments: Value| Redaction::default().arguments(arguments.as_object().unwrap()).to_string();
+        let written = |arguments: Value| {
+            Redaction::default()
+                .arguments(arguments.as_object().unwrap())
+                .to_string()
+        };
         let texts = |end: &str| json!({ "a": format!("{}{end}", "x".repeat(5_000)) });
         let items = |end: &str| {
             let items = [vec![json!(0); 300], vec![json!(end)]].concat();
             json!({ "a": items })
         };
         let fields = |end: &str| -> Value {
-            let fields = (0..300).map(|number| (format!("f{number}"), json!(if number == 299 { end } else { "" })));
+            let fields = (0..300).map(|number| {
+                (
+                    format!("f{number}"),
+                    json!(if number == 299 { end } else { "" }),
+                )
+            });
             Value::Object(fields.collect())
         };
         let inside = |end: &str| json!({ "a": json!({ "b": format!("{}{end}", "x".repeat(5_000)) }).to_string() });
         for arguments in [texts as fn(&str) -> Value, items, fields, inside] {
             let (one, other) = (written(arguments("pay ada")), written(arguments("pay eve")));
             assert!(one.contains("sha256 ") && !one.contains("pay ada"), "{one}");
-            assert_ne!(one, other, "what differs where nothing is written down has another hash");
+            assert_ne!(
+                one, other,
+                "what differs where nothing is written down has another hash"
+            );
         }
-        assert!(written(texts("")).contains(&sha256(&"x".repeat(5_000))), "it is the hash of the whole text");
+        assert!(
+            written(texts("")).contains(&sha256(&"x".repeat(5_000))),
+            "it is the hash of the whole text"
+        );
     }
 }

@@ -37,7 +37,11 @@ impl Grant {
             return Ok(());
         }
         let message = format!("this key is not for the catalog {catalog:?}");
-        Err(ApiError::auth(StatusCode::FORBIDDEN, "catalog_not_allowed", message))
+        Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "catalog_not_allowed",
+            message,
+        ))
     }
 
     /// May this catalog be changed?
@@ -57,7 +61,11 @@ impl Grant {
         if self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All {
             return Ok(());
         }
-        Err(ApiError::auth(StatusCode::FORBIDDEN, "wrong_scope", "this needs an admin key for all catalogs"))
+        Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "wrong_scope",
+            "this needs an admin key for all catalogs",
+        ))
     }
 
     /// True when answers may mention this catalog.
@@ -68,7 +76,11 @@ impl Grant {
     /// Whose runs and conversations the sender may see, stop and delete: its own, and with an admin key for all catalogs
     /// everybody's.
     pub fn reach(&self) -> Reach {
-        if self.operates().is_ok() { Reach::All } else { Reach::Own(self.sender()) }
+        if self.operates().is_ok() {
+            Reach::All
+        } else {
+            Reach::Own(self.sender())
+        }
     }
 
     /// The id of the key that the sender shows.
@@ -87,19 +99,32 @@ impl Grant {
 
     /// Who sends the request: the owner of its runs, and the name in the audit log.
     pub fn sender(&self) -> String {
-        self.key.as_ref().map_or_else(|| "http".into(), |key| format!("key:{key}"))
+        self.key
+            .as_ref()
+            .map_or_else(|| "http".into(), |key| format!("key:{key}"))
     }
 
     /// What the key in these headers gives; everything while no key was ever made.
     fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
         if !app.keys.is_in_use().map_err(ApiError::internal)? {
-            return Ok(Grant { key: None, scopes: Scope::Admin.into(), catalogs: Catalogs::All });
+            return Ok(Grant {
+                key: None,
+                scopes: Scope::Admin.into(),
+                catalogs: Catalogs::All,
+            });
         }
         let Some(token) = token(headers) else {
             let message = "this server needs an API key; send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
-            return Err(ApiError::auth(StatusCode::UNAUTHORIZED, "missing_key", message));
+            return Err(ApiError::auth(
+                StatusCode::UNAUTHORIZED,
+                "missing_key",
+                message,
+            ));
         };
-        let verified = app.keys.verify(token, SystemTime::now()).map_err(ApiError::internal)?;
+        let verified = app
+            .keys
+            .verify(token, SystemTime::now())
+            .map_err(ApiError::internal)?;
         verified.map(Grant::from).map_err(refused)
     }
 
@@ -116,17 +141,31 @@ impl Grant {
             return Ok(());
         }
         let needed = match scope {
-            Scope::Approve => "the scope approve on the key that asked, or an admin key for all catalogs".to_owned(),
+            Scope::Approve => {
+                "the scope approve on the key that asked, or an admin key for all catalogs"
+                    .to_owned()
+            }
             scope => format!("a key with the scope {scope}"),
         };
-        let message = format!("this key has the scopes {}; this needs {needed}", self.scopes);
-        Err(ApiError::auth(StatusCode::FORBIDDEN, "wrong_scope", message))
+        let message = format!(
+            "this key has the scopes {}; this needs {needed}",
+            self.scopes
+        );
+        Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "wrong_scope",
+            message,
+        ))
     }
 }
 
 impl From<Key> for Grant {
     fn from(key: Key) -> Self {
-        Grant { key: Some(key.id), scopes: key.scopes, catalogs: key.catalogs }
+        Grant {
+            key: Some(key.id),
+            scopes: key.scopes,
+            catalogs: key.catalogs,
+        }
     }
 }
 

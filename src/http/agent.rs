@@ -182,7 +182,10 @@ impl FromRequestParts<App> for Asking {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        Ok(Asking { agent: configured(app)?, grant })
+        Ok(Asking {
+            agent: configured(app)?,
+            grant,
+        })
     }
 }
 
@@ -201,8 +204,9 @@ impl Asking {
         match self.grant.reach() {
             Reach::Own(_) => unknown(conversation),
             Reach::All => {
-                let message =
-                    format!("conversation {conversation:?} is another one's; you may read, stop and delete it");
+                let message = format!(
+                    "conversation {conversation:?} is another one's; you may read, stop and delete it"
+                );
                 ApiError::auth(StatusCode::FORBIDDEN, "not_your_conversation", message)
             }
         }
@@ -246,7 +250,15 @@ pub async fn chat(
     if request.detached {
         question = question.detached();
     }
-    answer(&app, &asking, question, request.conversation, params.protocol, run).await
+    answer(
+        &app,
+        &asking,
+        question,
+        request.conversation,
+        params.protocol,
+        run,
+    )
+    .await
 }
 
 /// Answers a question from a query string as server-sent events, for browsers' `EventSource`.
@@ -268,7 +280,15 @@ pub async fn chat_by_query(
         app.page_token.require(&params.token)?;
     }
     let question = asking.question(params.query, params.identity);
-    answer(&app, &asking, question, params.conversation, params.protocol, None).await
+    answer(
+        &app,
+        &asking,
+        question,
+        params.conversation,
+        params.protocol,
+        None,
+    )
+    .await
 }
 
 /// Answers a call that waits for approval: one of the key's own runs, with the scope `approve`; with an admin key for all
@@ -278,15 +298,26 @@ pub async fn chat_by_query(
     request_body = ApproveRequest,
     responses((status = 200, body = Approved))
 )]
-pub async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> ApiResult<Json<Approved>> {
+pub async fn approve(
+    asking: Asking,
+    Json(request): Json<ApproveRequest>,
+) -> ApiResult<Json<Approved>> {
     asking.grant.allows(Scope::Approve)?;
     let by = asking.grant.sender();
     let answer = match request.approve {
         true => Answer::Approved { by },
-        false => Answer::Refused { by, reason: request.reason },
+        false => Answer::Refused {
+            by,
+            reason: request.reason,
+        },
     };
-    if asking.agent.answer_approval_within(&asking.grant.reach(), &request.id, answer) {
-        return Ok(Json(Approved { approved: request.approve }));
+    if asking
+        .agent
+        .answer_approval_within(&asking.grant.reach(), &request.id, answer)
+    {
+        return Ok(Json(Approved {
+            approved: request.approve,
+        }));
     }
     let message = "no call waits under this id for this key: it was answered, its time was up, its run has ended, or it is \
                    of another key's run, which only that key or an admin key for all catalogs can approve";
@@ -299,12 +330,18 @@ pub async fn approve(asking: Asking, Json(request): Json<ApproveRequest>) -> Api
     request_body = StopRequest,
     responses((status = 200, body = Stopped))
 )]
-pub async fn stop(Asking { agent, grant }: Asking, Json(request): Json<StopRequest>) -> ApiResult<Json<Stopped>> {
+pub async fn stop(
+    Asking { agent, grant }: Asking,
+    Json(request): Json<StopRequest>,
+) -> ApiResult<Json<Stopped>> {
     let (id, reach) = (ConversationId::new(request.conversation)?, grant.reach());
     let stopped = agent.stop_within(&reach, &id);
     if !stopped {
         let conversation = id.clone();
-        let is_kept = kept(&agent, move |sessions| sessions.contains(&reach, &conversation)).await?;
+        let is_kept = kept(&agent, move |sessions| {
+            sessions.contains(&reach, &conversation)
+        })
+        .await?;
         if !is_kept {
             return Err(unknown(id.as_str()));
         }
@@ -328,7 +365,10 @@ pub async fn list(
         return Err(ApiError::unprocessable("invalid_limit", message));
     }
     let reach = grant.reach();
-    let conversations = kept(&agent, move |sessions| sessions.list(&reach, limit, params.offset)).await?;
+    let conversations = kept(&agent, move |sessions| {
+        sessions.list(&reach, limit, params.offset)
+    })
+    .await?;
     Ok(Json(Conversations { conversations }))
 }
 
@@ -338,9 +378,15 @@ pub async fn list(
     params(("id" = String, Path, description = "The conversation's id")),
     responses((status = 200, body = Conversation))
 )]
-pub async fn read(Asking { agent, grant }: Asking, Path(id): Path<String>) -> ApiResult<Json<Conversation>> {
+pub async fn read(
+    Asking { agent, grant }: Asking,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Conversation>> {
     let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
-    let turns = kept(&agent, move |sessions| sessions.turns_within(&reach, &conversation)).await?;
+    let turns = kept(&agent, move |sessions| {
+        sessions.turns_within(&reach, &conversation)
+    })
+    .await?;
     if turns.is_empty() {
         return Err(unknown(&id));
     }
@@ -353,10 +399,17 @@ pub async fn read(Asking { agent, grant }: Asking, Path(id): Path<String>) -> Ap
     params(("id" = String, Path, description = "The conversation's id")),
     responses((status = 204, description = "It is gone"))
 )]
-pub async fn delete(Asking { agent, grant }: Asking, Path(id): Path<String>) -> ApiResult<StatusCode> {
+pub async fn delete(
+    Asking { agent, grant }: Asking,
+    Path(id): Path<String>,
+) -> ApiResult<StatusCode> {
     let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
     agent.stop_within(&reach, &conversation);
-    match kept(&agent, move |sessions| sessions.delete(&reach, &conversation)).await? {
+    match kept(&agent, move |sessions| {
+        sessions.delete(&reach, &conversation)
+    })
+    .await?
+    {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(unknown(&id)),
     }
@@ -371,22 +424,34 @@ async fn answer(
     run: Option<String>,
 ) -> ApiResult<Response> {
     let agent = &asking.agent;
-    let conversation = conversation.filter(|id| !id.is_empty()).map(ConversationId::new).transpose()?;
+    let conversation = conversation
+        .filter(|id| !id.is_empty())
+        .map(ConversationId::new)
+        .transpose()?;
     let question = match conversation {
         Some(id) => {
             let (wanted, owner) = (id.clone(), asking.grant.sender());
-            if !kept(agent, move |sessions| sessions.may_continue(&wanted, &owner)).await? {
+            if !kept(agent, move |sessions| {
+                sessions.may_continue(&wanted, &owner)
+            })
+            .await?
+            {
                 return Err(asking.not_owned(id.as_str()));
             }
             question.in_conversation(id)
         }
         None => question,
     };
-    let place = app.runs.admit(asking.grant.key()).inspect_err(|_| app.metrics.rejected("runs"))?;
-    let stream = agent.start_holding(question, place).map_err(|error| match error {
-        StartError::NotOwned(conversation) => asking.not_owned(conversation.as_str()),
-        error => error.into(),
-    })?;
+    let place = app
+        .runs
+        .admit(asking.grant.key())
+        .inspect_err(|_| app.metrics.rejected("runs"))?;
+    let stream = agent
+        .start_holding(question, place)
+        .map_err(|error| match error {
+            StartError::NotOwned(conversation) => asking.not_owned(conversation.as_str()),
+            error => error.into(),
+        })?;
     let id = HeaderValue::from_str(stream.conversation().as_str()).ok();
     let stop = {
         let (agent, conversation) = (agent.clone(), stream.conversation().clone());
@@ -405,10 +470,18 @@ async fn answer(
 fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     let input: ag_ui::RunInput = parse_json(body)?;
     let query = input.question().ok_or_else(|| {
-        ApiError::unprocessable("no_question", "messages has no message of the role user with text in it; add one")
+        ApiError::unprocessable(
+            "no_question",
+            "messages has no message of the role user with text in it; add one",
+        )
     })?;
     let identity = input.identity();
-    let request = ChatRequest { query, conversation: Some(input.thread_id), detached: false, identity };
+    let request = ChatRequest {
+        query,
+        conversation: Some(input.thread_id),
+        detached: false,
+        identity,
+    };
     Ok((request, Some(input.run_id)))
 }
 
@@ -430,11 +503,15 @@ impl From<StartError> for ApiError {
     fn from(error: StartError) -> Self {
         match error {
             StartError::NotOwned(conversation) => unknown(conversation.as_str()),
-            StartError::Busy(_) => ApiError::busy(StatusCode::CONFLICT, "conversation_busy", error.to_string()),
-            StartError::Empty => ApiError::unprocessable("empty_question", error.to_string()),
-            StartError::TooLong { .. } => {
-                ApiError::invalid(StatusCode::PAYLOAD_TOO_LARGE, "question_too_long", error.to_string())
+            StartError::Busy(_) => {
+                ApiError::busy(StatusCode::CONFLICT, "conversation_busy", error.to_string())
             }
+            StartError::Empty => ApiError::unprocessable("empty_question", error.to_string()),
+            StartError::TooLong { .. } => ApiError::invalid(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "question_too_long",
+                error.to_string(),
+            ),
         }
     }
 }
@@ -443,7 +520,9 @@ impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         match error {
             SessionError::NotOwned { conversation } => unknown(&conversation),
-            SessionError::InvalidId { .. } => ApiError::unprocessable("invalid_conversation_id", error.to_string()),
+            SessionError::InvalidId { .. } => {
+                ApiError::unprocessable("invalid_conversation_id", error.to_string())
+            }
             _ => ApiError::internal(error),
         }
     }

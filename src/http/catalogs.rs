@@ -83,7 +83,13 @@ pub struct Count {
 #[utoipa::path(get, path = "/v1/catalogs", operation_id = "list_catalogs", tag = "catalogs", responses((status = 200, body = CatalogList)))]
 pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<CatalogList>> {
     let mut catalogs = Vec::new();
-    for name in app.catalogs.names().await?.into_iter().filter(|name| grant.sees(name)) {
+    for name in app
+        .catalogs
+        .names()
+        .await?
+        .into_iter()
+        .filter(|name| grant.sees(name))
+    {
         match app.catalogs.get(&name).await {
             Ok(catalog) => catalogs.push(CatalogBody::of(&catalog)),
             Err(error) if error.kind == ErrorType::System => return Err(error),
@@ -113,7 +119,11 @@ pub async fn create(
     let (catalog, created) = app.catalogs.create(&name).await?;
     if created == Created::Before {
         let message = format!("the catalog {name:?} is there already");
-        return Err(ApiError::invalid(StatusCode::CONFLICT, "catalog_exists", message));
+        return Err(ApiError::invalid(
+            StatusCode::CONFLICT,
+            "catalog_exists",
+            message,
+        ));
     }
     save_settings(&catalog, settings).await?;
     Ok(made(&catalog))
@@ -135,7 +145,11 @@ pub async fn show(Reading(catalog): Reading) -> Json<CatalogBody> {
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, body = CatalogBody), (status = 201, body = CatalogBody))
 )]
-pub async fn ensure(grant: Grant, State(app): State<App>, Path(name): Path<String>) -> ApiResult<Response> {
+pub async fn ensure(
+    grant: Grant,
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> ApiResult<Response> {
     grant.writes(&name)?;
     match app.catalogs.create(&name).await? {
         (catalog, Created::Now) => Ok(made(&catalog)),
@@ -149,11 +163,18 @@ pub async fn ensure(grant: Grant, State(app): State<App>, Path(name): Path<Strin
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 204, description = "It is gone"))
 )]
-pub async fn delete(grant: Grant, State(app): State<App>, Path(name): Path<String>) -> ApiResult<StatusCode> {
+pub async fn delete(
+    grant: Grant,
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> ApiResult<StatusCode> {
     grant.writes(&name)?;
     let deleted = app.catalogs.delete(&name).await;
     // Of a catalog that is not there, too: an earlier delete may have been cut short between the two.
-    if deleted.as_ref().map_or_else(|error| error.status == StatusCode::NOT_FOUND, |()| true) {
+    if deleted
+        .as_ref()
+        .map_or_else(|error| error.status == StatusCode::NOT_FOUND, |()| true)
+    {
         app.feedback.forget(&name).await?;
     }
     deleted.map(|()| StatusCode::NO_CONTENT)
@@ -191,7 +212,10 @@ pub async fn set_settings(
     params(("catalog" = String, Path, description = "The catalog's name")),
     responses((status = 200, body = CatalogStats))
 )]
-pub async fn stats(Reading(catalog): Reading, State(app): State<App>) -> ApiResult<Json<CatalogStats>> {
+pub async fn stats(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+) -> ApiResult<Json<CatalogStats>> {
     let stats = app.pool.run(move || catalog.stats()).await??;
     Ok(Json(CatalogStats {
         tools: stats.tools,
@@ -243,5 +267,8 @@ async fn save_settings(catalog: &Arc<OpenCatalog>, settings: CatalogSettings) ->
 }
 
 fn counts(pairs: Vec<(String, usize)>) -> Vec<Count> {
-    pairs.into_iter().map(|(name, count)| Count { name, count }).collect()
+    pairs
+        .into_iter()
+        .map(|(name, count)| Count { name, count })
+        .collect()
 }

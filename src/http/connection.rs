@@ -37,7 +37,13 @@ const BUFFER_BYTES: usize = 64 << 10;
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Answers connections until the shutdown, then lets those that are open finish for as long as `grace`.
-pub async fn serve(listener: TcpListener, router: Router, limits: &Limits, metrics: Arc<Metrics>, shutdown: Shutdown) {
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: &Limits,
+    metrics: Arc<Metrics>,
+    shutdown: Shutdown,
+) {
     let open = Arc::new(Connections::new(limits, Arc::clone(&metrics)));
     let server = Server {
         router,
@@ -56,7 +62,9 @@ pub async fn serve(listener: TcpListener, router: Router, limits: &Limits, metri
             stream = accept(&listener), if waiting.is_none() => waiting = stream,
             () = open.changed(), if waiting.is_some() => {}
         }
-        let Some((stream, address)) = waiting.take() else { continue };
+        let Some((stream, address)) = waiting.take() else {
+            continue;
+        };
         match open.admit(address) {
             Admission::Admitted(place) => drop(tasks.spawn(server.clone().answer(stream, place))),
             Admission::Full => waiting = Some((stream, address)),
@@ -64,8 +72,16 @@ pub async fn serve(listener: TcpListener, router: Router, limits: &Limits, metri
         }
     }
     drop(listener);
-    if tokio::time::timeout(limits.grace, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
-        tracing::warn!(connections = tasks.len(), "connections were still open at the end of the grace period");
+    if tokio::time::timeout(limits.grace, async {
+        while tasks.join_next().await.is_some() {}
+    })
+    .await
+    .is_err()
+    {
+        tracing::warn!(
+            connections = tasks.len(),
+            "connections were still open at the end of the grace period"
+        );
     }
     tasks.shutdown().await;
 }
@@ -130,7 +146,10 @@ async fn handle(
     request: Request<Incoming>,
 ) -> io::Result<Response> {
     let Some(in_progress) = place.begin_request() else {
-        return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "another connection has the place of this one"));
+        return Err(io::Error::new(
+            io::ErrorKind::ConnectionAborted,
+            "another connection has the place of this one",
+        ));
     };
     let answer: Result<Response, Infallible> = router.call(request).await;
     let Ok(response) = answer;
@@ -155,29 +174,50 @@ struct Stalling<S> {
 
 impl<S> Stalling<S> {
     fn new(inner: S, limit: Duration) -> Self {
-        Stalling { inner, limit, stalled: None }
+        Stalling {
+            inner,
+            limit,
+            stalled: None,
+        }
     }
 
-    fn watch<T>(&mut self, context: &mut Context<'_>, write: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn watch<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        write: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if write.is_ready() {
             self.stalled = None;
             return write;
         }
         let limit = self.limit;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
         ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answer")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client does not read its answer",
+        )))
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(context, into)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.inner).poll_write(context, bytes);
         self.watch(context, write)
     }

@@ -17,7 +17,10 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     for wanted in [ENOUGH, USUAL_HARD_LIMIT] {
         let wanted = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
         let is_more = limit.current.is_some_and(|current| current < wanted);
-        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+        let raised = Rlimit {
+            current: Some(wanted),
+            maximum: limit.maximum,
+        };
         if !is_more || setrlimit(Resource::Nofile, raised).is_ok() {
             break;
         }
@@ -27,7 +30,9 @@ pub fn raise_descriptor_limit() -> Option<u64> {
 
 /// True when nine tenths of so many descriptors are open. False where the system does not show them.
 pub fn are_nearly_used(limit: u64) -> bool {
-    let Ok(open) = std::fs::read_dir("/dev/fd") else { return false };
+    let Ok(open) = std::fs::read_dir("/dev/fd") else {
+        return false;
+    };
     // Reading the folder takes one too.
     let open = open.count().saturating_sub(1) as u64;
     open >= limit - limit / 10

@@ -40,7 +40,11 @@ impl<S: Sync> FromRequestParts<S> for RequestId {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        parts.extensions.get().cloned().ok_or_else(|| ApiError::internal("a request came without its envelope"))
+        parts
+            .extensions
+            .get()
+            .cloned()
+            .ok_or_else(|| ApiError::internal("a request came without its envelope"))
     }
 }
 
@@ -49,22 +53,44 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let started = Instant::now();
     let id = RequestId::of(request.headers());
     let method = method_name(request.method());
-    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("unmatched", MatchedPath::as_str)
+        .to_owned();
     let span = traces::request_span(method, &route, &id.0, request.headers());
     request.extensions_mut().insert(id.clone());
 
     app.metrics.in_flight.inc();
     // A call of a tool has limits of its own, and without a session its answer begins with its end.
-    let limit = if route == mcp::PATH { mcp::TIMEOUT } else { app.limits.request_timeout };
-    let response = answer(&app, limit, request, next).instrument(span.clone()).await;
+    let limit = if route == mcp::PATH {
+        mcp::TIMEOUT
+    } else {
+        app.limits.request_timeout
+    };
+    let response = answer(&app, limit, request, next)
+        .instrument(span.clone())
+        .await;
     app.metrics.in_flight.dec();
 
     let response = with_error_body(response, &id);
     traces::record_status(&span, response.status().as_u16());
     let elapsed = started.elapsed();
-    app.metrics.request(method, &route, response.status().as_u16(), elapsed.as_secs_f64());
+    app.metrics.request(
+        method,
+        &route,
+        response.status().as_u16(),
+        elapsed.as_secs_f64(),
+    );
     let elapsed_ms = elapsed.as_secs_f64() * 1000.0;
-    tracing::info!(request_id = id.0, method, route, status = response.status().as_u16(), elapsed_ms, "request");
+    tracing::info!(
+        request_id = id.0,
+        method,
+        route,
+        status = response.status().as_u16(),
+        elapsed_ms,
+        "request"
+    );
     with_id(response, &id)
 }
 
@@ -73,7 +99,10 @@ async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Res
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limit, work).await {
         Ok(Ok(response)) => response,
-        Ok(Err(panic)) => ApiError::internal(format!("a handler panicked: {}", panic_message(&*panic))).into_response(),
+        Ok(Err(panic)) => {
+            ApiError::internal(format!("a handler panicked: {}", panic_message(&*panic)))
+                .into_response()
+        }
         Err(_) => {
             app.metrics.rejected("timeout");
             let message = format!("no answer within {} s", limit.as_secs());
@@ -90,16 +119,31 @@ fn with_error_body(response: Response, id: &RequestId) -> Response {
         return response;
     }
     let (mut parts, _) = response.into_parts();
-    let error = parts.extensions.remove::<ApiError>().unwrap_or_else(|| ApiError::of_status(status));
+    let error = parts
+        .extensions
+        .remove::<ApiError>()
+        .unwrap_or_else(|| ApiError::of_status(status));
     if let Some(detail) = &error.detail {
-        tracing::error!(request_id = id.0, code = error.code, detail, "request failed");
+        tracing::error!(
+            request_id = id.0,
+            code = error.code,
+            detail,
+            "request failed"
+        );
     }
     // A struct of strings always serialises.
     let body = serde_json::to_vec(&error.body(&id.0)).unwrap_or_default();
-    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    parts.headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    parts
+        .headers
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     if status == StatusCode::UNAUTHORIZED {
-        parts.headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        parts
+            .headers
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     Response::from_parts(parts, Body::from(body))
 }
@@ -126,5 +170,6 @@ fn method_name(method: &Method) -> &'static str {
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a message")
 }

@@ -90,17 +90,28 @@ impl ApiError {
 
     /// A request without the right to what it asks for.
     pub fn auth(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        ApiError { kind: ErrorType::Auth, ..ApiError::invalid(status, code, message) }
+        ApiError {
+            kind: ErrorType::Auth,
+            ..ApiError::invalid(status, code, message)
+        }
     }
 
     /// A bound was reached; worth trying again after a second.
     pub fn busy(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        ApiError { kind: ErrorType::System, retry_after_s: Some(1), ..ApiError::invalid(status, code, message) }
+        ApiError {
+            kind: ErrorType::System,
+            retry_after_s: Some(1),
+            ..ApiError::invalid(status, code, message)
+        }
     }
 
     /// The server is ending.
     pub fn shutting_down() -> Self {
-        ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "the server is shutting down; try again later")
+        ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "shutting_down",
+            "the server is shutting down; try again later",
+        )
     }
 
     /// A defect. `detail` is logged and not sent.
@@ -136,9 +147,17 @@ impl ApiError {
                 "method_not_allowed",
                 "this route does not take this method; the Allow header names those it takes",
             ),
-            StatusCode::PAYLOAD_TOO_LARGE => ApiError::invalid(status, "body_too_large", "the body is too large"),
-            _ if status.is_server_error() => ApiError::internal(format!("a layer answered {status}")),
-            _ => ApiError::invalid(status, "invalid_request", status.canonical_reason().unwrap_or("invalid request")),
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                ApiError::invalid(status, "body_too_large", "the body is too large")
+            }
+            _ if status.is_server_error() => {
+                ApiError::internal(format!("a layer answered {status}"))
+            }
+            _ => ApiError::invalid(
+                status,
+                "invalid_request",
+                status.canonical_reason().unwrap_or("invalid request"),
+            ),
         }
     }
 
@@ -158,18 +177,32 @@ impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         match error {
             Error::InvalidTool { .. } => ApiError::unprocessable("invalid_tool", error.to_string()),
-            Error::DuplicateTool { .. } => ApiError::unprocessable("duplicate_tool", error.to_string()),
-            Error::InvalidQuery { .. } => ApiError::unprocessable("invalid_query", error.to_string()),
-            Error::InvalidSetting { .. } => ApiError::unprocessable("invalid_settings", error.to_string()),
-            Error::InvalidCatalogName { .. } => ApiError::unprocessable("invalid_catalog_name", error.to_string()),
-            Error::Parse { .. } => ApiError::invalid(StatusCode::BAD_REQUEST, "unreadable_tools", error.to_string()),
+            Error::DuplicateTool { .. } => {
+                ApiError::unprocessable("duplicate_tool", error.to_string())
+            }
+            Error::InvalidQuery { .. } => {
+                ApiError::unprocessable("invalid_query", error.to_string())
+            }
+            Error::InvalidSetting { .. } => {
+                ApiError::unprocessable("invalid_settings", error.to_string())
+            }
+            Error::InvalidCatalogName { .. } => {
+                ApiError::unprocessable("invalid_catalog_name", error.to_string())
+            }
+            Error::Parse { .. } => ApiError::invalid(
+                StatusCode::BAD_REQUEST,
+                "unreadable_tools",
+                error.to_string(),
+            ),
             Error::UnknownCatalog { name, .. } => unknown_catalog(&name),
             Error::Locked { .. } => ApiError::busy(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "catalog_locked",
                 "another process is writing to this catalog; try again later (searching goes on)",
             ),
-            Error::Embedder { .. } | Error::DimensionMismatch { .. } => ApiError::unavailable(&error),
+            Error::Embedder { .. } | Error::DimensionMismatch { .. } => {
+                ApiError::unavailable(&error)
+            }
             _ => ApiError::internal(error),
         }
     }
@@ -177,7 +210,10 @@ impl From<Error> for ApiError {
 
 /// The error for a catalog that is not there; the same words for every reason.
 pub fn unknown_catalog(name: &str) -> ApiError {
-    ApiError::not_found("unknown_catalog", format!("no catalog {name:?}; create it with PUT /v1/catalogs/{{name}}"))
+    ApiError::not_found(
+        "unknown_catalog",
+        format!("no catalog {name:?}; create it with PUT /v1/catalogs/{{name}}"),
+    )
 }
 
 impl IntoResponse for ApiError {
@@ -185,7 +221,9 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         if let Some(seconds) = self.retry_after_s {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response.extensions_mut().insert(self);
         response
@@ -195,7 +233,10 @@ impl IntoResponse for ApiError {
 /// What a single item of a bulk request is told.
 impl From<&ApiError> for wire::ItemError {
     fn from(error: &ApiError) -> Self {
-        wire::ItemError { code: error.code.to_owned(), message: error.message.clone() }
+        wire::ItemError {
+            code: error.code.to_owned(),
+            message: error.message.clone(),
+        }
     }
 }
 
@@ -209,8 +250,14 @@ mod tests {
     fn internal_detail_is_kept_for_the_log() {
         let path = PathBuf::from("/secret/place");
         let failures = [
-            Error::Store { path: path.clone(), reason: "malformed".into() },
-            Error::UnknownCatalog { name: "c".into(), data_dir: path.clone() },
+            Error::Store {
+                path: path.clone(),
+                reason: "malformed".into(),
+            },
+            Error::UnknownCatalog {
+                name: "c".into(),
+                data_dir: path.clone(),
+            },
             Error::Locked { path },
         ];
         for failure in failures {

@@ -47,7 +47,10 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         require_length(request.headers())?;
-        Bytes::from_request(request, state).await.map(RawBody).map_err(body_error)
+        Bytes::from_request(request, state)
+            .await
+            .map(RawBody)
+            .map_err(body_error)
     }
 }
 
@@ -61,10 +64,15 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for QueryString<T> {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         match axum::extract::Query::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(value)) => Ok(QueryString(value)),
-            Err(QueryRejection::FailedToDeserializeQueryString(error)) => {
-                Err(data_error("query string", &without_prefix(&error.body_text())))
-            }
-            Err(other) => Err(ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_query_string", other.body_text())),
+            Err(QueryRejection::FailedToDeserializeQueryString(error)) => Err(data_error(
+                "query string",
+                &without_prefix(&error.body_text()),
+            )),
+            Err(other) => Err(ApiError::invalid(
+                StatusCode::BAD_REQUEST,
+                "invalid_query_string",
+                other.body_text(),
+            )),
         }
     }
 }
@@ -78,9 +86,14 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = axum::extract::Path::from_request_parts(parts, state).await;
-        path.map(|axum::extract::Path(value)| Path(value)).map_err(|rejection: PathRejection| {
-            ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_path", rejection.body_text())
-        })
+        path.map(|axum::extract::Path(value)| Path(value))
+            .map_err(|rejection: PathRejection| {
+                ApiError::invalid(
+                    StatusCode::BAD_REQUEST,
+                    "invalid_path",
+                    rejection.body_text(),
+                )
+            })
     }
 }
 
@@ -89,20 +102,35 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 /// # Errors
 /// 415 for a header that is no text.
 pub fn media_type(headers: &HeaderMap) -> ApiResult<String> {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(String::new()) };
-    let text = value.to_str().map_err(|_| unsupported("application/json"))?;
-    Ok(text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    let Some(value) = headers.get(header::CONTENT_TYPE) else {
+        return Ok(String::new());
+    };
+    let text = value
+        .to_str()
+        .map_err(|_| unsupported("application/json"))?;
+    Ok(text
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase())
 }
 
 /// True for JSON and for what is derived from it.
 pub fn is_json(media_type: &str) -> bool {
-    media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json"))
+    media_type == "application/json"
+        || (media_type.starts_with("application/") && media_type.ends_with("+json"))
 }
 
 /// The error for a body of another type than one of these.
 pub fn unsupported(accepted: &str) -> ApiError {
-    let message = format!("this route takes a body of type {accepted}; set the Content-Type header");
-    ApiError::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+    let message =
+        format!("this route takes a body of type {accepted}; set the Content-Type header");
+    ApiError::invalid(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        message,
+    )
 }
 
 /// The error for a body that could not be read to its end.
@@ -118,7 +146,11 @@ pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
         }
         cause = current.source();
     }
-    ApiError::invalid(StatusCode::BAD_REQUEST, "incomplete_body", "the body ended before it was complete")
+    ApiError::invalid(
+        StatusCode::BAD_REQUEST,
+        "incomplete_body",
+        "the body ended before it was complete",
+    )
 }
 
 /// Reads JSON; an error says where.
@@ -128,8 +160,11 @@ pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let mut track = serde_path_to_error::Track::new();
-    let value = object(serde_path_to_error::Deserializer::new(&mut reader, &mut track))
-        .map_err(|error| json_error(&track.path().to_string(), &error))?;
+    let value = object(serde_path_to_error::Deserializer::new(
+        &mut reader,
+        &mut track,
+    ))
+    .map_err(|error| json_error(&track.path().to_string(), &error))?;
     reader.end().map_err(|error| json_error(".", &error))?;
     Ok(value)
 }
@@ -138,7 +173,9 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
 ///
 /// # Errors
 /// What the deserializer says.
-pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     deserializer.deserialize_map(Fields(PhantomData))
 }
 
@@ -158,7 +195,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
 
 fn json_error(path: &str, error: &serde_json::Error) -> ApiError {
     if !error.is_data() {
-        return ApiError::invalid(StatusCode::BAD_REQUEST, "malformed_json", format!("malformed JSON: {error}"));
+        return ApiError::invalid(
+            StatusCode::BAD_REQUEST,
+            "malformed_json",
+            format!("malformed JSON: {error}"),
+        );
     }
     let message = error.to_string();
     match path {
@@ -178,11 +219,17 @@ fn data_error(place: &str, message: &str) -> ApiError {
 
 /// A body needs a length or to come in chunks; with neither there is none, which is not what the client meant.
 fn require_length(headers: &HeaderMap) -> ApiResult<()> {
-    if headers.contains_key(header::CONTENT_LENGTH) || headers.contains_key(header::TRANSFER_ENCODING) {
+    if headers.contains_key(header::CONTENT_LENGTH)
+        || headers.contains_key(header::TRANSFER_ENCODING)
+    {
         return Ok(());
     }
     let message = "this route needs a body; send one with a Content-Length";
-    Err(ApiError::invalid(StatusCode::LENGTH_REQUIRED, "length_required", message))
+    Err(ApiError::invalid(
+        StatusCode::LENGTH_REQUIRED,
+        "length_required",
+        message,
+    ))
 }
 
 fn body_error(rejection: BytesRejection) -> ApiError {
@@ -198,7 +245,10 @@ fn too_large() -> ApiError {
 }
 
 fn without_prefix(message: &str) -> String {
-    message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message).to_owned()
+    message
+        .strip_prefix("Failed to deserialize query string: ")
+        .unwrap_or(message)
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -222,16 +272,35 @@ mod tests {
     #[test]
     fn json_errors_name_the_place() {
         for (body, status, code, expected) in [
-            (r#"{"inner":[{"k":"x"}]}"#, 422, "invalid_value", "field `inner[0].k`: invalid type: string \"x\""),
-            (r#"{"inner":[{"k":1,"q":2}]}"#, 422, "unknown_field", "unknown field `q`"),
+            (
+                r#"{"inner":[{"k":"x"}]}"#,
+                422,
+                "invalid_value",
+                "field `inner[0].k`: invalid type: string \"x\"",
+            ),
+            (
+                r#"{"inner":[{"k":1,"q":2}]}"#,
+                422,
+                "unknown_field",
+                "unknown field `q`",
+            ),
             ("[[]]", 422, "invalid_value", "expected an object"),
             (r#"{}"#, 422, "missing_field", "missing field `inner`"),
             ("{\"inner\":\n[}", 400, "malformed_json", "line 2 column 2"),
             ("", 400, "malformed_json", "line 1 column 0"),
-            (r#"{"inner":[]} x"#, 400, "malformed_json", "trailing characters"),
+            (
+                r#"{"inner":[]} x"#,
+                400,
+                "malformed_json",
+                "trailing characters",
+            ),
         ] {
             let error = parse_json::<Outer>(body.as_bytes()).unwrap_err();
-            assert_eq!((error.status.as_u16(), error.code), (status, code), "{body}");
+            assert_eq!(
+                (error.status.as_u16(), error.code),
+                (status, code),
+                "{body}"
+            );
             assert!(error.message.contains(expected), "{}", error.message);
         }
     }

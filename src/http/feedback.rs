@@ -108,16 +108,24 @@ pub async fn record(
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
     app.feedback.rate.take(grant.key(), Instant::now())?;
     request.validate()?;
-    let known = ToolId::parse(&request.tool).ok().and_then(|id| catalog.searcher().tool(&id));
-    let Some(tool) = known else { return Err(unknown_tool(&request.tool, &catalog.name)) };
+    let known = ToolId::parse(&request.tool)
+        .ok()
+        .and_then(|id| catalog.searcher().tool(&id));
+    let Some(tool) = known else {
+        return Err(unknown_tool(&request.tool, &catalog.name));
+    };
     let request_id = {
         let proof = request.proof(&app.feedback.signer, &catalog, &grant)?;
         request.check(&proof)?;
         proof.request_id().to_owned()
     };
-    let called =
-        request.query.clone().filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
-    app.feedback.keep(catalog.name.clone(), request_id, request).await?;
+    let called = request
+        .query
+        .clone()
+        .filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
+    app.feedback
+        .keep(catalog.name.clone(), request_id, request)
+        .await?;
     if let Some(query) = called {
         memory::remember(&app, catalog, query, tool.id.clone(), grant.teacher()).await?;
     }
@@ -128,20 +136,32 @@ pub async fn record(
 impl FeedbackRequest {
     fn validate(&self) -> ApiResult<()> {
         let too_long = |field: &str, most: usize| {
-            Err(ApiError::unprocessable("invalid_value", format!("{field} is empty or longer than {most} bytes")))
+            Err(ApiError::unprocessable(
+                "invalid_value",
+                format!("{field} is empty or longer than {most} bytes"),
+            ))
         };
         match self {
             _ if !(1..=token::MAX_BYTES).contains(&self.feedback_token.len()) => {
                 too_long("feedback_token", token::MAX_BYTES)
             }
-            _ if self.query.as_ref().is_some_and(|query| query.len() > MAX_QUERY_BYTES) => {
+            _ if self
+                .query
+                .as_ref()
+                .is_some_and(|query| query.len() > MAX_QUERY_BYTES) =>
+            {
                 too_long("query", MAX_QUERY_BYTES)
             }
             _ => Ok(()),
         }
     }
 
-    fn proof<'a>(&self, signer: &'a Signer, catalog: &OpenCatalog, grant: &Grant) -> ApiResult<Proof<'a>> {
+    fn proof<'a>(
+        &self,
+        signer: &'a Signer,
+        catalog: &OpenCatalog,
+        grant: &Grant,
+    ) -> ApiResult<Proof<'a>> {
         let searcher = catalog.searcher();
         let answer = Answer {
             catalog: [&catalog.name, &searcher.version().identity],
@@ -149,21 +169,29 @@ impl FeedbackRequest {
             // The token says which.
             request_id: "",
         };
-        signer.read(&self.feedback_token, &answer, SystemTime::now()).map_err(|reason| {
-            let message = format!("feedback_token cannot be used: {reason}");
-            ApiError::unprocessable("invalid_feedback_token", message)
-        })
+        signer
+            .read(&self.feedback_token, &answer, SystemTime::now())
+            .map_err(|reason| {
+                let message = format!("feedback_token cannot be used: {reason}");
+                ApiError::unprocessable("invalid_feedback_token", message)
+            })
     }
 
     fn check(&self, proof: &Proof<'_>) -> ApiResult<()> {
         if !proof.names(&self.tool) {
-            let message = format!("the tool {:?} is not among the hits of this answer", self.tool);
+            let message = format!(
+                "the tool {:?} is not among the hits of this answer",
+                self.tool
+            );
             return Err(ApiError::unprocessable("tool_not_in_answer", message));
         }
-        match self.query.as_deref().filter(|query| !query.trim().is_empty() && !proof.answers(query)) {
+        match self
+            .query
+            .as_deref()
+            .filter(|query| !query.trim().is_empty() && !proof.answers(query))
+        {
             Some(_) => {
-                let message =
-                    "query is not what was asked when this answer was given; send it as it was, or leave it out";
+                let message = "query is not what was asked when this answer was given; send it as it was, or leave it out";
                 Err(ApiError::unprocessable("query_not_of_answer", message))
             }
             None => Ok(()),
@@ -191,10 +219,18 @@ impl Rate {
             *count += 1;
             return Ok(());
         }
-        let rest = RATE_WINDOW.saturating_sub(now.duration_since(*begun)).as_secs() as u32 + 1;
-        let message = format!("this key has sent {MAX_RATE} feedbacks within a minute; try again in {rest} seconds");
+        let rest = RATE_WINDOW
+            .saturating_sub(now.duration_since(*begun))
+            .as_secs() as u32
+            + 1;
+        let message = format!(
+            "this key has sent {MAX_RATE} feedbacks within a minute; try again in {rest} seconds"
+        );
         let busy = ApiError::busy(StatusCode::TOO_MANY_REQUESTS, "too_much_feedback", message);
-        Err(ApiError { retry_after_s: Some(rest), ..busy })
+        Err(ApiError {
+            retry_after_s: Some(rest),
+            ..busy
+        })
     }
 }
 
@@ -215,8 +251,10 @@ impl FeedbackStore {
     /// What SQLite says, with the file.
     pub fn open(data_dir: &Path) -> anyhow::Result<Self> {
         let path: PathBuf = data_dir.join(FILE_NAME);
-        let opened = database::open(&path, LAYOUT).and_then(|connection| Ok((secret(&connection)?, connection)));
-        let (secret, connection) = opened.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        let opened = database::open(&path, LAYOUT)
+            .and_then(|connection| Ok((secret(&connection)?, connection)));
+        let (secret, connection) =
+            opened.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
         Ok(FeedbackStore {
             connection: Arc::new(Mutex::new(connection)),
             max_records: MAX_RECORDS,
@@ -230,11 +268,19 @@ impl FeedbackStore {
         &self.signer
     }
 
-    async fn keep(&self, catalog: String, request_id: String, feedback: FeedbackRequest) -> ApiResult<()> {
+    async fn keep(
+        &self,
+        catalog: String,
+        request_id: String,
+        feedback: FeedbackRequest,
+    ) -> ApiResult<()> {
         let store = self.clone();
-        let kept =
-            tokio::task::spawn_blocking(move || store.insert(&catalog, &request_id, &feedback, SystemTime::now()));
-        kept.await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+        let kept = tokio::task::spawn_blocking(move || {
+            store.insert(&catalog, &request_id, &feedback, SystemTime::now())
+        });
+        kept.await
+            .map_err(ApiError::internal)?
+            .map_err(ApiError::internal)
     }
 
     /// The requests of a catalog that were given with feedback, each with the tools that were used or right for it, ids
@@ -267,7 +313,10 @@ impl FeedbackStore {
     pub async fn forget(&self, catalog: &str) -> ApiResult<()> {
         let (store, catalog) = (self.clone(), catalog.to_owned());
         let forgotten = tokio::task::spawn_blocking(move || store.forget_now(&catalog));
-        forgotten.await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+        forgotten
+            .await
+            .map_err(ApiError::internal)?
+            .map_err(ApiError::internal)
     }
 
     /// Deletes what was kept for a catalog, from the database's log too.
@@ -289,9 +338,13 @@ impl FeedbackStore {
         feedback: &FeedbackRequest,
         now: SystemTime,
     ) -> rusqlite::Result<()> {
-        let at_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
-        let outcome =
-            serde_json::to_value(feedback.outcome).ok().and_then(|outcome| Some(outcome.as_str()?.to_owned()));
+        let at_ms = now
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis() as i64;
+        let outcome = serde_json::to_value(feedback.outcome)
+            .ok()
+            .and_then(|outcome| Some(outcome.as_str()?.to_owned()));
         self.with(|connection| {
             let change = connection.transaction()?;
             change.prepare_cached(
@@ -307,8 +360,16 @@ impl FeedbackStore {
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-        work(&mut self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        work(
+            &mut self
+                .connection
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 
@@ -332,7 +393,8 @@ mod tests {
 
     fn rows(store: &FeedbackStore) -> Vec<String> {
         let read = |connection: &mut Connection| {
-            let mut rows = connection.prepare("SELECT catalog || request_id || outcome FROM feedback ORDER BY id")?;
+            let mut rows = connection
+                .prepare("SELECT catalog || request_id || outcome FROM feedback ORDER BY id")?;
             rows.query_map([], |row| row.get(0))?.collect()
         };
         store.with(read).unwrap()
@@ -356,20 +418,36 @@ mod tests {
             ("a", called("s/t", Outcome::Used, None)),
             ("b", called("s/w", Outcome::Used, Some("other"))),
         ] {
-            store.insert(catalog, "r", &feedback, SystemTime::now()).unwrap();
+            store
+                .insert(catalog, "r", &feedback, SystemTime::now())
+                .unwrap();
         }
-        assert_eq!(store.called("a").unwrap(), [("mail it".to_owned(), vec!["s/t".to_owned(), "s/u".to_owned()])]);
+        assert_eq!(
+            store.called("a").unwrap(),
+            [(
+                "mail it".to_owned(),
+                vec!["s/t".to_owned(), "s/u".to_owned()]
+            )]
+        );
         assert!(store.called("none").unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn the_oldest_make_room_and_other_catalogs_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let store = FeedbackStore { max_records: 2, ..FeedbackStore::open(dir.path()).unwrap() };
+        let store = FeedbackStore {
+            max_records: 2,
+            ..FeedbackStore::open(dir.path()).unwrap()
+        };
         for (catalog, id) in [("b", "0"), ("a", "1"), ("a", "2"), ("a", "3")] {
-            store.insert(catalog, id, &feedback(), SystemTime::now()).unwrap();
+            store
+                .insert(catalog, id, &feedback(), SystemTime::now())
+                .unwrap();
         }
-        assert_eq!(rows(&store), ["b0not_helpful", "a2not_helpful", "a3not_helpful"]);
+        assert_eq!(
+            rows(&store),
+            ["b0not_helpful", "a2not_helpful", "a3not_helpful"]
+        );
         store.forget("a").await.unwrap();
         assert_eq!(rows(&store), ["b0not_helpful"]);
     }
@@ -380,10 +458,19 @@ mod tests {
         for _ in 0..MAX_RATE {
             rate.take(Some("a"), now).unwrap();
         }
-        let error = rate.take(Some("a"), now + Duration::from_secs(20)).unwrap_err();
-        assert_eq!((error.status, error.retry_after_s), (StatusCode::TOO_MANY_REQUESTS, Some(41)));
+        let error = rate
+            .take(Some("a"), now + Duration::from_secs(20))
+            .unwrap_err();
+        assert_eq!(
+            (error.status, error.retry_after_s),
+            (StatusCode::TOO_MANY_REQUESTS, Some(41))
+        );
         rate.take(Some("b"), now).unwrap();
         rate.take(Some("a"), now + RATE_WINDOW).unwrap();
-        assert_eq!(rate.windows.lock().unwrap().len(), 1, "what is over is not held");
+        assert_eq!(
+            rate.windows.lock().unwrap().len(),
+            1,
+            "what is over is not held"
+        );
     }
 }

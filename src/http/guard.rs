@@ -27,22 +27,35 @@ const NO_FRAMES: &str = "frame-ancestors 'none'";
 /// A page that was made to point its own name at this server carries that name in `Host`. So IP addresses and
 /// `localhost` pass, and other names have to be listed.
 pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    let mut response = match check(request.uri(), request.headers(), &app.allowed_hosts, &app.allowed_origins) {
+    let mut response = match check(
+        request.uri(),
+        request.headers(),
+        &app.allowed_hosts,
+        &app.allowed_origins,
+    ) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
     let headers = response.headers_mut();
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     // Beside a route's own policy, if it has one: all of them hold.
-    headers.append(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(NO_FRAMES));
+    headers.append(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(NO_FRAMES),
+    );
     response
 }
 
 fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -> ApiResult<()> {
     let authority = match uri.authority() {
         Some(authority) => Some(authority.clone()),
-        None => headers.get(header::HOST).and_then(|host| host.to_str().ok()?.parse().ok()),
+        None => headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok()?.parse().ok()),
     };
     let Some(authority) = authority else {
         return Err(ApiError::invalid(
@@ -52,17 +65,29 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
         ));
     };
     if !host_allowed(authority.host(), hosts) {
-        let message =
-            format!("host {:?} is not allowed; start the server with --allow-host to add it", authority.host());
-        return Err(ApiError::auth(StatusCode::FORBIDDEN, "host_not_allowed", message));
+        let message = format!(
+            "host {:?} is not allowed; start the server with --allow-host to add it",
+            authority.host()
+        );
+        return Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "host_not_allowed",
+            message,
+        ));
     }
     let origin = headers.get(header::ORIGIN);
     if let Some(origin) = origin
         && !origin_allowed(origin.as_bytes(), &authority, origins)
     {
         let origin = String::from_utf8_lossy(origin.as_bytes());
-        let message = format!("origin {origin:?} is not allowed; start the server with --allow-origin to add it");
-        return Err(ApiError::auth(StatusCode::FORBIDDEN, "origin_not_allowed", message));
+        let message = format!(
+            "origin {origin:?} is not allowed; start the server with --allow-origin to add it"
+        );
+        return Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "origin_not_allowed",
+            message,
+        ));
     }
     if is_foreign(headers) && (origin.is_none() || !is_fetch(headers)) {
         let message = "pages of other sites may not load, embed or open this; type the address yourself, or start the \
@@ -76,13 +101,21 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
 /// be trusted. A value that is not known counts as foreign.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let sites = headers.get_all(FETCH_SITE);
-    sites.iter().any(|site| site != "same-origin" && site != "none")
+    sites
+        .iter()
+        .any(|site| site != "same-origin" && site != "none")
 }
 
 /// True for what a script reads, which CORS governs: no page, frame or image.
 fn is_fetch(headers: &HeaderMap) -> bool {
-    let navigates = headers.get_all(FETCH_MODE).iter().any(|mode| mode == "navigate");
-    let embeds = headers.get_all(FETCH_DEST).iter().any(|destination| destination != "empty");
+    let navigates = headers
+        .get_all(FETCH_MODE)
+        .iter()
+        .any(|mode| mode == "navigate");
+    let embeds = headers
+        .get_all(FETCH_DEST)
+        .iter()
+        .any(|destination| destination != "empty");
     !navigates && !embeds
 }
 
@@ -95,8 +128,12 @@ fn host_allowed(host: &str, allowed: &[String]) -> bool {
 
 /// The server's own pages, and what was listed.
 fn origin_allowed(origin: &[u8], authority: &Authority, allowed: &[String]) -> bool {
-    let Ok(origin) = std::str::from_utf8(origin) else { return false };
-    let own = origin.split_once("://").is_some_and(|(_, host)| host.eq_ignore_ascii_case(authority.as_str()));
+    let Ok(origin) = std::str::from_utf8(origin) else {
+        return false;
+    };
+    let own = origin
+        .split_once("://")
+        .is_some_and(|(_, host)| host.eq_ignore_ascii_case(authority.as_str()));
     own || allowed.iter().any(|listed| listed == origin)
 }
 
@@ -116,15 +153,27 @@ mod tests {
     fn checked(headers: &HeaderMap) -> Option<&'static str> {
         let listed = ["tools.example".to_owned()];
         let origins = ["https://app.example".to_owned()];
-        check(&Uri::from_static("/v1/search"), headers, &listed, &origins).err().map(|error| error.code)
+        check(&Uri::from_static("/v1/search"), headers, &listed, &origins)
+            .err()
+            .map(|error| error.code)
     }
 
     #[test]
     fn names_that_are_not_ours_are_refused() {
-        for host in ["localhost:7700", "127.0.0.1", "[::1]:7700", "10.1.2.3:80", "Tools.Example"] {
+        for host in [
+            "localhost:7700",
+            "127.0.0.1",
+            "[::1]:7700",
+            "10.1.2.3:80",
+            "Tools.Example",
+        ] {
             assert_eq!(code(host, None), None, "{host}");
         }
-        for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example"] {
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+        ] {
             assert_eq!(code(host, None), Some("host_not_allowed"), "{host}");
         }
         assert_eq!(code("two words", None), Some("invalid_host"));
@@ -135,17 +184,30 @@ mod tests {
         assert_eq!(code("localhost:7700", Some("http://localhost:7700")), None);
         assert_eq!(code("localhost:7700", Some("https://app.example")), None);
         for origin in ["http://localhost:3000", "null", "https://evil.example"] {
-            assert_eq!(code("localhost:7700", Some(origin)), Some("origin_not_allowed"), "{origin}");
+            assert_eq!(
+                code("localhost:7700", Some(origin)),
+                Some("origin_not_allowed"),
+                "{origin}"
+            );
         }
     }
 
     #[test]
     fn pages_of_other_origins_may_only_fetch_and_only_from_a_listed_one() {
-        let from = |site: &'static str, mode: &'static str, destination: &'static str, origin: Option<&'static str>| {
+        let from = |site: &'static str,
+                    mode: &'static str,
+                    destination: &'static str,
+                    origin: Option<&'static str>| {
             let mut headers = HeaderMap::new();
-            let sent =
-                [(header::HOST, "localhost:7700"), (FETCH_SITE, site), (FETCH_MODE, mode), (FETCH_DEST, destination)];
-            let sent = sent.into_iter().chain(origin.map(|origin| (header::ORIGIN, origin)));
+            let sent = [
+                (header::HOST, "localhost:7700"),
+                (FETCH_SITE, site),
+                (FETCH_MODE, mode),
+                (FETCH_DEST, destination),
+            ];
+            let sent = sent
+                .into_iter()
+                .chain(origin.map(|origin| (header::ORIGIN, origin)));
             headers.extend(sent.map(|(name, value)| (name, HeaderValue::from_static(value))));
             checked(&headers)
         };
@@ -155,10 +217,26 @@ mod tests {
         assert_eq!(from("same-origin", "navigate", "document", None), None);
         assert_eq!(from("cross-site", "cors", "empty", listed), None);
         for site in ["cross-site", "same-site", "never-heard-of"] {
-            assert_eq!(from(site, "cors", "empty", None), Some("cross_site"), "{site}");
-            assert_eq!(from(site, "no-cors", "image", listed), Some("cross_site"), "{site}");
-            assert_eq!(from(site, "navigate", "document", listed), Some("cross_site"), "{site}");
-            assert_eq!(from(site, "websocket", "websocket", listed), Some("cross_site"), "{site}");
+            assert_eq!(
+                from(site, "cors", "empty", None),
+                Some("cross_site"),
+                "{site}"
+            );
+            assert_eq!(
+                from(site, "no-cors", "image", listed),
+                Some("cross_site"),
+                "{site}"
+            );
+            assert_eq!(
+                from(site, "navigate", "document", listed),
+                Some("cross_site"),
+                "{site}"
+            );
+            assert_eq!(
+                from(site, "websocket", "websocket", listed),
+                Some("cross_site"),
+                "{site}"
+            );
         }
     }
 }

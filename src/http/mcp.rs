@@ -57,12 +57,19 @@ impl FromRequestParts<App> for Using {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        Ok(Using(Principal { who: grant.sender(), may_change: grant.allows(Scope::Call).is_ok() }))
+        Ok(Using(Principal {
+            who: grant.sender(),
+            may_change: grant.allows(Scope::Call).is_ok(),
+        }))
     }
 }
 
 /// Speaks the protocol.
-pub async fn serve(Using(principal): Using, State(app): State<App>, mut request: Request) -> ApiResult<Response> {
+pub async fn serve(
+    Using(principal): Using,
+    State(app): State<App>,
+    mut request: Request,
+) -> ApiResult<Response> {
     let message = "the catalogs are being opened; try again soon";
     let not_ready = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message);
     let service = app.mcp.get().ok_or_else(not_ready)?;
@@ -100,7 +107,10 @@ pub fn service(
         .with_cancellation_token(stop);
     let sessions = Arc::new(sessions);
     let owners = SessionOwners::new(Arc::clone(&sessions), max_sessions);
-    McpService { protocol: StreamableHttpService::new(move || gateway.session(), sessions, config), owners }
+    McpService {
+        protocol: StreamableHttpService::new(move || gateway.session(), sessions, config),
+        owners,
+    }
 }
 
 #[async_trait]
@@ -114,8 +124,13 @@ impl Shelf for OpenCatalog {
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {
-        let change = Change::Sync { server: server.to_owned(), tools };
+        let change = Change::Sync {
+            server: server.to_owned(),
+            tools,
+        };
         let written = self.writes.write(change).await;
-        written.map(|written| written.changes).map_err(|error| error.detail.unwrap_or(error.message))
+        written
+            .map(|written| written.changes)
+            .map_err(|error| error.detail.unwrap_or(error.message))
     }
 }

@@ -108,7 +108,9 @@ pub async fn list(
         return Err(ApiError::unprocessable("invalid_value", message));
     }
     let after = params.cursor.as_deref().map(read_cursor).transpose()?;
-    Ok(Json(app.pool.run(move || page(&catalog, after, limit)).await??))
+    Ok(Json(
+        app.pool.run(move || page(&catalog, after, limit)).await??,
+    ))
 }
 
 /// Switches a catalog's memory on or off. What is remembered stays until it is forgotten.
@@ -124,7 +126,9 @@ pub async fn switch(
     Json(MemorySwitch { enabled }): Json<MemorySwitch>,
 ) -> ApiResult<Json<MemorySwitch>> {
     let switch = if enabled { Switch::On } else { Switch::Off };
-    app.pool.run(move || catalog.memory().set_switch(switch)).await??;
+    app.pool
+        .run(move || catalog.memory().set_switch(switch))
+        .await??;
     Ok(Json(MemorySwitch { enabled }))
 }
 
@@ -135,9 +139,18 @@ pub async fn switch(
     responses((status = 200, content_type = "application/x-ndjson", body = String))
 )]
 pub async fn export(Writing(catalog): Writing, State(app): State<App>) -> ApiResult<Response> {
-    let entries = app.pool.run(move || catalog.memory().entries(None, MAX_ENTRIES)).await??;
-    let lines = entries.iter().map(|entry| serde_json::to_string(entry).unwrap_or_default() + "\n");
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines.collect::<String>()).into_response())
+    let entries = app
+        .pool
+        .run(move || catalog.memory().entries(None, MAX_ENTRIES))
+        .await??;
+    let lines = entries
+        .iter()
+        .map(|entry| serde_json::to_string(entry).unwrap_or_default() + "\n");
+    Ok((
+        [(header::CONTENT_TYPE, "application/x-ndjson")],
+        lines.collect::<String>(),
+    )
+        .into_response())
 }
 
 /// Forgets: what led to a tool, a request, or everything.
@@ -160,7 +173,10 @@ pub async fn forget(
             return Err(ApiError::unprocessable("invalid_value", message));
         }
     };
-    let forgotten = app.pool.run(move || catalog.memory().forget(&what)).await??;
+    let forgotten = app
+        .pool
+        .run(move || catalog.memory().forget(&what))
+        .await??;
     Ok(Json(Forgotten { forgotten }))
 }
 
@@ -175,14 +191,25 @@ pub async fn remember(
     tool: ToolId,
     teacher: Teacher,
 ) -> ApiResult<()> {
-    let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
-    app.pool.run(move || catalog.memory().remember(&query, &tool, at_ms, &teacher)).await??;
+    let at_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as i64;
+    app.pool
+        .run(move || catalog.memory().remember(&query, &tool, at_ms, &teacher))
+        .await??;
     Ok(())
 }
 
-fn page(catalog: &OpenCatalog, after: Option<(String, String)>, limit: usize) -> toolscout_index::Result<MemoryPage> {
+fn page(
+    catalog: &OpenCatalog,
+    after: Option<(String, String)>,
+    limit: usize,
+) -> toolscout_index::Result<MemoryPage> {
     let memory = catalog.memory();
-    let after = after.as_ref().map(|(query, tool)| (query.as_str(), tool.as_str()));
+    let after = after
+        .as_ref()
+        .map(|(query, tool)| (query.as_str(), tool.as_str()));
     let mut entries = memory.entries(after, limit + 1)?;
     let more = entries.len() > limit;
     entries.truncate(limit);
@@ -214,8 +241,12 @@ fn cursor(last: &Entry) -> String {
 
 fn read_cursor(cursor: &str) -> ApiResult<(String, String)> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
-    bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(|| {
-        let message = format!("cursor {cursor:?} is none of ours; give next_cursor of the page before, or none");
-        ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_cursor", message)
-    })
+    bytes
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .ok_or_else(|| {
+            let message = format!(
+                "cursor {cursor:?} is none of ours; give next_cursor of the page before, or none"
+            );
+            ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_cursor", message)
+        })
 }

@@ -74,15 +74,28 @@ struct Errors;
 impl Modify for Errors {
     fn modify(&self, api: &mut Description) {
         let body = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Error"))));
-        let response = ResponseBuilder::new().description("What went wrong").content("application/json", body).build();
+        let response = ResponseBuilder::new()
+            .description("What went wrong")
+            .content("application/json", body)
+            .build();
         for operation in api.paths.paths.values_mut().flat_map(operations) {
-            operation.responses.responses.insert("default".into(), RefOr::T(response.clone()));
+            operation
+                .responses
+                .responses
+                .insert("default".into(), RefOr::T(response.clone()));
         }
     }
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.post, &mut item.put, &mut item.delete].into_iter().flatten()
+    [
+        &mut item.get,
+        &mut item.post,
+        &mut item.put,
+        &mut item.delete,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Keys go in either of two headers, or are not needed.
@@ -90,7 +103,8 @@ struct Keys;
 
 impl Modify for Keys {
     fn modify(&self, api: &mut Description) {
-        let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+        let bearer =
+            SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
         let header = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key")));
         let components = api.components.get_or_insert_default();
         components.add_security_scheme("bearer", bearer);

@@ -33,18 +33,27 @@ impl SearchPool {
     ///
     /// # Errors
     /// 503 at once when the line is full, and when no thread came free in time.
-    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| overloaded())?;
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> ApiResult<T> {
+        let place = Arc::clone(&self.places)
+            .try_acquire_owned()
+            .map_err(|_| overloaded())?;
         let waiting = Waiting::new(&self.waiting);
-        let turn = tokio::time::timeout(self.patience, Arc::clone(&self.running).acquire_owned()).await;
+        let turn =
+            tokio::time::timeout(self.patience, Arc::clone(&self.running).acquire_owned()).await;
         drop(waiting);
-        let thread = turn.map_err(|_| overloaded())?.map_err(ApiError::internal)?;
+        let thread = turn
+            .map_err(|_| overloaded())?
+            .map_err(ApiError::internal)?;
         let work = tokio::task::spawn_blocking(move || {
             // Held to the end of the work, also when the client has gone.
             let _held = (place, thread);
             work()
         });
-        work.await.map_err(|error| ApiError::internal(format!("a search ended early: {error}")))
+        work.await
+            .map_err(|error| ApiError::internal(format!("a search ended early: {error}")))
     }
 }
 
@@ -65,7 +74,11 @@ impl Drop for Waiting<'_> {
 }
 
 fn overloaded() -> ApiError {
-    ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "more searches are waiting than can be answered soon")
+    ApiError::busy(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "overloaded",
+        "more searches are waiting than can be answered soon",
+    )
 }
 
 #[cfg(test)]
@@ -76,7 +89,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_line_is_turned_away_at_once_and_empties_again() {
-        let pool = Arc::new(SearchPool::new(1, 1, Duration::from_secs(60), Gauge::default()));
+        let pool = Arc::new(SearchPool::new(
+            1,
+            1,
+            Duration::from_secs(60),
+            Gauge::default(),
+        ));
         let (started, has_started) = channel();
         let (open, gate) = channel::<()>();
         let running = tokio::spawn({
@@ -90,13 +108,18 @@ mod tests {
                 .await
             }
         });
-        tokio::task::spawn_blocking(move || has_started.recv().unwrap()).await.unwrap();
+        tokio::task::spawn_blocking(move || has_started.recv().unwrap())
+            .await
+            .unwrap();
         let mut waiting = Box::pin(pool.run(|| 2));
         assert!(futures_util::poll!(&mut waiting).is_pending());
         assert_eq!(pool.waiting.get(), 1);
         assert_eq!(pool.run(|| 3).await.unwrap_err().code, "overloaded");
         open.send(()).unwrap();
-        assert_eq!((running.await.unwrap().unwrap(), waiting.await.unwrap()), (1, 2));
+        assert_eq!(
+            (running.await.unwrap().unwrap(), waiting.await.unwrap()),
+            (1, 2)
+        );
         assert_eq!(pool.waiting.get(), 0);
     }
 }

@@ -54,7 +54,10 @@ impl OpenCatalog {
 
     /// What its searches default to.
     pub fn settings(&self) -> CatalogSettings {
-        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.settings
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Keeps new settings, on disk first.
@@ -63,7 +66,10 @@ impl OpenCatalog {
     /// [`Error::Io`].
     pub fn set_settings(&self, settings: CatalogSettings) -> toolscout_index::Result<()> {
         settings.save(&self.folder)?;
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = settings;
         Ok(())
     }
 }
@@ -85,15 +91,25 @@ pub struct Registry {
 
 impl Registry {
     /// The catalogs of `data`, none of them open yet.
-    pub fn new(data: DataDir, embedders: &[Arc<dyn Embedder>], limits: &Limits, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        data: DataDir,
+        embedders: &[Arc<dyn Embedder>],
+        limits: &Limits,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         // Waiting for others would take longer than what is instant.
         let batching = |embedder: &Arc<dyn Embedder>| match embedder.is_instant() {
             true => Arc::clone(embedder),
             false => Arc::new(BatchingEmbedder::new(Arc::clone(embedder))),
         };
         let embedders = embedders.iter().map(batching).collect();
-        let opener =
-            Opener { data, embedders, metrics, write_places: limits.write_line, cached: limits.cached_queries };
+        let opener = Opener {
+            data,
+            embedders,
+            metrics,
+            write_places: limits.write_line,
+            cached: limits.cached_queries,
+        };
         Registry {
             opener: Arc::new(opener),
             open: RwLock::default(),
@@ -146,7 +162,8 @@ impl Registry {
             return Ok((open, Created::Before));
         }
         self.make_room().await?;
-        let (opener, wanted, bound) = (Arc::clone(&self.opener), name.to_owned(), self.max_catalogs);
+        let (opener, wanted, bound) =
+            (Arc::clone(&self.opener), name.to_owned(), self.max_catalogs);
         match blocking(move || opener.create(&wanted, bound)).await? {
             Ok((open, created)) => Ok((self.keep(open), created)),
             Err(NotOpened::Engine(error)) => {
@@ -163,8 +180,15 @@ impl Registry {
     /// 404 when there is none, 503 while another process writes to it.
     pub async fn delete(&self, name: &str) -> ApiResult<()> {
         let _changing = self.changing.lock().await;
-        let open = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        self.damaged.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let open = self
+            .open
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+        self.damaged
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
         let (opener, wanted) = (Arc::clone(&self.opener), name.to_owned());
         let deleted = blocking(move || {
             if let Some(open) = open {
@@ -205,7 +229,12 @@ impl Registry {
 
     /// The catalogs that are open.
     pub fn all_open(&self) -> Vec<Arc<OpenCatalog>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.open
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// Finishes the changes in every line and ends the writer threads.
@@ -220,11 +249,23 @@ impl Registry {
     /// Closes catalogs until there is room for one more, after the changes in their lines. Only while `changing` is held,
     /// so that none is opened again before it is closed.
     async fn make_room(&self) -> ApiResult<()> {
-        while self.open.read().unwrap_or_else(PoisonError::into_inner).len() >= self.max_open {
+        while self
+            .open
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+            >= self.max_open
+        {
             let Some(idlest) = self.take_idlest() else {
-                let message =
-                    format!("{} catalogs are in use, the most this server opens; try again soon", self.max_open);
-                return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "catalogs_in_use", message));
+                let message = format!(
+                    "{} catalogs are in use, the most this server opens; try again soon",
+                    self.max_open
+                );
+                return Err(ApiError::busy(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "catalogs_in_use",
+                    message,
+                ));
             };
             blocking(move || idlest.writes.close()).await?;
         }
@@ -235,7 +276,9 @@ impl Registry {
     /// if there is no other.
     fn take_idlest(&self) -> Option<Arc<OpenCatalog>> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let unused = open.values().filter(|catalog| Arc::strong_count(catalog) == 1);
+        let unused = open
+            .values()
+            .filter(|catalog| Arc::strong_count(catalog) == 1);
         let idlest = unused.min_by_key(|catalog| {
             let is_pending = catalog.searcher().pending_embeddings() > 0;
             (is_pending, catalog.used.load(Ordering::Relaxed))
@@ -246,38 +289,65 @@ impl Registry {
 
     /// The catalogs that could not be opened when they were last asked for, with the reason.
     pub fn damaged(&self) -> BTreeMap<String, String> {
-        self.damaged.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.damaged
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn note_failure(&self, name: &str, error: &Error) {
         match error {
             // Deleted by another process while it was open.
             Error::UnknownCatalog { .. } => {
-                self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-                self.damaged.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+                self.open
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(name);
+                self.damaged
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(name);
             }
             error => {
                 let reason = without_folder(error);
-                self.damaged.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), reason);
+                self.damaged
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(name.to_owned(), reason);
             }
         }
     }
 
     /// An open catalog that is still there: another process may have deleted it.
     fn find(&self, name: &str) -> Option<Arc<OpenCatalog>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        open.filter(|open| open.catalog.is_there()).inspect(|catalog| self.note_use(catalog))
+        let open = self
+            .open
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned();
+        open.filter(|open| open.catalog.is_there())
+            .inspect(|catalog| self.note_use(catalog))
     }
 
     fn note_use(&self, catalog: &OpenCatalog) {
-        catalog.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        catalog.used.store(
+            self.clock.fetch_add(1, Ordering::Relaxed),
+            Ordering::Relaxed,
+        );
     }
 
     fn keep(&self, open: OpenCatalog) -> Arc<OpenCatalog> {
         let open = Arc::new(open);
         self.note_use(&open);
-        self.damaged.write().unwrap_or_else(PoisonError::into_inner).remove(&open.name);
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(open.name.clone(), Arc::clone(&open));
+        self.damaged
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&open.name);
+        self.open
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(open.name.clone(), Arc::clone(&open));
         open
     }
 }
@@ -324,8 +394,11 @@ impl Opener {
             return Ok((self.open(name)?, Created::Before));
         }
         if names.len() >= max_catalogs {
-            let message = format!("there are {max_catalogs} catalogs, the most this server keeps; delete one first");
-            let error = ApiError::invalid(StatusCode::TOO_MANY_REQUESTS, "too_many_catalogs", message);
+            let message = format!(
+                "there are {max_catalogs} catalogs, the most this server keeps; delete one first"
+            );
+            let error =
+                ApiError::invalid(StatusCode::TOO_MANY_REQUESTS, "too_many_catalogs", message);
             return Err(NotOpened::TooMany(error));
         }
         let catalog = self.data.open_or_create(name, self.options())?;
@@ -337,7 +410,11 @@ impl Opener {
         let settings = RwLock::new(CatalogSettings::load(&folder)?);
         let vectors = catalog.searcher().damaged_vectors();
         if vectors > 0 {
-            tracing::warn!(catalog = name, vectors, "stored vectors are damaged and are computed anew");
+            tracing::warn!(
+                catalog = name,
+                vectors,
+                "stored vectors are damaged and are computed anew"
+            );
         }
         if let Some(problem) = catalog.memory().problem() {
             tracing::warn!(catalog = name, problem, "the usage memory is damaged");
@@ -345,7 +422,14 @@ impl Opener {
         let depth = self.metrics.write_queue.clone();
         let writes = WriteLine::start(name, catalog.clone(), self.write_places, depth)
             .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
-        Ok(OpenCatalog { name: name.to_owned(), writes, catalog, settings, folder, used: AtomicU64::default() })
+        Ok(OpenCatalog {
+            name: name.to_owned(),
+            writes,
+            catalog,
+            settings,
+            folder,
+            used: AtomicU64::default(),
+        })
     }
 
     /// A cache for each catalog: what one tenant asks must not make another one's answer faster.
@@ -354,9 +438,15 @@ impl Opener {
             if embedder.is_instant() {
                 return Arc::clone(embedder);
             }
-            Arc::new(CachedEmbedder::new(Arc::clone(embedder), self.cached, self.metrics.cache.clone()))
+            Arc::new(CachedEmbedder::new(
+                Arc::clone(embedder),
+                self.cached,
+                self.metrics.cache.clone(),
+            ))
         };
-        Options { embedders: self.embedders.iter().map(cached).collect() }
+        Options {
+            embedders: self.embedders.iter().map(cached).collect(),
+        }
     }
 }
 
@@ -373,5 +463,7 @@ fn without_folder(error: &Error) -> String {
 
 /// Runs what blocks on the disk off the async threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
-    tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(ApiError::internal)
 }

@@ -382,11 +382,23 @@ impl Ask {
         Ok(Ask { query, output })
     }
 
-    fn answer(self, searcher: &Searcher, signer: &Signer, about: &Answer<'_>) -> ApiResult<(SearchAnswer, Results)> {
+    fn answer(
+        self,
+        searcher: &Searcher,
+        signer: &Signer,
+        about: &Answer<'_>,
+    ) -> ApiResult<(SearchAnswer, Results)> {
         let results = searcher.search(&self.query)?;
-        let ids = results.hits.iter().flat_map(|hit| [&hit.id].into_iter().chain(&hit.also_on)).map(ToolId::as_str);
+        let ids = results
+            .hits
+            .iter()
+            .flat_map(|hit| [&hit.id].into_iter().chain(&hit.also_on))
+            .map(ToolId::as_str);
         let feedback_token = signer.token(about, self.query.texts(), ids, SystemTime::now());
-        let (tools, budget) = self.output.map(|output| output.write(&results.hits)).unwrap_or_default();
+        let (tools, budget) = self
+            .output
+            .map(|output| output.write(&results.hits))
+            .unwrap_or_default();
         let answer = SearchAnswer {
             hits: results.hits.iter().map(SearchHit::from).collect(),
             tools,
@@ -411,15 +423,20 @@ impl Output {
         let (call_id, max_tokens) = (request.call_id.clone(), request.max_tokens);
         let allowed = budget::MIN_TOKENS..=budget::MAX_TOKENS;
         match (request.format, max_tokens) {
-            (None, Some(_)) => {
-                Err(ApiError::unprocessable("missing_format", "max_tokens limits `tools`; give a format too"))
-            }
+            (None, Some(_)) => Err(ApiError::unprocessable(
+                "missing_format",
+                "max_tokens limits `tools`; give a format too",
+            )),
             (_, Some(tokens)) if !allowed.contains(&tokens) => {
                 let (least, most) = (allowed.start(), allowed.end());
                 let message = format!("max_tokens is {tokens}, it must be from {least} to {most}");
                 Err(ApiError::unprocessable("invalid_value", message))
             }
-            (format, _) => Ok(format.map(|format| Output { format, max_tokens, call_id })),
+            (format, _) => Ok(format.map(|format| Output {
+                format,
+                max_tokens,
+                call_id,
+            })),
         }
     }
 
@@ -432,7 +449,10 @@ impl Output {
                 let report = BudgetReport::from(&fitted);
                 (fitted.value, Some(report))
             }
-            None => (formats::emit(&tools.iter().map(Arc::as_ref).collect::<Vec<_>>(), emit), None),
+            None => (
+                formats::emit(&tools.iter().map(Arc::as_ref).collect::<Vec<_>>(), emit),
+                None,
+            ),
         };
         (Some(self.wrap(value)), budget)
     }
@@ -493,7 +513,10 @@ impl From<&toolscout_index::Timings> for TookMs {
 
 impl From<&toolscout_index::Degraded> for DegradedReport {
     fn from(degraded: &toolscout_index::Degraded) -> Self {
-        DegradedReport { reason: degraded.reason.clone(), pending_embeddings: degraded.pending_embeddings }
+        DegradedReport {
+            reason: degraded.reason.clone(),
+            pending_embeddings: degraded.pending_embeddings,
+        }
     }
 }
 

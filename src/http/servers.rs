@@ -60,7 +60,10 @@ pub async fn sync(
     if is_large(tools.len(), &headers) {
         return start_sync(&app, catalog, server, tools);
     }
-    let written = catalog.writes.try_write(Change::Sync { server, tools }).await?;
+    let written = catalog
+        .writes
+        .try_write(Change::Sync { server, tools })
+        .await?;
     let changes = &written.changes;
     let answer = SyncAnswer {
         added: texts(&changes.added),
@@ -73,18 +76,25 @@ pub async fn sync(
 }
 
 /// One change as a whole, so that there is no state between; it can be cancelled until it begins.
-fn start_sync(app: &App, catalog: Arc<OpenCatalog>, server: String, tools: Vec<Tool>) -> ApiResult<Response> {
+fn start_sync(
+    app: &App,
+    catalog: Arc<OpenCatalog>,
+    server: String,
+    tools: Vec<Tool>,
+) -> ApiResult<Response> {
     let total = tools.len();
-    let task = app.tasks.start(&catalog.name.clone(), total, move |task| async move {
-        if task.is_cancelled() {
-            return Ok(());
-        }
-        let written = catalog.writes.write(Change::Sync { server, tools }).await?;
-        task.update(|body| {
-            body.done = total;
-            body.result.add(&written.changes);
-        });
-        Ok(())
-    })?;
+    let task = app
+        .tasks
+        .start(&catalog.name.clone(), total, move |task| async move {
+            if task.is_cancelled() {
+                return Ok(());
+            }
+            let written = catalog.writes.write(Change::Sync { server, tools }).await?;
+            task.update(|body| {
+                body.done = total;
+                body.result.add(&written.changes);
+            });
+            Ok(())
+        })?;
     Ok(tasks::accepted(&task))
 }

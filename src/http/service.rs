@@ -37,7 +37,10 @@ pub struct Version {
 /// The process is alive.
 #[utoipa::path(get, path = "/livez", tag = "service", responses((status = 200, body = Health)))]
 pub async fn livez() -> Json<Health> {
-    Json(Health { status: "ok", damaged_catalogs: None })
+    Json(Health {
+        status: "ok",
+        damaged_catalogs: None,
+    })
 }
 
 /// The catalogs are open, there are descriptors left, and the server is not about to end: send requests here.
@@ -47,12 +50,24 @@ pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
         return Err(ApiError::shutting_down());
     }
     app.require_ready()?;
-    if app.limits.descriptors.is_some_and(descriptors::are_nearly_used) {
-        let message = "the file descriptors of the server are nearly used up; raise its limit (`ulimit -n`)";
-        return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "descriptors_low", message));
+    if app
+        .limits
+        .descriptors
+        .is_some_and(descriptors::are_nearly_used)
+    {
+        let message =
+            "the file descriptors of the server are nearly used up; raise its limit (`ulimit -n`)";
+        return Err(ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "descriptors_low",
+            message,
+        ));
     }
     let damaged = app.catalogs.damaged().len();
-    Ok(Json(Health { status: "ok", damaged_catalogs: (damaged > 0).then_some(damaged) }))
+    Ok(Json(Health {
+        status: "ok",
+        damaged_catalogs: (damaged > 0).then_some(damaged),
+    }))
 }
 
 /// The same as `/readyz`, under the name that some expect.
@@ -64,7 +79,10 @@ pub async fn healthz(app: State<App>) -> ApiResult<Json<Health>> {
 /// What is running.
 #[utoipa::path(get, path = "/version", tag = "service", responses((status = 200, body = Version)))]
 pub async fn version() -> Json<Version> {
-    Json(Version { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") })
+    Json(Version {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+    })
 }
 
 /// Metrics for Prometheus. Where keys are in use, for admin keys of all catalogs.

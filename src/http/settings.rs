@@ -44,17 +44,24 @@ impl CatalogSettings {
         let invalid = |message: String| Err(ApiError::unprocessable("invalid_settings", message));
         let most = toolscout_index::query::MAX_K;
         match (self.k, self.dense_weight) {
-            (Some(k), _) if !(1..=most).contains(&k) => invalid(format!("k is {k}, it must be from 1 to {most}")),
+            (Some(k), _) if !(1..=most).contains(&k) => {
+                invalid(format!("k is {k}, it must be from 1 to {most}"))
+            }
             (_, Some(weight)) if !(0.0..=1.0).contains(&weight) => {
                 invalid(format!("dense_weight is {weight}, it must be from 0 to 1"))
             }
-            _ if self.min_confidence.is_some_and(|confidence| !(0.0..=1.0).contains(&confidence)) => invalid(format!(
-                "min_confidence is {}, it must be from 0 to 1",
-                self.min_confidence.unwrap_or_default()
-            )),
-            _ if self.description.chars().count() > MAX_DESCRIPTION_CHARS => {
-                invalid(format!("the description is longer than {MAX_DESCRIPTION_CHARS} characters"))
+            _ if self
+                .min_confidence
+                .is_some_and(|confidence| !(0.0..=1.0).contains(&confidence)) =>
+            {
+                invalid(format!(
+                    "min_confidence is {}, it must be from 0 to 1",
+                    self.min_confidence.unwrap_or_default()
+                ))
             }
+            _ if self.description.chars().count() > MAX_DESCRIPTION_CHARS => invalid(format!(
+                "the description is longer than {MAX_DESCRIPTION_CHARS} characters"
+            )),
             _ => Ok(()),
         }
     }
@@ -67,11 +74,15 @@ impl CatalogSettings {
         let path = folder.join(FILE_NAME);
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(CatalogSettings::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(CatalogSettings::default());
+            }
             Err(error) => return Err(Error::io("read", path, error)),
         };
-        serde_json::from_slice(&bytes)
-            .map_err(|error| Error::Store { path, reason: format!("{error}; put it right or delete it") })
+        serde_json::from_slice(&bytes).map_err(|error| Error::Store {
+            path,
+            reason: format!("{error}; put it right or delete it"),
+        })
     }
 
     /// Writes the settings into a catalog's folder; a crash leaves the old or the new ones.
@@ -80,7 +91,8 @@ impl CatalogSettings {
     /// [`Error::Io`].
     pub fn save(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE_NAME);
-        let text = serde_json::to_vec_pretty(self).map_err(|error| Error::io("write", &path, error.into()))?;
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::io("write", &path, error.into()))?;
         files::replace(&path, &text)
     }
 }
@@ -92,19 +104,37 @@ mod tests {
     #[test]
     fn what_is_saved_is_loaded() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(CatalogSettings::load(dir.path()).unwrap(), CatalogSettings::default());
-        let settings = CatalogSettings { k: Some(7), mode: Some(SearchMode::Lexical), ..CatalogSettings::default() };
+        assert_eq!(
+            CatalogSettings::load(dir.path()).unwrap(),
+            CatalogSettings::default()
+        );
+        let settings = CatalogSettings {
+            k: Some(7),
+            mode: Some(SearchMode::Lexical),
+            ..CatalogSettings::default()
+        };
         settings.save(dir.path()).unwrap();
         assert_eq!(CatalogSettings::load(dir.path()).unwrap(), settings);
         std::fs::write(dir.path().join(FILE_NAME), "{").unwrap();
-        assert!(CatalogSettings::load(dir.path()).unwrap_err().to_string().contains("line 1 column 1"));
+        assert!(
+            CatalogSettings::load(dir.path())
+                .unwrap_err()
+                .to_string()
+                .contains("line 1 column 1")
+        );
     }
 
     #[test]
     fn values_out_of_range_are_named() {
-        let bad = CatalogSettings { dense_weight: Some(1.5), ..CatalogSettings::default() };
+        let bad = CatalogSettings {
+            dense_weight: Some(1.5),
+            ..CatalogSettings::default()
+        };
         assert!(bad.validate().unwrap_err().message.contains("1.5"));
-        let bad = CatalogSettings { k: Some(0), ..CatalogSettings::default() };
+        let bad = CatalogSettings {
+            k: Some(0),
+            ..CatalogSettings::default()
+        };
         assert!(bad.validate().unwrap_err().message.contains("k is 0"));
     }
 }

@@ -45,14 +45,25 @@ struct Summary {
 /// Upserts the tools of a body as they come, and answers with a stream of results.
 pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: Body) -> Response {
     let (results, lines) = mpsc::channel(MAX_LINES + 1);
-    let load = Load { app, catalog, options, results, counts: ChangeCounts::default(), line: 0, step: Vec::new() };
+    let load = Load {
+        app,
+        catalog,
+        options,
+        results,
+        counts: ChangeCounts::default(),
+        line: 0,
+        step: Vec::new(),
+    };
     tokio::spawn(load.run(body));
     let lines = futures_util::stream::unfold(lines, |mut lines| async {
         let line: Vec<u8> = lines.recv().await?;
         Some((Ok::<_, std::convert::Infallible>(line), lines))
     });
     let mut response = Body::from_stream(lines).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/x-ndjson"),
+    );
     response
 }
 
@@ -77,7 +88,11 @@ impl Load {
             failed => failed,
         };
         let error = outcome.err().map(|error| ItemError::from(&error));
-        let summary = Summary { done: error.is_none(), result: self.counts, error };
+        let summary = Summary {
+            done: error.is_none(),
+            result: self.counts,
+            error,
+        };
         self.send(&summary);
     }
 
@@ -123,14 +138,19 @@ impl Load {
         }
         self.line += 1;
         if self.line > MAX_LINES {
-            let message = format!("a request may have {MAX_LINES} lines; send the rest in another one");
+            let message =
+                format!("a request may have {MAX_LINES} lines; send the rest in another one");
             return Err(ApiError::unprocessable("too_many_lines", message));
         }
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
         self.parse(line);
-        if self.step.len() >= MAX_STEP { self.commit().await } else { Ok(()) }
+        if self.step.len() >= MAX_STEP {
+            self.commit().await
+        } else {
+            Ok(())
+        }
     }
 
     /// One line is small enough to be parsed where it comes.
@@ -146,12 +166,18 @@ impl Load {
             }
         }
         let line = self.line;
-        self.step.extend(parsed.tools.into_iter().map(|tool| (line, tool)));
+        self.step
+            .extend(parsed.tools.into_iter().map(|tool| (line, tool)));
     }
 
     fn fail(&mut self, id: Option<String>, error: ItemError) {
         self.counts.failed += 1;
-        self.send(&ItemResult { item: self.line, id, status: ItemStatus::Failed, error: Some(error) });
+        self.send(&ItemResult {
+            item: self.line,
+            id,
+            status: ItemStatus::Failed,
+            error: Some(error),
+        });
     }
 
     /// Commits what has come, and tells of it.
@@ -159,16 +185,28 @@ impl Load {
         // The last of two lines with one id wins, as it would in two steps.
         let step = std::mem::take(&mut self.step);
         let mut last = std::collections::BTreeMap::new();
-        let ids: Vec<_> = step.iter().map(|(line, tool)| (*line, tool.id.clone())).collect();
+        let ids: Vec<_> = step
+            .iter()
+            .map(|(line, tool)| (*line, tool.id.clone()))
+            .collect();
         last.extend(step.into_iter().map(|(_, tool)| (tool.id.clone(), tool)));
         if last.is_empty() {
             return Ok(());
         }
-        let written = self.catalog.writes.write(Change::Upsert(last.into_values().collect())).await?;
+        let written = self
+            .catalog
+            .writes
+            .write(Change::Upsert(last.into_values().collect()))
+            .await?;
         self.counts.add(&written.changes);
         for (item, id) in ids {
             let status = status_of(&id, &written.changes);
-            self.send(&ItemResult { item, id: Some(id.to_string()), status, error: None });
+            self.send(&ItemResult {
+                item,
+                id: Some(id.to_string()),
+                status,
+                error: None,
+            });
         }
         Ok(())
     }
@@ -183,7 +221,10 @@ impl Load {
     }
 
     fn too_long(&self) -> ApiError {
-        let message = format!("line {} is longer than {MAX_LINE_BYTES} bytes; send this tool with PUT", self.line + 1);
+        let message = format!(
+            "line {} is longer than {MAX_LINE_BYTES} bytes; send this tool with PUT",
+            self.line + 1
+        );
         ApiError::unprocessable("line_too_long", message)
     }
 }

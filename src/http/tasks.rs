@@ -113,7 +113,10 @@ pub struct Tasks {
 
 impl Default for Tasks {
     fn default() -> Self {
-        Tasks { kept: Mutex::default(), active: watch::Sender::new(0) }
+        Tasks {
+            kept: Mutex::default(),
+            active: watch::Sender::new(0),
+        }
     }
 }
 
@@ -122,7 +125,12 @@ impl Tasks {
     ///
     /// # Errors
     /// 429 when too many are at work.
-    pub fn start<F, W>(self: &Arc<Self>, catalog: &str, total: usize, work: W) -> ApiResult<Arc<Task>>
+    pub fn start<F, W>(
+        self: &Arc<Self>,
+        catalog: &str,
+        total: usize,
+        work: W,
+    ) -> ApiResult<Arc<Task>>
     where
         F: Future<Output = ApiResult<()>> + Send + 'static,
         W: FnOnce(Arc<Task>) -> F,
@@ -132,8 +140,14 @@ impl Tasks {
         let (tasks, running) = (Arc::clone(self), Arc::clone(&task));
         tokio::spawn(async move {
             // In a task of its own, so that a panic ends it as failed.
-            let outcome = tokio::spawn(future).await.unwrap_or_else(|error| Err(ApiError::internal(error)));
-            if let Err(ApiError { detail: Some(detail), .. }) = &outcome {
+            let outcome = tokio::spawn(future)
+                .await
+                .unwrap_or_else(|error| Err(ApiError::internal(error)));
+            if let Err(ApiError {
+                detail: Some(detail),
+                ..
+            }) = &outcome
+            {
                 tracing::error!(task = running.id(), detail, "task failed");
             }
             running.end(&outcome);
@@ -144,13 +158,20 @@ impl Tasks {
 
     /// The task of this id.
     pub fn find(&self, id: &str) -> Option<Arc<Task>> {
-        self.lock().iter().find(|task| task.lock().id == id).cloned()
+        self.lock()
+            .iter()
+            .find(|task| task.lock().id == id)
+            .cloned()
     }
 
     /// Waits until none is at work.
     pub async fn ended(&self) {
         // The sender lives as long as `self`.
-        let _ = self.active.subscribe().wait_for(|active| *active == 0).await;
+        let _ = self
+            .active
+            .subscribe()
+            .wait_for(|active| *active == 0)
+            .await;
     }
 
     /// Asks all to end after the change they are at.
@@ -161,8 +182,14 @@ impl Tasks {
     fn add(&self, catalog: &str, total: usize) -> ApiResult<Arc<Task>> {
         let mut kept = self.lock();
         if *self.active.borrow() >= MAX_ACTIVE {
-            let message = format!("{MAX_ACTIVE} tasks are at work, the most there may be; wait for one to end");
-            return Err(ApiError::busy(StatusCode::TOO_MANY_REQUESTS, "too_many_tasks", message));
+            let message = format!(
+                "{MAX_ACTIVE} tasks are at work, the most there may be; wait for one to end"
+            );
+            return Err(ApiError::busy(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_tasks",
+                message,
+            ));
         }
         if kept.len() >= MAX_KEPT
             && let Some(oldest) = kept.iter().position(|task| !task.is_active())
@@ -209,7 +236,11 @@ pub fn accepted(task: &Task) -> Response {
     params(("id" = String, Path, description = "The task's id")),
     responses((status = 200, body = TaskBody))
 )]
-pub async fn show(grant: Grant, State(app): State<App>, Path(id): Path<String>) -> ApiResult<Json<TaskBody>> {
+pub async fn show(
+    grant: Grant,
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> ApiResult<Json<TaskBody>> {
     let task = find_allowed(&app, &grant, &id)?;
     let body = task.lock().clone();
     Ok(Json(body))
@@ -221,7 +252,11 @@ pub async fn show(grant: Grant, State(app): State<App>, Path(id): Path<String>) 
     params(("id" = String, Path, description = "The task's id")),
     responses((status = 202, body = TaskBody))
 )]
-pub async fn cancel(grant: Grant, State(app): State<App>, Path(id): Path<String>) -> ApiResult<Response> {
+pub async fn cancel(
+    grant: Grant,
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> ApiResult<Response> {
     let task = find_allowed(&app, &grant, &id)?;
     task.cancel.cancel();
     Ok(accepted(&task))
@@ -229,8 +264,12 @@ pub async fn cancel(grant: Grant, State(app): State<App>, Path(id): Path<String>
 
 /// A task of another tenant is as unknown as one that never was.
 fn find_allowed(app: &App, grant: &Grant, id: &str) -> ApiResult<Arc<Task>> {
-    let unknown =
-        || ApiError::not_found("unknown_task", format!("no task {id:?}; tasks are forgotten when the server restarts"));
+    let unknown = || {
+        ApiError::not_found(
+            "unknown_task",
+            format!("no task {id:?}; tasks are forgotten when the server restarts"),
+        )
+    };
     let task = app.tasks.find(id).ok_or_else(unknown)?;
     let catalog = task.lock().catalog.clone();
     if !grant.sees(&catalog) {
@@ -253,13 +292,23 @@ mod tests {
                 Ok(())
             })
             .unwrap();
-        let bad = tasks.start("c", 1, |_| async { Err(ApiError::internal("secret")) }).unwrap();
+        let bad = tasks
+            .start("c", 1, |_| async { Err(ApiError::internal("secret")) })
+            .unwrap();
         let panics = tasks.start("c", 1, |_| async { panic!("secret") }).unwrap();
         tasks.ended().await;
         assert_eq!(good.lock().status, TaskStatus::Succeeded);
         for failed in [bad, panics] {
             assert_eq!(failed.lock().status, TaskStatus::Failed);
-            assert!(!failed.lock().error.as_ref().unwrap().message.contains("secret"));
+            assert!(
+                !failed
+                    .lock()
+                    .error
+                    .as_ref()
+                    .unwrap()
+                    .message
+                    .contains("secret")
+            );
         }
     }
 
@@ -270,11 +319,20 @@ mod tests {
             task.cancel.cancelled().await;
             Ok(())
         };
-        let started: Vec<_> = (0..MAX_ACTIVE).map(|_| tasks.start("c", 5, wait).unwrap()).collect();
-        assert_eq!(tasks.start("c", 5, wait).err().unwrap().code, "too_many_tasks");
+        let started: Vec<_> = (0..MAX_ACTIVE)
+            .map(|_| tasks.start("c", 5, wait).unwrap())
+            .collect();
+        assert_eq!(
+            tasks.start("c", 5, wait).err().unwrap().code,
+            "too_many_tasks"
+        );
         tasks.cancel_all();
         tasks.ended().await;
-        assert!(started.iter().all(|task| task.lock().status == TaskStatus::Cancelled));
+        assert!(
+            started
+                .iter()
+                .all(|task| task.lock().status == TaskStatus::Cancelled)
+        );
         tasks.start("c", 5, wait).unwrap();
     }
 }

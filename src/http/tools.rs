@@ -75,7 +75,10 @@ pub struct LoadParams {
 impl LoadParams {
     /// Every tool is of this server.
     pub(super) fn of_server(server: &str) -> Self {
-        LoadParams { server: Some(server.to_owned()), default_server: None }
+        LoadParams {
+            server: Some(server.to_owned()),
+            default_server: None,
+        }
     }
 
     /// What the parser is told.
@@ -153,7 +156,10 @@ pub async fn list(
     }
     let after = params.cursor.as_deref().map(read_cursor).transpose()?;
     let searcher = catalog.searcher();
-    app.pool.run(move || page(&searcher, after.as_deref(), params.server.as_deref(), limit)).await.map(Json)
+    app.pool
+        .run(move || page(&searcher, after.as_deref(), params.server.as_deref(), limit))
+        .await
+        .map(Json)
 }
 
 /// Adds or replaces many tools, in any accepted format.
@@ -197,8 +203,13 @@ pub async fn upsert(
     params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id; `/` may be written as it is")),
     responses((status = 200, body = ToolBody))
 )]
-pub async fn show(Reading(catalog): Reading, Path(ItemPath { id, .. }): Path<ItemPath>) -> ApiResult<Json<ToolBody>> {
-    let tool = ToolId::parse(&id).ok().and_then(|id| catalog.searcher().tool(&id));
+pub async fn show(
+    Reading(catalog): Reading,
+    Path(ItemPath { id, .. }): Path<ItemPath>,
+) -> ApiResult<Json<ToolBody>> {
+    let tool = ToolId::parse(&id)
+        .ok()
+        .and_then(|id| catalog.searcher().tool(&id));
     let tool = tool.ok_or_else(|| unknown_tool(&id, &catalog.name))?;
     Ok(Json(ToolBody::from(&*tool)))
 }
@@ -219,10 +230,25 @@ pub async fn put(
     let id = ToolId::parse(&id)?;
     let options = LoadParams::of_server(id.server()).read_options();
     let tool = only_tool(read_tools(&app, request, options).await?, &id)?;
-    let Written { changes, generation } = catalog.writes.try_write(Change::Upsert(vec![tool])).await?;
+    let Written {
+        changes,
+        generation,
+    } = catalog.writes.try_write(Change::Upsert(vec![tool])).await?;
     let status = status_of(&id, &changes);
-    let code = if status == ItemStatus::Added { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((code, Json(PutAnswer { id: id.to_string(), status, generation })).into_response())
+    let code = if status == ItemStatus::Added {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((
+        code,
+        Json(PutAnswer {
+            id: id.to_string(),
+            status,
+            generation,
+        }),
+    )
+        .into_response())
 }
 
 /// Deletes one tool.
@@ -231,9 +257,15 @@ pub async fn put(
     params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id; `/` may be written as it is")),
     responses((status = 204, description = "It is gone"))
 )]
-pub async fn remove(Writing(catalog): Writing, Path(ItemPath { id, .. }): Path<ItemPath>) -> ApiResult<StatusCode> {
+pub async fn remove(
+    Writing(catalog): Writing,
+    Path(ItemPath { id, .. }): Path<ItemPath>,
+) -> ApiResult<StatusCode> {
     let parsed = ToolId::parse(&id).map_err(|_| unknown_tool(&id, &catalog.name))?;
-    let written = catalog.writes.try_write(Change::Remove(vec![parsed])).await?;
+    let written = catalog
+        .writes
+        .try_write(Change::Remove(vec![parsed]))
+        .await?;
     match written.changes.removed.is_empty() {
         true => Err(unknown_tool(&id, &catalog.name)),
         false => Ok(StatusCode::NO_CONTENT),
@@ -263,9 +295,21 @@ pub async fn remove_matching(
         return Err(ApiError::unprocessable("empty_filter", message));
     }
     let searcher = catalog.searcher();
-    let ids = move || searcher.tools().filter(|tool| filter.accepts(tool)).map(|tool| tool.id.clone()).collect();
-    let written = catalog.writes.try_write(Change::Remove(app.pool.run(ids).await?)).await?;
-    Ok(Json(DeleteAnswer { removed: texts(&written.changes.removed), generation: written.generation }))
+    let ids = move || {
+        searcher
+            .tools()
+            .filter(|tool| filter.accepts(tool))
+            .map(|tool| tool.id.clone())
+            .collect()
+    };
+    let written = catalog
+        .writes
+        .try_write(Change::Remove(app.pool.run(ids).await?))
+        .await?;
+    Ok(Json(DeleteAnswer {
+        removed: texts(&written.changes.removed),
+        generation: written.generation,
+    }))
 }
 
 /// A catalog and a tool of it.
@@ -280,11 +324,17 @@ pub struct ItemPath {
 ///
 /// # Errors
 /// 503 when too many are, 415 for another type, 400 for a body in no known format.
-pub(super) async fn read_tools(app: &App, request: Request, options: ReadOptions) -> ApiResult<Parsed> {
+pub(super) async fn read_tools(
+    app: &App,
+    request: Request,
+    options: ReadOptions,
+) -> ApiResult<Parsed> {
     let media_type = extract::media_type(request.headers())?;
     let yaml = ["application/yaml", "application/x-yaml", "text/yaml"];
     if !extract::is_json(&media_type) && !yaml.contains(&media_type.as_str()) {
-        return Err(extract::unsupported("application/json, application/yaml or application/x-ndjson"));
+        return Err(extract::unsupported(
+            "application/json, application/yaml or application/x-ndjson",
+        ));
     }
     let _place = app.bulk_bodies.try_acquire().map_err(|_| {
         app.metrics.rejected("bulk_bodies");
@@ -295,7 +345,10 @@ pub(super) async fn read_tools(app: &App, request: Request, options: ReadOptions
         )
     })?;
     let RawBody(bytes) = RawBody::from_request(request, &()).await?;
-    Ok(app.pool.run(move || formats::parse(&bytes, &options)).await??)
+    Ok(app
+        .pool
+        .run(move || formats::parse(&bytes, &options))
+        .await??)
 }
 
 /// Refuses a body with any item that is no valid tool; for changes that must be whole.
@@ -311,9 +364,14 @@ pub(super) fn all_valid(parsed: Parsed) -> ApiResult<Vec<Tool>> {
 
 /// True for loads that go on after the answer.
 pub(super) fn is_large(tools: usize, headers: &HeaderMap) -> bool {
-    let asked = headers.get("prefer").and_then(|prefer| prefer.to_str().ok()).is_some_and(|prefer| {
-        prefer.split(',').any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
-    });
+    let asked = headers
+        .get("prefer")
+        .and_then(|prefer| prefer.to_str().ok())
+        .is_some_and(|prefer| {
+            prefer
+                .split(',')
+                .any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
+        });
     asked || tools > MAX_TOOLS_IN_REQUEST
 }
 
@@ -324,11 +382,17 @@ pub(super) fn texts(ids: &[ToolId]) -> Vec<String> {
 
 /// The error for a tool that is not there.
 pub(super) fn unknown_tool(id: &str, catalog: &str) -> ApiError {
-    ApiError::not_found("unknown_tool", format!("no tool {id:?} in the catalog {catalog:?}"))
+    ApiError::not_found(
+        "unknown_tool",
+        format!("no tool {id:?} in the catalog {catalog:?}"),
+    )
 }
 
 fn page(searcher: &Searcher, after: Option<&str>, server: Option<&str>, limit: usize) -> ToolPage {
-    let mut ids = searcher.ids_after(after).filter(|id| server.is_none_or(|server| id.server() == server)).peekable();
+    let mut ids = searcher
+        .ids_after(after)
+        .filter(|id| server.is_none_or(|server| id.server() == server))
+        .peekable();
     let (mut tools, mut bytes, mut last) = (Vec::new(), 0, None);
     while tools.len() < limit && bytes < MAX_PAGE_BYTES {
         let Some(id) = ids.next() else { break };
@@ -338,8 +402,15 @@ fn page(searcher: &Searcher, after: Option<&str>, server: Option<&str>, limit: u
             tools.push(ToolBody::from(&*tool));
         }
     }
-    let next_cursor = last.filter(|_| ids.peek().is_some()).map(|id| cursor(id.as_str()));
-    ToolPage { tools, next_cursor, total: searcher.len(), generation: searcher.generation() }
+    let next_cursor = last
+        .filter(|_| ids.peek().is_some())
+        .map(|id| cursor(id.as_str()));
+    ToolPage {
+        tools,
+        next_cursor,
+        total: searcher.len(),
+        generation: searcher.generation(),
+    }
 }
 
 /// Bytes of a tool as JSON.
@@ -369,9 +440,16 @@ const CURSOR_VERSION: char = '1';
 
 fn read_cursor(cursor: &str) -> ApiResult<String> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
-    let id = bytes.and_then(|bytes| String::from_utf8(bytes).ok()?.strip_prefix(CURSOR_VERSION).map(str::to_owned));
+    let id = bytes.and_then(|bytes| {
+        String::from_utf8(bytes)
+            .ok()?
+            .strip_prefix(CURSOR_VERSION)
+            .map(str::to_owned)
+    });
     id.ok_or_else(|| {
-        let message = format!("cursor {cursor:?} is none of ours; give next_cursor of the page before, or none");
+        let message = format!(
+            "cursor {cursor:?} is none of ours; give next_cursor of the page before, or none"
+        );
         ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_cursor", message)
     })
 }
@@ -386,23 +464,41 @@ async fn upsert_parsed(
         return start_upsert(app, catalog, parsed);
     }
     let (ids, failures) = outline(&parsed);
-    let Written { changes, generation } = catalog.writes.try_write(Change::Upsert(parsed.tools)).await?;
-    let mut result = ChangeCounts { failed: failures.len(), ..ChangeCounts::default() };
+    let Written {
+        changes,
+        generation,
+    } = catalog
+        .writes
+        .try_write(Change::Upsert(parsed.tools))
+        .await?;
+    let mut result = ChangeCounts {
+        failed: failures.len(),
+        ..ChangeCounts::default()
+    };
     result.add(&changes);
-    Ok(Json(UpsertAnswer { result, items: item_results(ids, failures, &changes), generation }).into_response())
+    Ok(Json(UpsertAnswer {
+        result,
+        items: item_results(ids, failures, &changes),
+        generation,
+    })
+    .into_response())
 }
 
 fn start_upsert(app: &App, catalog: &Arc<OpenCatalog>, parsed: Parsed) -> ApiResult<Response> {
     let (_, mut failures) = outline(&parsed);
     let catalog = Arc::clone(catalog);
-    let task = app.tasks.start(&catalog.name.clone(), parsed.tools.len(), move |task| async move {
-        task.update(|body| {
-            body.result.failed = failures.len();
-            failures.truncate(MAX_LISTED_FAILURES);
-            body.failures = failures;
-        });
-        upsert_stepwise(&task, &catalog, parsed.tools).await
-    })?;
+    let task = app.tasks.start(
+        &catalog.name.clone(),
+        parsed.tools.len(),
+        move |task| async move {
+            task.update(|body| {
+                body.result.failed = failures.len();
+                failures.truncate(MAX_LISTED_FAILURES);
+                body.failures = failures;
+            });
+            upsert_stepwise(&task, &catalog, parsed.tools).await
+        },
+    )?;
     Ok(tasks::accepted(&task))
 }
 
@@ -426,7 +522,10 @@ fn outline(parsed: &Parsed) -> (Vec<(usize, ToolId)>, Vec<ItemResult>) {
     let items = parsed.tools.len() + failures.len();
     let mut bad = failures.iter().map(|failure| failure.item).peekable();
     let positions = (1..=items).filter(|position| bad.next_if_eq(position).is_none());
-    let ids = positions.zip(&parsed.tools).map(|(position, tool)| (position, tool.id.clone())).collect();
+    let ids = positions
+        .zip(&parsed.tools)
+        .map(|(position, tool)| (position, tool.id.clone()))
+        .collect();
     (ids, failures)
 }
 
@@ -445,13 +544,25 @@ fn item_error(error: &toolscout_index::Error) -> ItemError {
         toolscout_index::Error::Parse { .. } => "unreadable_tools",
         _ => "invalid_tool",
     };
-    ItemError { code: code.to_owned(), message: error.to_string() }
+    ItemError {
+        code: code.to_owned(),
+        message: error.to_string(),
+    }
 }
 
-fn item_results(ids: Vec<(usize, ToolId)>, failures: Vec<ItemResult>, changes: &Changes) -> Vec<ItemResult> {
+fn item_results(
+    ids: Vec<(usize, ToolId)>,
+    failures: Vec<ItemResult>,
+    changes: &Changes,
+) -> Vec<ItemResult> {
     let good = ids.into_iter().map(|(item, id)| {
         let status = status_of(&id, changes);
-        ItemResult { item, id: Some(id.to_string()), status, error: None }
+        ItemResult {
+            item,
+            id: Some(id.to_string()),
+            status,
+            error: None,
+        }
     });
     let mut results: Vec<ItemResult> = good.chain(failures).collect();
     results.sort_by_key(|result| result.item);
@@ -462,10 +573,16 @@ fn only_tool(parsed: Parsed, id: &ToolId) -> ApiResult<Tool> {
     let mut tools = all_valid(parsed)?;
     let count = tools.len();
     let tool = tools.pop().filter(|_| count == 1).ok_or_else(|| {
-        ApiError::unprocessable("invalid_tool", format!("the body holds {count} tools; this route takes one"))
+        ApiError::unprocessable(
+            "invalid_tool",
+            format!("the body holds {count} tools; this route takes one"),
+        )
     })?;
     if tool.id != *id {
-        let message = format!("the tool in the body is {:?}, the path says {:?}; make them equal", tool.id, id);
+        let message = format!(
+            "the tool in the body is {:?}, the path says {:?}; make them equal",
+            tool.id, id
+        );
         return Err(ApiError::unprocessable("id_mismatch", message));
     }
     Ok(tool)
@@ -479,7 +596,11 @@ mod tests {
     fn cursors_are_read_back_and_others_refused() {
         assert_eq!(read_cursor(&cursor("a/ä b")).unwrap(), "a/ä b");
         for bad in ["", "x", "!!", "AAAA"] {
-            assert_eq!(read_cursor(bad).unwrap_err().code, "invalid_cursor", "{bad:?}");
+            assert_eq!(
+                read_cursor(bad).unwrap_err().code,
+                "invalid_cursor",
+                "{bad:?}"
+            );
         }
     }
 
@@ -487,11 +608,20 @@ mod tests {
     fn results_are_in_the_order_of_the_items() {
         let body = br#"[{"name":"a"},{"nome":"b"},{"name":"c"},{"name":"a"}]"#;
         let (ids, failures) = outline(&formats::parse(body, &ReadOptions::default()).unwrap());
-        let changes = Changes { added: vec![ToolId::parse("a").unwrap()], ..Changes::default() };
+        let changes = Changes {
+            added: vec![ToolId::parse("a").unwrap()],
+            ..Changes::default()
+        };
         let results = item_results(ids, failures, &changes);
-        let statuses: Vec<_> = results.iter().map(|result| (result.item, result.status)).collect();
+        let statuses: Vec<_> = results
+            .iter()
+            .map(|result| (result.item, result.status))
+            .collect();
         use ItemStatus::{Added, Failed, Unchanged};
-        assert_eq!(statuses, [(1, Added), (2, Failed), (3, Unchanged), (4, Failed)]);
+        assert_eq!(
+            statuses,
+            [(1, Added), (2, Failed), (3, Unchanged), (4, Failed)]
+        );
         assert_eq!(results[3].error.as_ref().unwrap().code, "duplicate_tool");
     }
 }

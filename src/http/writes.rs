@@ -68,7 +68,12 @@ impl WriteLine {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(name: &str, catalog: Catalog, places: usize, depth: Gauge) -> std::io::Result<Self> {
+    pub fn start(
+        name: &str,
+        catalog: Catalog,
+        places: usize,
+        depth: Gauge,
+    ) -> std::io::Result<Self> {
         let (sender, inbox) = channel();
         let closing = Arc::new(AtomicBool::new(false));
         let permits = Arc::new(Semaphore::new(places));
@@ -81,7 +86,9 @@ impl WriteLine {
             all_places: places,
             next_embedding: Some(Instant::now()),
         };
-        let thread = std::thread::Builder::new().name(format!("write {name}")).spawn(move || owner.run())?;
+        let thread = std::thread::Builder::new()
+            .name(format!("write {name}"))
+            .spawn(move || owner.run())?;
         Ok(WriteLine {
             places: permits,
             inbox: Mutex::new(Some(sender)),
@@ -97,7 +104,8 @@ impl WriteLine {
     /// 429 at once when the line is full; what the engine says of the change.
     pub async fn try_write(&self, change: Change) -> ApiResult<Written> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let message = "more changes to this catalog are waiting than the server keeps; try again later";
+            let message =
+                "more changes to this catalog are waiting than the server keeps; try again later";
             ApiError::busy(StatusCode::TOO_MANY_REQUESTS, "too_many_writes", message)
         })?;
         self.send(change, place).await
@@ -108,15 +116,27 @@ impl WriteLine {
     /// # Errors
     /// What the engine says of the change.
     pub async fn write(&self, change: Change) -> ApiResult<Written> {
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(ApiError::internal)?;
+        let place = Arc::clone(&self.places)
+            .acquire_owned()
+            .await
+            .map_err(ApiError::internal)?;
         self.send(change, place).await
     }
 
     /// Takes no more changes, finishes those in the line and ends the thread. Blocks.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        drop(self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(
+            self.inbox
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("a catalog's writer thread panicked");
         }
@@ -124,14 +144,21 @@ impl WriteLine {
 
     async fn send(&self, change: Change, place: OwnedSemaphorePermit) -> ApiResult<Written> {
         let (reply, answer) = oneshot::channel();
-        let write = Write { change, reply, _place: place, _counted: Counted::new(&self.depth) };
+        let write = Write {
+            change,
+            reply,
+            _place: place,
+            _counted: Counted::new(&self.depth),
+        };
         self.inbox
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .as_ref()
             .and_then(|inbox| inbox.send(write).ok())
             .ok_or_else(ApiError::shutting_down)?;
-        let written = answer.await.map_err(|_| ApiError::internal("the catalog's writer thread ended"))?;
+        let written = answer
+            .await
+            .map_err(|_| ApiError::internal("the catalog's writer thread ended"))?;
         Ok(written?)
     }
 }
@@ -177,7 +204,9 @@ impl Owner {
     }
 
     fn rest(&self) -> Duration {
-        let until_embedding = self.next_embedding.map(|at| at.saturating_duration_since(Instant::now()));
+        let until_embedding = self
+            .next_embedding
+            .map(|at| at.saturating_duration_since(Instant::now()));
         until_embedding.map_or(REFRESH, |rest| rest.min(REFRESH))
     }
 
@@ -191,17 +220,34 @@ impl Owner {
     /// Commits all of them together, or each alone when that fails, so that one bad change spoils no other.
     fn apply(&self, group: Vec<Write>) {
         match self.commit(&group) {
-            Ok(written) => group.into_iter().zip(written).for_each(|(write, written)| write.answer(Ok(written))),
-            Err(_) if group.len() > 1 => group.into_iter().for_each(|write| self.apply(vec![write])),
-            Err(error) => group.into_iter().zip([error]).for_each(|(write, error)| write.answer(Err(error))),
+            Ok(written) => group
+                .into_iter()
+                .zip(written)
+                .for_each(|(write, written)| write.answer(Ok(written))),
+            Err(_) if group.len() > 1 => {
+                group.into_iter().for_each(|write| self.apply(vec![write]))
+            }
+            Err(error) => group
+                .into_iter()
+                .zip([error])
+                .for_each(|(write, error)| write.answer(Err(error))),
         }
     }
 
     fn commit(&self, group: &[Write]) -> Result<Vec<Written>> {
         let mut writer = self.catalog.writer()?;
-        let changes = group.iter().map(|write| write.change.apply(&mut writer)).collect::<Result<Vec<_>>>()?;
+        let changes = group
+            .iter()
+            .map(|write| write.change.apply(&mut writer))
+            .collect::<Result<Vec<_>>>()?;
         let generation = writer.commit()?;
-        Ok(changes.into_iter().map(|changes| Written { changes, generation }).collect())
+        Ok(changes
+            .into_iter()
+            .map(|changes| Written {
+                changes,
+                generation,
+            })
+            .collect())
     }
 
     fn use_idle_time(&mut self) {
@@ -213,12 +259,17 @@ impl Owner {
                 self.next_embedding = Some(Instant::now());
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(catalog = self.name, %error, "commits of other processes cannot be read"),
+            Err(error) => {
+                tracing::warn!(catalog = self.name, %error, "commits of other processes cannot be read")
+            }
         }
     }
 
     fn embed(&mut self) {
-        let outcome = self.catalog.writer().and_then(|mut writer| writer.embed_pending(&mut |_| self.go_on()));
+        let outcome = self
+            .catalog
+            .writer()
+            .and_then(|mut writer| writer.embed_pending(&mut |_| self.go_on()));
         let pending = self.catalog.searcher().pending_embeddings();
         self.next_embedding = match outcome {
             Ok(_) if pending == 0 => None,
@@ -236,7 +287,11 @@ impl Owner {
 
     fn go_on(&self) -> ControlFlow<()> {
         let waiting = self.places.available_permits() < self.all_places;
-        if waiting || self.closing.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if waiting || self.closing.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder, deltas_of};
-use crate::llm::{ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall, excerpt};
+use crate::llm::{
+    ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall, excerpt,
+};
 
 /// Longest wait that a server's `Retry-After` is granted.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
@@ -80,19 +82,30 @@ impl OpenAi {
     /// # Errors
     /// [`LlmError::Unreachable`] for a base URL that is none.
     pub fn new(config: OpenAiConfig) -> Result<Self, LlmError> {
-        let unreachable =
-            |reason: String| LlmError::Unreachable { url: config.base_url.clone(), reason: excerpt(&reason, 200) };
+        let unreachable = |reason: String| LlmError::Unreachable {
+            url: config.base_url.clone(),
+            reason: excerpt(&reason, 200),
+        };
         let text = format!("{}/chat/completions", config.base_url.trim_end_matches('/'));
         let url = Url::parse(&text).map_err(|error| unreachable(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(unreachable(format!("{:?} is neither http nor https", url.scheme())));
+            return Err(unreachable(format!(
+                "{:?} is neither http nor https",
+                url.scheme()
+            )));
         }
         let mut builder = Client::builder().connect_timeout(config.connect_timeout);
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }
-        let client = builder.build().map_err(|error| unreachable(error.to_string()))?;
-        Ok(OpenAi { client, url, config })
+        let client = builder
+            .build()
+            .map_err(|error| unreachable(error.to_string()))?;
+        Ok(OpenAi {
+            client,
+            url,
+            config,
+        })
     }
 
     /// Sends the request until it is accepted, attempts are used up, or retrying makes no sense.
@@ -100,7 +113,9 @@ impl OpenAi {
         let mut attempt = 1;
         loop {
             let outcome = self.send(body, attempt).await;
-            let Err(refusal) = outcome else { return outcome.map_err(|refusal| refusal.error) };
+            let Err(refusal) = outcome else {
+                return outcome.map_err(|refusal| refusal.error);
+            };
             if !refusal.may_retry || attempt >= self.config.max_attempts {
                 return Err(refusal.error);
             }
@@ -129,15 +144,31 @@ impl OpenAi {
 
     fn unreachable(&self, error: &reqwest::Error) -> Refusal {
         let reason = root_cause(error);
-        let error = LlmError::Unreachable { url: self.url.to_string(), reason };
-        Refusal { error, may_retry: true, retry_after: None }
+        let error = LlmError::Unreachable {
+            url: self.url.to_string(),
+            reason,
+        };
+        Refusal {
+            error,
+            may_retry: true,
+            retry_after: None,
+        }
     }
 
     async fn refused(&self, mut response: Response, attempts: u32) -> Refusal {
         let status = response.status();
-        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let retry_after = retry_after.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        let body = timeout(self.config.idle_timeout, read_up_to(&mut response, MAX_ERROR_BODY_BYTES)).await;
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok());
+        let retry_after = retry_after
+            .and_then(|text| text.parse().ok())
+            .map(Duration::from_secs);
+        let body = timeout(
+            self.config.idle_timeout,
+            read_up_to(&mut response, MAX_ERROR_BODY_BYTES),
+        )
+        .await;
         let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
         Refusal {
             error: LlmError::Status {
@@ -166,14 +197,17 @@ impl ChatModel for OpenAi {
             let deltas = deltas_of(&String::from_utf8_lossy(&whole))?;
             return Ok(Box::pin(stream::iter(deltas.into_iter().map(Ok))));
         }
-        Ok(Box::pin(stream::unfold(Some(Reading::new(response, &self.config)), |reading| async {
-            let mut reading = reading?;
-            match reading.next().await {
-                Ok(None) => None,
-                Ok(Some(delta)) => Some((Ok(delta), Some(reading))),
-                Err(error) => Some((Err(error), None)),
-            }
-        })))
+        Ok(Box::pin(stream::unfold(
+            Some(Reading::new(response, &self.config)),
+            |reading| async {
+                let mut reading = reading?;
+                match reading.next().await {
+                    Ok(None) => None,
+                    Ok(Some(delta)) => Some((Ok(delta), Some(reading))),
+                    Err(error) => Some((Err(error), None)),
+                }
+            },
+        )))
     }
 }
 
@@ -186,7 +220,11 @@ struct Refusal {
 
 impl Refusal {
     fn last(error: LlmError) -> Self {
-        Refusal { error, may_retry: false, retry_after: None }
+        Refusal {
+            error,
+            may_retry: false,
+            retry_after: None,
+        }
     }
 }
 
@@ -222,7 +260,9 @@ impl Reading {
     async fn read(&mut self) -> Result<(), LlmError> {
         let chunk = timeout(self.limit, self.response.chunk()).await;
         let chunk = chunk.map_err(|_| silent("in mid-answer", self.limit))?;
-        let deltas = match chunk.map_err(|error| LlmError::CutOff { reason: root_cause(&error) })? {
+        let deltas = match chunk.map_err(|error| LlmError::CutOff {
+            reason: root_cause(&error),
+        })? {
             Some(bytes) => self.decoder.push(&bytes)?,
             None => {
                 self.ended = true;
@@ -238,7 +278,10 @@ impl Reading {
 }
 
 fn silent(stage: &'static str, limit: Duration) -> LlmError {
-    LlmError::Timeout { stage, waited_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
+    LlmError::Timeout {
+        stage,
+        waited_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+    }
 }
 
 async fn read_up_to(response: &mut Response, max_bytes: usize) -> Vec<u8> {
@@ -253,7 +296,10 @@ async fn read_up_to(response: &mut Response, max_bytes: usize) -> Vec<u8> {
 }
 
 fn is_json(response: &Response) -> bool {
-    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     content_type.is_some_and(|value| value.starts_with("application/json"))
 }
 
@@ -274,9 +320,15 @@ fn root_cause(error: &reqwest::Error) -> String {
 fn request_body(request: &ChatRequest, config: &OpenAiConfig) -> Value {
     let mut body = config.parameters.clone();
     body.insert("model".into(), config.model.clone().into());
-    body.insert("messages".into(), request.messages.iter().map(wire_message).collect());
+    body.insert(
+        "messages".into(),
+        request.messages.iter().map(wire_message).collect(),
+    );
     if !request.tools.is_empty() {
-        body.insert("tools".into(), request.tools.iter().map(|tool| tool.to_json()).collect());
+        body.insert(
+            "tools".into(),
+            request.tools.iter().map(|tool| tool.to_json()).collect(),
+        );
     }
     body.insert("stream".into(), true.into());
     body.insert("stream_options".into(), json!({ "include_usage": true }));
@@ -287,15 +339,24 @@ fn wire_message(message: &Message) -> Value {
     match message {
         Message::System { content } => json!({ "role": "system", "content": content }),
         Message::User { content } => json!({ "role": "user", "content": content }),
-        Message::Assistant { content, tool_calls } if tool_calls.is_empty() => {
+        Message::Assistant {
+            content,
+            tool_calls,
+        } if tool_calls.is_empty() => {
             json!({ "role": "assistant", "content": content })
         }
-        Message::Assistant { content, tool_calls } => json!({
+        Message::Assistant {
+            content,
+            tool_calls,
+        } => json!({
             "role": "assistant",
             "content": content,
             "tool_calls": tool_calls.iter().map(wire_call).collect::<Vec<_>>(),
         }),
-        Message::Tool { tool_call_id, content } => {
+        Message::Tool {
+            tool_call_id,
+            content,
+        } => {
             json!({ "role": "tool", "tool_call_id": tool_call_id, "content": content })
         }
     }
@@ -341,7 +402,10 @@ mod tests {
                 let answer = &answers[count.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)];
                 let mut request = [0; 16384];
                 let _ = socket.read(&mut request).await.unwrap();
-                socket.write_all(answer.trim_end_matches("HOLD").as_bytes()).await.unwrap();
+                socket
+                    .write_all(answer.trim_end_matches("HOLD").as_bytes())
+                    .await
+                    .unwrap();
                 if answer.ends_with("HOLD") {
                     held.push(socket);
                 }
@@ -353,11 +417,24 @@ mod tests {
     }
 
     async fn ask(config: OpenAiConfig) -> Result<Vec<Delta>, LlmError> {
-        OpenAi::new(config)?.stream(ChatRequest::default()).await?.try_collect().await
+        OpenAi::new(config)?
+            .stream(ChatRequest::default())
+            .await?
+            .try_collect()
+            .await
     }
 
     fn text_of(deltas: &[Delta]) -> String {
-        deltas.iter().map(|delta| if let Delta::Text(text) = delta { text.as_str() } else { "" }).collect()
+        deltas
+            .iter()
+            .map(|delta| {
+                if let Delta::Text(text) = delta {
+                    text.as_str()
+                } else {
+                    ""
+                }
+            })
+            .collect()
     }
 
     #[tokio::test]
@@ -368,22 +445,34 @@ mod tests {
 
     #[tokio::test]
     async fn busy_servers_are_asked_again_and_wrong_requests_are_not() {
-        let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy";
+        let busy =
+            "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy";
         let broken = "HTTP/1.1 503 Unavailable\r\ncontent-length: 0\r\n\r\n";
         let (config, served) = server(&[busy, broken, HELLO]).await;
         assert_eq!(text_of(&ask(config).await.unwrap()), "hello");
         assert_eq!(served.load(Ordering::SeqCst), 3);
 
-        let (config, served) = server(&["HTTP/1.1 400 Bad Request\r\ncontent-length: 8\r\n\r\nno model"]).await;
+        let (config, served) =
+            server(&["HTTP/1.1 400 Bad Request\r\ncontent-length: 8\r\n\r\nno model"]).await;
         let message = ask(config).await.unwrap_err().to_string();
-        assert!(message.contains("answered 400 after 1 attempt(s): no model"), "{message}");
+        assert!(
+            message.contains("answered 400 after 1 attempt(s): no model"),
+            "{message}"
+        );
         assert_eq!(served.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
     async fn attempts_are_bounded() {
         let (config, served) = server(&["HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n"]).await;
-        assert!(matches!(ask(config).await.unwrap_err(), LlmError::Status { status: 500, attempts: 3, .. }));
+        assert!(matches!(
+            ask(config).await.unwrap_err(),
+            LlmError::Status {
+                status: 500,
+                attempts: 3,
+                ..
+            }
+        ));
         assert_eq!(served.load(Ordering::SeqCst), 3);
     }
 
@@ -392,7 +481,10 @@ mod tests {
         let (config, served) = server(&[half()]).await;
         let model = OpenAi::new(config).unwrap();
         let mut stream = model.stream(ChatRequest::default()).await.unwrap();
-        assert_eq!(stream.next().await.unwrap().unwrap(), Delta::Text("hel".into()));
+        assert_eq!(
+            stream.next().await.unwrap().unwrap(),
+            Delta::Text("hel".into())
+        );
         let error = stream.next().await.unwrap().unwrap_err();
         assert!(matches!(error, LlmError::CutOff { .. }), "{error}");
         assert!(stream.next().await.is_none());
@@ -403,11 +495,23 @@ mod tests {
     async fn silence_is_bounded_before_and_after_the_first_token() {
         let (mut config, _) = server(&["HOLD"]).await;
         config.first_token_timeout = Duration::from_millis(20);
-        assert!(matches!(ask(config).await.unwrap_err(), LlmError::Timeout { stage: "before the first token", .. }));
+        assert!(matches!(
+            ask(config).await.unwrap_err(),
+            LlmError::Timeout {
+                stage: "before the first token",
+                ..
+            }
+        ));
 
         let (mut config, _) = server(&[&format!("{}HOLD", half())]).await;
         config.idle_timeout = Duration::from_millis(20);
-        assert!(matches!(ask(config).await.unwrap_err(), LlmError::Timeout { stage: "in mid-answer", .. }));
+        assert!(matches!(
+            ask(config).await.unwrap_err(),
+            LlmError::Timeout {
+                stage: "in mid-answer",
+                ..
+            }
+        ));
     }
 
     #[tokio::test]
@@ -427,31 +531,64 @@ mod tests {
         let mut config = OpenAiConfig::new(format!("http://{}", free.local_addr().unwrap()), "m");
         config.backoff = Duration::from_millis(1);
         drop(free);
-        assert!(ask(config).await.unwrap_err().to_string().contains("is it running"));
+        assert!(
+            ask(config)
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("is it running")
+        );
         for url in ["not a url", "file:///etc"] {
-            assert!(matches!(OpenAi::new(OpenAiConfig::new(url, "m")).unwrap_err(), LlmError::Unreachable { .. }));
+            assert!(matches!(
+                OpenAi::new(OpenAiConfig::new(url, "m")).unwrap_err(),
+                LlmError::Unreachable { .. }
+            ));
         }
     }
 
     #[test]
     fn a_request_is_written_as_the_api_wants_it() {
-        let call = ToolCall { id: "c1".into(), name: "f".into(), arguments: "{}".into() };
+        let call = ToolCall {
+            id: "c1".into(),
+            name: "f".into(),
+            arguments: "{}".into(),
+        };
         let request = ChatRequest {
             messages: vec![
                 Message::user("q"),
-                Message::Assistant { content: String::new(), tool_calls: vec![call] },
-                Message::Tool { tool_call_id: "c1".into(), content: "r".into() },
+                Message::Assistant {
+                    content: String::new(),
+                    tool_calls: vec![call],
+                },
+                Message::Tool {
+                    tool_call_id: "c1".into(),
+                    content: "r".into(),
+                },
             ],
-            tools: vec![ToolSpec { name: "f".into(), description: "d".into(), parameters: Map::new() }],
+            tools: vec![ToolSpec {
+                name: "f".into(),
+                description: "d".into(),
+                parameters: Map::new(),
+            }],
             ..ChatRequest::default()
         };
         let mut config = OpenAiConfig::new("http://x", "m");
         config.parameters.insert("temperature".into(), 0.into());
         let body = request_body(&request, &config);
-        assert_eq!(body["messages"][1]["tool_calls"][0]["function"]["name"], "f");
+        assert_eq!(
+            body["messages"][1]["tool_calls"][0]["function"]["name"],
+            "f"
+        );
         assert_eq!(body["messages"][2]["tool_call_id"], "c1");
         assert_eq!(body["tools"][0]["function"]["description"], "d");
-        assert_eq!((&body["temperature"], &body["stream"]), (&json!(0), &json!(true)));
-        assert!(request_body(&ChatRequest::default(), &config).get("tools").is_none());
+        assert_eq!(
+            (&body["temperature"], &body["stream"]),
+            (&json!(0), &json!(true))
+        );
+        assert!(
+            request_body(&ChatRequest::default(), &config)
+                .get("tools")
+                .is_none()
+        );
     }
 }

@@ -21,7 +21,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::llm::stream::deltas_of;
-use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Purpose, Usage};
+use crate::llm::{
+    CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Purpose, Usage,
+};
 
 /// A script as read: what the model says and what tools give.
 #[derive(Clone, Debug, Default)]
@@ -52,10 +54,18 @@ impl Script {
     /// [`LlmError::Script`] naming the line.
     pub fn parse(path: &str, text: &str) -> Result<Self, LlmError> {
         let mut script = Script::default();
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty());
         for (number, line) in lines {
-            let at_line = |reason: String| LlmError::Script { path: path.into(), line: Some(number + 1), reason };
-            let line: Line = serde_json::from_str(line).map_err(|error| at_line(error.to_string()))?;
+            let at_line = |reason: String| LlmError::Script {
+                path: path.into(),
+                line: Some(number + 1),
+                reason,
+            };
+            let line: Line =
+                serde_json::from_str(line).map_err(|error| at_line(error.to_string()))?;
             script.add(line).map_err(at_line)?;
         }
         Ok(script)
@@ -80,7 +90,11 @@ impl Script {
             (None, None, None, false) if line.comment.is_some() => return Ok(()),
             _ => return Err("a line needs one of reply, chunks, fail, hang, tool, comment".into()),
         };
-        self.turns.push(Turn { purpose: line.purpose, expect_tools: line.expect_tools, answer });
+        self.turns.push(Turn {
+            purpose: line.purpose,
+            expect_tools: line.expect_tools,
+            answer,
+        });
         Ok(())
     }
 }
@@ -109,7 +123,11 @@ pub struct Turn {
 
 impl From<Reply> for Turn {
     fn from(reply: Reply) -> Self {
-        Turn { purpose: Purpose::Round, expect_tools: None, answer: Answer::Reply(reply) }
+        Turn {
+            purpose: Purpose::Round,
+            expect_tools: None,
+            answer: Answer::Reply(reply),
+        }
     }
 }
 
@@ -145,12 +163,19 @@ pub struct Reply {
 impl Reply {
     /// An answer that only says this.
     pub fn text(text: impl Into<String>) -> Self {
-        Reply { text: text.into(), ..Reply::default() }
+        Reply {
+            text: text.into(),
+            ..Reply::default()
+        }
     }
 
     /// The same answer with one more call.
     pub fn call(mut self, name: impl Into<String>, arguments: Value) -> Self {
-        self.calls.push(ScriptedCall { name: name.into(), arguments, id: None });
+        self.calls.push(ScriptedCall {
+            name: name.into(),
+            arguments,
+            id: None,
+        });
         self
     }
 }
@@ -189,7 +214,10 @@ impl ScriptedModel {
         for turn in turns.into_iter().map(Into::into) {
             state.turns.entry(turn.purpose).or_default().push_back(turn);
         }
-        ScriptedModel { path: path.into(), state: Mutex::new(state) }
+        ScriptedModel {
+            path: path.into(),
+            state: Mutex::new(state),
+        }
     }
 
     /// Every request so far, in order.
@@ -204,17 +232,25 @@ impl ScriptedModel {
         state.requests.push(request);
         let answered = state.requests.len();
         let next = state.turns.get_mut(&purpose).and_then(VecDeque::pop_front);
-        let turn = next.ok_or_else(|| self.error(format!("no reply left for request {answered} ({purpose:?})")))?;
+        let turn = next.ok_or_else(|| {
+            self.error(format!(
+                "no reply left for request {answered} ({purpose:?})"
+            ))
+        })?;
         match &turn.expect_tools {
-            Some(expected) if *expected != visible => {
-                Err(self.error(format!("request {answered} should show the tools {expected:?}, it shows {visible:?}")))
-            }
+            Some(expected) if *expected != visible => Err(self.error(format!(
+                "request {answered} should show the tools {expected:?}, it shows {visible:?}"
+            ))),
             _ => Ok(turn),
         }
     }
 
     fn error(&self, reason: String) -> LlmError {
-        LlmError::Script { path: self.path.clone(), line: None, reason }
+        LlmError::Script {
+            path: self.path.clone(),
+            line: None,
+            reason,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -242,7 +278,12 @@ impl ChatModel for ScriptedModel {
 fn chunk_deltas(chunks: &[Value]) -> Vec<Result<Delta, LlmError>> {
     let decoded = chunks.iter().map(|chunk| deltas_of(&chunk.to_string()));
     decoded
-        .flat_map(|deltas| deltas.map_or_else(|error| vec![Err(error)], |all| all.into_iter().map(Ok).collect()))
+        .flat_map(|deltas| {
+            deltas.map_or_else(
+                |error| vec![Err(error)],
+                |all| all.into_iter().map(Ok).collect(),
+            )
+        })
         .collect()
 }
 
@@ -251,10 +292,18 @@ fn reply_deltas(reply: Reply) -> Vec<Result<Delta, LlmError>> {
     deltas.extend(words(&reply.thinking).map(|word| Ok(Delta::Thinking(word.to_owned()))));
     deltas.extend(words(&reply.text).map(|word| Ok(Delta::Text(word.to_owned()))));
     if reply.cut {
-        deltas.push(Err(LlmError::CutOff { reason: "as the script says".into() }));
+        deltas.push(Err(LlmError::CutOff {
+            reason: "as the script says".into(),
+        }));
         return deltas;
     }
-    deltas.extend(reply.calls.into_iter().enumerate().map(|(index, call)| Ok(Delta::Call(fragment(index, call)))));
+    deltas.extend(
+        reply
+            .calls
+            .into_iter()
+            .enumerate()
+            .map(|(index, call)| Ok(Delta::Call(fragment(index, call)))),
+    );
     deltas.extend(reply.usage.map(|usage| Ok(Delta::Usage(usage))));
     deltas.push(Ok(Delta::Finish("stop".into())));
     deltas
@@ -271,7 +320,12 @@ fn fragment(index: usize, call: ScriptedCall) -> CallFragment {
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    CallFragment { index: Some(index), id: call.id, name: Some(call.name), arguments: Some(arguments) }
+    CallFragment {
+        index: Some(index),
+        id: call.id,
+        name: Some(call.name),
+        arguments: Some(arguments),
+    }
 }
 
 /// A line before its combination of fields is checked.
@@ -307,7 +361,14 @@ mod tests {
     use super::*;
 
     async fn answer(model: &ScriptedModel, purpose: Purpose) -> Result<Vec<Delta>, LlmError> {
-        model.stream(ChatRequest { purpose, ..ChatRequest::default() }).await?.try_collect().await
+        model
+            .stream(ChatRequest {
+                purpose,
+                ..ChatRequest::default()
+            })
+            .await?
+            .try_collect()
+            .await
     }
 
     #[tokio::test]
@@ -323,13 +384,34 @@ mod tests {
 {"tool":"a/b","error":"no"}"#,
         )
         .unwrap();
-        assert_eq!(script.tools["a/b"], [ToolOutcome::Result(1.into()), ToolOutcome::Error("no".into())]);
+        assert_eq!(
+            script.tools["a/b"],
+            [
+                ToolOutcome::Result(1.into()),
+                ToolOutcome::Error("no".into())
+            ]
+        );
         let model = ScriptedModel::new("s", script.turns);
         let text = |text: &str| Delta::Text(text.to_owned());
-        assert_eq!(answer(&model, Purpose::Recommend).await.unwrap()[0], text("more?"));
-        assert_eq!(answer(&model, Purpose::Round).await.unwrap()[..2], [text("good "), text("day")]);
-        assert!(answer(&model, Purpose::Round).await.unwrap_err().to_string().contains("overloaded"));
-        let message = answer(&model, Purpose::Round).await.unwrap_err().to_string();
+        assert_eq!(
+            answer(&model, Purpose::Recommend).await.unwrap()[0],
+            text("more?")
+        );
+        assert_eq!(
+            answer(&model, Purpose::Round).await.unwrap()[..2],
+            [text("good "), text("day")]
+        );
+        assert!(
+            answer(&model, Purpose::Round)
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("overloaded")
+        );
+        let message = answer(&model, Purpose::Round)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("no reply left for request 4"), "{message}");
     }
 
@@ -345,20 +427,42 @@ mod tests {
             let message = Script::parse("s", text).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         }
-        assert!(Script::load(Path::new("/no/such/script")).unwrap_err().to_string().contains("/no/such/script"));
+        assert!(
+            Script::load(Path::new("/no/such/script"))
+                .unwrap_err()
+                .to_string()
+                .contains("/no/such/script")
+        );
     }
 
     #[tokio::test]
     async fn tools_that_are_not_as_expected_fail_the_request() {
-        let script = Script::parse("s", r#"{"expect_tools":["tool_search"],"reply":{"text":"x"}}"#).unwrap();
-        let message = answer(&ScriptedModel::new("s", script.turns), Purpose::Round).await.unwrap_err().to_string();
-        assert!(message.contains("should show the tools [\"tool_search\"], it shows []"), "{message}");
+        let script = Script::parse(
+            "s",
+            r#"{"expect_tools":["tool_search"],"reply":{"text":"x"}}"#,
+        )
+        .unwrap();
+        let message = answer(&ScriptedModel::new("s", script.turns), Purpose::Round)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("should show the tools [\"tool_search\"], it shows []"),
+            "{message}"
+        );
     }
 
     #[tokio::test]
     async fn a_cut_reply_ends_in_an_error() {
-        let reply = Reply { text: "half".into(), cut: true, ..Reply::default() };
+        let reply = Reply {
+            text: "half".into(),
+            cut: true,
+            ..Reply::default()
+        };
         let model = ScriptedModel::new("s", [reply]);
-        assert!(matches!(answer(&model, Purpose::Round).await.unwrap_err(), LlmError::CutOff { .. }));
+        assert!(matches!(
+            answer(&model, Purpose::Round).await.unwrap_err(),
+            LlmError::CutOff { .. }
+        ));
     }
 }

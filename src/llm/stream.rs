@@ -44,7 +44,11 @@ impl SseDecoder {
 
     /// Returns the event that the end of the stream completes, for servers that leave out the last empty line.
     pub fn finish(&mut self) -> Option<String> {
-        let unfinished = if self.line.is_empty() { None } else { self.end_line() };
+        let unfinished = if self.line.is_empty() {
+            None
+        } else {
+            self.end_line()
+        };
         unfinished.or_else(|| self.end_event())
     }
 
@@ -58,7 +62,8 @@ impl SseDecoder {
             self.data.push(b'\n');
         }
         self.has_data = true;
-        self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+        self.data
+            .extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
         None
     }
 
@@ -70,7 +75,10 @@ impl SseDecoder {
     fn overlong(&self) -> LlmError {
         LlmError::Garbage {
             reason: format!("one event has more than {MAX_EVENT_BYTES} bytes"),
-            excerpt: excerpt(&String::from_utf8_lossy(&self.line[..self.line.len().min(200)]), 80),
+            excerpt: excerpt(
+                &String::from_utf8_lossy(&self.line[..self.line.len().min(200)]),
+                80,
+            ),
         }
     }
 }
@@ -92,7 +100,8 @@ impl ReplyDecoder {
     /// [`LlmError::Garbage`] for an event that is no chunk, [`LlmError::Reported`] for an error in the stream.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Delta>, LlmError> {
         let missing = HEAD_BYTES.saturating_sub(self.head.len());
-        self.head.extend_from_slice(&bytes[..bytes.len().min(missing)]);
+        self.head
+            .extend_from_slice(&bytes[..bytes.len().min(missing)]);
         let events = self.events.push(bytes)?;
         self.decode(events)
     }
@@ -104,7 +113,9 @@ impl ReplyDecoder {
     pub fn finish(&mut self) -> Result<Vec<Delta>, LlmError> {
         let streamed = self.any_event;
         let last = self.events.finish();
-        let cut_off = || LlmError::CutOff { reason: "the connection closed before the model finished".into() };
+        let cut_off = || LlmError::CutOff {
+            reason: "the connection closed before the model finished".into(),
+        };
         match self.decode(last.into_iter().collect()) {
             Ok(deltas) if self.ended => Ok(deltas),
             Ok(_) if self.any_event => Err(cut_off()),
@@ -128,7 +139,9 @@ impl ReplyDecoder {
             }
             let before = deltas.len();
             deltas.extend(deltas_of(&event)?);
-            self.ended |= deltas[before..].iter().any(|delta| matches!(delta, Delta::Finish(_)));
+            self.ended |= deltas[before..]
+                .iter()
+                .any(|delta| matches!(delta, Delta::Finish(_)));
         }
         Ok(deltas)
     }
@@ -139,17 +152,31 @@ impl ReplyDecoder {
 /// # Errors
 /// [`LlmError::Garbage`] for text that is no JSON object, [`LlmError::Reported`] for an `error` in it.
 pub fn deltas_of(chunk: &str) -> Result<Vec<Delta>, LlmError> {
-    let garbage = |reason: String| LlmError::Garbage { reason, excerpt: excerpt(chunk, 120) };
+    let garbage = |reason: String| LlmError::Garbage {
+        reason,
+        excerpt: excerpt(chunk, 120),
+    };
     let chunk: Value = serde_json::from_str(chunk).map_err(|error| garbage(error.to_string()))?;
     if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-        let message = error.get("message").and_then(Value::as_str).map(str::to_owned);
-        return Err(LlmError::Reported { message: excerpt(&message.unwrap_or_else(|| error.to_string()), 500) });
+        let message = error
+            .get("message")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        return Err(LlmError::Reported {
+            message: excerpt(&message.unwrap_or_else(|| error.to_string()), 500),
+        });
     }
     if !chunk.is_object() {
         return Err(garbage("a chunk must be a JSON object".into()));
     }
     let mut deltas = Vec::new();
-    for choice in chunk.get("choices").and_then(Value::as_array).into_iter().flatten().take(1) {
+    for choice in chunk
+        .get("choices")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .take(1)
+    {
         choice_deltas(choice, &mut deltas);
     }
     deltas.extend(usage_of(&chunk).map(Delta::Usage));
@@ -158,8 +185,15 @@ pub fn deltas_of(chunk: &str) -> Result<Vec<Delta>, LlmError> {
 
 fn choice_deltas(choice: &Value, deltas: &mut Vec<Delta>) {
     // A server that does not stream sends `message` where a chunk has `delta`.
-    let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) else { return };
-    let text_of = |field: &str| delta.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) else {
+        return;
+    };
+    let text_of = |field: &str| {
+        delta
+            .get(field)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
     // `reasoning_content` is DeepSeek's and llama.cpp's name for it, `reasoning` OpenRouter's and newer vLLM's.
     if let Some(thinking) = text_of("reasoning_content").or_else(|| text_of("reasoning")) {
         deltas.push(Delta::Thinking(thinking.to_owned()));
@@ -178,7 +212,10 @@ fn fragment(call: &Value) -> CallFragment {
     let function = call.get("function").unwrap_or(call);
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     CallFragment {
-        index: call.get("index").and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok()),
+        index: call
+            .get("index")
+            .and_then(Value::as_u64)
+            .and_then(|index| usize::try_from(index).ok()),
         id: text(call.get("id")).filter(|id| !id.is_empty()),
         name: text(function.get("name")).filter(|name| !name.is_empty()),
         // Some gateways send the arguments as the object itself.
@@ -201,19 +238,30 @@ mod tests {
 
     fn events_of(parts: &[&[u8]]) -> Vec<String> {
         let mut decoder = SseDecoder::default();
-        let mut events: Vec<String> = parts.iter().flat_map(|part| decoder.push(part).unwrap()).collect();
+        let mut events: Vec<String> = parts
+            .iter()
+            .flat_map(|part| decoder.push(part).unwrap())
+            .collect();
         events.extend(decoder.finish());
         events
     }
 
     #[test]
     fn events_are_the_same_for_every_line_ending_and_cut() {
-        let expected = vec!["{\"a\":\"é\"}".to_owned(), "one\ntwo".to_owned(), "[DONE]".to_owned()];
+        let expected = vec![
+            "{\"a\":\"é\"}".to_owned(),
+            "one\ntwo".to_owned(),
+            "[DONE]".to_owned(),
+        ];
         for ending in ["\n", "\r\n", "\r"] {
             let text = ": comment\nid: 7\ndata: {\"a\":\"é\"}\n\nevent: x\ndata:one\ndata: two\n\n\n\ndata: [DONE]\n\n";
             let bytes = text.replace('\n', ending).into_bytes();
             for cut in 0..=bytes.len() {
-                assert_eq!(events_of(&[&bytes[..cut], &bytes[cut..]]), expected, "{ending:?} cut at {cut}");
+                assert_eq!(
+                    events_of(&[&bytes[..cut], &bytes[cut..]]),
+                    expected,
+                    "{ending:?} cut at {cut}"
+                );
             }
         }
     }
@@ -228,7 +276,10 @@ mod tests {
         let mut decoder = SseDecoder::default();
         let megabyte = vec![b'x'; 1 << 20];
         let error = (0..20).find_map(|_| decoder.push(&megabyte).err()).unwrap();
-        assert!(error.to_string().contains("more than 16777216 bytes"), "{error}");
+        assert!(
+            error.to_string().contains("more than 16777216 bytes"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -253,24 +304,44 @@ mod tests {
                 call(Some(1), Some("c1"), Some("f"), "{\"a\""),
                 call(None, None, None, "{\"b\":1}"),
                 Delta::Finish("tool_calls".into()),
-                Delta::Usage(Usage { input: 5, output: 2 }),
+                Delta::Usage(Usage {
+                    input: 5,
+                    output: 2
+                }),
             ]
         );
     }
 
     #[test]
     fn garbage_and_reported_errors_are_told_apart() {
-        assert!(matches!(deltas_of("<html>").unwrap_err(), LlmError::Garbage { .. }));
-        assert!(matches!(deltas_of("[1]").unwrap_err(), LlmError::Garbage { .. }));
-        let error = deltas_of(r#"{"error":{"message":"context too long","code":400}}"#).unwrap_err();
-        assert_eq!(error, LlmError::Reported { message: "context too long".into() });
+        assert!(matches!(
+            deltas_of("<html>").unwrap_err(),
+            LlmError::Garbage { .. }
+        ));
+        assert!(matches!(
+            deltas_of("[1]").unwrap_err(),
+            LlmError::Garbage { .. }
+        ));
+        let error =
+            deltas_of(r#"{"error":{"message":"context too long","code":400}}"#).unwrap_err();
+        assert_eq!(
+            error,
+            LlmError::Reported {
+                message: "context too long".into()
+            }
+        );
     }
 
     #[test]
     fn a_stream_without_an_end_is_cut_off() {
         let mut decoder = ReplyDecoder::default();
-        decoder.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n").unwrap();
-        assert!(matches!(decoder.finish().unwrap_err(), LlmError::CutOff { .. }));
+        decoder
+            .push(b"data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n")
+            .unwrap();
+        assert!(matches!(
+            decoder.finish().unwrap_err(),
+            LlmError::CutOff { .. }
+        ));
     }
 
     #[test]
@@ -278,6 +349,9 @@ mod tests {
         let mut decoder = ReplyDecoder::default();
         decoder.push(b"<html>502 Bad Gateway</html>").unwrap();
         let message = decoder.finish().unwrap_err().to_string();
-        assert!(message.contains("no server-sent event") && message.contains("<html>502"), "{message}");
+        assert!(
+            message.contains("no server-sent event") && message.contains("<html>502"),
+            "{message}"
+        );
     }
 }

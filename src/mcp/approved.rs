@@ -35,7 +35,10 @@ pub type Records = BTreeMap<ToolId, Record>;
 impl Record {
     /// What a tool says of itself.
     pub fn of(tool: &Tool) -> Self {
-        Record { definition: Definition::of(tool), class: Class::declared(tool) }
+        Record {
+            definition: Definition::of(tool),
+            class: Class::declared(tool),
+        }
     }
 }
 
@@ -64,7 +67,10 @@ impl Approved {
         let path = folder.join(FILE_NAME);
         match database::open(&path, LAYOUT) {
             Ok(connection) => Ok(Approved { path, connection }),
-            Err(source) => Err(ApprovedError { path, source: source.into() }),
+            Err(source) => Err(ApprovedError {
+                path,
+                source: source.into(),
+            }),
         }
     }
 
@@ -77,9 +83,15 @@ impl Approved {
         if !path.exists() {
             return Ok(Records::new());
         }
-        match Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX) {
+        match Connection::open_with_flags(
+            &path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        ) {
             Ok(connection) => Approved { path, connection }.of(server),
-            Err(source) => Err(ApprovedError { path, source: source.into() }),
+            Err(source) => Err(ApprovedError {
+                path,
+                source: source.into(),
+            }),
         }
     }
 
@@ -106,8 +118,11 @@ impl Approved {
     }
 
     fn read(&self, server: &str) -> rusqlite::Result<Records> {
-        let mut select = self.connection.prepare("SELECT id, definition, class FROM definitions WHERE server = ?1")?;
-        let rows = select.query_map([server], |row| Ok((row.get::<_, String>(0)?, record(row)?)))?;
+        let mut select = self
+            .connection
+            .prepare("SELECT id, definition, class FROM definitions WHERE server = ?1")?;
+        let rows =
+            select.query_map([server], |row| Ok((row.get::<_, String>(0)?, record(row)?)))?;
         let mut records = Records::new();
         for row in rows {
             let (id, record) = row?;
@@ -119,7 +134,10 @@ impl Approved {
     }
 
     fn failed(&self, source: rusqlite::Error) -> ApprovedError {
-        ApprovedError { path: self.path.clone(), source: source.into() }
+        ApprovedError {
+            path: self.path.clone(),
+            source: source.into(),
+        }
     }
 }
 
@@ -131,13 +149,20 @@ fn write(
 ) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     {
-        let mut forget = transaction.prepare("DELETE FROM definitions WHERE server = ?1 AND id = ?2")?;
+        let mut forget =
+            transaction.prepare("DELETE FROM definitions WHERE server = ?1 AND id = ?2")?;
         for id in forgotten {
             forget.execute(params![server, id.as_str()])?;
         }
-        let mut put = transaction.prepare("INSERT OR REPLACE INTO definitions VALUES (?1, ?2, ?3, ?4)")?;
+        let mut put =
+            transaction.prepare("INSERT OR REPLACE INTO definitions VALUES (?1, ?2, ?3, ?4)")?;
         for (id, Record { definition, class }) in records {
-            put.execute(params![server, id.as_str(), definition.as_bytes(), rank(*class)])?;
+            put.execute(params![
+                server,
+                id.as_str(),
+                definition.as_bytes(),
+                rank(*class)
+            ])?;
         }
     }
     transaction.commit()
@@ -149,7 +174,10 @@ fn record(row: &Row) -> rusqlite::Result<Record> {
         1 => Class::StateChanging,
         _ => Class::Destructive,
     };
-    Ok(Record { definition: row.get::<_, [u8; 32]>(1)?.into(), class })
+    Ok(Record {
+        definition: row.get::<_, [u8; 32]>(1)?.into(),
+        class,
+    })
 }
 
 /// A class as it is stored.
@@ -177,12 +205,21 @@ mod tests {
         let mut wipe = Tool::new("s", "wipe").unwrap();
         wipe.annotations.destructive_hint = Some(true);
         let records = Records::from([(wipe.id.clone(), Record::of(&wipe))]);
-        Approved::open(folder.path()).unwrap().remember("s", &records, &BTreeSet::new()).unwrap();
+        Approved::open(folder.path())
+            .unwrap()
+            .remember("s", &records, &BTreeSet::new())
+            .unwrap();
         assert_eq!(Approved::peek(folder.path(), "s").unwrap(), records);
-        assert_eq!(Approved::open(folder.path()).unwrap().of("s").unwrap()[&wipe.id].class, Class::Destructive);
+        assert_eq!(
+            Approved::open(folder.path()).unwrap().of("s").unwrap()[&wipe.id].class,
+            Class::Destructive
+        );
         assert_eq!(Approved::peek(folder.path(), "t").unwrap(), Records::new());
         let forgotten = BTreeSet::from([wipe.id]);
-        Approved::open(folder.path()).unwrap().remember("s", &Records::new(), &forgotten).unwrap();
+        Approved::open(folder.path())
+            .unwrap()
+            .remember("s", &Records::new(), &forgotten)
+            .unwrap();
         assert_eq!(Approved::peek(folder.path(), "s").unwrap(), Records::new());
     }
 }

@@ -51,13 +51,22 @@ pub enum Transport {
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Transport::Stdio { command, env, cwd, .. } => {
+            Transport::Stdio {
+                command, env, cwd, ..
+            } => {
                 let variables: Vec<&String> = env.keys().collect();
-                f.debug_struct("Stdio").field("command", command).field("env", &variables).field("cwd", cwd).finish()
+                f.debug_struct("Stdio")
+                    .field("command", command)
+                    .field("env", &variables)
+                    .field("cwd", cwd)
+                    .finish()
             }
             Transport::Http { url, headers } => {
                 let names: Vec<&HeaderName> = headers.iter().map(|(name, _)| name).collect();
-                f.debug_struct("Http").field("host", &url.host_str()).field("headers", &names).finish()
+                f.debug_struct("Http")
+                    .field("host", &url.host_str())
+                    .field("headers", &names)
+                    .finish()
             }
         }
     }
@@ -102,19 +111,33 @@ pub enum ConfigError {
 /// # Errors
 /// [`ConfigError`] naming the file and the server.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfig>, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    let malformed = |reason: String| ConfigError::Malformed { path: path.to_owned(), reason };
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let malformed = |reason: String| ConfigError::Malformed {
+        path: path.to_owned(),
+        reason,
+    };
     let file: File = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
     let entries = file.mcp_servers.or(file.servers);
     let entries = entries.ok_or_else(|| malformed("it has no `mcpServers` object".into()))?;
     let place = path.display().to_string();
-    let named =
-        |server: &str, reason: String| ConfigError::Server { place: place.clone(), server: server.into(), reason };
+    let named = |server: &str, reason: String| ConfigError::Server {
+        place: place.clone(),
+        server: server.into(),
+        reason,
+    };
     let mut servers = Vec::new();
     for (name, value) in entries {
-        let entry: Entry = serde_json::from_value(value).map_err(|error| named(&name, error.to_string()))?;
+        let entry: Entry =
+            serde_json::from_value(value).map_err(|error| named(&name, error.to_string()))?;
         if !entry.disabled {
-            servers.push(entry.complete(&name, environment).map_err(|reason| named(&name, reason))?);
+            servers.push(
+                entry
+                    .complete(&name, environment)
+                    .map_err(|reason| named(&name, reason))?,
+            );
         }
     }
     Ok(servers)
@@ -125,7 +148,9 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
 /// # Errors
 /// What is wrong and what to write instead.
 pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerConfig, String> {
-    let (name, target) = text.split_once('=').ok_or("write NAME=URL or NAME=COMMAND ARGUMENT …")?;
+    let (name, target) = text
+        .split_once('=')
+        .ok_or("write NAME=URL or NAME=COMMAND ARGUMENT …")?;
     let is_url = target.starts_with("http://") || target.starts_with("https://");
     let mut entry = Entry::default();
     if is_url {
@@ -142,18 +167,26 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
 ///
 /// # Errors
 /// What is wrong and what to write instead.
-pub fn add_header(servers: &mut [ServerConfig], text: &str, environment: Environment<'_>) -> Result<(), String> {
+pub fn add_header(
+    servers: &mut [ServerConfig],
+    text: &str,
+    environment: Environment<'_>,
+) -> Result<(), String> {
     let usage = "write SERVER:HEADER=VALUE";
     let (server, header) = text.split_once(':').ok_or(usage)?;
     let (name, value) = header.split_once('=').ok_or(usage)?;
     let known = servers.iter_mut().find(|known| known.name == server);
-    let Some(ServerConfig { transport, .. }) = known else { return Err(format!("there is no server {server:?}")) };
+    let Some(ServerConfig { transport, .. }) = known else {
+        return Err(format!("there is no server {server:?}"));
+    };
     match transport {
         Transport::Http { headers, .. } => {
             headers.push(secret_header(name.trim(), &expand(value, environment)?)?);
             Ok(())
         }
-        Transport::Stdio { .. } => Err(format!("server {server:?} is a process; only HTTP servers take headers")),
+        Transport::Stdio { .. } => Err(format!(
+            "server {server:?} is a process; only HTTP servers take headers"
+        )),
     }
 }
 
@@ -189,12 +222,17 @@ impl Entry {
         check_name(name)?;
         let url = self.http_url.clone().or(self.url.clone());
         let transport = match (&self.command, url) {
-            (Some(_), Some(_)) => return Err("it has both a `command` and a `url`; keep one".into()),
+            (Some(_), Some(_)) => {
+                return Err("it has both a `command` and a `url`; keep one".into());
+            }
             (None, None) => return Err("it has neither a `command` nor a `url`".into()),
             (Some(command), None) => self.stdio(command, environment)?,
             (None, Some(url)) => self.http(&url, environment)?,
         };
-        Ok(ServerConfig { name: name.to_owned(), transport })
+        Ok(ServerConfig {
+            name: name.to_owned(),
+            transport,
+        })
     }
 
     fn stdio(&self, command: &str, environment: Environment<'_>) -> Result<Transport, String> {
@@ -202,30 +240,54 @@ impl Entry {
         if command.trim().is_empty() {
             return Err("its `command` is empty".into());
         }
-        let env = self.env.iter().map(|(key, value)| Ok((key.clone(), expand(value, environment)?)));
+        let env = self
+            .env
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), expand(value, environment)?)));
         Ok(Transport::Stdio {
             command,
-            args: self.args.iter().map(|arg| expand(arg, environment)).collect::<Result<_, String>>()?,
+            args: self
+                .args
+                .iter()
+                .map(|arg| expand(arg, environment))
+                .collect::<Result<_, String>>()?,
             env: env.collect::<Result<_, String>>()?,
-            cwd: self.cwd.as_deref().map(|cwd| expand(cwd, environment)).transpose()?.map(PathBuf::from),
+            cwd: self
+                .cwd
+                .as_deref()
+                .map(|cwd| expand(cwd, environment))
+                .transpose()?
+                .map(PathBuf::from),
         })
     }
 
     fn http(&self, url: &str, environment: Environment<'_>) -> Result<Transport, String> {
         if self.kind.as_deref() == Some("sse") {
-            return Err("it uses the old SSE transport, which this program does not speak; \
+            return Err(
+                "it uses the old SSE transport, which this program does not speak; \
                 give its streamable HTTP URL and `\"type\": \"http\"`, or set `\"disabled\": true`"
-                .into());
+                    .into(),
+            );
         }
-        let url = Url::parse(&expand(url, environment)?).map_err(|error| format!("its `url` is none: {error}"))?;
+        let url = Url::parse(&expand(url, environment)?)
+            .map_err(|error| format!("its `url` is none: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("its `url` begins with {:?}, it must be http or https", url.scheme()));
+            return Err(format!(
+                "its `url` begins with {:?}, it must be http or https",
+                url.scheme()
+            ));
         }
-        let pairs = self.headers.iter().map(|(name, value)| secret_header(name, &expand(value, environment)?));
+        let pairs = self
+            .headers
+            .iter()
+            .map(|(name, value)| secret_header(name, &expand(value, environment)?));
         let mut headers = pairs.collect::<Result<Vec<_>, String>>()?;
         if let Some(variable) = &self.bearer_variable {
             let token = lookup(variable, environment)?;
-            headers.push(secret_header(AUTHORIZATION.as_str(), &format!("Bearer {token}"))?);
+            headers.push(secret_header(
+                AUTHORIZATION.as_str(),
+                &format!("Bearer {token}"),
+            )?);
         }
         Ok(Transport::Http { url, headers })
     }
@@ -236,7 +298,9 @@ fn check_name(name: &str) -> Result<(), String> {
         return Err(format!("a server's name has 1 to {MAX_NAME_BYTES} bytes"));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control() || *c == '/') {
-        return Err(format!("its name contains {bad:?}, which an id `server/tool` cannot hold; rename it"));
+        return Err(format!(
+            "its name contains {bad:?}, which an id `server/tool` cannot hold; rename it"
+        ));
     }
     Ok(())
 }
@@ -254,7 +318,9 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
-        let (reference, after) = after.split_once('}').ok_or_else(|| format!("a `${{` without `}}` in {text:?}"))?;
+        let (reference, after) = after
+            .split_once('}')
+            .ok_or_else(|| format!("a `${{` without `}}` in {text:?}"))?;
         expanded.push_str(before);
         let (name, default) = match reference.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -274,8 +340,12 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
 
 fn lookup(name: &str, environment: Environment<'_>) -> Result<String, String> {
     let value = environment(name).filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| format!("the environment variable {name} is not set; set it, or write a value"))?;
-    value.into_string().map_err(|_| format!("the environment variable {name} is not valid UTF-8"))
+    let value = value.ok_or_else(|| {
+        format!("the environment variable {name} is not set; set it, or write a value")
+    })?;
+    value
+        .into_string()
+        .map_err(|_| format!("the environment variable {name} is not valid UTF-8"))
 }
 
 /// Splits a command line into words.
@@ -330,10 +400,26 @@ mod tests {
             }}"#,
         )
         .unwrap();
-        assert_eq!(servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["files", "web"]);
-        let Transport::Stdio { command, args, env, .. } = &servers[0].transport else { panic!("{servers:?}") };
-        assert_eq!((command.as_str(), args[2].as_str(), env["K"].as_str()), ("npx", "/tmp", "xs3crety"));
-        let Transport::Http { url, headers } = &servers[1].transport else { panic!("{servers:?}") };
+        assert_eq!(
+            servers
+                .iter()
+                .map(|server| server.name.as_str())
+                .collect::<Vec<_>>(),
+            ["files", "web"]
+        );
+        let Transport::Stdio {
+            command, args, env, ..
+        } = &servers[0].transport
+        else {
+            panic!("{servers:?}")
+        };
+        assert_eq!(
+            (command.as_str(), args[2].as_str(), env["K"].as_str()),
+            ("npx", "/tmp", "xs3crety")
+        );
+        let Transport::Http { url, headers } = &servers[1].transport else {
+            panic!("{servers:?}")
+        };
         assert_eq!(url.as_str(), "https://mcp.example.com/mcp?k=s3cret");
         assert_eq!(headers[0].1.to_str().unwrap(), "Bearer s3cret");
         assert!(!format!("{servers:?}").contains("s3cret"), "{servers:?}");
@@ -343,42 +429,101 @@ mod tests {
     fn what_makes_no_sense_is_named() {
         for (entry, expected) in [
             (r#"{}"#, "neither a `command` nor a `url`"),
-            (r#"{"command": "a", "url": "http://b"}"#, "both a `command` and a `url`"),
+            (
+                r#"{"command": "a", "url": "http://b"}"#,
+                "both a `command` and a `url`",
+            ),
             (r#"{"command": " "}"#, "`command` is empty"),
             (r#"{"command": 3}"#, "invalid type: integer"),
-            (r#"{"command": "a", "args": ["${MISSING}"]}"#, "environment variable MISSING is not set"),
+            (
+                r#"{"command": "a", "args": ["${MISSING}"]}"#,
+                "environment variable MISSING is not set",
+            ),
             (r#"{"command": "${OPEN"}"#, "without `}`"),
             (r#"{"url": "ftp://a/b"}"#, "must be http or https"),
             (r#"{"url": "nope"}"#, "its `url` is none"),
-            (r#"{"url": "http://a/sse", "type": "sse"}"#, "old SSE transport"),
-            (r#"{"url": "http://a", "headers": {"a b": "c"}}"#, "invalid name"),
-            (r#"{"url": "http://a", "bearerTokenEnvVar": "NO"}"#, "variable NO is not set"),
+            (
+                r#"{"url": "http://a/sse", "type": "sse"}"#,
+                "old SSE transport",
+            ),
+            (
+                r#"{"url": "http://a", "headers": {"a b": "c"}}"#,
+                "invalid name",
+            ),
+            (
+                r#"{"url": "http://a", "bearerTokenEnvVar": "NO"}"#,
+                "variable NO is not set",
+            ),
         ] {
             let message = read(&format!(r#"{{"mcpServers": {{"s": {entry}}}}}"#)).unwrap_err();
-            assert!(message.contains(expected) && message.contains("\"s\" in "), "{message}");
+            assert!(
+                message.contains(expected) && message.contains("\"s\" in "),
+                "{message}"
+            );
         }
-        assert!(read(r#"{"mcpServers": {"a/b": {"command": "x"}}}"#).unwrap_err().contains("contains '/'"));
+        assert!(
+            read(r#"{"mcpServers": {"a/b": {"command": "x"}}}"#)
+                .unwrap_err()
+                .contains("contains '/'")
+        );
         assert!(read("{").unwrap_err().contains("line 1"));
-        assert!(read(r#"{"tools": []}"#).unwrap_err().contains("no `mcpServers` object"));
-        assert!(load(Path::new("/nowhere.json"), &environment).unwrap_err().to_string().contains("/nowhere.json"));
+        assert!(
+            read(r#"{"tools": []}"#)
+                .unwrap_err()
+                .contains("no `mcpServers` object")
+        );
+        assert!(
+            load(Path::new("/nowhere.json"), &environment)
+                .unwrap_err()
+                .to_string()
+                .contains("/nowhere.json")
+        );
     }
 
     #[test]
     fn flags_name_servers_and_headers() {
         let stdio = parse_server(r#"fs=node 'a b.js' --root "x \"y\"" ''"#, &environment).unwrap();
-        let Transport::Stdio { command, args, .. } = &stdio.transport else { panic!("{stdio:?}") };
-        assert_eq!((command.as_str(), args.join("|").as_str()), ("node", r#"a b.js|--root|x "y"|"#));
-        let mut servers = vec![stdio, parse_server("web=http://127.0.0.1:1/mcp", &environment).unwrap()];
+        let Transport::Stdio { command, args, .. } = &stdio.transport else {
+            panic!("{stdio:?}")
+        };
+        assert_eq!(
+            (command.as_str(), args.join("|").as_str()),
+            ("node", r#"a b.js|--root|x "y"|"#)
+        );
+        let mut servers = vec![
+            stdio,
+            parse_server("web=http://127.0.0.1:1/mcp", &environment).unwrap(),
+        ];
         add_header(&mut servers, "web:X-Key=${KEY}", &environment).unwrap();
-        let Transport::Http { headers, .. } = &servers[1].transport else { panic!("{servers:?}") };
-        assert_eq!((headers[0].0.as_str(), headers[0].1.to_str().unwrap()), ("x-key", "s3cret"));
-        for (text, expected) in
-            [("no:A=b", "no server \"no\""), ("fs:A=b", "only HTTP"), ("web:A", "SERVER:HEADER=VALUE")]
-        {
-            assert!(add_header(&mut servers, text, &environment).unwrap_err().contains(expected));
+        let Transport::Http { headers, .. } = &servers[1].transport else {
+            panic!("{servers:?}")
+        };
+        assert_eq!(
+            (headers[0].0.as_str(), headers[0].1.to_str().unwrap()),
+            ("x-key", "s3cret")
+        );
+        for (text, expected) in [
+            ("no:A=b", "no server \"no\""),
+            ("fs:A=b", "only HTTP"),
+            ("web:A", "SERVER:HEADER=VALUE"),
+        ] {
+            assert!(
+                add_header(&mut servers, text, &environment)
+                    .unwrap_err()
+                    .contains(expected)
+            );
         }
-        for (text, expected) in [("just-a-name", "NAME=URL"), ("a=", "neither"), ("a='x", "not closed")] {
-            assert!(parse_server(text, &environment).unwrap_err().contains(expected), "{text}");
+        for (text, expected) in [
+            ("just-a-name", "NAME=URL"),
+            ("a=", "neither"),
+            ("a='x", "not closed"),
+        ] {
+            assert!(
+                parse_server(text, &environment)
+                    .unwrap_err()
+                    .contains(expected),
+                "{text}"
+            );
         }
     }
 }

@@ -10,13 +10,14 @@ use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, Url, redirect};
 use rmcp::handler::client::progress::ProgressDispatcher;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification, CancelledNotificationParam,
-    ClientCapabilities, ClientConfig, ClientRequest, ListToolsRequest, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
+    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, ListToolsRequest,
+    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, RequestId, ServerResult,
+    SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions, RoleClient,
-    RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
+    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
+    RoleClient, RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -78,7 +79,9 @@ pub enum CallError {
         tool: String,
     },
     /// The server is down.
-    #[error("server {server} is not available: {reason}; it is being reconnected, try again later or use another tool")]
+    #[error(
+        "server {server} is not available: {reason}; it is being reconnected, try again later or use another tool"
+    )]
     Unavailable {
         /// The server.
         server: String,
@@ -86,7 +89,9 @@ pub enum CallError {
         reason: String,
     },
     /// The tool is not what was approved.
-    #[error("{tool} was blocked: its {what} changed after it was approved; a person has to look at it and accept it")]
+    #[error(
+        "{tool} was blocked: its {what} changed after it was approved; a person has to look at it and accept it"
+    )]
     Blocked {
         /// The tool's id.
         tool: String,
@@ -111,7 +116,9 @@ pub enum CallError {
         message: String,
     },
     /// The connection broke while the server worked on it. Whether it was carried out is not known.
-    #[error("server {server} went away during the call, which may or may not have been carried out: {reason}")]
+    #[error(
+        "server {server} went away during the call, which may or may not have been carried out: {reason}"
+    )]
     Lost {
         /// The server.
         server: String,
@@ -164,12 +171,15 @@ impl Connection {
         limits: &Limits,
         watchdog: &Arc<Watchdog>,
     ) -> Result<Connection, ConnectError> {
-        let first = Connection::attempt(config, limits, watchdog, ClientLifecycleMode::Initialize).await;
+        let first =
+            Connection::attempt(config, limits, watchdog, ClientLifecycleMode::Initialize).await;
         match first {
             Err(error) if error.is_sessionless => {
                 let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
                 let lifecycle = ClientLifecycleMode::Discover { preferred_versions };
-                Connection::attempt(config, limits, watchdog, lifecycle).await.map_err(|_| error)
+                Connection::attempt(config, limits, watchdog, lifecycle)
+                    .await
+                    .map_err(|_| error)
             }
             outcome => outcome,
         }
@@ -183,18 +193,44 @@ impl Connection {
     ) -> Result<Connection, ConnectError> {
         let server: Arc<str> = config.name.as_str().into();
         match &config.transport {
-            Transport::Stdio { command, args, env, cwd } => {
-                let program = Program { server: &server, command, args, env, cwd: cwd.as_deref() };
+            Transport::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
+                let program = Program {
+                    server: &server,
+                    command,
+                    args,
+                    env,
+                    cwd: cwd.as_deref(),
+                };
                 let started = Process::start(&program, watchdog);
-                let (process, stdout, stdin) =
-                    started.map_err(|error| ConnectError::of(format!("start {command:?}: {error}")))?;
+                let (process, stdout, stdin) = started
+                    .map_err(|error| ConnectError::of(format!("start {command:?}: {error}")))?;
                 let lines = Lines::new(stdout, Arc::clone(&server), limits.message_bytes);
-                let transport = AsyncRwTransport::new_client(lines, stdin).with_max_line_length(limits.message_bytes);
-                Opening { server, limits, lifecycle, process: Some(process) }.shake_hands(transport).await
+                let transport = AsyncRwTransport::new_client(lines, stdin)
+                    .with_max_line_length(limits.message_bytes);
+                Opening {
+                    server,
+                    limits,
+                    lifecycle,
+                    process: Some(process),
+                }
+                .shake_hands(transport)
+                .await
             }
             Transport::Http { url, headers } => {
                 let transport = http_transport(url, headers, limits)?;
-                Opening { server, limits, lifecycle, process: None }.shake_hands(transport).await
+                Opening {
+                    server,
+                    limits,
+                    lifecycle,
+                    process: None,
+                }
+                .shake_hands(transport)
+                .await
             }
         }
     }
@@ -230,48 +266,80 @@ impl Connection {
     /// # Errors
     /// [`ListError`] when the pages do not come, or do not end.
     pub async fn list_tools(&self) -> Result<Vec<Value>, ListError> {
-        let offers_tools = self.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
+        let offers_tools = self
+            .peer
+            .peer_info()
+            .is_some_and(|info| info.capabilities.tools.is_some());
         if !offers_tools {
             return Ok(Vec::new());
         }
         let within = self.limits.list;
-        timeout(within, self.all_pages()).await.map_err(|_| ListError::Timeout(within))?
+        timeout(within, self.all_pages())
+            .await
+            .map_err(|_| ListError::Timeout(within))?
     }
 
     async fn all_pages(&self) -> Result<Vec<Value>, ListError> {
         let (mut tools, mut bytes, mut cursor, mut seen) = (Vec::new(), 0, None, HashSet::new());
         for _ in 0..self.limits.pages {
             let (page, next) = self.page(cursor).await?;
-            bytes += page.iter().map(|tool| tool.to_string().len()).sum::<usize>();
+            bytes += page
+                .iter()
+                .map(|tool| tool.to_string().len())
+                .sum::<usize>();
             tools.extend(page);
             if tools.len() > self.limits.tools {
-                return Err(ListError::Endless(format!("has more than {} entries", self.limits.tools)));
+                return Err(ListError::Endless(format!(
+                    "has more than {} entries",
+                    self.limits.tools
+                )));
             }
             if bytes > self.limits.list_bytes {
-                return Err(ListError::Endless(format!("has more than {} bytes", self.limits.list_bytes)));
+                return Err(ListError::Endless(format!(
+                    "has more than {} bytes",
+                    self.limits.list_bytes
+                )));
             }
             let Some(next) = next else { return Ok(tools) };
             if !seen.insert(next.clone()) {
-                return Err(ListError::Endless(format!("comes back to its page {:?}", excerpt(&next, 60))));
+                return Err(ListError::Endless(format!(
+                    "comes back to its page {:?}",
+                    excerpt(&next, 60)
+                )));
             }
             cursor = Some(next);
         }
-        Err(ListError::Endless(format!("has more than {} pages", self.limits.pages)))
+        Err(ListError::Endless(format!(
+            "has more than {} pages",
+            self.limits.pages
+        )))
     }
 
-    async fn page(&self, cursor: Option<String>) -> Result<(Vec<Value>, Option<String>), ListError> {
+    async fn page(
+        &self,
+        cursor: Option<String>,
+    ) -> Result<(Vec<Value>, Option<String>), ListError> {
         let failed = |reason: String| ListError::Failed(reason);
         let mut params = PaginatedRequestParams::default();
         params.cursor = cursor;
         let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-        let answered = self.peer.send_request(request).await.map_err(|error| failed(self.words(&error)))?;
+        let answered = self
+            .peer
+            .send_request(request)
+            .await
+            .map_err(|error| failed(self.words(&error)))?;
         match answered {
             ServerResult::ListToolsResult(page) => {
-                let tools = page.tools.iter().filter_map(|tool| serde_json::to_value(tool).ok());
+                let tools = page
+                    .tools
+                    .iter()
+                    .filter_map(|tool| serde_json::to_value(tool).ok());
                 Ok((tools.collect(), page.next_cursor))
             }
             // A single tool that the SDK cannot read turns the whole page into this.
-            ServerResult::CustomResult(page) => read_page(page.0).ok_or_else(|| failed("the answer holds none".into())),
+            ServerResult::CustomResult(page) => {
+                read_page(page.0).ok_or_else(|| failed("the answer holds none".into()))
+            }
             _ => Err(failed("the answer holds none".into())),
         }
     }
@@ -296,8 +364,15 @@ impl Connection {
         let started = Instant::now();
         let sent = self.peer.send_cancellable_request(request, options).await;
         let handle = sent.map_err(|error| self.call_error(&error, started))?;
-        let mut progress = self.handler.progress.subscribe(handle.progress_token.clone()).await;
-        let mut abandoned = CancelOnDrop { peer: self.peer.clone(), request: Some(handle.id.clone()) };
+        let mut progress = self
+            .handler
+            .progress
+            .subscribe(handle.progress_token.clone())
+            .await;
+        let mut abandoned = CancelOnDrop {
+            peer: self.peer.clone(),
+            request: Some(handle.id.clone()),
+        };
         let mut answer = std::pin::pin!(handle.await_response());
         let answered = loop {
             tokio::select! {
@@ -316,24 +391,41 @@ impl Connection {
         match answered.map_err(|error| self.call_error(&error, started))? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
-                let message = "the tool wants more input, or to answer later, which this program cannot do";
-                Err(CallError::Refused { code: -32603, message: message.into() })
+                let message =
+                    "the tool wants more input, or to answer later, which this program cannot do";
+                Err(CallError::Refused {
+                    code: -32603,
+                    message: message.into(),
+                })
             }
-            _ => Err(CallError::Refused { code: -32603, message: "the server's answer is no result of a tool".into() }),
+            _ => Err(CallError::Refused {
+                code: -32603,
+                message: "the server's answer is no result of a tool".into(),
+            }),
         }
     }
 
     fn call_error(&self, error: &ServiceError, started: Instant) -> CallError {
         match error {
-            ServiceError::McpError(ErrorData { code, message, .. }) => {
-                CallError::Refused { code: code.0, message: excerpt(message, QUOTED_CHARS) }
-            }
+            ServiceError::McpError(ErrorData { code, message, .. }) => CallError::Refused {
+                code: code.0,
+                message: excerpt(message, QUOTED_CHARS),
+            },
             ServiceError::Timeout { timeout } => {
                 let is_total = started.elapsed() >= self.limits.call_total;
-                CallError::Timeout { limit: if is_total { self.limits.call_total } else { *timeout } }
+                CallError::Timeout {
+                    limit: if is_total {
+                        self.limits.call_total
+                    } else {
+                        *timeout
+                    },
+                }
             }
             ServiceError::Cancelled { .. } => CallError::Cancelled,
-            error => CallError::Lost { server: self.server.to_string(), reason: self.words(error) },
+            error => CallError::Lost {
+                server: self.server.to_string(),
+                reason: self.words(error),
+            },
         }
     }
 
@@ -354,7 +446,10 @@ impl Drop for Connection {
 
 impl ConnectError {
     fn of(reason: String) -> Self {
-        ConnectError { reason, is_sessionless: false }
+        ConnectError {
+            reason,
+            is_sessionless: false,
+        }
     }
 }
 
@@ -373,12 +468,20 @@ impl Opening<'_> {
         E: std::error::Error + Send + Sync + 'static,
     {
         let (handler, stop) = (Handler::default(), CancellationToken::new());
-        let last_words = self.process.as_ref().map(Process::last_words).unwrap_or_default();
+        let last_words = self
+            .process
+            .as_ref()
+            .map(Process::last_words)
+            .unwrap_or_default();
         let lifecycle = self.lifecycle.clone();
-        let shaking = serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle, stop.clone());
+        let shaking =
+            serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle, stop.clone());
         let shaken = match timeout(self.limits.connect, shaking).await {
             Ok(shaken) => shaken.map_err(ConnectError::from),
-            Err(_) => Err(ConnectError::of(format!("no handshake within {} s", self.limits.connect.as_secs_f64()))),
+            Err(_) => Err(ConnectError::of(format!(
+                "no handshake within {} s",
+                self.limits.connect.as_secs_f64()
+            ))),
         };
         match shaken {
             Ok(running) => Ok(self.established(running, handler, stop, last_words)),
@@ -386,7 +489,10 @@ impl Opening<'_> {
                 if let Some(process) = self.process {
                     process.end(self.limits.farewell).await;
                 }
-                Err(ConnectError { reason: with_last_words(error.reason, &last_words), ..error })
+                Err(ConnectError {
+                    reason: with_last_words(error.reason, &last_words),
+                    ..error
+                })
             }
         }
     }
@@ -398,13 +504,31 @@ impl Opening<'_> {
         stop: CancellationToken,
         last_words: LastWords,
     ) -> Connection {
-        let Opening { server, limits, process, .. } = self;
+        let Opening {
+            server,
+            limits,
+            process,
+            ..
+        } = self;
         let peer = running.peer().clone();
         listen_where_needed(&peer, &handler, &stop);
         let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
-        let owned = Owned { running, process, farewell: limits.farewell };
+        let owned = Owned {
+            running,
+            process,
+            farewell: limits.farewell,
+        };
         tokio::spawn(owned.see_off(ended.clone(), closed.clone()));
-        Connection { server, peer, handler, stop, ended, closed, last_words, limits: *limits }
+        Connection {
+            server,
+            peer,
+            handler,
+            stop,
+            ended,
+            closed,
+            last_words,
+            limits: *limits,
+        }
     }
 }
 
@@ -412,20 +536,29 @@ impl From<ClientInitializeError> for ConnectError {
     fn from(error: ClientInitializeError) -> Self {
         let is_sessionless = matches!(error, ClientInitializeError::JsonRpcError(_));
         let reason = match &error {
-            ClientInitializeError::JsonRpcError(error) => format!("it refuses the handshake: {}", error.message),
+            ClientInitializeError::JsonRpcError(error) => {
+                format!("it refuses the handshake: {}", error.message)
+            }
             ClientInitializeError::ConnectionClosed(_) => ENDED_EARLY.to_owned(),
-            ClientInitializeError::TransportError { error, .. } if is_broken_pipe(error.error.as_ref()) => {
+            ClientInitializeError::TransportError { error, .. }
+                if is_broken_pipe(error.error.as_ref()) =>
+            {
                 ENDED_EARLY.into()
             }
             ClientInitializeError::TransportError { error, .. } => causes(error.error.as_ref()),
             error => error.to_string(),
         };
-        ConnectError { reason: excerpt(&reason, QUOTED_CHARS), is_sessionless }
+        ConnectError {
+            reason: excerpt(&reason, QUOTED_CHARS),
+            is_sessionless,
+        }
     }
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// An error with its causes, which for HTTP say what is really wrong.
@@ -472,14 +605,20 @@ impl Owned {
 /// Where there are no sessions, changes of the list are told only to those who subscribe to them.
 fn listen_where_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &CancellationToken) {
     let Some(info) = peer.peer_info() else { return };
-    let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+    let tells = info
+        .capabilities
+        .tools
+        .as_ref()
+        .is_some_and(|tools| tools.list_changed == Some(true));
     if info.protocol_version.has_initialize() || !tells {
         return;
     }
     let (peer, list_changed) = (peer.clone(), Arc::clone(&handler.list_changed));
     let listening = async move {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        let Ok(mut subscription) = peer.listen(filter).await else { return };
+        let Ok(mut subscription) = peer.listen(filter).await else {
+            return;
+        };
         while let Ok(Some(_)) = subscription.next().await {
             list_changed.notify_one();
         }
@@ -510,7 +649,10 @@ fn http_transport(
 
 /// The tools and the next cursor of a page that the SDK could not read as one.
 fn read_page(mut page: Value) -> Option<(Vec<Value>, Option<String>)> {
-    let next = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+    let next = page
+        .get("nextCursor")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
     match page.get_mut("tools").map(Value::take) {
         Some(Value::Array(tools)) => Some((tools, next)),
         _ => None,
@@ -519,8 +661,17 @@ fn read_page(mut page: Value) -> Option<(Vec<Value>, Option<String>)> {
 
 fn tell(context: &CallContext, step: ProgressNotificationParam) {
     if let Some(listener) = &context.progress {
-        let ProgressNotificationParam { progress: done, total, message, .. } = step;
-        let _ = listener.try_send(Progress { done, total, message });
+        let ProgressNotificationParam {
+            progress: done,
+            total,
+            message,
+            ..
+        } = step;
+        let _ = listener.try_send(Progress {
+            done,
+            total,
+            message,
+        });
     }
 }
 
@@ -532,13 +683,24 @@ struct CancelOnDrop {
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        let Some(request) = self.request.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let params = CancelledNotificationParam::new(Some(request), Some("nobody waits for it any more".into()));
+        let Some(request) = self.request.take() else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let params = CancelledNotificationParam::new(
+            Some(request),
+            Some("nobody waits for it any more".into()),
+        );
         let peer = self.peer.clone();
         runtime.spawn(async move {
             let cancelled = CancelledNotification::new(params);
-            let _ = timeout(Duration::from_secs(5), peer.send_notification(cancelled.into())).await;
+            let _ = timeout(
+                Duration::from_secs(5),
+                peer.send_notification(cancelled.into()),
+            )
+            .await;
         });
     }
 }
@@ -551,11 +713,18 @@ struct Handler {
 }
 
 impl ClientHandler for Handler {
-    async fn on_progress(&self, step: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+    async fn on_progress(
+        &self,
+        step: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
         self.progress.handle_notification(step).await;
     }
 
-    fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) -> impl Future<Output = ()> + Send + '_ {
+    fn on_tool_list_changed(
+        &self,
+        _: NotificationContext<RoleClient>,
+    ) -> impl Future<Output = ()> + Send + '_ {
         self.list_changed.notify_one();
         std::future::ready(())
     }

@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ListToolsResult, MetaObject,
-    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ResultType, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool as McpTool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
+    ProtocolVersion, ResultType, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    Tool as McpTool,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ServerHandler, ServiceExt};
@@ -118,7 +119,12 @@ struct Shared {
 
 impl Gateway {
     /// A gateway that finds tools with `search`, and calls them through the gate and the pool.
-    pub fn new(search: Arc<dyn ToolSearch>, pool: Pool, gate: Arc<Gate>, config: GatewayConfig) -> Self {
+    pub fn new(
+        search: Arc<dyn ToolSearch>,
+        pool: Pool,
+        gate: Arc<Gate>,
+        config: GatewayConfig,
+    ) -> Self {
         Gateway::with_toolset(search, pool, gate, None, config)
     }
 
@@ -132,7 +138,18 @@ impl Gateway {
     ) -> Self {
         let places = Arc::new(Semaphore::new(config.max_sessions));
         let (ledgers, questions) = (Ledgers::default(), OpenQuestions::default());
-        Gateway { shared: Arc::new(Shared { search, pool, gate, toolset, ledgers, questions, config, places }) }
+        Gateway {
+            shared: Arc::new(Shared {
+                search,
+                pool,
+                gate,
+                toolset,
+                ledgers,
+                questions,
+                config,
+                places,
+            }),
+        }
     }
 
     /// The handler of one session.
@@ -143,33 +160,49 @@ impl Gateway {
         let place = Arc::clone(&self.shared.places).try_acquire_owned();
         let place = place.map_err(|_| {
             let max = self.shared.config.max_sessions;
-            io::Error::other(format!("there are {max} MCP sessions, the most that are served; end some first"))
+            io::Error::other(format!(
+                "there are {max} MCP sessions, the most that are served; end some first"
+            ))
         })?;
         let toolbox = Toolbox::new(self.shared.config.toolbox, o200k);
         let (list_version, _) = watch::channel(0);
         let id = Uuid::new_v4().to_string();
-        Ok(Session { shared: Arc::clone(&self.shared), id, toolbox: Mutex::new(toolbox), list_version, _place: place })
+        Ok(Session {
+            shared: Arc::clone(&self.shared),
+            id,
+            toolbox: Mutex::new(toolbox),
+            list_version,
+            _place: place,
+        })
     }
 
     /// Serves one client until it closes its end or the token is cancelled.
     ///
     /// # Errors
     /// When the client does not speak the protocol.
-    pub async fn serve<R, W>(&self, read: R, write: W, stop: CancellationToken) -> anyhow::Result<()>
+    pub async fn serve<R, W>(
+        &self,
+        read: R,
+        write: W,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
         use rmcp::service::ServerInitializeError;
         use rmcp::transport::async_rw::AsyncRwTransport;
-        let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
+        let transport =
+            AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
         match self.session()?.serve_with_ct(transport, stop).await {
             Ok(running) => {
                 running.waiting().await?;
                 Ok(())
             }
             // A client that leaves before it has said anything, or is made to.
-            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -188,7 +221,11 @@ pub struct Session {
 }
 
 impl Session {
-    async fn search(&self, given: &Arguments, context: &RequestContext<RoleServer>) -> CallToolResult {
+    async fn search(
+        &self,
+        given: &Arguments,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
         let config = &self.shared.config;
         let request = match find::parse(given, &config.find) {
             Ok(request) => request,
@@ -208,7 +245,12 @@ impl Session {
             Style::Inject => self.inject(&found, &context.peer).await,
             Style::Dispatch => None,
         };
-        let answer = answer::of(&found, injection.as_ref(), config.answer_tokens, &self.shared.pool);
+        let answer = answer::of(
+            &found,
+            injection.as_ref(),
+            config.answer_tokens,
+            &self.shared.pool,
+        );
         CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
     }
 
@@ -255,10 +297,12 @@ impl Session {
 
     async fn look_up(&self, wanted: resolve::Wanted) -> Result<Arc<Tool>, String> {
         let search = Arc::clone(&self.shared.search);
-        spawn_blocking(move || wanted.resolve(search.as_ref())).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "looking up a tool panicked");
-            Err("the tool cannot be looked up".into())
-        })
+        spawn_blocking(move || wanted.resolve(search.as_ref()))
+            .await
+            .unwrap_or_else(|error| {
+                tracing::error!(%error, "looking up a tool panicked");
+                Err("the tool cannot be looked up".into())
+            })
     }
 
     /// Calls an injected tool.
@@ -286,13 +330,28 @@ impl Session {
     ) -> CallToolResponse {
         let shared = &*self.shared;
         let (id, caller) = (tool.id.clone(), self.caller(context));
-        let progress = context.meta.get_progress_token().map(|token| Forwarding::start(context.peer.clone(), token));
-        let (steps, forwarding) = progress.map(|forwarding| (forwarding.steps, forwarding.task)).unzip();
-        let calling = CallContext { progress: steps, cancelled: context.ct.clone() };
+        let progress = context
+            .meta
+            .get_progress_token()
+            .map(|token| Forwarding::start(context.peer.clone(), token));
+        let (steps, forwarding) = progress
+            .map(|forwarding| (forwarding.steps, forwarding.task))
+            .unzip();
+        let calling = CallContext {
+            progress: steps,
+            cancelled: context.ct.clone(),
+        };
         let forwarded = Arc::new(Forwarded::new(shared.pool.clone(), id.clone(), calling));
         let reach = Reach { shared, forwarded };
         let within = shared.gate.policies().approval_timeout_s.duration();
-        let asking = Asking::new(context, &caller.who, within, shared.search.as_ref(), &shared.questions, reply);
+        let asking = Asking::new(
+            context,
+            &caller.who,
+            within,
+            shared.search.as_ref(),
+            &shared.questions,
+            reply,
+        );
         let passage = Passage {
             caller: &caller,
             ledger: &shared.ledgers.of(&caller.who),
@@ -300,7 +359,11 @@ impl Session {
             approver: &asking,
             call_timeout: CALL_TIMEOUT,
         };
-        let call = Call { id: excerpt(&context.id.to_string(), NAME_CHARS), tool, arguments: given };
+        let call = Call {
+            id: excerpt(&context.id.to_string(), NAME_CHARS),
+            tool,
+            arguments: given,
+        };
         let passed = shared.gate.pass(passage, call).await;
         let answer = reach.forwarded.answer();
         drop(reach);
@@ -330,7 +393,9 @@ impl Session {
         // Where there are no sessions, anything may stand in this header.
         let parts = parts.filter(|_| has_session(context));
         let session = parts.and_then(|parts| parts.headers.get(SESSION_ID)?.to_str().ok());
-        let client = context.client_info().map(|info| excerpt(&format!("{} {}", info.name, info.version), NAME_CHARS));
+        let client = context
+            .client_info()
+            .map(|info| excerpt(&format!("{} {}", info.name, info.version), NAME_CHARS));
         Caller {
             who,
             identity: self.shared.config.identity.clone(),
@@ -341,7 +406,11 @@ impl Session {
     }
 
     fn style(&self, context: &RequestContext<RoleServer>) -> Style {
-        if has_session(context) { self.shared.config.style } else { Style::Dispatch }
+        if has_session(context) {
+            self.shared.config.style
+        } else {
+            Style::Dispatch
+        }
     }
 
     /// The injected tool of this name, when there is one.
@@ -356,7 +425,9 @@ impl Session {
             tool.annotate(rmcp::model::ToolAnnotations::new().read_only(read_only))
         });
         let toolbox = self.toolbox();
-        let injected = toolbox.specs().filter_map(|spec| mcp_tool(toolbox.find(&spec.name)?, &spec.name));
+        let injected = toolbox
+            .specs()
+            .filter_map(|spec| mcp_tool(toolbox.find(&spec.name)?, &spec.name));
         own.into_iter().chain(injected).collect()
     }
 
@@ -374,7 +445,10 @@ impl ServerHandler for Session {
         };
         ServerConfig::new(capabilities)
             .with_server_info(implementation())
-            .with_instructions(instructions(self.shared.search.count(), self.shared.config.style))
+            .with_instructions(instructions(
+                self.shared.search.count(),
+                self.shared.config.style,
+            ))
     }
 
     fn list_tools(
@@ -402,7 +476,10 @@ impl ServerHandler for Session {
         }
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         let everything = SubscriptionFilter::builder().tools_list_changed().build();
         Some(requested.intersection(&everything))
     }
@@ -439,7 +516,12 @@ impl Forwarding {
     fn start(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
         let (sender, mut steps) = mpsc::channel::<Progress>(PROGRESS_QUEUE);
         let task = tokio::spawn(async move {
-            while let Some(Progress { done, total, message }) = steps.recv().await {
+            while let Some(Progress {
+                done,
+                total,
+                message,
+            }) = steps.recv().await
+            {
                 let mut step = ProgressNotificationParam::new(token.clone(), done);
                 (step.total, step.message) = (total, message);
                 if peer.notify_progress(step).await.is_err() {
@@ -447,12 +529,19 @@ impl Forwarding {
                 }
             }
         });
-        Forwarding { steps: sender, task }
+        Forwarding {
+            steps: sender,
+            task,
+        }
     }
 }
 
 fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
-    let plain = Tool { metadata: Arguments::new(), tags: Vec::new(), ..tool.clone() };
+    let plain = Tool {
+        metadata: Arguments::new(),
+        tags: Vec::new(),
+        ..tool.clone()
+    };
     let mut value = formats::emit_tool(&plain, name, Emit::Mcp);
     value["_meta"] = meta_of(&tool.id);
     serde_json::from_value(value).ok()
@@ -463,7 +552,11 @@ fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
 fn stamped(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
     result.result_type = Some(ResultType::COMPLETE);
     if let Value::Object(fields) = meta_of(id) {
-        result.meta.get_or_insert_with(MetaObject::new).0.extend(fields);
+        result
+            .meta
+            .get_or_insert_with(MetaObject::new)
+            .0
+            .extend(fields);
     }
     result
 }
@@ -498,14 +591,18 @@ fn failed(message: &str) -> CallToolResult {
 fn unknown_tool(name: &str) -> ErrorData {
     let name = excerpt(name, NAME_CHARS);
     ErrorData::invalid_params(
-        format!("no tool is called {name:?} here; find tools with {TOOL_SEARCH} and call them with {CALL_TOOL}"),
+        format!(
+            "no tool is called {name:?} here; find tools with {TOOL_SEARCH} and call them with {CALL_TOOL}"
+        ),
         None,
     )
 }
 
 fn instructions(tools: usize, style: Style) -> String {
     let how = match style {
-        Style::Inject => "what it finds joins your list of tools, and can be called through `call_tool` too",
+        Style::Inject => {
+            "what it finds joins your list of tools, and can be called through `call_tool` too"
+        }
         Style::Dispatch => "call what it finds with `call_tool`",
     };
     format!(

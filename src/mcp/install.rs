@@ -107,7 +107,9 @@ impl FromStr for Client {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let names = || Client::ALL.map(Client::as_str).join(", ");
-        let known = Client::ALL.into_iter().find(|client| client.as_str() == text);
+        let known = Client::ALL
+            .into_iter()
+            .find(|client| client.as_str() == text);
         known.ok_or_else(|| format!("unknown client {text:?}; known are {}", names()))
     }
 }
@@ -185,7 +187,13 @@ impl Plan {
         let before = match fs::read_to_string(&path) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(InstallError::Io { action: "read", path, source }),
+            Err(source) => {
+                return Err(InstallError::Io {
+                    action: "read",
+                    path,
+                    source,
+                });
+            }
         };
         let entry = client.entry(reached);
         let text = before.as_deref().unwrap_or_default();
@@ -194,10 +202,18 @@ impl Plan {
             _ => merge_json(text, client.key(), &entry),
         };
         match merged {
-            Ok(after) => Ok(Plan { path, after, before }),
+            Ok(after) => Ok(Plan {
+                path,
+                after,
+                before,
+            }),
             Err(reason) => {
                 let entry = json!({ client.key(): { ENTRY_NAME: entry } });
-                Err(InstallError::Unmergeable { path, reason, entry: format!("{entry:#}") })
+                Err(InstallError::Unmergeable {
+                    path,
+                    reason,
+                    entry: format!("{entry:#}"),
+                })
             }
         }
     }
@@ -214,7 +230,11 @@ impl Plan {
     pub fn carry_out(&self) -> Result<Option<PathBuf>, InstallError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
-            move |source| InstallError::Io { action, path, source }
+            move |source| InstallError::Io {
+                action,
+                path,
+                source,
+            }
         };
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(failed("create", folder))?;
@@ -226,14 +246,16 @@ impl Plan {
         let fresh = beside(&self.path, "toolscout-new");
         fs::write(&fresh, &self.after).map_err(failed("write", &fresh))?;
         if let Ok(metadata) = fs::metadata(&self.path) {
-            fs::set_permissions(&fresh, metadata.permissions()).map_err(failed("set the permissions of", &fresh))?;
+            fs::set_permissions(&fresh, metadata.permissions())
+                .map_err(failed("set the permissions of", &fresh))?;
         }
         fs::rename(&fresh, &self.path).map_err(failed("replace", &self.path))?;
         Ok(backup)
     }
 
     fn free_backup(&self) -> PathBuf {
-        let candidates = (1..MAX_BACKUPS).map(|number| beside(&self.path, &format!("backup-{number}")));
+        let candidates =
+            (1..MAX_BACKUPS).map(|number| beside(&self.path, &format!("backup-{number}")));
         let free = candidates.into_iter().find(|path| !path.exists());
         free.unwrap_or_else(|| beside(&self.path, "backup"))
     }
@@ -256,7 +278,9 @@ fn merge_json(text: &str, key: &str, entry: &Value) -> Result<String, String> {
         },
     };
     let servers = settings.entry(key).or_insert_with(|| json!({}));
-    let servers = servers.as_object_mut().ok_or_else(|| format!("its {key:?} is no object"))?;
+    let servers = servers
+        .as_object_mut()
+        .ok_or_else(|| format!("its {key:?} is no object"))?;
     if servers.get(ENTRY_NAME) == Some(entry) {
         return Ok(text.to_owned());
     }
@@ -268,12 +292,19 @@ fn merge_json(text: &str, key: &str, entry: &Value) -> Result<String, String> {
 /// Adds the table `key.toolscout` to the end of a TOML document, so that comments and order stay.
 fn merge_toml(text: &str, key: &str, entry: &Value) -> Result<String, String> {
     let wanted = toml::Value::try_from(entry).map_err(|error| error.to_string())?;
-    let settings: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| format!("it is no TOML ({})", error.message().replace('\n', "; ")))?;
-    match settings.get(key).and_then(|servers| servers.get(ENTRY_NAME)) {
+    let settings: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        format!("it is no TOML ({})", error.message().replace('\n', "; "))
+    })?;
+    match settings
+        .get(key)
+        .and_then(|servers| servers.get(ENTRY_NAME))
+    {
         Some(there) if *there == wanted => return Ok(text.to_owned()),
-        Some(_) => return Err(format!("it has another [{key}.{ENTRY_NAME}], which has to be taken out first")),
+        Some(_) => {
+            return Err(format!(
+                "it has another [{key}.{ENTRY_NAME}], which has to be taken out first"
+            ));
+        }
         None => {}
     }
     let table = toml::to_string(&wanted).map_err(|error| error.to_string())?;
@@ -292,7 +323,10 @@ mod tests {
     use super::*;
 
     fn stdio() -> Reached {
-        Reached::Stdio { command: "/bin/toolscout".into(), args: vec!["mcp".into()] }
+        Reached::Stdio {
+            command: "/bin/toolscout".into(),
+            args: vec!["mcp".into()],
+        }
     }
 
     fn plan(client: Client, path: &Path, before: &str) -> Result<Plan, String> {
@@ -309,13 +343,23 @@ mod tests {
         let backup = first.carry_out().unwrap().unwrap();
         assert_eq!(fs::read_to_string(backup).unwrap(), before);
         let after: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-        assert_eq!(after.as_object().unwrap().keys().collect::<Vec<_>>(), ["z", "mcpServers", "a"]);
+        assert_eq!(
+            after.as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["z", "mcpServers", "a"]
+        );
         assert_eq!(after["mcpServers"]["other"]["command"], "x");
-        assert_eq!(after["mcpServers"]["toolscout"], json!({ "command": "/bin/toolscout", "args": ["mcp"] }));
+        assert_eq!(
+            after["mcpServers"]["toolscout"],
+            json!({ "command": "/bin/toolscout", "args": ["mcp"] })
+        );
 
         let again = Plan::new(Client::Cursor, &path, &stdio()).unwrap();
         assert!(again.is_done() && !first.is_done());
-        assert_eq!(folder.path().read_dir().unwrap().count(), 2, "nothing else is left in the folder");
+        assert_eq!(
+            folder.path().read_dir().unwrap().count(),
+            2,
+            "nothing else is left in the folder"
+        );
     }
 
     #[test]
@@ -336,12 +380,18 @@ mod tests {
         let merged = plan(Client::Codex, &path, before).unwrap();
         assert_eq!(
             merged.after,
-            format!("{before}\n[mcp_servers.toolscout]\ncommand = \"/bin/toolscout\"\nargs = [\"mcp\"]\n")
+            format!(
+                "{before}\n[mcp_servers.toolscout]\ncommand = \"/bin/toolscout\"\nargs = [\"mcp\"]\n"
+            )
         );
         merged.carry_out().unwrap();
         assert!(Plan::new(Client::Codex, &path, &stdio()).unwrap().is_done());
         let other = "[mcp_servers.toolscout]\ncommand = \"old\"\n";
-        assert!(plan(Client::Codex, &path, other).unwrap_err().contains("taken out first"));
+        assert!(
+            plan(Client::Codex, &path, other)
+                .unwrap_err()
+                .contains("taken out first")
+        );
     }
 
     #[test]
@@ -349,16 +399,34 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
         for (before, expected) in [
-            ("{ // a comment\n}", "no plain JSON (key must be a string at line 1"),
+            (
+                "{ // a comment\n}",
+                "no plain JSON (key must be a string at line 1",
+            ),
             ("[1]", "no JSON object"),
             (r#"{"mcpServers": 3}"#, "\"mcpServers\" is no object"),
         ] {
             let message = plan(Client::Cursor, &path, before).unwrap_err();
-            assert!(message.contains(expected) && message.contains("/bin/toolscout"), "{message}");
+            assert!(
+                message.contains(expected) && message.contains("/bin/toolscout"),
+                "{message}"
+            );
             assert_eq!(fs::read_to_string(&path).unwrap(), before);
         }
-        let url = Reached::Http { url: "http://127.0.0.1:7700/mcp".into() };
-        assert!(Plan::new(Client::ClaudeDesktop, &path, &url).unwrap_err().to_string().contains("leave out --url"));
-        assert!("vim".parse::<Client>().unwrap_err().contains("known are claude-desktop"));
+        let url = Reached::Http {
+            url: "http://127.0.0.1:7700/mcp".into(),
+        };
+        assert!(
+            Plan::new(Client::ClaudeDesktop, &path, &url)
+                .unwrap_err()
+                .to_string()
+                .contains("leave out --url")
+        );
+        assert!(
+            "vim"
+                .parse::<Client>()
+                .unwrap_err()
+                .contains("known are claude-desktop")
+        );
     }
 }

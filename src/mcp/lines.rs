@@ -41,7 +41,15 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Reads lines of at most `max_bytes`.
     pub fn new(inner: R, server: Arc<str>, max_bytes: usize) -> Self {
         let chunk = vec![0; CHUNK_BYTES].into_boxed_slice();
-        Lines { inner, server, max_bytes, line: Line::default(), ready: VecDeque::new(), chunk, told_noise: false }
+        Lines {
+            inner,
+            server,
+            max_bytes,
+            line: Line::default(),
+            ready: VecDeque::new(),
+            chunk,
+            told_noise: false,
+        }
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -51,7 +59,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 _ => (part, false),
             };
             // One byte beyond the limit passes, so that the SDK sees that the line is too long and drops it.
-            let room = (self.max_bytes + 1).saturating_sub(self.line.bytes).min(content.len());
+            let room = (self.max_bytes + 1)
+                .saturating_sub(self.line.bytes)
+                .min(content.len());
             self.ready.extend(&content[..room]);
             self.line.push(content);
             if ends {
@@ -76,7 +86,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 impl Line {
     fn push(&mut self, content: &[u8]) {
         self.bytes += content.len();
-        let wanted = EDGE_BYTES.saturating_sub(self.head.len()).min(content.len());
+        let wanted = EDGE_BYTES
+            .saturating_sub(self.head.len())
+            .min(content.len());
         self.head.extend_from_slice(&content[..wanted]);
         let last = &content[content.len().saturating_sub(EDGE_BYTES)..];
         self.tail.extend(last);
@@ -94,9 +106,15 @@ impl Line {
     fn refusal(mut self, max_bytes: usize) -> Vec<u8> {
         let head = String::from_utf8_lossy(&self.head).into_owned();
         let tail = String::from_utf8_lossy(self.tail.make_contiguous()).into_owned();
-        let Some(id) = id_at_start(&head).or_else(|| id_at_end(&tail)) else { return Vec::new() };
-        let message = format!("the answer has {} bytes, {max_bytes} are allowed; ask for less at once", self.bytes);
-        let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message } });
+        let Some(id) = id_at_start(&head).or_else(|| id_at_end(&tail)) else {
+            return Vec::new();
+        };
+        let message = format!(
+            "the answer has {} bytes, {max_bytes} are allowed; ask for less at once",
+            self.bytes
+        );
+        let refusal =
+            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message } });
         format!("{refusal}\n").into_bytes()
     }
 }
@@ -114,13 +132,23 @@ fn id_at_end(tail: &str) -> Option<Value> {
 }
 
 fn id_in(fields: &str) -> Option<Value> {
-    let after = fields.split_once("\"id\"")?.1.trim_start().strip_prefix(':')?;
+    let after = fields
+        .split_once("\"id\"")?
+        .1
+        .trim_start()
+        .strip_prefix(':')?;
     let value = after.split(',').next()?.trim();
-    serde_json::from_str(value).ok().filter(|id: &Value| id.is_number() || id.is_string())
+    serde_json::from_str(value)
+        .ok()
+        .filter(|id: &Value| id.is_number() || id.is_string())
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         while this.ready.is_empty() {
             let mut read = ReadBuf::new(&mut this.chunk);
@@ -164,15 +192,30 @@ mod tests {
     async fn a_long_answer_becomes_an_error_of_its_id() {
         let filler = "x".repeat(1 << 20);
         for (line, id) in [
-            (format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"id":1,"text":"{filler}"}}}}"#), json!(7)),
-            (format!(r#"{{"result":{{"id":1,"text":"{filler}"}},"jsonrpc":"2.0","id":"a-8"}}"#), json!("a-8")),
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"id":1,"text":"{filler}"}}}}"#),
+                json!(7),
+            ),
+            (
+                format!(r#"{{"result":{{"id":1,"text":"{filler}"}},"jsonrpc":"2.0","id":"a-8"}}"#),
+                json!("a-8"),
+            ),
         ] {
             let output = passed(&format!("{line}\n{{\"next\":1}}\n"), 1000).await;
             let lines: Vec<&str> = output.lines().collect();
-            assert_eq!((lines.len(), lines[0].len(), lines[2]), (3, 1001, "{\"next\":1}"));
+            assert_eq!(
+                (lines.len(), lines[0].len(), lines[2]),
+                (3, 1001, "{\"next\":1}")
+            );
             let refusal: Value = serde_json::from_str(lines[1]).unwrap();
             assert_eq!(refusal["id"], id);
-            assert!(refusal["error"]["message"].as_str().unwrap().contains("1000 are allowed"), "{refusal}");
+            assert!(
+                refusal["error"]["message"]
+                    .as_str()
+                    .unwrap()
+                    .contains("1000 are allowed"),
+                "{refusal}"
+            );
         }
     }
 
@@ -180,6 +223,12 @@ mod tests {
     async fn an_id_inside_of_the_result_is_not_taken_for_the_answers() {
         let filler = "x".repeat(5000);
         let notification = format!(r#"{{"jsonrpc":"2.0","params":{{"a":"{filler}","id":3}}}}"#);
-        assert_eq!(passed(&format!("{notification}\n"), 1000).await.lines().count(), 1);
+        assert_eq!(
+            passed(&format!("{notification}\n"), 1000)
+                .await
+                .lines()
+                .count(),
+            1
+        );
     }
 }

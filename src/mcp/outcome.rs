@@ -55,14 +55,23 @@ pub struct Resource {
 impl Outcome {
     /// Takes a result apart.
     pub fn of(result: CallToolResult) -> Self {
-        let mut outcome = Outcome { structured: result.structured_content, ..Outcome::default() };
+        let mut outcome = Outcome {
+            structured: result.structured_content,
+            ..Outcome::default()
+        };
         outcome.is_error = result.is_error == Some(true);
         for block in result.content {
             match block {
                 ContentBlock::Text(text) => outcome.text.push(text.text),
-                ContentBlock::Image(image) => outcome.images.push(Media::of(image.mime_type, &image.data)),
-                ContentBlock::Audio(audio) => outcome.audio.push(Media::of(audio.mime_type, &audio.data)),
-                ContentBlock::Resource(embedded) => outcome.resources.extend(Resource::of(embedded.resource)),
+                ContentBlock::Image(image) => {
+                    outcome.images.push(Media::of(image.mime_type, &image.data))
+                }
+                ContentBlock::Audio(audio) => {
+                    outcome.audio.push(Media::of(audio.mime_type, &audio.data))
+                }
+                ContentBlock::Resource(embedded) => {
+                    outcome.resources.extend(Resource::of(embedded.resource))
+                }
                 ContentBlock::ResourceLink(link) => outcome.resources.push(Resource {
                     uri: link.uri,
                     mime_type: link.mime_type,
@@ -79,11 +88,19 @@ impl Outcome {
     /// As a model reads it: bare text where there is nothing else, the structured content where that is all, and
     /// otherwise an object with a field for each kind.
     pub fn to_value(&self) -> Value {
-        let only_text = Outcome { text: self.text.clone(), is_error: self.is_error, ..Outcome::default() } == *self;
+        let only_text = Outcome {
+            text: self.text.clone(),
+            is_error: self.is_error,
+            ..Outcome::default()
+        } == *self;
         if only_text {
             return Value::String(self.text.join("\n"));
         }
-        let bare = Outcome { structured: self.structured.clone(), is_error: self.is_error, ..Outcome::default() };
+        let bare = Outcome {
+            structured: self.structured.clone(),
+            is_error: self.is_error,
+            ..Outcome::default()
+        };
         match &self.structured {
             Some(structured) if bare == *self => structured.clone(),
             _ => serde_json::to_value(self).unwrap_or_default(),
@@ -93,7 +110,9 @@ impl Outcome {
     /// The words of a failure.
     pub fn failure(&self) -> String {
         match self.to_value() {
-            Value::String(text) if text.trim().is_empty() => "the tool failed without a word".into(),
+            Value::String(text) if text.trim().is_empty() => {
+                "the tool failed without a word".into()
+            }
             Value::String(text) => text,
             other => other.to_string(),
         }
@@ -102,26 +121,47 @@ impl Outcome {
     /// The protocol asks servers to repeat structured content as text, for clients that know text only.
     fn drop_repeated_text(&mut self) {
         if let Some(structured) = &self.structured {
-            self.text.retain(|text| serde_json::from_str::<Value>(text).ok().as_ref() != Some(structured));
+            self.text.retain(|text| {
+                serde_json::from_str::<Value>(text).ok().as_ref() != Some(structured)
+            });
         }
     }
 }
 
 impl Media {
     fn of(mime_type: String, base64: &str) -> Self {
-        Media { mime_type, bytes: decoded_bytes(base64) }
+        Media {
+            mime_type,
+            bytes: decoded_bytes(base64),
+        }
     }
 }
 
 impl Resource {
     fn of(contents: ResourceContents) -> Option<Self> {
         match contents {
-            ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
-                Some(Resource { uri, mime_type, text: Some(text), bytes: None })
-            }
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                Some(Resource { uri, mime_type, text: None, bytes: Some(decoded_bytes(&blob)) })
-            }
+            ResourceContents::TextResourceContents {
+                uri,
+                mime_type,
+                text,
+                ..
+            } => Some(Resource {
+                uri,
+                mime_type,
+                text: Some(text),
+                bytes: None,
+            }),
+            ResourceContents::BlobResourceContents {
+                uri,
+                mime_type,
+                blob,
+                ..
+            } => Some(Resource {
+                uri,
+                mime_type,
+                text: None,
+                bytes: Some(decoded_bytes(&blob)),
+            }),
             _ => None,
         }
     }
@@ -174,7 +214,9 @@ mod tests {
 
     #[test]
     fn what_is_alone_stands_alone() {
-        let texts = outcome(json!({ "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] }));
+        let texts = outcome(
+            json!({ "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] }),
+        );
         assert_eq!(texts.to_value(), json!("a\nb"));
         let repeated = outcome(json!({
             "content": [{ "type": "text", "text": "{\"n\": 1}" }], "structuredContent": { "n": 1 }
@@ -184,9 +226,14 @@ mod tests {
 
     #[test]
     fn a_failure_always_has_words() {
-        let failed = outcome(json!({ "content": [{ "type": "text", "text": "no such zone" }], "isError": true }));
+        let failed = outcome(
+            json!({ "content": [{ "type": "text", "text": "no such zone" }], "isError": true }),
+        );
         assert!(failed.is_error);
         assert_eq!(failed.failure(), "no such zone");
-        assert_eq!(outcome(json!({ "content": [], "isError": true })).failure(), "the tool failed without a word");
+        assert_eq!(
+            outcome(json!({ "content": [], "isError": true })).failure(),
+            "the tool failed without a word"
+        );
     }
 }

@@ -105,7 +105,11 @@ impl Default for Pool {
 impl Pool {
     /// A pool of these servers, none of them connected yet. Of two of one name the last counts.
     pub fn new(config: PoolConfig) -> Self {
-        let PoolConfig { servers, on_change, limits } = config;
+        let PoolConfig {
+            servers,
+            on_change,
+            limits,
+        } = config;
         let named = servers.into_iter().map(|config| {
             let name = config.name.clone();
             (name, Arc::new(Server::new(config, on_change, limits)))
@@ -118,7 +122,9 @@ impl Pool {
             stop,
             keepers: Mutex::default(),
         };
-        Pool { shared: Arc::new(shared) }
+        Pool {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Connects to every server and keeps its tools on the shelf in step, until the pool is closed. Needs a Tokio
@@ -151,7 +157,11 @@ impl Pool {
     pub fn statuses(&self) -> Vec<Status> {
         let status = |(name, server): (&String, &Arc<Server>)| {
             let reason = server.unavailable();
-            Status { server: name.clone(), available: reason.is_none(), reason }
+            Status {
+                server: name.clone(),
+                available: reason.is_none(),
+                reason,
+            }
         };
         self.shared.servers.iter().map(status).collect()
     }
@@ -167,8 +177,16 @@ impl Pool {
     /// Why this tool cannot be called right now: its server is not there, or it is not what was approved.
     pub fn obstacle(&self, id: &ToolId) -> Option<String> {
         let blocked = || {
-            let what = self.shared.servers.get(id.server())?.blocked().get(id)?.clone();
-            Some(format!("its {what} changed after it was approved, and nobody has accepted that yet"))
+            let what = self
+                .shared
+                .servers
+                .get(id.server())?
+                .blocked()
+                .get(id)?
+                .clone();
+            Some(format!(
+                "its {what} changed after it was approved, and nobody has accepted that yet"
+            ))
         };
         self.unavailable(id.server()).or_else(blocked)
     }
@@ -183,8 +201,16 @@ impl Pool {
         arguments: Arguments,
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
-        let unknown = || CallError::UnknownServer { server: id.server().to_owned(), tool: id.to_string() };
-        self.shared.servers.get(id.server()).ok_or_else(unknown)?.call(id, arguments, context).await
+        let unknown = || CallError::UnknownServer {
+            server: id.server().to_owned(),
+            tool: id.to_string(),
+        };
+        self.shared
+            .servers
+            .get(id.server())
+            .ok_or_else(unknown)?
+            .call(id, arguments, context)
+            .await
     }
 
     /// Ends every connection and what runs behind it; when this returns, nothing is left.
@@ -195,14 +221,20 @@ impl Pool {
     }
 
     fn keepers(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.shared.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .keepers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Toolset for Pool {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
         self.shared.servers.contains_key(id.server()).then(|| {
-            let tool = UpstreamTool { pool: self.clone(), id: id.clone() };
+            let tool = UpstreamTool {
+                pool: self.clone(),
+                id: id.clone(),
+            };
             Arc::new(tool) as Arc<dyn Callable>
         })
     }
@@ -217,9 +249,16 @@ struct UpstreamTool {
 #[async_trait]
 impl Callable for UpstreamTool {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
-        let called = self.pool.call(&self.id, arguments, &CallContext::default()).await;
+        let called = self
+            .pool
+            .call(&self.id, arguments, &CallContext::default())
+            .await;
         let outcome = Outcome::of(called.map_err(|error| ToolFailure::new(error.to_string()))?);
-        if outcome.is_error { Err(ToolFailure::new(outcome.failure())) } else { Ok(outcome.to_value()) }
+        if outcome.is_error {
+            Err(ToolFailure::new(outcome.failure()))
+        } else {
+            Ok(outcome.to_value())
+        }
     }
 }
 
@@ -227,7 +266,15 @@ impl Server {
     fn new(config: ServerConfig, on_change: OnChange, limits: Limits) -> Self {
         let calls = Semaphore::new(limits.calls_at_once);
         let (state, _) = watch::channel(State::New);
-        Server { config, limits, on_change, state, blocked: Mutex::default(), doubt: Notify::new(), calls }
+        Server {
+            config,
+            limits,
+            on_change,
+            state,
+            blocked: Mutex::default(),
+            doubt: Notify::new(),
+            calls,
+        }
     }
 
     fn unavailable(&self) -> Option<String> {
@@ -250,11 +297,16 @@ impl Server {
             connection = self.connection() => connection?,
         };
         if let Some(what) = self.blocked().get(id) {
-            return Err(CallError::Blocked { tool: id.to_string(), what: what.clone() });
+            return Err(CallError::Blocked {
+                tool: id.to_string(),
+                what: what.clone(),
+            });
         }
         let total = self.limits.call_total;
         // Never closed, so there is a place or the time is up.
-        let _place = timeout(total, self.calls.acquire()).await.map_err(|_| CallError::Timeout { limit: total })?;
+        let _place = timeout(total, self.calls.acquire())
+            .await
+            .map_err(|_| CallError::Timeout { limit: total })?;
         let called = connection.call(id.name(), arguments, context).await;
         if matches!(called, Err(CallError::Lost { .. })) {
             self.doubt.notify_one();
@@ -271,14 +323,20 @@ impl Server {
             State::Ready(_) => self.limits.call_patience,
             State::Down { since, .. } => self.limits.call_patience.saturating_sub(since.elapsed()),
         };
-        let is_ready = |state: &State| matches!(state, State::Ready(connection) if connection.is_alive());
+        let is_ready =
+            |state: &State| matches!(state, State::Ready(connection) if connection.is_alive());
         if let Ok(Ok(state)) = timeout(patience, state.wait_for(is_ready)).await
             && let State::Ready(connection) = &*state
         {
             return Ok(Arc::clone(connection));
         }
-        let reason = self.unavailable().unwrap_or_else(|| "it went away again".into());
-        Err(CallError::Unavailable { server: self.config.name.clone(), reason })
+        let reason = self
+            .unavailable()
+            .unwrap_or_else(|| "it went away again".into());
+        Err(CallError::Unavailable {
+            server: self.config.name.clone(),
+            reason,
+        })
     }
 
     fn blocked(&self) -> MutexGuard<'_, BTreeMap<ToolId, String>> {
@@ -312,14 +370,25 @@ impl Keeper {
                 return;
             }
             if reason != told {
-                tracing::warn!(server = self.name(), reason, "MCP server is down and being reconnected");
+                tracing::warn!(
+                    server = self.name(),
+                    reason,
+                    "MCP server is down and being reconnected"
+                );
                 told.clone_from(&reason);
             }
-            self.server.state.send_replace(State::Down { reason, since: Instant::now() });
+            self.server.state.send_replace(State::Down {
+                reason,
+                since: Instant::now(),
+            });
             if started.elapsed() >= STABLE {
                 (pause, told) = (limits.first_pause, String::new());
             }
-            if stop.run_until_cancelled(sleep(jittered(pause))).await.is_none() {
+            if stop
+                .run_until_cancelled(sleep(jittered(pause)))
+                .await
+                .is_none()
+            {
                 return;
             }
             pause = (pause * 2).min(limits.longest_pause);
@@ -328,7 +397,10 @@ impl Keeper {
 
     /// Follows one connection to its end and says why it ended.
     async fn keep(&self, connection: Arc<Connection>) -> String {
-        let reason = self.stop.run_until_cancelled(self.follow(&connection)).await;
+        let reason = self
+            .stop
+            .run_until_cancelled(self.follow(&connection))
+            .await;
         connection.close().await;
         reason.unwrap_or_else(|| "the program ends".into())
     }
@@ -341,7 +413,11 @@ impl Keeper {
                 Err(error) => return error.to_string(),
             }
             self.ready(connection);
-            let refresh = if taken_in.is_some() { self.server.limits.refresh } else { REWRITE };
+            let refresh = if taken_in.is_some() {
+                self.server.limits.refresh
+            } else {
+                REWRITE
+            };
             tokio::select! {
                 () = connection.ended() => return connection.epitaph(),
                 () = connection.list_changed() => {}
@@ -370,14 +446,21 @@ impl Keeper {
         if *last == Some(hash) && self.server.blocked().is_empty() {
             return;
         }
-        match self.write(sync::read_tools(self.name(), entries, &self.server.limits)).await {
+        match self
+            .write(sync::read_tools(self.name(), entries, &self.server.limits))
+            .await
+        {
             Ok(synced) => {
                 *last = Some(hash);
                 tell(&synced);
             }
             Err(error) => {
                 *last = None;
-                tracing::warn!(server = self.name(), error, "the tools of an MCP server were not taken in");
+                tracing::warn!(
+                    server = self.name(),
+                    error,
+                    "the tools of an MCP server were not taken in"
+                );
             }
         }
     }
@@ -387,10 +470,22 @@ impl Keeper {
     async fn write(&self, offer: sync::Offer) -> Result<Synced, String> {
         let compared = self.compare(offer).await?;
         *self.server.blocked() = compared.0.blocked();
-        let (Judged { tools, flags: flagged, .. }, skipped) = compared;
+        let (
+            Judged {
+                tools,
+                flags: flagged,
+                ..
+            },
+            skipped,
+        ) = compared;
         tell_changed(&flagged);
         let changes = self.shelf.sync(self.name(), tools).await?;
-        Ok(Synced { server: self.name().to_owned(), changes, flagged, skipped })
+        Ok(Synced {
+            server: self.name().to_owned(),
+            changes,
+            flagged,
+            skipped,
+        })
     }
 
     /// Compares an offer with what was approved, and remembers what is approved from now on.
@@ -398,7 +493,8 @@ impl Keeper {
         let (shelf, server) = (Arc::clone(&self.shelf), Arc::clone(&self.server));
         let comparing = spawn_blocking(move || {
             let (name, most_records) = (&server.config.name, server.limits.definitions);
-            let mut approved = Approved::open(&shelf.folder()).map_err(|error| error.to_string())?;
+            let mut approved =
+                Approved::open(&shelf.folder()).map_err(|error| error.to_string())?;
             let records = approved.of(name).map_err(|error| error.to_string())?;
             let before = Before::of(name, Some(&shelf.searcher()), records, most_records);
             let (judged, skipped) = sync::compare(offer, server.on_change, &before)?;
@@ -415,14 +511,27 @@ impl Keeper {
 }
 
 fn tell(synced: &Synced) {
-    let Synced { server, changes, skipped, .. } = synced;
+    let Synced {
+        server,
+        changes,
+        skipped,
+        ..
+    } = synced;
     for reason in skipped.iter().take(MAX_TOLD) {
         tracing::warn!(server, reason, "a tool was left out");
     }
     if skipped.len() > MAX_TOLD {
-        tracing::warn!(server, more = skipped.len() - MAX_TOLD, "more tools were left out");
+        tracing::warn!(
+            server,
+            more = skipped.len() - MAX_TOLD,
+            "more tools were left out"
+        );
     }
-    let (added, changed, removed) = (changes.added.len(), changes.changed.len(), changes.removed.len());
+    let (added, changed, removed) = (
+        changes.added.len(),
+        changes.changed.len(),
+        changes.removed.len(),
+    );
     tracing::info!(server, added, changed, removed, "tools are in step");
 }
 
@@ -435,7 +544,9 @@ fn tell_changed(flags: &[Flag]) {
 
 fn hash_of(entries: &[Value]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    entries.iter().for_each(|entry| entry.to_string().hash(&mut hasher));
+    entries
+        .iter()
+        .for_each(|entry| entry.to_string().hash(&mut hasher));
     hasher.finish()
 }
 

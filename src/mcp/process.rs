@@ -82,25 +82,57 @@ impl Process {
     ///
     /// # Errors
     /// When the program cannot be started.
-    pub fn start(program: &Program<'_>, watchdog: &Arc<Watchdog>) -> io::Result<(Self, ChildStdout, ChildStdin)> {
+    pub fn start(
+        program: &Program<'_>,
+        watchdog: &Arc<Watchdog>,
+    ) -> io::Result<(Self, ChildStdout, ChildStdin)> {
         let mut command = Command::new(program.command);
         command.args(program.args).env_clear().kill_on_drop(true);
-        command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.envs(
+            PASSED_ON
+                .iter()
+                .filter_map(|name| Some((name, std::env::var_os(name)?))),
+        );
         command.envs(program.env);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         if let Some(cwd) = program.cwd {
             command.current_dir(cwd);
         }
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn()?;
-        let group = child.id().filter(|_| cfg!(unix)).inspect(|group| watchdog.watch(*group));
+        let group = child
+            .id()
+            .filter(|_| cfg!(unix))
+            .inspect(|group| watchdog.watch(*group));
         let missing = || io::Error::other("a standard stream is missing");
-        let (stdout, stdin) = (child.stdout.take().ok_or_else(missing)?, child.stdin.take().ok_or_else(missing)?);
+        let (stdout, stdin) = (
+            child.stdout.take().ok_or_else(missing)?,
+            child.stdin.take().ok_or_else(missing)?,
+        );
         let last_words = LastWords::default();
         let stderr = child.stderr.take();
-        let draining = stderr.map(|stderr| tokio::spawn(drain(stderr, Arc::clone(program.server), last_words.clone())));
-        Ok((Process { child, group, watchdog: Arc::clone(watchdog), last_words, draining }, stdout, stdin))
+        let draining = stderr.map(|stderr| {
+            tokio::spawn(drain(
+                stderr,
+                Arc::clone(program.server),
+                last_words.clone(),
+            ))
+        });
+        Ok((
+            Process {
+                child,
+                group,
+                watchdog: Arc::clone(watchdog),
+                last_words,
+                draining,
+            },
+            stdout,
+            stdin,
+        ))
     }
 
     /// What it says on its standard error.
@@ -142,7 +174,11 @@ impl LastWords {
     pub fn text(&self) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept);
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
         let last = lines[lines.len().saturating_sub(3)..].join("; ");
         (!last.is_empty()).then(|| crate::llm::excerpt(&last, 400))
     }

@@ -44,11 +44,18 @@ struct Writing {
 impl CatalogShelf {
     /// Puts tools into this catalog.
     pub fn new(catalog: Catalog) -> Self {
-        CatalogShelf { catalog, writing: Arc::default() }
+        CatalogShelf {
+            catalog,
+            writing: Arc::default(),
+        }
     }
 
     fn write(&self, server: &str, tools: &[Tool]) -> Result<Changes, Error> {
-        let turn = self.writing.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self
+            .writing
+            .turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut writer = self.catalog.writer()?;
         let changes = writer.sync(server, tools)?;
         if !changes.added.is_empty() || !changes.changed.is_empty() || !changes.removed.is_empty() {
@@ -60,10 +67,18 @@ impl CatalogShelf {
 
     /// Embeds what has no vectors yet, until somebody wants to write.
     fn embed(&self) {
-        let Ok(_turn) = self.writing.turn.try_lock() else { return };
+        let Ok(_turn) = self.writing.turn.try_lock() else {
+            return;
+        };
         let wanted = || self.writing.waiting.load(Ordering::Relaxed) > 0;
         let embedded = self.catalog.writer().and_then(|mut writer| {
-            writer.embed_pending(&mut |_| if wanted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            writer.embed_pending(&mut |_| {
+                if wanted() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
         });
         if let Err(error) = embedded {
             tracing::warn!(%error, "tools of MCP servers are not embedded; they are found by words only");
@@ -74,7 +89,9 @@ impl CatalogShelf {
 #[async_trait]
 impl Shelf for CatalogShelf {
     fn searcher(&self) -> Arc<Searcher> {
-        self.catalog.refresh().unwrap_or_else(|_| self.catalog.searcher())
+        self.catalog
+            .refresh()
+            .unwrap_or_else(|_| self.catalog.searcher())
     }
 
     fn folder(&self) -> PathBuf {
@@ -89,7 +106,10 @@ impl Shelf for CatalogShelf {
             shelf.writing.waiting.fetch_sub(1, Ordering::Relaxed);
             written
         });
-        let changes = written.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let changes = written
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?;
         let shelf = self.clone();
         spawn_blocking(move || shelf.embed());
         Ok(changes)

@@ -52,11 +52,21 @@ pub async fn fetch_all(servers: &[ServerConfig], limits: &Limits) -> Vec<Result<
     fetched.buffered(ASKED_AT_ONCE).collect().await
 }
 
-async fn fetch(server: &ServerConfig, limits: &Limits, watchdog: &Arc<Watchdog>) -> Result<Offer, String> {
-    let connection = Connection::open(server, limits, watchdog).await.map_err(|error| error.to_string())?;
+async fn fetch(
+    server: &ServerConfig,
+    limits: &Limits,
+    watchdog: &Arc<Watchdog>,
+) -> Result<Offer, String> {
+    let connection = Connection::open(server, limits, watchdog)
+        .await
+        .map_err(|error| error.to_string())?;
     let entries = connection.list_tools().await;
     connection.close().await;
-    Ok(read_tools(&server.name, entries.map_err(|error| error.to_string())?, limits))
+    Ok(read_tools(
+        &server.name,
+        entries.map_err(|error| error.to_string())?,
+        limits,
+    ))
 }
 
 /// Reads the entries of a `tools/list`. Those that are no valid tools or beyond the limits are left out, the second of
@@ -65,28 +75,51 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
     let mut skipped = Vec::new();
     entries.retain(|entry| {
         let reason = if entry.is_object() {
-            bad_name(entry).or_else(|| bad_schema(entry)).or_else(|| too_long(entry, limits))
+            bad_name(entry)
+                .or_else(|| bad_schema(entry))
+                .or_else(|| too_long(entry, limits))
         } else {
             Some("it is no object".to_owned())
         };
-        skipped.extend(reason.iter().map(|reason| format!("{}: {reason}", name_of(entry))));
+        skipped.extend(
+            reason
+                .iter()
+                .map(|reason| format!("{}: {reason}", name_of(entry))),
+        );
         reason.is_none()
     });
     entries.iter_mut().for_each(drop_own_meta);
     if entries.is_empty() {
-        return Offer { tools: Vec::new(), skipped };
+        return Offer {
+            tools: Vec::new(),
+            skipped,
+        };
     }
-    let options =
-        ReadOptions { server: Some(server.to_owned()), source_name: server.to_owned(), ..ReadOptions::default() };
+    let options = ReadOptions {
+        server: Some(server.to_owned()),
+        source_name: server.to_owned(),
+        ..ReadOptions::default()
+    };
     let document = json!({ "tools": entries }).to_string();
     match formats::parse(document.as_bytes(), &options) {
         Ok(parsed) => {
-            skipped.extend(parsed.skipped.iter().map(|skipped| skipped.error.to_string()));
-            Offer { tools: parsed.tools, skipped }
+            skipped.extend(
+                parsed
+                    .skipped
+                    .iter()
+                    .map(|skipped| skipped.error.to_string()),
+            );
+            Offer {
+                tools: parsed.tools,
+                skipped,
+            }
         }
         Err(error) => {
             skipped.push(error.to_string());
-            Offer { tools: Vec::new(), skipped }
+            Offer {
+                tools: Vec::new(),
+                skipped,
+            }
         }
     }
 }
@@ -95,10 +128,17 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
 ///
 /// # Errors
 /// For a list of which nothing can be used: more likely a defect than a server that has lost its tools.
-pub fn compare(offer: Offer, on_change: OnChange, before: &Before) -> Result<(Judged, Vec<String>), String> {
+pub fn compare(
+    offer: Offer,
+    on_change: OnChange,
+    before: &Before,
+) -> Result<(Judged, Vec<String>), String> {
     let Offer { tools, mut skipped } = offer;
     if tools.is_empty() && !skipped.is_empty() {
-        return Err(format!("none of its tools is valid, so nothing was changed: {}", skipped.join("; ")));
+        return Err(format!(
+            "none of its tools is valid, so nothing was changed: {}",
+            skipped.join("; ")
+        ));
     }
     let judged = judge(tools, on_change, before);
     if judged.no_room > 0 {
@@ -113,22 +153,31 @@ pub fn compare(offer: Offer, on_change: OnChange, before: &Before) -> Result<(Ju
 
 /// What MCP says of names, and what providers take. Anything else can look like another name, or like text of ours.
 fn bad_name(entry: &Value) -> Option<String> {
-    let name = entry.get("name").and_then(Value::as_str).filter(|name| !name.is_empty())?;
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/');
+    let name = entry
+        .get("name")
+        .and_then(Value::as_str)
+        .filter(|name| !name.is_empty())?;
+    let legal =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/');
     if name.len() > MAX_NAME_BYTES {
-        return Some(format!("its name has {} bytes, {MAX_NAME_BYTES} are allowed", name.len()));
+        return Some(format!(
+            "its name has {} bytes, {MAX_NAME_BYTES} are allowed",
+            name.len()
+        ));
     }
     let all_legal = name.bytes().all(legal);
-    (!all_legal).then(|| "its name may have letters from a to z, digits, `_`, `.`, `-` and `/` only".into())
+    (!all_legal)
+        .then(|| "its name may have letters from a to z, digits, `_`, `.`, `-` and `/` only".into())
 }
 
 fn bad_schema(entry: &Value) -> Option<String> {
     match entry.get("inputSchema") {
         None => Some("it has no inputSchema".into()),
         Some(Value::Object(_)) => None,
-        Some(other) => {
-            Some(format!("its inputSchema is {}, it must be an object", crate::llm::excerpt(&other.to_string(), 40)))
-        }
+        Some(other) => Some(format!(
+            "its inputSchema is {}, it must be an object",
+            crate::llm::excerpt(&other.to_string(), 40)
+        )),
     }
 }
 
@@ -137,17 +186,26 @@ fn too_long(entry: &Value, limits: &Limits) -> Option<String> {
     for field in ["title", "description"] {
         let bytes = entry.get(field).and_then(Value::as_str).map_or(0, str::len);
         if bytes > limits.description_bytes {
-            return Some(format!("its {field} has {bytes} bytes, {} are allowed", limits.description_bytes));
+            return Some(format!(
+                "its {field} has {bytes} bytes, {} are allowed",
+                limits.description_bytes
+            ));
         }
     }
     let bytes = entry.to_string().len();
-    (bytes > limits.tool_bytes).then(|| format!("it has {bytes} bytes, {} are allowed", limits.tool_bytes))
+    (bytes > limits.tool_bytes)
+        .then(|| format!("it has {bytes} bytes, {} are allowed", limits.tool_bytes))
 }
 
 fn name_of(entry: &Value) -> String {
     let name = entry.get("name").and_then(Value::as_str);
     // Escaped whole, as text that is no name may draw anything.
-    let quoted = |name| format!("tool \"{}\"", crate::llm::excerpt(name, 80).escape_default());
+    let quoted = |name| {
+        format!(
+            "tool \"{}\"",
+            crate::llm::excerpt(name, 80).escape_default()
+        )
+    };
     name.map_or_else(|| "a tool without a name".into(), quoted)
 }
 
@@ -173,13 +231,27 @@ mod tests {
             json!(7),
         ];
         let offer = read_tools("s", entries, &Limits::default());
-        assert_eq!(offer.tools.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["s/good"]);
+        assert_eq!(
+            offer
+                .tools
+                .iter()
+                .map(|tool| tool.id.as_str())
+                .collect::<Vec<_>>(),
+            ["s/good"]
+        );
         assert_eq!(offer.tools[0].annotations.destructive_hint, Some(true));
         let skipped = offer.skipped.join("\n");
-        for expected in
-            ["\"bad\": its inputSchema is \"none\"", "\"bare\": it has no inputSchema", "no object", "good", "name"]
-        {
-            assert!(skipped.contains(expected), "{expected:?} is not in {skipped}");
+        for expected in [
+            "\"bad\": its inputSchema is \"none\"",
+            "\"bare\": it has no inputSchema",
+            "no object",
+            "good",
+            "name",
+        ] {
+            assert!(
+                skipped.contains(expected),
+                "{expected:?} is not in {skipped}"
+            );
         }
         assert_eq!(offer.skipped.len(), 5);
     }
@@ -199,12 +271,24 @@ mod tests {
             ],
             &limits,
         );
-        assert_eq!(offer.tools.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["s/full"]);
+        assert_eq!(
+            offer
+                .tools
+                .iter()
+                .map(|tool| tool.id.as_str())
+                .collect::<Vec<_>>(),
+            ["s/full"]
+        );
         let skipped = offer.skipped.join("\n");
-        for expected in
-            ["\"long\": its description has 16385 bytes, 16384 are allowed", "its title", "\"wide\": it has"]
-        {
-            assert!(skipped.contains(expected), "{expected:?} is not in {skipped}");
+        for expected in [
+            "\"long\": its description has 16385 bytes, 16384 are allowed",
+            "its title",
+            "\"wide\": it has",
+        ] {
+            assert!(
+                skipped.contains(expected),
+                "{expected:?} is not in {skipped}"
+            );
         }
     }
 
@@ -212,14 +296,37 @@ mod tests {
     fn names_that_may_look_like_others_are_refused_and_quoted() {
         let entry = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
         let long = "x".repeat(129);
-        let names =
-            ["a.b/c-D_9", "d\u{435}lete", "x (read_only)\n[approve]", "\u{3164}", "\u{202e}tupni", long.as_str()];
+        let names = [
+            "a.b/c-D_9",
+            "d\u{435}lete",
+            "x (read_only)\n[approve]",
+            "\u{3164}",
+            "\u{202e}tupni",
+            long.as_str(),
+        ];
         let offer = read_tools("s", names.map(entry).to_vec(), &Limits::default());
-        assert_eq!(offer.tools.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["s/a.b/c-D_9"]);
+        assert_eq!(
+            offer
+                .tools
+                .iter()
+                .map(|tool| tool.id.as_str())
+                .collect::<Vec<_>>(),
+            ["s/a.b/c-D_9"]
+        );
         let skipped = offer.skipped.join("\n");
-        assert!(skipped.is_ascii() && skipped.lines().count() == 5, "{skipped}");
-        for expected in ["tool \"d\\u{435}lete\": its name may have", "x (read_only)\\n[approve]", "has 129 bytes"] {
-            assert!(skipped.contains(expected), "{expected:?} is not in {skipped}");
+        assert!(
+            skipped.is_ascii() && skipped.lines().count() == 5,
+            "{skipped}"
+        );
+        for expected in [
+            "tool \"d\\u{435}lete\": its name may have",
+            "x (read_only)\\n[approve]",
+            "has 129 bytes",
+        ] {
+            assert!(
+                skipped.contains(expected),
+                "{expected:?} is not in {skipped}"
+            );
         }
     }
 

@@ -50,19 +50,31 @@ impl Watchdog {
 
     /// Asks this group to end.
     pub fn terminate(&self, group: u32) {
-        order(&mut self.shell.lock().unwrap_or_else(PoisonError::into_inner), "terminate", group);
+        order(
+            &mut self.shell.lock().unwrap_or_else(PoisonError::into_inner),
+            "terminate",
+            group,
+        );
     }
 
     /// Kills what is left of this group and forgets it.
     pub fn kill(&self, group: u32) {
-        order(&mut self.shell.lock().unwrap_or_else(PoisonError::into_inner), "kill", group);
+        order(
+            &mut self.shell.lock().unwrap_or_else(PoisonError::into_inner),
+            "kill",
+            group,
+        );
     }
 }
 
 impl Shell {
     fn start() -> std::io::Result<Self> {
         let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(["-c", SCRIPT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         #[cfg(unix)]
         // Beyond the reach of a Ctrl-C or a kill that is meant for our own group.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);

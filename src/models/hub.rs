@@ -36,8 +36,13 @@ pub fn fetch(
     if let Some(library) = runtime {
         fetcher.env("ORT_DYLIB_PATH", library);
     }
-    fetcher.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = fetcher.spawn().context("start the download from the model hub")?;
+    fetcher
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let child = fetcher
+        .spawn()
+        .context("start the download from the model hub")?;
     watch(child, scratch.path(), on_transfer)?;
     replace(&cache.join(REPOSITORY), &scratch)?;
     Ok(format!("{} (hub)", super::MODEL_NAME))
@@ -48,7 +53,8 @@ pub fn fetch(
 /// # Errors
 /// The hub cannot be reached, or what it sent cannot be loaded.
 pub fn fetch_here(cache: &Path) -> Result<()> {
-    let options = TextInitOptions::new(EmbeddingModel::AllMiniLML6V2).with_cache_dir(cache.to_owned());
+    let options =
+        TextInitOptions::new(EmbeddingModel::AllMiniLML6V2).with_cache_dir(cache.to_owned());
     TextEmbedding::try_new(options.with_show_download_progress(false))?;
     Ok(())
 }
@@ -74,7 +80,10 @@ fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<
             if status.success() {
                 return Ok(());
             }
-            bail!("the model hub did not give the model: {}", last_words(&mut child));
+            bail!(
+                "the model hub did not give the model: {}",
+                last_words(&mut child)
+            );
         }
         let now = scratch::bytes_under(cache);
         if now > seen {
@@ -84,9 +93,16 @@ fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<
         if last_growth.elapsed() > patience {
             child.kill()?;
             child.wait()?;
-            bail!("the model hub sent nothing for {} s; check the network or use --from pypi", patience.as_secs());
+            bail!(
+                "the model hub sent nothing for {} s; check the network or use --from pypi",
+                patience.as_secs()
+            );
         }
-        on_transfer(Transfer { what: "the model from the hub", done: seen - start, total: None });
+        on_transfer(Transfer {
+            what: "the model from the hub",
+            done: seen - start,
+            total: None,
+        });
         std::thread::sleep(TICK);
     }
 }
@@ -94,9 +110,15 @@ fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<
 /// The last line of a process that has ended.
 fn last_words(child: &mut Child) -> String {
     let mut text = Vec::new();
-    let read = child.stderr.take().map(|stderr| stderr.take(OUTPUT_BYTES).read_to_end(&mut text));
+    let read = child
+        .stderr
+        .take()
+        .map(|stderr| stderr.take(OUTPUT_BYTES).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
-    match (read, text.lines().rev().find(|line| !line.trim().is_empty())) {
+    match (
+        read,
+        text.lines().rev().find(|line| !line.trim().is_empty()),
+    ) {
         (Some(Ok(_)), Some(line)) => line.trim_start_matches("error: ").to_owned(),
         _ => "it said nothing".to_owned(),
     }
@@ -118,9 +140,14 @@ mod tests {
         let repository = cache.path().join(REPOSITORY);
         std::fs::create_dir(&repository).unwrap();
         std::fs::write(repository.join("old"), "x").unwrap();
-        let fetcher = sh(&format!("mkdir $1/{REPOSITORY} && echo new > $1/{REPOSITORY}/new"));
+        let fetcher = sh(&format!(
+            "mkdir $1/{REPOSITORY} && echo new > $1/{REPOSITORY}/new"
+        ));
         fetch(fetcher, None, cache.path(), &|_| {}).unwrap();
-        let left: Vec<_> = std::fs::read_dir(&repository).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> = std::fs::read_dir(&repository)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(left, ["new"]);
         assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 1);
     }
@@ -129,7 +156,12 @@ mod tests {
     fn the_reason_of_a_failed_download_is_told() {
         let cache = tempfile::tempdir().unwrap();
         let fetcher = sh("echo error: no route to the hub >&2; exit 1");
-        let message = fetch(fetcher, None, cache.path(), &|_| {}).unwrap_err().to_string();
-        assert_eq!(message, "the model hub did not give the model: no route to the hub");
+        let message = fetch(fetcher, None, cache.path(), &|_| {})
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            message,
+            "the model hub did not give the model: no route to the hub"
+        );
     }
 }

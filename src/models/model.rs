@@ -16,18 +16,28 @@ const PINNED_REVISION: &str = "local";
 
 /// The hub cache that is written to: `HF_HOME` where that is set, as fastembed does, else ours.
 pub fn home(settings: &Settings) -> PathBuf {
-    settings.places.hf_home.clone().unwrap_or_else(|| settings.cache.clone())
+    settings
+        .places
+        .hf_home
+        .clone()
+        .unwrap_or_else(|| settings.cache.clone())
 }
 
 /// Finds the folder with the model's files.
 pub fn locate(settings: &Settings, depth: Depth) -> Part {
     let homes = homes(settings);
-    let mut parts: Vec<Part> =
-        homes.iter().filter_map(|home| snapshot(home)).map(|folder| check(&folder, depth)).collect();
+    let mut parts: Vec<Part> = homes
+        .iter()
+        .filter_map(|home| snapshot(home))
+        .map(|folder| check(&folder, depth))
+        .collect();
     if parts.is_empty() {
         return Part::Missing { looked_in: homes };
     }
-    let best = parts.iter().position(|part| part.ready().is_some()).unwrap_or(0);
+    let best = parts
+        .iter()
+        .position(|part| part.ready().is_some())
+        .unwrap_or(0);
     parts.swap_remove(best)
 }
 
@@ -45,7 +55,11 @@ pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String>
 
 /// Every place to look in: where we write first, then where other programs and other settings would have put it.
 fn homes(settings: &Settings) -> Vec<PathBuf> {
-    let hub = settings.places.hf_home.as_ref().map(|home| home.join("hub"));
+    let hub = settings
+        .places
+        .hf_home
+        .as_ref()
+        .map(|home| home.join("hub"));
     let mut homes = vec![home(settings)];
     homes.extend(hub);
     homes.push(settings.cache.clone());
@@ -60,21 +74,38 @@ fn snapshot(home: &Path) -> Option<PathBuf> {
 }
 
 fn check(folder: &Path, depth: Depth) -> Part {
-    let revision = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let revision = folder
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let pinned = revision == PINNED_REVISION;
-    let problem = pins::MODEL.iter().flat_map(|package| package.files).find_map(|pin| {
-        let path = folder.join(pin.name);
-        let result = if pinned { pin.check(&path, depth) } else { present(&path) };
-        result.err().map(|reason| (pin, reason))
-    });
+    let problem = pins::MODEL
+        .iter()
+        .flat_map(|package| package.files)
+        .find_map(|pin| {
+            let path = folder.join(pin.name);
+            let result = if pinned {
+                pin.check(&path, depth)
+            } else {
+                present(&path)
+            };
+            result.err().map(|reason| (pin, reason))
+        });
     match problem {
-        None => Part::Ready { path: folder.to_owned(), version: revision },
+        None => Part::Ready {
+            path: folder.to_owned(),
+            version: revision,
+        },
         Some((pin, reason)) => broken(folder, pin, reason),
     }
 }
 
 fn broken(folder: &Path, pin: &PinnedFile, reason: String) -> Part {
-    Part::Broken { path: folder.join(pin.name), reason }
+    Part::Broken {
+        path: folder.join(pin.name),
+        reason,
+    }
 }
 
 /// The most that can be said of a file whose checksum is not known.
@@ -102,7 +133,11 @@ mod tests {
 
     fn a_snapshot(revision: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join(REPOSITORY).join("snapshots").join(revision);
+        let folder = home
+            .path()
+            .join(REPOSITORY)
+            .join("snapshots")
+            .join(revision);
         std::fs::create_dir_all(&folder).unwrap();
         for pin in pins::MODEL.iter().flat_map(|package| package.files) {
             std::fs::write(folder.join(pin.name), bytes).unwrap();
@@ -120,12 +155,19 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_named() {
-        for (revision, bytes, expected) in
-            [("local", b"x".as_slice(), "is damaged: 1 bytes"), ("0123", b"", "is empty")]
-        {
+        for (revision, bytes, expected) in [
+            ("local", b"x".as_slice(), "is damaged: 1 bytes"),
+            ("0123", b"", "is empty"),
+        ] {
             let (_home, folder) = a_snapshot(revision, bytes);
-            let Part::Broken { path, reason } = check(&folder, Depth::Sizes) else { panic!("{revision}") };
-            assert!(path.ends_with("tokenizer.json") && reason.contains(expected), "{} {reason}", path.display());
+            let Part::Broken { path, reason } = check(&folder, Depth::Sizes) else {
+                panic!("{revision}")
+            };
+            assert!(
+                path.ends_with("tokenizer.json") && reason.contains(expected),
+                "{} {reason}",
+                path.display()
+            );
         }
     }
 }

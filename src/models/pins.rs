@@ -107,9 +107,14 @@ pub fn runtime() -> Option<&'static Package> {
 impl PinnedFile {
     /// Compares a file with its pin. The error says in a few words how it differs.
     pub fn check(&self, path: &Path, depth: Depth) -> Result<(), String> {
-        let size = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
+        let size = std::fs::metadata(path)
+            .map_err(|error| format!("cannot be read: {error}"))?
+            .len();
         if size != self.bytes {
-            return Err(format!("is damaged: {size} bytes instead of {}", self.bytes));
+            return Err(format!(
+                "is damaged: {size} bytes instead of {}",
+                self.bytes
+            ));
         }
         if depth == Depth::Sizes {
             return Ok(());
@@ -125,7 +130,10 @@ impl PinnedFile {
         if found == self.sha256 {
             return Ok(());
         }
-        Err(format!("is damaged: its sha256 is {found}, not {}", self.sha256))
+        Err(format!(
+            "is damaged: its sha256 is {found}, not {}",
+            self.sha256
+        ))
     }
 }
 
@@ -136,7 +144,11 @@ pub fn copy_summed(mut from: impl Read, mut to: impl Write) -> io::Result<String
     loop {
         let count = from.read(&mut buffer)?;
         if count == 0 {
-            return Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+            return Ok(hasher
+                .finalize()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect());
         }
         hasher.update(&buffer[..count]);
         to.write_all(&buffer[..count])?;
@@ -201,8 +213,16 @@ mod tests {
         assert_eq!(ABC.check(&path, Depth::Checksums), Ok(()));
         std::fs::write(&path, "abd").unwrap();
         assert_eq!(ABC.check(&path, Depth::Sizes), Ok(()));
-        assert!(ABC.check(&path, Depth::Checksums).unwrap_err().contains("its sha256 is"));
+        assert!(
+            ABC.check(&path, Depth::Checksums)
+                .unwrap_err()
+                .contains("its sha256 is")
+        );
         std::fs::write(&path, "ab").unwrap();
-        assert!(ABC.check(&path, Depth::Sizes).unwrap_err().contains("2 bytes instead of 3"));
+        assert!(
+            ABC.check(&path, Depth::Sizes)
+                .unwrap_err()
+                .contains("2 bytes instead of 3")
+        );
     }
 }

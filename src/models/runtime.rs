@@ -36,27 +36,46 @@ pub fn locate(settings: &Settings, depth: Depth) -> Part {
             other => seen.push(other),
         }
     }
-    let broken = seen.into_iter().find(|part| matches!(part, Part::Broken { .. }));
-    broken.unwrap_or_else(|| Part::Missing { looked_in: places(settings) })
+    let broken = seen
+        .into_iter()
+        .find(|part| matches!(part, Part::Broken { .. }));
+    broken.unwrap_or_else(|| Part::Missing {
+        looked_in: places(settings),
+    })
 }
 
 /// Judges one library from outside: is it there, is it a library, is its version new enough, is it the pinned file.
 pub fn check(path: &Path, depth: Depth) -> Part {
-    let broken = |reason: String| Part::Broken { path: path.to_owned(), reason };
-    let Ok(real) = path.canonicalize() else { return broken("does not exist".into()) };
+    let broken = |reason: String| Part::Broken {
+        path: path.to_owned(),
+        reason,
+    };
+    let Ok(real) = path.canonicalize() else {
+        return broken("does not exist".into());
+    };
     match starts_like_a_library(&real) {
         Ok(true) => {}
         Ok(false) => return broken("is not a shared library".into()),
         Err(error) => return broken(format!("cannot be read: {error}")),
     }
     let version = version_in_name(&real);
-    if let Some((major, minor)) = version.as_deref().and_then(major_minor).filter(|found| *found < OLDEST) {
-        return broken(format!("is too old: {major}.{minor}, it must be {}.{} or newer", OLDEST.0, OLDEST.1));
+    if let Some((major, minor)) = version
+        .as_deref()
+        .and_then(major_minor)
+        .filter(|found| *found < OLDEST)
+    {
+        return broken(format!(
+            "is too old: {major}.{minor}, it must be {}.{} or newer",
+            OLDEST.0, OLDEST.1
+        ));
     }
     if let Some(Err(reason)) = pinned_file(&real).map(|pin| pin.check(&real, depth)) {
         return broken(reason);
     }
-    Part::Ready { path: path.to_owned(), version: version.unwrap_or_else(|| "of unknown version".into()) }
+    Part::Ready {
+        path: path.to_owned(),
+        version: version.unwrap_or_else(|| "of unknown version".into()),
+    }
 }
 
 /// Fetches the pinned library into the cache. Returns its name and version.
@@ -77,16 +96,31 @@ pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String>
 fn candidates(settings: &Settings, depth: Depth) -> impl Iterator<Item = Part> {
     let named = settings.places.ort_dylib.clone();
     let cached = cached(settings).filter(|path| path.exists());
-    let system = library_dirs(settings).into_iter().flat_map(|dir| libraries_in(&dir));
-    named.into_iter().chain(cached).chain(system).map(move |path| check(&path, depth))
+    let system = library_dirs(settings)
+        .into_iter()
+        .flat_map(|dir| libraries_in(&dir));
+    named
+        .into_iter()
+        .chain(cached)
+        .chain(system)
+        .map(move |path| check(&path, depth))
 }
 
 fn places(settings: &Settings) -> Vec<PathBuf> {
-    cached(settings).into_iter().chain(library_dirs(settings)).collect()
+    cached(settings)
+        .into_iter()
+        .chain(library_dirs(settings))
+        .collect()
 }
 
 fn library_dirs(settings: &Settings) -> Vec<PathBuf> {
-    settings.places.library_path.iter().cloned().chain(SYSTEM_DIRS.map(PathBuf::from)).collect()
+    settings
+        .places
+        .library_path
+        .iter()
+        .cloned()
+        .chain(SYSTEM_DIRS.map(PathBuf::from))
+        .collect()
 }
 
 fn cached(settings: &Settings) -> Option<PathBuf> {
@@ -95,23 +129,36 @@ fn cached(settings: &Settings) -> Option<PathBuf> {
 }
 
 fn folder(settings: &Settings, package: &Package) -> PathBuf {
-    settings.cache.join(format!("{}-{}", package.name, package.version))
+    settings
+        .cache
+        .join(format!("{}-{}", package.name, package.version))
 }
 
 /// The libraries of a directory, newest version first.
 fn libraries_in(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> =
-        entries.map(|entry| entry.path()).filter(|path| version_in_name(path).is_some()).collect();
-    found.sort_by_key(|path| std::cmp::Reverse(version_in_name(path).as_deref().and_then(major_minor)));
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| version_in_name(path).is_some())
+        .collect();
+    found.sort_by_key(|path| {
+        std::cmp::Reverse(version_in_name(path).as_deref().and_then(major_minor))
+    });
     found
 }
 
 /// `1.31.1` of `libonnxruntime.so.1.31.1` and `libonnxruntime.1.31.1.dylib`.
 fn version_in_name(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_str()?.strip_prefix("libonnxruntime.")?;
-    let version = name.strip_prefix("so.").or_else(|| name.strip_suffix(".dylib"))?;
-    version.starts_with(|c: char| c.is_ascii_digit()).then(|| version.to_owned())
+    let name = path
+        .file_name()?
+        .to_str()?
+        .strip_prefix("libonnxruntime.")?;
+    let version = name
+        .strip_prefix("so.")
+        .or_else(|| name.strip_suffix(".dylib"))?;
+    version
+        .starts_with(|c: char| c.is_ascii_digit())
+        .then(|| version.to_owned())
 }
 
 fn major_minor(version: &str) -> Option<(u32, u32)> {
@@ -123,7 +170,10 @@ fn pinned_file(path: &Path) -> Option<&'static pins::PinnedFile> {
     let package = pins::runtime()?;
     let folder = path.parent()?.file_name()?.to_str()?;
     let ours = folder == format!("{}-{}", package.name, package.version);
-    package.files.iter().find(|pin| ours && path.ends_with(pin.name))
+    package
+        .files
+        .iter()
+        .find(|pin| ours && path.ends_with(pin.name))
 }
 
 /// ELF, Mach-O (one architecture or several) or PE, by the first bytes.
@@ -135,7 +185,10 @@ fn starts_like_a_library(path: &Path) -> std::io::Result<bool> {
     }
     Ok(matches!(
         start,
-        [0x7f, b'E', b'L', b'F'] | [0xcf, 0xfa, 0xed, 0xfe] | [0xca, 0xfe, 0xba, 0xbe] | [b'M', b'Z', ..]
+        [0x7f, b'E', b'L', b'F']
+            | [0xcf, 0xfa, 0xed, 0xfe]
+            | [0xca, 0xfe, 0xba, 0xbe]
+            | [b'M', b'Z', ..]
     ))
 }
 
@@ -165,20 +218,40 @@ mod tests {
             ("libonnxruntime.so", None),
             ("libonnxruntime_providers_shared.so.1", None),
         ] {
-            assert_eq!(version_in_name(Path::new(name)).as_deref(), expected, "{name}");
+            assert_eq!(
+                version_in_name(Path::new(name)).as_deref(),
+                expected,
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_library_or_too_old_is_refused_before_it_is_loaded() {
-        assert_eq!(reason(library("libonnxruntime.so.1.31.1", b"hello world")), "is not a shared library");
-        assert_eq!(reason(library("libonnxruntime.so.1.31.1", b"")), "is not a shared library");
-        assert!(reason(library("libonnxruntime.so.1.20.0", b"\x7fELF....")).contains("1.20, it must be 1.24"));
-        assert_eq!(reason(check(Path::new("/nowhere/libonnxruntime.so"), Depth::Sizes)), "does not exist");
+        assert_eq!(
+            reason(library("libonnxruntime.so.1.31.1", b"hello world")),
+            "is not a shared library"
+        );
+        assert_eq!(
+            reason(library("libonnxruntime.so.1.31.1", b"")),
+            "is not a shared library"
+        );
+        assert!(
+            reason(library("libonnxruntime.so.1.20.0", b"\x7fELF...."))
+                .contains("1.20, it must be 1.24")
+        );
+        assert_eq!(
+            reason(check(Path::new("/nowhere/libonnxruntime.so"), Depth::Sizes)),
+            "does not exist"
+        );
     }
 
     #[test]
     fn a_library_of_unknown_version_is_left_to_the_loader() {
-        assert!(library("libonnxruntime.so", b"\x7fELF....").ready().is_some());
+        assert!(
+            library("libonnxruntime.so", b"\x7fELF....")
+                .ready()
+                .is_some()
+        );
     }
 }

@@ -11,8 +11,12 @@ impl Scratch {
     /// Makes one inside this folder, which is made too: what is moved out of it never crosses file systems.
     pub fn within(folder: &Path) -> Result<Self> {
         let path = folder.join(format!(".partial-{}", std::process::id()));
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("create {}; choose another cache with --cache", folder.display()))?;
+        std::fs::create_dir_all(&path).with_context(|| {
+            format!(
+                "create {}; choose another cache with --cache",
+                folder.display()
+            )
+        })?;
         Ok(Scratch(path))
     }
 

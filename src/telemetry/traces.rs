@@ -32,7 +32,8 @@ impl Traces {
     /// # Errors
     /// An endpoint that is no HTTP URL.
     pub fn to(endpoint: &str) -> anyhow::Result<Self> {
-        let url = reqwest::Url::parse(endpoint).with_context(|| format!("OTLP endpoint {endpoint:?}"))?;
+        let url =
+            reqwest::Url::parse(endpoint).with_context(|| format!("OTLP endpoint {endpoint:?}"))?;
         anyhow::ensure!(
             matches!(url.scheme(), "http" | "https"),
             "OTLP endpoint {endpoint:?} has the scheme {:?}; give a URL as http://127.0.0.1:4318",
@@ -45,14 +46,18 @@ impl Traces {
             .build()
             .with_context(|| format!("OTLP endpoint {endpoint:?}"))?;
         // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are read by the builder and win.
-        let resource = Resource::builder()
-            .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+        let resource = Resource::builder().with_attribute(opentelemetry::KeyValue::new(
+            "service.version",
+            env!("CARGO_PKG_VERSION"),
+        ));
         let resource = match std::env::var_os("OTEL_SERVICE_NAME") {
             Some(_) => resource,
             None => resource.with_service_name("toolscout"),
         };
-        let provider =
-            SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build();
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource.build())
+            .build();
         Ok(Traces { provider })
     }
 
@@ -71,7 +76,12 @@ impl Drop for Traces {
 }
 
 /// The span of one request, below the caller's where its headers name one (`traceparent`).
-pub fn request_span(method: &'static str, route: &str, request_id: &str, headers: &HeaderMap) -> Span {
+pub fn request_span(
+    method: &'static str,
+    route: &str,
+    request_id: &str,
+    headers: &HeaderMap,
+) -> Span {
     let span = tracing::info_span!(
         target: TARGET,
         "request",

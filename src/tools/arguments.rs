@@ -26,8 +26,14 @@ pub fn parse(text: &str) -> Result<Arguments, String> {
         Ok(Value::Null) => Ok(Arguments::new()),
         // Some models encode the object twice.
         Ok(Value::String(inner)) if inner.trim_start().starts_with('{') => parse(&inner),
-        Ok(other) => Err(format!("the arguments must be a JSON object, not {}", excerpt(&other.to_string(), 80))),
-        Err(error) => Err(format!("the arguments are not valid JSON: {error}; they begin with {}", excerpt(text, 80))),
+        Ok(other) => Err(format!(
+            "the arguments must be a JSON object, not {}",
+            excerpt(&other.to_string(), 80)
+        )),
+        Err(error) => Err(format!(
+            "the arguments are not valid JSON: {error}; they begin with {}",
+            excerpt(text, 80)
+        )),
     }
 }
 
@@ -54,8 +60,14 @@ impl Checker {
 
     /// Where arguments break the schema: the first five places.
     pub fn violations(&self, arguments: &Value) -> Vec<Violation> {
-        let Some(validator) = &self.0 else { return Vec::new() };
-        validator.iter_errors(arguments).take(MAX_VIOLATIONS).map(|error| violation(&error)).collect()
+        let Some(validator) = &self.0 else {
+            return Vec::new();
+        };
+        validator
+            .iter_errors(arguments)
+            .take(MAX_VIOLATIONS)
+            .map(|error| violation(&error))
+            .collect()
     }
 }
 
@@ -65,25 +77,44 @@ impl Checker {
 /// Every violation with its path, up to five, for the model.
 pub fn check(tool: &Tool, arguments: &Arguments) -> Result<(), String> {
     let violations = Checker::of(tool).violations(&Value::Object(arguments.clone()));
-    if violations.is_empty() { Ok(()) } else { Err(told(tool, &violations)) }
+    if violations.is_empty() {
+        Ok(())
+    } else {
+        Err(told(tool, &violations))
+    }
 }
 
 /// Violations in words for the model.
 pub fn told(tool: &Tool, violations: &[Violation]) -> String {
-    let places = violations.iter().map(|Violation { path, message }| match path.as_str() {
-        "" => format!("at the top: {message}"),
-        path => format!("at {path}: {message}"),
-    });
-    format!("the arguments break the schema of {}: {}", tool.id, places.collect::<Vec<_>>().join("; "))
+    let places = violations
+        .iter()
+        .map(|Violation { path, message }| match path.as_str() {
+            "" => format!("at the top: {message}"),
+            path => format!("at {path}: {message}"),
+        });
+    format!(
+        "the arguments break the schema of {}: {}",
+        tool.id,
+        places.collect::<Vec<_>>().join("; ")
+    )
 }
 
 fn violation(error: &ValidationError<'_>) -> Violation {
     let path = error.instance_path().to_string();
-    if let ValidationErrorKind::Required { property: Value::String(property) } = error.kind() {
+    if let ValidationErrorKind::Required {
+        property: Value::String(property),
+    } = error.kind()
+    {
         let step = property.replace('~', "~0").replace('/', "~1");
-        return Violation { path: format!("{path}/{step}"), message: "missing, and required".into() };
+        return Violation {
+            path: format!("{path}/{step}"),
+            message: "missing, and required".into(),
+        };
     }
-    Violation { path, message: excerpt(&error.to_string(), 200) }
+    Violation {
+        path,
+        message: excerpt(&error.to_string(), 200),
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +140,11 @@ mod tests {
             assert_eq!(parse(text), Ok(Arguments::new()), "{text:?}");
         }
         assert_eq!(parse(r#""{\"a\":1}""#).unwrap()["a"], 1);
-        assert!(parse("[1]").unwrap_err().contains("must be a JSON object, not [1]"));
+        assert!(
+            parse("[1]")
+                .unwrap_err()
+                .contains("must be a JSON object, not [1]")
+        );
         assert!(parse(r#"{"a": tru"#).unwrap_err().contains("line 1 column"));
     }
 

@@ -40,7 +40,9 @@ pub enum BuiltinError {
         source: std::io::Error,
     },
     /// A program of the shell that is not there.
-    #[error("the shell may run {program:?}, and no folder of PATH has such a program; give its path, or leave it out")]
+    #[error(
+        "the shell may run {program:?}, and no folder of PATH has such a program; give its path, or leave it out"
+    )]
     NoProgram {
         /// Its name.
         program: String,
@@ -70,7 +72,9 @@ impl BuiltinConfig {
         }
         if let Some(config) = &self.files {
             let root = Root::open(config)?;
-            registry = registry.with(FileRead(root.clone())).with(FileList(root.clone()));
+            registry = registry
+                .with(FileRead(root.clone()))
+                .with(FileList(root.clone()));
             if config.write {
                 registry = registry.with(FileWrite(root));
             }
@@ -84,7 +88,9 @@ impl BuiltinConfig {
 
 /// A definition with this input schema, and no further arguments than those.
 fn definition(name: &'static str, description: &str, properties: Value, required: &[&str]) -> Tool {
-    let mut tool = Tool::new("", name).expect("the names of built-in tools are valid").with_description(description);
+    let mut tool = Tool::new("", name)
+        .expect("the names of built-in tools are valid")
+        .with_description(description);
     tool.input_schema = Map::from_iter([
         ("type".to_owned(), "object".into()),
         ("properties".to_owned(), properties),

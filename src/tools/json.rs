@@ -76,7 +76,9 @@ impl<'de> Visitor<'de> for UniqueVisitor {
         let mut fields = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             if fields.contains_key(&key) {
-                return Err(A::Error::custom(format!("the key {key:?} comes twice; give it once")));
+                return Err(A::Error::custom(format!(
+                    "the key {key:?} comes twice; give it once"
+                )));
             }
             let Unique(value) = entries.next_value()?;
             fields.insert(key, value);
@@ -94,14 +96,24 @@ mod tests {
     #[test]
     fn every_kind_of_value_is_read() {
         let text = r#"{"a":[null,true,-1,18446744073709551615,0.5,"x"],"b":{"a":1}}"#;
-        assert_eq!(unique(text).unwrap(), json!({ "a": [null, true, -1, u64::MAX, 0.5, "x"], "b": { "a": 1 } }));
+        assert_eq!(
+            unique(text).unwrap(),
+            json!({ "a": [null, true, -1, u64::MAX, 0.5, "x"], "b": { "a": 1 } })
+        );
     }
 
     #[test]
     fn a_key_that_comes_twice_is_named_however_deep() {
-        for text in [r#"{"a":1,"b":2,"a":3}"#, r#"[{"x":{"a":1,"a":1}}]"#, r#"{"a":1,"\u0061":2}"#] {
+        for text in [
+            r#"{"a":1,"b":2,"a":3}"#,
+            r#"[{"x":{"a":1,"a":1}}]"#,
+            r#"{"a":1,"\u0061":2}"#,
+        ] {
             let message = unique(text).unwrap_err().to_string();
-            assert!(message.contains("\"a\" comes twice") && message.contains("line 1 column"), "{message}");
+            assert!(
+                message.contains("\"a\" comes twice") && message.contains("line 1 column"),
+                "{message}"
+            );
         }
     }
 }

@@ -34,7 +34,10 @@ pub struct SystemLookup;
 #[async_trait]
 impl Lookup for SystemLookup {
     async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
+        Ok(tokio::net::lookup_host((host, 0))
+            .await?
+            .map(|address| address.ip())
+            .collect())
     }
 }
 
@@ -86,7 +89,9 @@ pub enum NetError {
         reason: String,
     },
     /// A compressed body, which may be a thousand times what it seems.
-    #[error("the answer is compressed ({encoding}) although that was not asked for; it is not unpacked")]
+    #[error(
+        "the answer is compressed ({encoding}) although that was not asked for; it is not unpacked"
+    )]
     Compressed {
         /// Its encoding.
         encoding: String,
@@ -106,7 +111,10 @@ pub struct PrivateHosts(pub Vec<String>);
 impl PrivateHosts {
     fn entry(&self, host: &str) -> Option<&str> {
         let host = host.trim_matches(['[', ']']);
-        self.0.iter().map(String::as_str).find(|entry| split_port(entry).0.eq_ignore_ascii_case(host))
+        self.0
+            .iter()
+            .map(String::as_str)
+            .find(|entry| split_port(entry).0.eq_ignore_ascii_case(host))
     }
 }
 
@@ -129,7 +137,9 @@ pub struct GuardedClient {
 
 impl fmt::Debug for GuardedClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardedClient").field("private", &self.private).finish_non_exhaustive()
+        f.debug_struct("GuardedClient")
+            .field("private", &self.private)
+            .finish_non_exhaustive()
     }
 }
 
@@ -138,9 +148,16 @@ impl GuardedClient {
     ///
     /// # Errors
     /// When TLS cannot be set up.
-    pub fn new(private: PrivateHosts, lookup: Arc<dyn Lookup>, timeout: Duration) -> reqwest::Result<Self> {
+    pub fn new(
+        private: PrivateHosts,
+        lookup: Arc<dyn Lookup>,
+        timeout: Duration,
+    ) -> reqwest::Result<Self> {
         let private = Arc::new(private);
-        let resolver = GuardedResolver { private: private.clone(), lookup };
+        let resolver = GuardedResolver {
+            private: private.clone(),
+            lookup,
+        };
         let client = Client::builder()
             .dns_resolver(resolver)
             .redirect(reqwest::redirect::Policy::none())
@@ -153,7 +170,10 @@ impl GuardedClient {
             .no_deflate()
             .pool_max_idle_per_host(0)
             .user_agent(concat!("toolscout/", env!("CARGO_PKG_VERSION")))
-            .default_headers(HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]))
+            .default_headers(HeaderMap::from_iter([(
+                ACCEPT_ENCODING,
+                HeaderValue::from_static("identity"),
+            )]))
             .build()?;
         Ok(GuardedClient { client, private })
     }
@@ -170,7 +190,10 @@ impl GuardedClient {
     pub async fn send(&self, request: Request) -> Result<Response, NetError> {
         self.check(request.url())?;
         let host = request.url().host_str().unwrap_or_default().to_owned();
-        self.client.execute(request).await.map_err(|error| refused_by_resolver(&host, &error))
+        self.client
+            .execute(request)
+            .await
+            .map_err(|error| refused_by_resolver(&host, &error))
     }
 
     /// Checks everything about a URL that can be known before its host's name is resolved.
@@ -179,7 +202,9 @@ impl GuardedClient {
     /// [`NetError`].
     pub fn check(&self, url: &Url) -> Result<(), NetError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(NetError::Scheme { scheme: url.scheme().to_owned() });
+            return Err(NetError::Scheme {
+                scheme: url.scheme().to_owned(),
+            });
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(NetError::Credentials);
@@ -188,13 +213,20 @@ impl GuardedClient {
         if let Some(entry) = self.private.entry(host) {
             let port = url.port_or_known_default().unwrap_or_default();
             return match split_port(entry).1 {
-                Some(allowed) if allowed != port => Err(NetError::Port { host: host.to_owned(), port, allowed }),
+                Some(allowed) if allowed != port => Err(NetError::Port {
+                    host: host.to_owned(),
+                    port,
+                    allowed,
+                }),
                 _ => Ok(()),
             };
         }
         // The parser has brought decimal, octal and hexadecimal forms into the usual one.
         match host.trim_matches(['[', ']']).parse() {
-            Ok(address) if !is_public(address) => Err(NetError::Private { host: host.to_owned(), address }),
+            Ok(address) if !is_public(address) => Err(NetError::Private {
+                host: host.to_owned(),
+                address,
+            }),
             _ => Ok(()),
         }
     }
@@ -205,8 +237,10 @@ impl GuardedClient {
 /// # Errors
 /// [`NetError::NoUrl`].
 pub fn parse_url(text: &str) -> Result<Url, NetError> {
-    Url::parse(text.trim())
-        .map_err(|error| NetError::NoUrl { url: crate::llm::excerpt(text, 200), reason: error.to_string() })
+    Url::parse(text.trim()).map_err(|error| NetError::NoUrl {
+        url: crate::llm::excerpt(text, 200),
+        reason: error.to_string(),
+    })
 }
 
 /// Reads a body up to a bound.
@@ -215,8 +249,14 @@ pub fn parse_url(text: &str) -> Result<Url, NetError> {
 /// [`NetError::Compressed`], [`NetError::TooLong`], [`NetError::Transport`].
 pub async fn body(response: Response, max_bytes: usize) -> Result<Vec<u8>, NetError> {
     let host = response.url().host_str().unwrap_or_default().to_owned();
-    if let Some(encoding) = response.headers().get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
-        return Err(NetError::Compressed { encoding: String::from_utf8_lossy(encoding.as_bytes()).into_owned() });
+    if let Some(encoding) = response
+        .headers()
+        .get(CONTENT_ENCODING)
+        .filter(|encoding| *encoding != "identity")
+    {
+        return Err(NetError::Compressed {
+            encoding: String::from_utf8_lossy(encoding.as_bytes()).into_owned(),
+        });
     }
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();
@@ -291,9 +331,17 @@ impl Resolve for GuardedResolver {
             let addresses = lookup.lookup(host).await?;
             let hidden = addresses.iter().find(|address| !is_public(**address));
             if let Some(address) = hidden.filter(|_| private.entry(host).is_none()) {
-                return Err(NetError::Private { host: host.to_owned(), address: *address }.into());
+                return Err(NetError::Private {
+                    host: host.to_owned(),
+                    address: *address,
+                }
+                .into());
             }
-            let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
+            let addresses: Addrs = Box::new(
+                addresses
+                    .into_iter()
+                    .map(|address| SocketAddr::new(address, 0)),
+            );
             Ok(addresses)
         })
     }
@@ -312,14 +360,25 @@ fn refused_by_resolver(host: &str, error: &reqwest::Error) -> NetError {
 }
 
 fn transport(host: &str, error: &reqwest::Error) -> NetError {
-    let mut reason = if error.is_timeout() { "no answer in time".to_owned() } else { String::new() };
+    let mut reason = if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else {
+        String::new()
+    };
     let mut cause = error.source();
     while let Some(error) = cause.filter(|_| reason.is_empty() || !error.is_timeout()) {
         reason = error.to_string();
         cause = error.source();
     }
-    let reason = if reason.is_empty() { "the connection failed".to_owned() } else { reason };
-    NetError::Transport { host: host.to_owned(), reason }
+    let reason = if reason.is_empty() {
+        "the connection failed".to_owned()
+    } else {
+        reason
+    };
+    NetError::Transport {
+        host: host.to_owned(),
+        reason,
+    }
 }
 
 #[cfg(test)]
@@ -365,7 +424,14 @@ mod tests {
         ] {
             assert!(!is_public(text.parse().unwrap()), "{text}");
         }
-        for text in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "2002:808:808::"] {
+        for text in [
+            "1.1.1.1",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "2002:808:808::",
+        ] {
             assert!(is_public(text.parse().unwrap()), "{text}");
         }
     }
@@ -374,6 +440,9 @@ mod tests {
     fn hosts_may_come_with_a_port() {
         assert_eq!(split_port("a.b:80"), ("a.b", Some(80)));
         assert_eq!(split_port("[::1]:80"), ("::1", Some(80)));
-        assert_eq!((split_port("::1"), split_port("a")), (("::1", None), ("a", None)));
+        assert_eq!(
+            (split_port("::1"), split_port("a")),
+            (("::1", None), ("a", None))
+        );
     }
 }

@@ -87,7 +87,9 @@ pub enum ServiceError {
         variable: String,
     },
     /// A secret or a header's name that no header can have.
-    #[error("the service {server} has a secret or header name with characters that no header can have")]
+    #[error(
+        "the service {server} has a secret or header name with characters that no header can have"
+    )]
     BadSecret {
         /// The service.
         server: String,
@@ -137,16 +139,29 @@ impl Operations {
         find: FindTool,
         lookup: Arc<dyn Lookup>,
     ) -> Result<Self, ServiceError> {
-        let services = services.iter().map(|config| Service::new(config, &environment, lookup.clone()).map(Arc::new));
-        Ok(Operations { services: services.collect::<Result<_, _>>()?, find })
+        let services = services
+            .iter()
+            .map(|config| Service::new(config, &environment, lookup.clone()).map(Arc::new));
+        Ok(Operations {
+            services: services.collect::<Result<_, _>>()?,
+            find,
+        })
     }
 }
 
 impl Toolset for Operations {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        let service = self.services.iter().find(|service| service.config.server == id.server())?;
+        let service = self
+            .services
+            .iter()
+            .find(|service| service.config.server == id.server())?;
         let tool = (self.find)(id)?;
-        tool.metadata.contains_key("openapi").then(|| Arc::new(Operation { service: service.clone(), tool }) as _)
+        tool.metadata.contains_key("openapi").then(|| {
+            Arc::new(Operation {
+                service: service.clone(),
+                tool,
+            }) as _
+        })
     }
 }
 
@@ -172,13 +187,31 @@ impl Service {
     ) -> Result<Self, ServiceError> {
         let server = config.server.clone();
         let base = config.base_url.as_deref().map(parse_url).transpose();
-        let base = base.map_err(|error| ServiceError::BadBase { server, reason: error.to_string() })?;
+        let base = base.map_err(|error| ServiceError::BadBase {
+            server,
+            reason: error.to_string(),
+        })?;
         // Whoever writes the settings may name a private address; a document may not.
-        let own = base.as_ref().and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
+        let own = base.as_ref().and_then(|url| {
+            Some(format!(
+                "{}:{}",
+                url.host_str()?,
+                url.port_or_known_default()?
+            ))
+        });
         let private = PrivateHosts(own.into_iter().collect());
         let client = GuardedClient::new(private, lookup, Duration::from_secs(config.timeout_s))?;
-        let secret = config.auth.as_ref().map(|auth| secret(&config.server, auth, environment)).transpose()?;
-        Ok(Service { config: config.clone(), base, client, secret })
+        let secret = config
+            .auth
+            .as_ref()
+            .map(|auth| secret(&config.server, auth, environment))
+            .transpose()?;
+        Ok(Service {
+            config: config.clone(),
+            base,
+            client,
+            secret,
+        })
     }
 
     /// Where requests go.
@@ -186,27 +219,46 @@ impl Service {
         if let Some(base) = &self.base {
             return Ok(base.clone());
         }
-        let declared = call.pointer("/servers/0").and_then(Value::as_str).unwrap_or_default();
+        let declared = call
+            .pointer("/servers/0")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         parse_url(declared).map_err(|_| {
             let server = &self.config.server;
-            ToolFailure::new(format!("the document of {server} names no address; set base_url for it"))
+            ToolFailure::new(format!(
+                "the document of {server} names no address; set base_url for it"
+            ))
         })
     }
 }
 
-fn secret(server: &str, auth: &Auth, environment: &impl Fn(&str) -> Option<String>) -> Result<Secret, ServiceError> {
+fn secret(
+    server: &str,
+    auth: &Auth,
+    environment: &impl Fn(&str) -> Option<String>,
+) -> Result<Secret, ServiceError> {
     let value = |variable: &str| {
-        let missing = || ServiceError::NoSecret { server: server.to_owned(), variable: variable.to_owned() };
-        environment(variable).filter(|value| !value.is_empty()).ok_or_else(missing)
+        let missing = || ServiceError::NoSecret {
+            server: server.to_owned(),
+            variable: variable.to_owned(),
+        };
+        environment(variable)
+            .filter(|value| !value.is_empty())
+            .ok_or_else(missing)
     };
-    let bad = || ServiceError::BadSecret { server: server.to_owned() };
+    let bad = || ServiceError::BadSecret {
+        server: server.to_owned(),
+    };
     let header = |name: HeaderName, value: String| {
         let mut value = HeaderValue::from_str(&value).map_err(|_| bad())?;
         value.set_sensitive(true);
         Ok(Secret::Header(name, value))
     };
     match auth {
-        Auth::BearerEnv(variable) => header(reqwest::header::AUTHORIZATION, format!("Bearer {}", value(variable)?)),
+        Auth::BearerEnv(variable) => header(
+            reqwest::header::AUTHORIZATION,
+            format!("Bearer {}", value(variable)?),
+        ),
         Auth::BasicEnv(variable) => {
             use base64::Engine as _;
             let encoded = base64::engine::general_purpose::STANDARD.encode(value(variable)?);
@@ -230,15 +282,26 @@ impl Callable for Operation {
         let base = self.service.base(call)?;
         let mut parts = request::parts(call, &base, &arguments).map_err(ToolFailure::new)?;
         match &self.service.secret {
-            Some(Secret::Header(name, value)) => drop(parts.headers.insert(name.clone(), value.clone())),
-            Some(Secret::Query(name, value)) => drop(parts.url.query_pairs_mut().append_pair(name, value)),
+            Some(Secret::Header(name, value)) => {
+                drop(parts.headers.insert(name.clone(), value.clone()))
+            }
+            Some(Secret::Query(name, value)) => {
+                drop(parts.url.query_pairs_mut().append_pair(name, value))
+            }
             None => {}
         }
-        let mut building = self.service.client.requests().request(parts.method, parts.url).headers(parts.headers);
+        let mut building = self
+            .service
+            .client
+            .requests()
+            .request(parts.method, parts.url)
+            .headers(parts.headers);
         if let Some((content_type, bytes)) = parts.body {
             building = building.header(CONTENT_TYPE, content_type).body(bytes);
         }
-        let built = building.build().map_err(|error| ToolFailure::new(error.without_url().to_string()))?;
+        let built = building
+            .build()
+            .map_err(|error| ToolFailure::new(error.without_url().to_string()))?;
         let response = self.service.client.send(built).await.map_err(failure)?;
         answer(response, self.service.config.max_bytes).await
     }
@@ -248,8 +311,11 @@ impl Callable for Operation {
 async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailure> {
     let status = response.status();
     if status.is_redirection() {
-        let location =
-            response.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or("nowhere");
+        let location = response
+            .headers()
+            .get(LOCATION)
+            .and_then(|location| location.to_str().ok())
+            .unwrap_or("nowhere");
         let location = excerpt(location, 200);
         return Err(ToolFailure::new(format!(
             "the service answered {status} and points to {location}, which is not followed"
@@ -258,7 +324,10 @@ async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailu
     let bytes = body(response, max_bytes).await.map_err(failure)?;
     let text = String::from_utf8_lossy(&bytes);
     if !status.is_success() {
-        return Err(ToolFailure::new(format!("the service answered {status}: {}", excerpt(text.trim(), ERROR_CHARS))));
+        return Err(ToolFailure::new(format!(
+            "the service answered {status}: {}",
+            excerpt(text.trim(), ERROR_CHARS)
+        )));
     }
     if text.trim().is_empty() {
         return Ok(json!({ "status": status.as_u16() }));

@@ -22,7 +22,8 @@ impl Registry {
     /// The registry with one more tool; a tool of the same id is replaced.
     pub fn with(mut self, tool: impl UserTool + 'static) -> Self {
         let definition = tool.definition();
-        self.tools.insert(definition.id.clone(), (definition, Arc::new(tool)));
+        self.tools
+            .insert(definition.id.clone(), (definition, Arc::new(tool)));
         self
     }
 

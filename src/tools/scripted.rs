@@ -21,8 +21,18 @@ pub struct ScriptedTools {
 impl ScriptedTools {
     /// Tools that give these outcomes, call after call, the last one again and again.
     pub fn new(outcomes: HashMap<String, Vec<ToolOutcome>>) -> Self {
-        let scripted = |outcomes| Arc::new(ScriptedTool { outcomes, calls: AtomicUsize::new(0) });
-        ScriptedTools { tools: outcomes.into_iter().map(|(id, outcomes)| (id, scripted(outcomes))).collect() }
+        let scripted = |outcomes| {
+            Arc::new(ScriptedTool {
+                outcomes,
+                calls: AtomicUsize::new(0),
+            })
+        };
+        ScriptedTools {
+            tools: outcomes
+                .into_iter()
+                .map(|(id, outcomes)| (id, scripted(outcomes)))
+                .collect(),
+        }
     }
 }
 
@@ -46,7 +56,9 @@ impl Callable for ScriptedTool {
             Some(ToolOutcome::Result(result)) => Ok(result.clone()),
             Some(ToolOutcome::Error(message)) => Err(ToolFailure::new(message.clone())),
             Some(ToolOutcome::Hang) => future::pending().await,
-            None => Err(ToolFailure::new("the script gives no outcome for this tool")),
+            None => Err(ToolFailure::new(
+                "the script gives no outcome for this tool",
+            )),
         }
     }
 }
@@ -57,14 +69,20 @@ mod tests {
 
     #[tokio::test]
     async fn outcomes_come_in_order_and_the_last_one_stays() {
-        let outcomes = vec![ToolOutcome::Error("busy".into()), ToolOutcome::Result(7.into())];
+        let outcomes = vec![
+            ToolOutcome::Error("busy".into()),
+            ToolOutcome::Result(7.into()),
+        ];
         let tools = ScriptedTools::new(HashMap::from([("a/b".to_owned(), outcomes)]));
         let tool = tools.find(&ToolId::parse("a/b").unwrap()).unwrap();
         let mut given = Vec::new();
         for _ in 0..3 {
             given.push(tool.call(Arguments::new()).await);
         }
-        assert_eq!(given, [Err(ToolFailure::new("busy")), Ok(7.into()), Ok(7.into())]);
+        assert_eq!(
+            given,
+            [Err(ToolFailure::new("busy")), Ok(7.into()), Ok(7.into())]
+        );
         assert!(tools.find(&ToolId::parse("a/c").unwrap()).is_none());
     }
 }

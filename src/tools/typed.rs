@@ -26,7 +26,11 @@ use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 ///
 /// # Errors
 /// [`toolscout_index::Error::InvalidTool`] for an id that is none.
-pub fn typed<A, R, F, Fut>(id: &str, description: &str, function: F) -> toolscout_index::Result<TypedTool<A, F>>
+pub fn typed<A, R, F, Fut>(
+    id: &str,
+    description: &str,
+    function: F,
+) -> toolscout_index::Result<TypedTool<A, F>>
 where
     A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
     R: Serialize + Send + 'static,
@@ -39,7 +43,11 @@ where
         tool.input_schema = schema;
     }
     tool.validate()?;
-    Ok(TypedTool { tool, function, arguments: PhantomData })
+    Ok(TypedTool {
+        tool,
+        function,
+        arguments: PhantomData,
+    })
 }
 
 /// A tool made by [`typed`].
@@ -62,7 +70,8 @@ where
         let arguments = serde_json::from_value(Value::Object(arguments))
             .map_err(|error| ToolFailure::new(format!("the arguments do not fit: {error}")))?;
         let result = (self.function)(arguments).await?;
-        serde_json::to_value(result).map_err(|error| ToolFailure::new(format!("the result is no JSON: {error}")))
+        serde_json::to_value(result)
+            .map_err(|error| ToolFailure::new(format!("the result is no JSON: {error}")))
     }
 }
 
@@ -103,14 +112,35 @@ mod tests {
         })
         .unwrap();
         let definition = divide.definition();
-        assert_eq!(definition.input_schema["required"], json!(["dividend", "divisor"]));
-        assert_eq!(definition.input_schema["properties"]["dividend"]["description"], "The number to divide.");
+        assert_eq!(
+            definition.input_schema["required"],
+            json!(["dividend", "divisor"])
+        );
+        assert_eq!(
+            definition.input_schema["properties"]["dividend"]["description"],
+            "The number to divide."
+        );
 
         let registry = Registry::new().with(divide);
         let callable = registry.find(&definition.id).unwrap();
         let call = |arguments: Value| callable.call(arguments.as_object().unwrap().clone());
-        assert_eq!(call(json!({ "dividend": 6.0, "divisor": 4.0 })).await, Ok(json!(1.5)));
-        assert_eq!(call(json!({ "dividend": 1.0, "divisor": 0.0 })).await.unwrap_err().message, "division by zero");
-        assert!(call(json!({ "dividend": "six" })).await.unwrap_err().message.contains("do not fit"));
+        assert_eq!(
+            call(json!({ "dividend": 6.0, "divisor": 4.0 })).await,
+            Ok(json!(1.5))
+        );
+        assert_eq!(
+            call(json!({ "dividend": 1.0, "divisor": 0.0 }))
+                .await
+                .unwrap_err()
+                .message,
+            "division by zero"
+        );
+        assert!(
+            call(json!({ "dividend": "six" }))
+                .await
+                .unwrap_err()
+                .message
+                .contains("do not fit")
+        );
     }
 }

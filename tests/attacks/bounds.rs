@@ -79,11 +79,26 @@ pub const SECTION: Section = Section {
 #[tokio::test]
 async fn a_body_of_numbers_is_refused() {
     let server = Server::start().await;
-    for body in [format!("[{}0]", "0,".repeat(1 << 20)), format!("{{\"tools\":[{}{{}}]}}", "{},".repeat(1 << 20))] {
+    for body in [
+        format!("[{}0]", "0,".repeat(1 << 20)),
+        format!("{{\"tools\":[{}{{}}]}}", "{},".repeat(1 << 20)),
+    ] {
         let request = server.request(Method::POST, "/v1/catalogs/default/tools");
-        let answer = read(request.header("content-type", "application/json").body(body)).await;
-        assert_eq!((answer.status.as_u16(), answer.error_code()), (400, "unreadable_tools"), "{answer:?}");
-        assert!(answer.message().contains("more than 1000 of its items"), "{answer:?}");
+        let answer = read(
+            request
+                .header("content-type", "application/json")
+                .body(body),
+        )
+        .await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (400, "unreadable_tools"),
+            "{answer:?}"
+        );
+        assert!(
+            answer.message().contains("more than 1000 of its items"),
+            "{answer:?}"
+        );
     }
     let page = server.get("/v1/catalogs/default/tools").await;
     assert_eq!(page.body["total"], 0, "{page:?}");

@@ -54,9 +54,14 @@ pub const SECTION: Section = Section {
 fn open_to_all(world: &World, args: &[&str]) -> Command {
     let plain = world.command();
     let mut command = Command::new("sh");
-    command.args(["-c", "umask 000; exec \"$0\" \"$@\""]).arg(plain.get_program()).args(args);
+    command
+        .args(["-c", "umask 000; exec \"$0\" \"$@\""])
+        .arg(plain.get_program())
+        .args(args);
     command.env_clear().current_dir(world.dir.path());
-    let variables = plain.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let variables = plain
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
     command.envs(variables).stdin(Stdio::null());
     command
 }
@@ -65,7 +70,11 @@ fn everything(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(everything(&path)) } else { found.push(path) }
+        if path.is_dir() {
+            found.extend(everything(&path))
+        } else {
+            found.push(path)
+        }
     }
     found
 }
@@ -76,16 +85,26 @@ fn mode(path: &Path) -> u32 {
 
 fn is_database(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [".db", ".sqlite", "-wal", "-shm", ".key", ".anchor"].iter().any(|end| name.ends_with(end))
+    [".db", ".sqlite", "-wal", "-shm", ".key", ".anchor"]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
 
 /// Folders and databases that somebody else may use.
 fn open_ones(data: &Path) -> Vec<String> {
     let mut open = Vec::new();
     for path in everything(data) {
-        let bad = if path.is_dir() { mode(&path) != 0o700 } else { is_database(&path) && mode(&path) != 0o600 };
+        let bad = if path.is_dir() {
+            mode(&path) != 0o700
+        } else {
+            is_database(&path) && mode(&path) != 0o600
+        };
         if bad {
-            open.push(format!("{} {:o}", path.strip_prefix(data).unwrap().display(), mode(&path)));
+            open.push(format!(
+                "{} {:o}",
+                path.strip_prefix(data).unwrap().display(),
+                mode(&path)
+            ));
         }
     }
     open
@@ -99,10 +118,20 @@ struct Serving {
 
 impl Serving {
     fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("listening on ")
+            .unwrap_or_else(|| panic!("{line}"))
+            .to_owned();
         Serving { child, address }
     }
 }
@@ -117,7 +146,10 @@ impl Drop for Serving {
 #[test]
 fn what_is_made_is_the_owners_alone() {
     let world = World::new();
-    let tools = world.file("tools.json", r#"[{"server":"s","name":"t","description":"Does it.","inputSchema":{}}]"#);
+    let tools = world.file(
+        "tools.json",
+        r#"[{"server":"s","name":"t","description":"Does it.","inputSchema":{}}]"#,
+    );
     let script = world.file("s.jsonl", "{\"reply\":{\"text\":\"done\"}}\n");
     let script = format!("script:{}", script.display());
     for args in [
@@ -125,14 +157,34 @@ fn what_is_made_is_the_owners_alone() {
         vec!["memory", "on"],
         vec!["memory", "add", "s/t", "do it"],
         vec!["agent", "--llm", &script, "--no-recommend", "go"],
-        vec!["keys", "create", "--scope", "search", "--catalogs", "default"],
+        vec![
+            "keys",
+            "create",
+            "--scope",
+            "search",
+            "--catalogs",
+            "default",
+        ],
     ] {
-        assert!(open_to_all(&world, &args).output().unwrap().status.success(), "{args:?}");
+        assert!(
+            open_to_all(&world, &args)
+                .output()
+                .unwrap()
+                .status
+                .success(),
+            "{args:?}"
+        );
     }
     // While it serves, its databases have their logs beside them.
-    let _serving = Serving::start(open_to_all(&world, &["serve", "--listen", "127.0.0.1:0", "--llm", &script]));
+    let _serving = Serving::start(open_to_all(
+        &world,
+        &["serve", "--listen", "127.0.0.1:0", "--llm", &script],
+    ));
     let data = world.path("data");
-    let databases = everything(&data).into_iter().filter(|path| is_database(path)).count();
+    let databases = everything(&data)
+        .into_iter()
+        .filter(|path| is_database(path))
+        .count();
     assert!(databases > 5, "{:?}", everything(&data));
     assert_eq!(open_ones(&data), Vec::<String>::new());
 }
@@ -142,12 +194,24 @@ fn wider_permissions_are_narrowed_with_a_warning() {
     let world = World::with_tools(&[super::run::tool("s", "t", "Does it.")]);
     let data = world.path("data");
     for path in everything(&data) {
-        fs::set_permissions(&path, Permissions::from_mode(if path.is_dir() { 0o755 } else { 0o644 })).unwrap();
+        fs::set_permissions(
+            &path,
+            Permissions::from_mode(if path.is_dir() { 0o755 } else { 0o644 }),
+        )
+        .unwrap();
     }
     let ended = world.run(&["list"]);
-    assert!(ended.stderr.contains("warning: ") && ended.stderr.contains("could be read by others"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("warning: ") && ended.stderr.contains("could be read by others"),
+        "{}",
+        ended.stderr
+    );
     assert_eq!(open_ones(&data), Vec::<String>::new());
-    assert_eq!(world.run(&["list"]).stderr.matches("could be read").count(), 0, "it is said once");
+    assert_eq!(
+        world.run(&["list"]).stderr.matches("could be read").count(),
+        0,
+        "it is said once"
+    );
 }
 
 fn log_of(entries: u64) -> (tempfile::TempDir, PathBuf) {
@@ -156,8 +220,15 @@ fn log_of(entries: u64) -> (tempfile::TempDir, PathBuf) {
     let log = AuditLog::open(&path).unwrap();
     for took_ms in 0..entries {
         let tool = "a/b".to_owned();
-        log.append(&Entry::Ended { time_ms: 1, begun: 1, tool, status: Status::Ok, error_code: None, took_ms })
-            .unwrap();
+        log.append(&Entry::Ended {
+            time_ms: 1,
+            begun: 1,
+            tool,
+            status: Status::Ok,
+            error_code: None,
+            took_ms,
+        })
+        .unwrap();
     }
     (folder, path)
 }
@@ -165,13 +236,16 @@ fn log_of(entries: u64) -> (tempfile::TempDir, PathBuf) {
 /// Edits a log as somebody with the file in hands would.
 fn tamper(path: &Path, sql: &str) {
     let log = rusqlite::Connection::open(path).unwrap();
-    log.execute_batch("DROP TRIGGER entries_are_not_changed; DROP TRIGGER entries_are_not_deleted").unwrap();
+    log.execute_batch("DROP TRIGGER entries_are_not_changed; DROP TRIGGER entries_are_not_deleted")
+        .unwrap();
     log.execute_batch(sql).unwrap();
 }
 
 fn verified(path: &Path) -> Result<i64, String> {
     let log = AuditLog::open_existing(path).map_err(|error| error.to_string())?;
-    log.verify(None).map(|verified| verified.entries).map_err(|error| error.to_string())
+    log.verify(None)
+        .map(|verified| verified.entries)
+        .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -180,7 +254,10 @@ fn a_cut_tail_of_the_audit_log_shows_without_a_head() {
     assert_eq!(verified(&path), Ok(5));
     tamper(&path, "DELETE FROM entries WHERE seq > 3");
     let message = verified(&path).expect_err("two entries are missing");
-    assert!(message.contains('5') && message.contains('3') && message.contains("cut off"), "{message}");
+    assert!(
+        message.contains('5') && message.contains('3') && message.contains("cut off"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -193,7 +270,11 @@ fn an_anchor_cannot_be_forged_taken_away_or_outgrown() {
     let (_folder, path) = log_of(5);
     let (_other, shorter) = log_of(3);
     fs::copy(anchor(&shorter), anchor(&path)).unwrap();
-    assert!(verified(&path).unwrap_err().contains("was not written by this installation"));
+    assert!(
+        verified(&path)
+            .unwrap_err()
+            .contains("was not written by this installation")
+    );
 
     // A log cut short is not made good by the entries that come after.
     let (_folder, path) = log_of(5);
@@ -201,12 +282,22 @@ fn an_anchor_cannot_be_forged_taken_away_or_outgrown() {
     let log = AuditLog::open(&path).unwrap();
     for took_ms in 0..9 {
         let tool = "a/b".to_owned();
-        let entry = Entry::Ended { time_ms: 2, begun: 1, tool, status: Status::Ok, error_code: None, took_ms };
+        let entry = Entry::Ended {
+            time_ms: 2,
+            begun: 1,
+            tool,
+            status: Status::Ok,
+            error_code: None,
+            took_ms,
+        };
         assert!(log.append(&entry).is_ok(), "calls go on");
     }
     drop(log);
     let message = verified(&path).unwrap_err();
-    assert!(message.contains("5") && message.contains("written anew"), "{message}");
+    assert!(
+        message.contains("5") && message.contains("written anew"),
+        "{message}"
+    );
 }
 
 const QUERY: &str = "zebra invoices of march";
@@ -222,7 +313,9 @@ fn asked() -> World {
     for catalog in ["default", "other"] {
         let row = "INSERT INTO feedback (catalog, at_ms, request_id, tool, outcome, query)
                    VALUES (?1, 1, 'r', 's/t', 'used', ?2)";
-        feedback.execute(row, [catalog, &format!("{catalog} {QUERY}")]).unwrap();
+        feedback
+            .execute(row, [catalog, &format!("{catalog} {QUERY}")])
+            .unwrap();
     }
     drop(feedback);
     assert_eq!(holding(&data, &format!("default {QUERY}")).len(), 2);
@@ -233,14 +326,27 @@ fn asked() -> World {
 fn holding(data: &Path, wanted: &str) -> Vec<PathBuf> {
     let holds = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap_or_default();
-        bytes.windows(wanted.len()).any(|window| window == wanted.as_bytes())
+        bytes
+            .windows(wanted.len())
+            .any(|window| window == wanted.as_bytes())
     };
-    everything(data).into_iter().filter(|path| path.is_file()).filter(holds).collect()
+    everything(data)
+        .into_iter()
+        .filter(|path| path.is_file())
+        .filter(holds)
+        .collect()
 }
 
 fn only_the_other_is_left(data: &Path) {
-    assert_eq!(holding(data, &format!("default {QUERY}")), Vec::<PathBuf>::new());
-    assert_eq!(holding(data, &format!("other {QUERY}")).len(), 1, "other catalogs keep theirs");
+    assert_eq!(
+        holding(data, &format!("default {QUERY}")),
+        Vec::<PathBuf>::new()
+    );
+    assert_eq!(
+        holding(data, &format!("other {QUERY}")).len(),
+        1,
+        "other catalogs keep theirs"
+    );
     assert!(!data.join("catalogs/default").exists());
 }
 
@@ -257,11 +363,23 @@ fn a_catalog_deleted_over_http_leaves_no_query_behind() {
     let mut command = world.command();
     command.args(["serve", "--listen", "127.0.0.1:0"]);
     let serving = Serving::start(command);
-    let client = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
-    while !client.get(format!("{}/readyz", serving.address)).send().unwrap().status().is_success() {
+    let client = reqwest::blocking::Client::builder()
+        .no_proxy()
+        .build()
+        .unwrap();
+    while !client
+        .get(format!("{}/readyz", serving.address))
+        .send()
+        .unwrap()
+        .status()
+        .is_success()
+    {
         std::thread::yield_now();
     }
-    let deleted = client.delete(format!("{}/v1/catalogs/default", serving.address)).send().unwrap();
+    let deleted = client
+        .delete(format!("{}/v1/catalogs/default", serving.address))
+        .send()
+        .unwrap();
     assert_eq!(deleted.status(), 204, "{}", deleted.text().unwrap());
     only_the_other_is_left(&world.path("data"));
 }

@@ -131,21 +131,50 @@ const REQUEST: &str = "show me the open tickets of the support queue";
 async fn server() -> (Server, String) {
     let table = StaticTable::bundled().expect("the built-in table");
     let server = Server::start_with(|settings| settings.embedders = vec![table as Arc<_>]).await;
-    let tools = [tool("s", "list_tickets", "Lists tickets of a queue."), tool("s", "q7", "Internal; a queue.")];
-    assert_eq!(server.post("/v1/catalogs/default/tools", &json!(tools)).await.status, 200);
+    let tools = [
+        tool("s", "list_tickets", "Lists tickets of a queue."),
+        tool("s", "q7", "Internal; a queue."),
+    ];
+    assert_eq!(
+        server
+            .post("/v1/catalogs/default/tools", &json!(tools))
+            .await
+            .status,
+        200
+    );
     let admin = server.key(Scope::Admin, "*");
-    let switched = ask(&server, &admin, Method::PUT, MEMORY, json!({ "enabled": true })).await;
+    let switched = ask(
+        &server,
+        &admin,
+        Method::PUT,
+        MEMORY,
+        json!({ "enabled": true }),
+    )
+    .await;
     assert_eq!(switched.status, 200, "{switched:?}");
     (server, admin)
 }
 
 async fn ask(server: &Server, key: &str, method: Method, path: &str, body: Value) -> Answer {
     let request = server.request(method, path).bearer_auth(key);
-    read(if body.is_null() { request } else { request.json(&body) }).await
+    read(if body.is_null() {
+        request
+    } else {
+        request.json(&body)
+    })
+    .await
 }
 
 async fn search(server: &Server, key: &str) -> Value {
-    ask(server, key, Method::POST, "/v1/search", json!({ "query": REQUEST, "k": 50 })).await.body
+    ask(
+        server,
+        key,
+        Method::POST,
+        "/v1/search",
+        json!({ "query": REQUEST, "k": 50 }),
+    )
+    .await
+    .body
 }
 
 async fn first(server: &Server, key: &str) -> Value {
@@ -172,57 +201,118 @@ async fn feedback_on_an_answer_that_was_never_given_is_refused() {
         assert_eq!(answer.status, 422, "{answer:?}");
     }
     assert_eq!(first(&server, &key).await, "list_tickets");
-    assert_eq!(ask(&server, &admin, Method::GET, MEMORY, Value::Null).await.body["total"], 0);
+    assert_eq!(
+        ask(&server, &admin, Method::GET, MEMORY, Value::Null)
+            .await
+            .body["total"],
+        0
+    );
 }
 
 #[tokio::test]
 async fn feedback_proves_its_key_its_hit_and_its_query() {
     let (server, _) = server().await;
-    let (key, other) = (server.key(Scope::Search, "default"), server.key(Scope::Search, "default"));
+    let (key, other) = (
+        server.key(Scope::Search, "default"),
+        server.key(Scope::Search, "default"),
+    );
     let whole = search(&server, &key).await["feedback_token"].clone();
     let few = json!({ "query": REQUEST, "k": 1 });
-    let few = ask(&server, &key, Method::POST, "/v1/search", few).await.body["feedback_token"].clone();
+    let few = ask(&server, &key, Method::POST, "/v1/search", few)
+        .await
+        .body["feedback_token"]
+        .clone();
     for (sender, body, code) in [
-        (&other, json!({ "feedback_token": whole, "tool": "s/q7", "query": REQUEST }), "invalid_feedback_token"),
-        (&key, json!({ "feedback_token": few, "tool": "s/q7", "query": REQUEST }), "tool_not_in_answer"),
-        (&key, json!({ "feedback_token": whole, "tool": "s/q7", "query": "send mail" }), "query_not_of_answer"),
+        (
+            &other,
+            json!({ "feedback_token": whole, "tool": "s/q7", "query": REQUEST }),
+            "invalid_feedback_token",
+        ),
+        (
+            &key,
+            json!({ "feedback_token": few, "tool": "s/q7", "query": REQUEST }),
+            "tool_not_in_answer",
+        ),
+        (
+            &key,
+            json!({ "feedback_token": whole, "tool": "s/q7", "query": "send mail" }),
+            "query_not_of_answer",
+        ),
     ] {
         let answer = ask(&server, sender, Method::POST, FEEDBACK, body).await;
-        assert_eq!((answer.status.as_u16(), answer.error_code()), (422, code), "{answer:?}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (422, code),
+            "{answer:?}"
+        );
     }
     let body = json!({ "feedback_token": whole, "tool": "s/q7", "query": REQUEST });
-    assert_eq!(ask(&server, &key, Method::POST, FEEDBACK, body).await.status, 201);
+    assert_eq!(
+        ask(&server, &key, Method::POST, FEEDBACK, body)
+            .await
+            .status,
+        201
+    );
 }
 
 #[tokio::test]
 async fn one_key_alone_makes_no_tool_first() {
     let (server, admin) = server().await;
-    let keys: Vec<String> = (0..3).map(|_| server.key(Scope::Search, "default")).collect();
+    let keys: Vec<String> = (0..3)
+        .map(|_| server.key(Scope::Search, "default"))
+        .collect();
     for _ in 0..5 {
         vote(&server, &keys[0], "s/q7").await;
     }
     assert_eq!(first(&server, &admin).await, "list_tickets");
-    let entry = ask(&server, &admin, Method::GET, MEMORY, Value::Null).await.body["entries"][0].clone();
-    assert_eq!((&entry["times"], entry["taught_by"].as_array().map(Vec::len)), (&json!(1), Some(1)));
-    assert!(entry["taught_by"][0].as_str().is_some_and(|teacher| teacher.starts_with("key:")), "{entry}");
+    let entry = ask(&server, &admin, Method::GET, MEMORY, Value::Null)
+        .await
+        .body["entries"][0]
+        .clone();
+    assert_eq!(
+        (&entry["times"], entry["taught_by"].as_array().map(Vec::len)),
+        (&json!(1), Some(1))
+    );
+    assert!(
+        entry["taught_by"][0]
+            .as_str()
+            .is_some_and(|teacher| teacher.starts_with("key:")),
+        "{entry}"
+    );
     for key in &keys[1..] {
         vote(&server, key, "s/q7").await;
     }
     assert_eq!(first(&server, &admin).await, "q7", "three keys agree");
     vote(&server, &admin, "s/list_tickets").await;
-    assert_eq!(first(&server, &admin).await, "list_tickets", "the owner's word and the better match");
+    assert_eq!(
+        first(&server, &admin).await,
+        "list_tickets",
+        "the owner's word and the better match"
+    );
 }
 
 #[tokio::test]
 async fn feedback_is_bounded_by_key() {
     let (server, _) = server().await;
-    let (key, other) = (server.key(Scope::Search, "default"), server.key(Scope::Search, "default"));
+    let (key, other) = (
+        server.key(Scope::Search, "default"),
+        server.key(Scope::Search, "default"),
+    );
     let body = json!({ "feedback_token": "x", "tool": "s/q7" });
     for _ in 0..60 {
-        assert_eq!(ask(&server, &key, Method::POST, FEEDBACK, body.clone()).await.status, 422);
+        assert_eq!(
+            ask(&server, &key, Method::POST, FEEDBACK, body.clone())
+                .await
+                .status,
+            422
+        );
     }
     let refused = ask(&server, &key, Method::POST, FEEDBACK, body).await;
-    assert_eq!((refused.status.as_u16(), refused.error_code()), (429, "too_much_feedback"), "{refused:?}");
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (429, "too_much_feedback"),
+        "{refused:?}"
+    );
     assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
     vote(&server, &other, "s/q7").await;
 }
@@ -235,18 +325,29 @@ async fn a_server_starts_over_a_default_catalog_that_was_cut_short() {
         fs::write(folder.join("tools.db"), "").expect("an empty file");
     })
     .await;
-    let answer = server.post("/v1/catalogs/default/tools", &json!([tool("s", "t", "Does a thing.")])).await;
+    let answer = server
+        .post(
+            "/v1/catalogs/default/tools",
+            &json!([tool("s", "t", "Does a thing.")]),
+        )
+        .await;
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 #[tokio::test]
 async fn a_damaged_catalog_is_listed_and_in_nobodys_way() {
     let server = Server::start_with(|settings| {
-        DataDir::new(&settings.data).open_or_create("good", Options::default()).expect("a catalog");
+        DataDir::new(&settings.data)
+            .open_or_create("good", Options::default())
+            .expect("a catalog");
         for name in ["default", "other"] {
             let folder = settings.data.join("catalogs").join(name);
             fs::create_dir_all(&folder).expect("a folder");
-            fs::write(folder.join("tools.db"), "this is no database, it only looks like a file").expect("a file");
+            fs::write(
+                folder.join("tools.db"),
+                "this is no database, it only looks like a file",
+            )
+            .expect("a file");
         }
     })
     .await;
@@ -255,13 +356,32 @@ async fn a_damaged_catalog_is_listed_and_in_nobodys_way() {
         .as_array()
         .expect("a list")
         .iter()
-        .map(|catalog| (catalog["name"].as_str().unwrap_or_default(), catalog["damaged"].is_string()))
+        .map(|catalog| {
+            (
+                catalog["name"].as_str().unwrap_or_default(),
+                catalog["damaged"].is_string(),
+            )
+        })
         .collect();
-    assert_eq!(described, [("default", true), ("good", false), ("other", true)]);
-    assert!(!listed.to_string().contains(server.dir.path().to_str().expect("UTF-8")), "{listed}");
+    assert_eq!(
+        described,
+        [("default", true), ("good", false), ("other", true)]
+    );
+    assert!(
+        !listed
+            .to_string()
+            .contains(server.dir.path().to_str().expect("UTF-8")),
+        "{listed}"
+    );
     assert_eq!(server.get("/readyz").await.body["damaged_catalogs"], 2);
     assert_eq!(server.get("/v1/catalogs/good/stats").await.status, 200);
-    assert_eq!(server.post("/v1/search", &json!({ "query": "x" })).await.status, 500);
+    assert_eq!(
+        server
+            .post("/v1/search", &json!({ "query": "x" }))
+            .await
+            .status,
+        500
+    );
     assert_eq!(server.delete("/v1/catalogs/other").await.status, 204);
     assert_eq!(server.get("/readyz").await.body["damaged_catalogs"], 1);
 }
@@ -272,7 +392,12 @@ async fn a_catalog_deleted_by_another_process_is_not_served() {
     let data = DataDir::new(server.dir.path());
     data.delete("default").expect("it is deleted");
     assert_eq!(server.get("/v1/catalogs/default").await.status, 404);
-    data.open_or_create("default", Options::default()).expect("a new one");
+    data.open_or_create("default", Options::default())
+        .expect("a new one");
     let anew = server.get("/v1/catalogs/default").await;
-    assert_eq!((anew.status.as_u16(), &anew.body["tools"]), (200, &json!(0)), "{anew:?}");
+    assert_eq!(
+        (anew.status.as_u16(), &anew.body["tools"]),
+        (200, &json!(0)),
+        "{anew:?}"
+    );
 }

@@ -35,16 +35,28 @@ fn shell(allow: &[&str], dir: &std::path::Path) -> Shell {
 
 fn call(shell: &Shell, words: &[&str]) -> Result<serde_json::Value, String> {
     let arguments = json!({ "argv": words }).as_object().unwrap().clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(shell.call(arguments)).map_err(|failure| failure.message)
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(shell.call(arguments))
+        .map_err(|failure| failure.message)
 }
 
 /// The entries that the README shows.
 fn readme_entries() -> Vec<String> {
     let readme = include_str!("../../README.md");
     let after = readme.split("[tools.shell]").nth(1).expect("the example");
-    let line = after.lines().find(|line| line.starts_with("allow = ")).expect("its entries");
-    let list = line.trim_start_matches("allow = ").split(']').next().expect("a list");
+    let line = after
+        .lines()
+        .find(|line| line.starts_with("allow = "))
+        .expect("its entries");
+    let list = line
+        .trim_start_matches("allow = ")
+        .split(']')
+        .next()
+        .expect("a list");
     serde_json::from_str(&format!("{list}]")).expect("a list of texts")
 }
 
@@ -53,11 +65,24 @@ fn the_example_of_the_readme_writes_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let git = |args: &[&str]| {
         let mut command = std::process::Command::new("git");
-        command.args(args).current_dir(folder.path()).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command
+            .args(args)
+            .current_dir(folder.path())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null");
         assert!(command.output().unwrap().status.success(), "{args:?}");
     };
     git(&["init", "-q"]);
-    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]);
+    git(&[
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "first",
+    ]);
     let entries = readme_entries();
     let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
     let tool = shell(&entries, folder.path());
@@ -79,7 +104,17 @@ fn the_example_of_the_readme_writes_no_file() {
 fn known_writing_options_are_refused_even_with_a_star() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("in"), "b\na\n").unwrap();
-    let tool = shell(&["git log *", "git *", "find *", "sort *", "tar -t *", "sed -n 1p *"], folder.path());
+    let tool = shell(
+        &[
+            "git log *",
+            "git *",
+            "find *",
+            "sort *",
+            "tar -t *",
+            "sed -n 1p *",
+        ],
+        folder.path(),
+    );
     let mut wrong = Vec::new();
     let rows: &[(&[&str], &str)] = &[
         (&["git", "log", "--output=x"], "--output=x"),
@@ -88,7 +123,10 @@ fn known_writing_options_are_refused_even_with_a_star() {
         (&["git", "-c", "core.pager=touch x", "log"], "-c"),
         (&["git", "--exec-path=.", "log"], "--exec-path=."),
         (&["git", "log", "--ext-diff"], "--ext-diff"),
-        (&["git", "fetch", "--upload-pack=touch x", "."], "--upload-pack=touch x"),
+        (
+            &["git", "fetch", "--upload-pack=touch x", "."],
+            "--upload-pack=touch x",
+        ),
         (&["git", "grep", "-Otouch", "a"], "-Otouch"),
         (&["find", ".", "-exec", "touch", "x", ";"], "-exec"),
         (&["find", ".", "-execdir", "touch", "x", ";"], "-execdir"),
@@ -97,9 +135,18 @@ fn known_writing_options_are_refused_even_with_a_star() {
         (&["sort", "in", "-o", "x"], "-o"),
         (&["sort", "-nox", "in"], "-nox"),
         (&["sort", "--out=x", "in"], "--out=x"),
-        (&["sort", "--compress-program=touch", "in"], "--compress-program=touch"),
-        (&["tar", "-t", "--to-command=touch x", "-f", "in"], "--to-command=touch x"),
-        (&["tar", "-t", "--checkpoint-action=exec=touch x"], "--checkpoint-action=exec=touch x"),
+        (
+            &["sort", "--compress-program=touch", "in"],
+            "--compress-program=touch",
+        ),
+        (
+            &["tar", "-t", "--to-command=touch x", "-f", "in"],
+            "--to-command=touch x",
+        ),
+        (
+            &["tar", "-t", "--checkpoint-action=exec=touch x"],
+            "--checkpoint-action=exec=touch x",
+        ),
         (&["tar", "-t", "-xf", "in"], "-xf"),
         (&["sed", "-n", "1p", "-i", "in"], "-i"),
         (&["sed", "-n", "1p", "-e", "w x", "in"], "-e"),
@@ -108,14 +155,24 @@ fn known_writing_options_are_refused_even_with_a_star() {
     for (words, named) in rows {
         match call(&tool, words) {
             Err(message) if message.contains(&format!("{named:?}")) => {}
-            Err(message) => wrong.push(format!("{words:?} is refused without its reason: {message}")),
+            Err(message) => wrong.push(format!(
+                "{words:?} is refused without its reason: {message}"
+            )),
             Ok(_) => wrong.push(format!("{words:?} is carried out")),
         }
     }
-    assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
-    for (words, expected) in
-        [(&["sort", "-r", "in"][..], "b\na\n"), (&["sed", "-n", "1p", "in"], "b\n"), (&["find", "in"], "in\n")]
-    {
+    assert!(
+        wrong.is_empty(),
+        "{} of {} rows:\n{}",
+        wrong.len(),
+        rows.len(),
+        wrong.join("\n")
+    );
+    for (words, expected) in [
+        (&["sort", "-r", "in"][..], "b\na\n"),
+        (&["sed", "-n", "1p", "in"], "b\n"),
+        (&["find", "in"], "in\n"),
+    ] {
         assert_eq!(call(&tool, words).unwrap()["stdout"], expected, "{words:?}");
     }
 }
@@ -123,9 +180,14 @@ fn known_writing_options_are_refused_even_with_a_star() {
 #[test]
 fn an_interpreter_with_any_arguments_is_no_entry() {
     for entry in ["sh *", "env *", "awk *", "xargs *", "/bin/sh *", "sed *"] {
-        let config =
-            ShellConfig { allow: vec![entry.to_owned()], ..serde_json::from_value(json!({ "allow": [] })).unwrap() };
+        let config = ShellConfig {
+            allow: vec![entry.to_owned()],
+            ..serde_json::from_value(json!({ "allow": [] })).unwrap()
+        };
         let refused = Shell::new(&config).expect_err(entry).to_string();
-        assert!(refused.contains(entry) && refused.contains("script"), "{refused}");
+        assert!(
+            refused.contains(entry) && refused.contains("script"),
+            "{refused}"
+        );
     }
 }

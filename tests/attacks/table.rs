@@ -41,7 +41,12 @@ const SECTIONS: &[&Section] = &[
 ];
 
 /// The tests that hold a table of their own, in order.
-const TABLES: &[&str] = &["Against the gate", "Against files", "Against web pages", "Against programs"];
+const TABLES: &[&str] = &[
+    "Against the gate",
+    "Against files",
+    "Against web pages",
+    "Against programs",
+];
 
 const PAGE: &str = "docs/ATTACKS.md";
 
@@ -59,17 +64,31 @@ pub struct Table {
 impl Table {
     /// A table that is a part of the page.
     pub fn new(title: &'static str, test: &'static str) -> Self {
-        assert!(TABLES.contains(&title), "{title:?} is not among the page's tables");
-        Table { title, test, rows: Vec::new(), wrong: Vec::new() }
+        assert!(
+            TABLES.contains(&title),
+            "{title:?} is not among the page's tables"
+        );
+        Table {
+            title,
+            test,
+            rows: Vec::new(),
+            wrong: Vec::new(),
+        }
     }
 
     /// A row that has to be refused, for this reason.
     pub fn refused(&mut self, name: &str, outcome: Result<Value, String>, reason: &str) {
-        let happens = if reason.is_empty() { "refused".to_owned() } else { format!("refused: \"{reason}\"") };
+        let happens = if reason.is_empty() {
+            "refused".to_owned()
+        } else {
+            format!("refused: \"{reason}\"")
+        };
         self.rows.push((name.to_owned(), happens));
         match outcome {
             Err(message) if message.contains(reason) => {}
-            Err(message) => self.wrong.push(format!("{name}: refused with {message:?}, not {reason:?}")),
+            Err(message) => self
+                .wrong
+                .push(format!("{name}: refused with {message:?}, not {reason:?}")),
             Ok(data) => self.wrong.push(format!("{name}: not refused, gave {data}")),
         }
     }
@@ -77,17 +96,28 @@ impl Table {
     /// A row that has to give this.
     pub fn is(&mut self, name: &str, outcome: Result<Value, String>, expected: impl Into<Value>) {
         let expected = expected.into();
-        self.rows.push((name.to_owned(), format!("gives `{expected}`")));
+        self.rows
+            .push((name.to_owned(), format!("gives `{expected}`")));
         if outcome.as_ref() != Ok(&expected) {
-            self.wrong.push(format!("{name}: {outcome:?} is not {expected}"));
+            self.wrong
+                .push(format!("{name}: {outcome:?} is not {expected}"));
         }
     }
 
     /// Names every wrong row, and compares the page with the rows.
     pub fn check(self, rows: usize) {
-        assert!(self.wrong.is_empty(), "{} of {} rows:\n{}", self.wrong.len(), self.rows.len(), self.wrong.join("\n"));
+        assert!(
+            self.wrong.is_empty(),
+            "{} of {} rows:\n{}",
+            self.wrong.len(),
+            self.rows.len(),
+            self.wrong.join("\n")
+        );
         assert_eq!(self.rows.len(), rows);
-        let lines = self.rows.iter().map(|(name, happens)| (name.as_str(), happens.as_str(), self.test));
+        let lines = self
+            .rows
+            .iter()
+            .map(|(name, happens)| (name.as_str(), happens.as_str(), self.test));
         compare(self.title, &part(self.title, lines));
     }
 }
@@ -95,13 +125,26 @@ impl Table {
 #[test]
 fn the_page_shows_every_row() {
     for section in SECTIONS {
-        let lines = section.attacks.iter().map(|attack| (attack.tried, attack.happens, attack.test));
+        let lines = section
+            .attacks
+            .iter()
+            .map(|attack| (attack.tried, attack.happens, attack.test));
         compare(section.title, &part(section.title, lines));
     }
     let page = read_page();
-    let titles: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
-    let expected: BTreeSet<&str> = SECTIONS.iter().map(|section| section.title).chain(TABLES.iter().copied()).collect();
-    assert!(page.starts_with(HEAD) && titles == expected, "{PAGE} has other parts: {titles:?}, not {expected:?}");
+    let titles: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    let expected: BTreeSet<&str> = SECTIONS
+        .iter()
+        .map(|section| section.title)
+        .chain(TABLES.iter().copied())
+        .collect();
+    assert!(
+        page.starts_with(HEAD) && titles == expected,
+        "{PAGE} has other parts: {titles:?}, not {expected:?}"
+    );
 }
 
 #[test]
@@ -110,8 +153,11 @@ fn every_row_names_a_test_that_is_there() {
     for folder in ["tests", "src", "index/src", "index/tests"] {
         read_sources(&root().join(folder), &mut sources);
     }
-    let functions: BTreeSet<&str> =
-        sources.split("fn ").skip(1).filter_map(|rest| rest.split_once('(').map(|(name, _)| name)).collect();
+    let functions: BTreeSet<&str> = sources
+        .split("fn ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('(').map(|(name, _)| name))
+        .collect();
     for attack in SECTIONS.iter().flat_map(|section| section.attacks) {
         assert!(
             functions.contains(attack.test),
@@ -127,19 +173,33 @@ fn compare(title: &str, part: &str) {
     let page = read_page();
     let (begin, end) = place_of(&page, title);
     if std::env::var_os("TOOLSCOUT_WRITE_DOCS").is_some() {
-        fs::write(root().join(PAGE), [&page[..begin], part, &page[end..]].concat()).expect("the page is written");
+        fs::write(
+            root().join(PAGE),
+            [&page[..begin], part, &page[end..]].concat(),
+        )
+        .expect("the page is written");
         return;
     }
     let how = "TOOLSCOUT_WRITE_DOCS=1 cargo test --test attacks -- --test-threads 1";
-    assert!(&page[begin..end] == part, "{title:?} in {PAGE} is not what the rows say; {how}");
+    assert!(
+        &page[begin..end] == part,
+        "{title:?} in {PAGE} is not what the rows say; {how}"
+    );
 }
 
 /// Where a part of the page begins and ends; the page's end for one that is not there.
 fn place_of(page: &str, title: &str) -> (usize, usize) {
     let heading = format!("\n## {title}\n");
-    let Some(begin) = page.find(&heading) else { return (page.len(), page.len()) };
+    let Some(begin) = page.find(&heading) else {
+        return (page.len(), page.len());
+    };
     let after = begin + heading.len();
-    (begin, page[after..].find("\n## ").map_or(page.len(), |next| after + next))
+    (
+        begin,
+        page[after..]
+            .find("\n## ")
+            .map_or(page.len(), |next| after + next),
+    )
 }
 
 fn part<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> String {

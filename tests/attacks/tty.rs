@@ -35,8 +35,18 @@ fn pair() -> (OwnedFd, OwnedFd) {
     grantpt(&master).expect("granted");
     unlockpt(&master).expect("unlocked");
     let name = ptsname(&master, Vec::new()).expect("a name");
-    let slave = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other side");
-    tcsetwinsize(&master, Winsize { ws_row: 24, ws_col: WIDTH, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+    let slave = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())
+        .expect("its other side");
+    tcsetwinsize(
+        &master,
+        Winsize {
+            ws_row: 24,
+            ws_col: WIDTH,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        },
+    )
+    .expect("a size");
     (master, slave)
 }
 
@@ -47,18 +57,31 @@ impl Tty {
         let side = || Stdio::from(slave.try_clone().expect("a copy"));
         let mut keyboard = File::from(master);
         keyboard.write_all(typed.as_bytes()).expect("typed");
-        let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().expect("the program starts");
+        let child = command
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .spawn()
+            .expect("the program starts");
         let screen = Arc::<Screen>::default();
         let (mut source, shown) = (keyboard.try_clone().expect("a copy"), screen.clone());
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             // Ends with an error once nobody has the other side open.
             while let Ok(read @ 1..) = source.read(&mut bytes) {
-                shown.text.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+                shown
+                    .text
+                    .lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..read]));
                 shown.more.notify_all();
             }
         });
-        Tty { child, keyboard, screen }
+        Tty {
+            child,
+            keyboard,
+            screen,
+        }
     }
 
     /// Types.
@@ -70,7 +93,11 @@ impl Tty {
     pub fn until(&self, expected: &str) -> String {
         let text = self.screen.text.lock().unwrap();
         let waiting = |text: &mut String| !text.contains(expected);
-        let (text, late) = self.screen.more.wait_timeout_while(text, PATIENCE, waiting).unwrap();
+        let (text, late) = self
+            .screen
+            .more
+            .wait_timeout_while(text, PATIENCE, waiting)
+            .unwrap();
         assert!(!late.timed_out(), "{expected:?} was not shown, but\n{text}");
         text.clone()
     }

@@ -23,8 +23,10 @@ fn added_changed_and_unchanged_are_counted() {
 #[test]
 fn stdin_is_read_and_a_server_can_be_given() {
     let world = World::new();
-    let ended =
-        world.run_with(&["add", "-", "--server", "mine"], br#"[{"name":"ping","inputSchema":{"type":"object"}}]"#);
+    let ended = world.run_with(
+        &["add", "-", "--server", "mine"],
+        br#"[{"name":"ping","inputSchema":{"type":"object"}}]"#,
+    );
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(world.ids(), ["mine/ping"]);
 }
@@ -32,8 +34,14 @@ fn stdin_is_read_and_a_server_can_be_given() {
 #[test]
 fn files_of_a_folder_stand_for_servers() {
     let world = World::new();
-    world.file("tools/clock.json", r#"[{"name":"now","inputSchema":{"type":"object"}}]"#);
-    world.file("tools/maps.jsonl", "{\"name\":\"route\",\"inputSchema\":{\"type\":\"object\"}}\n");
+    world.file(
+        "tools/clock.json",
+        r#"[{"name":"now","inputSchema":{"type":"object"}}]"#,
+    );
+    world.file(
+        "tools/maps.jsonl",
+        "{\"name\":\"route\",\"inputSchema\":{\"type\":\"object\"}}\n",
+    );
     world.file("tools/README.md", "no tools");
     world.ok(&["add", "tools"]);
     assert_eq!(world.ids(), ["clock/now", "maps/route"]);
@@ -44,12 +52,18 @@ fn a_dry_run_changes_nothing() {
     let world = World::new();
     let file = world.file("t.json", json!(four_tools()).to_string());
     let report = world.json(&["add", text(&file), "--dry-run"]);
-    assert_eq!((report["added"].as_array().map(Vec::len), &report["dry_run"]), (Some(4), &json!(true)));
+    assert_eq!(
+        (report["added"].as_array().map(Vec::len), &report["dry_run"]),
+        (Some(4), &json!(true))
+    );
     assert!(!world.path("data").exists());
 
     world.ok(&["add", text(&file)]);
     let other = world.file("u.json", json!([tool("s", "t", "x")]).to_string());
-    assert_eq!(world.json(&["add", text(&other), "--dry-run"])["added"], json!(["s/t"]));
+    assert_eq!(
+        world.json(&["add", text(&other), "--dry-run"])["added"],
+        json!(["s/t"])
+    );
     assert_eq!(world.ids().len(), 4);
 }
 
@@ -67,16 +81,29 @@ fn malformed_input_is_told_with_file_line_and_column() {
         world.fails(1, &["add", text(&file)], &[expected]);
     }
     let invalid = world.file("f.json", b"[{\"name\":\"\xff\"}]");
-    world.fails(1, &["add", text(&invalid)], &["f.json:1:11", "not valid UTF-8"]);
+    world.fails(
+        1,
+        &["add", text(&invalid)],
+        &["f.json:1:11", "not valid UTF-8"],
+    );
     assert_eq!(world.ids().len(), 4);
 }
 
 #[test]
 fn a_bad_item_spoils_the_whole_unless_it_is_to_be_skipped() {
     let cases = [
-        ("no name", json!({ "description": "x", "inputSchema": { "type": "object" } })),
-        ("schema is no object", json!({ "name": "bad", "inputSchema": 7 })),
-        ("control character", json!({ "name": "a\u{0}b", "inputSchema": { "type": "object" } })),
+        (
+            "no name",
+            json!({ "description": "x", "inputSchema": { "type": "object" } }),
+        ),
+        (
+            "schema is no object",
+            json!({ "name": "bad", "inputSchema": 7 }),
+        ),
+        (
+            "control character",
+            json!({ "name": "a\u{0}b", "inputSchema": { "type": "object" } }),
+        ),
         ("twice", tool("github", "create_issue", "Again.")),
     ];
     for (what, bad) in cases {
@@ -85,13 +112,24 @@ fn a_bad_item_spoils_the_whole_unless_it_is_to_be_skipped() {
         tools.push(bad);
         let file = world.file("t.json", json!(tools).to_string());
         world.fails(1, &["add", text(&file)], &["t.json", "nothing was changed"]);
-        assert!(!world.path("data").exists(), "{what}: something was written");
+        assert!(
+            !world.path("data").exists(),
+            "{what}: something was written"
+        );
 
         let ended = world.run(&["add", text(&file), "--skip-invalid", "--json"]);
         assert_eq!(ended.code, 0, "{what}: {}", ended.stderr);
-        assert!(ended.stderr.contains("warning: skipped"), "{what}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains("warning: skipped"),
+            "{what}: {}",
+            ended.stderr
+        );
         let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
-        assert_eq!(report["skipped"].as_array().map(Vec::len), Some(1), "{what}");
+        assert_eq!(
+            report["skipped"].as_array().map(Vec::len),
+            Some(1),
+            "{what}"
+        );
         assert_eq!(report["skipped"][0]["position"], 5, "{what}");
         assert_eq!(world.ids().len(), 4, "{what}");
     }
@@ -102,14 +140,23 @@ fn an_id_in_two_files_is_told_with_both() {
     let world = World::new();
     let one = world.file("one.json", json!([tool("s", "t", "x")]).to_string());
     let two = world.file("two.json", json!([tool("s", "t", "y")]).to_string());
-    world.fails(1, &["add", text(&one), text(&two)], &["s/t", "one.json", "two.json"]);
+    world.fails(
+        1,
+        &["add", text(&one), text(&two)],
+        &["s/t", "one.json", "two.json"],
+    );
     assert!(!world.path("data").exists());
 }
 
 #[test]
 fn a_bad_line_is_told_with_its_number() {
     let world = World::new();
-    let lines = [tool("s", "a", "x").to_string(), "{broken".into(), tool("s", "b", "x").to_string()].join("\n");
+    let lines = [
+        tool("s", "a", "x").to_string(),
+        "{broken".into(),
+        tool("s", "b", "x").to_string(),
+    ]
+    .join("\n");
     let file = world.file("t.jsonl", lines);
     world.fails(1, &["add", text(&file)], &["t.jsonl:2"]);
     world.ok(&["add", text(&file), "--skip-invalid"]);
@@ -120,13 +167,21 @@ fn a_bad_line_is_told_with_its_number() {
 fn nothing_valid_is_an_error_even_when_skipping() {
     let world = World::new();
     let file = world.file("t.json", json!([{ "name": "" }]).to_string());
-    world.fails(1, &["add", text(&file), "--skip-invalid"], &["nothing valid was left"]);
+    world.fails(
+        1,
+        &["add", text(&file), "--skip-invalid"],
+        &["nothing valid was left"],
+    );
 }
 
 #[test]
 fn a_missing_file_and_no_file_are_told_apart() {
     let world = World::new();
-    world.fails(1, &["add", "nowhere.json"], &["nowhere.json", "No such file"]);
+    world.fails(
+        1,
+        &["add", "nowhere.json"],
+        &["nowhere.json", "No such file"],
+    );
     world.fails(2, &["add"], &["required"]);
 }
 
@@ -138,7 +193,10 @@ fn a_long_description_and_a_schema_of_fifty_levels_are_kept() {
     }
     let world = World::new();
     let deep = json!({ "name": "deep", "inputSchema": schema });
-    let file = world.file("t.json", json!([deep, tool("s", "wide", &"word ".repeat(100_000))]).to_string());
+    let file = world.file(
+        "t.json",
+        json!([deep, tool("s", "wide", &"word ".repeat(100_000))]).to_string(),
+    );
     world.ok(&["add", text(&file)]);
     assert_eq!(world.ids(), ["deep", "s/wide"]);
 }
@@ -147,38 +205,76 @@ fn a_long_description_and_a_schema_of_fifty_levels_are_kept() {
 fn a_description_of_ten_megabytes_is_accepted_and_one_of_twenty_is_named() {
     // Dry: indexing this much takes half a minute without optimisation.
     let world = World::with_tools(&four_tools());
-    let ten = world.file("ten.json", json!([tool("s", "wide", &"word ".repeat(2 << 20))]).to_string());
-    assert_eq!(world.json(&["add", "--dry-run", text(&ten)])["added"], json!(["s/wide"]));
-    let twenty = world.file("twenty.json", json!([tool("s", "wider", &"word ".repeat(4 << 20))]).to_string());
+    let ten = world.file(
+        "ten.json",
+        json!([tool("s", "wide", &"word ".repeat(2 << 20))]).to_string(),
+    );
+    assert_eq!(
+        world.json(&["add", "--dry-run", text(&ten)])["added"],
+        json!(["s/wide"])
+    );
+    let twenty = world.file(
+        "twenty.json",
+        json!([tool("s", "wider", &"word ".repeat(4 << 20))]).to_string(),
+    );
     world.fails(1, &["add", text(&twenty)], &["wider", "20971520 bytes"]);
 }
 
 #[test]
 fn an_mcp_configuration_is_told_from_a_catalog() {
     let world = World::new();
-    let file = world.file("mcp.json", r#"{"mcpServers":{"git":{"command":"git-mcp"}}}"#);
-    world.fails(1, &["add", text(&file)], &["MCP servers (git)", "toolscout sync --mcp"]);
+    let file = world.file(
+        "mcp.json",
+        r#"{"mcpServers":{"git":{"command":"git-mcp"}}}"#,
+    );
+    world.fails(
+        1,
+        &["add", text(&file)],
+        &["MCP servers (git)", "toolscout sync --mcp"],
+    );
 }
 
 #[test]
 fn sync_prints_what_came_what_changed_and_what_went() {
     let world = World::with_tools(&four_tools());
-    let tools = json!([tool("", "create_issue", "Opens an issue."), tool("", "merge", "Merges a branch.")]);
+    let tools = json!([
+        tool("", "create_issue", "Opens an issue."),
+        tool("", "merge", "Merges a branch.")
+    ]);
     let file = world.file("github.json", tools.to_string());
     let dry = world.ok(&["sync", text(&file), "--server", "github", "--dry-run"]);
     let done = world.ok(&["sync", text(&file), "--server", "github"]);
     for printed in [&dry, &done] {
         let signs: Vec<&str> = printed.lines().take(3).collect();
-        assert_eq!(signs, ["+ github/merge", "~ github/create_issue", "- github/list_commits"]);
+        assert_eq!(
+            signs,
+            [
+                "+ github/merge",
+                "~ github/create_issue",
+                "- github/list_commits"
+            ]
+        );
     }
-    assert_eq!(world.ids(), ["github/create_issue", "github/merge", "mail/search_inbox", "mail/sendMessage"]);
+    assert_eq!(
+        world.ids(),
+        [
+            "github/create_issue",
+            "github/merge",
+            "mail/search_inbox",
+            "mail/sendMessage"
+        ]
+    );
 }
 
 #[test]
 fn an_empty_file_does_not_empty_a_server() {
     let world = World::with_tools(&four_tools());
     let file = world.file("none.json", "[]");
-    world.fails(1, &["sync", text(&file), "--server", "github"], &["no tools"]);
+    world.fails(
+        1,
+        &["sync", text(&file), "--server", "github"],
+        &["no tools"],
+    );
     assert_eq!(world.ids().len(), 4);
 }
 

@@ -27,7 +27,15 @@ fn scripted(path: &Path) -> String {
 
 fn demo(world: &World, more: &[&str]) -> Ended {
     let script = scripted(&root().join("fixtures/agent/demo.jsonl"));
-    let mut args = vec!["agent", "--llm", &script, "--tool-budget", "1100", "--max-rounds", "6"];
+    let mut args = vec![
+        "agent",
+        "--llm",
+        &script,
+        "--tool-budget",
+        "1100",
+        "--max-rounds",
+        "6",
+    ];
     args.extend(["--allow", "gmail/send_email", QUESTION]);
     args.extend(more);
     world.run(&args)
@@ -36,7 +44,9 @@ fn demo(world: &World, more: &[&str]) -> Ended {
 fn in_order(text: &str, parts: &[&str]) {
     let mut from = 0;
     for part in parts {
-        let at = text[from..].find(part).unwrap_or_else(|| panic!("{part:?} should come next in\n{text}"));
+        let at = text[from..]
+            .find(part)
+            .unwrap_or_else(|| panic!("{part:?} should come next in\n{text}"));
         from += at + part.len();
     }
 }
@@ -45,7 +55,13 @@ fn in_order(text: &str, parts: &[&str]) {
 fn the_demo_searches_twice_evicts_calls_in_parallel_meets_a_failure_and_answers() {
     let ended = demo(&world(), &[]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(ended.stdout.ends_with("Sign in again and I will send it.\n"), "{}", ended.stdout);
+    assert!(
+        ended
+            .stdout
+            .ends_with("Sign in again and I will send it.\n"),
+        "{}",
+        ended.stdout
+    );
     in_order(
         &ended.stderr,
         &[
@@ -65,16 +81,31 @@ fn the_demo_searches_twice_evicts_calls_in_parallel_meets_a_failure_and_answers(
             "[answered] 5 rounds, 2 searches",
         ],
     );
-    assert!(!ended.stderr.contains('\x1b'), "no escapes without a terminal");
+    assert!(
+        !ended.stderr.contains('\x1b'),
+        "no escapes without a terminal"
+    );
 }
 
 #[test]
 fn events_come_as_json_lines_numbered_and_end_in_done() {
     let ended = demo(&world(), &["--json"]);
-    let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(events.iter().enumerate().all(|(at, event)| event["seq"] == at as u64 + 1));
+    let events: Vec<Value> = ended
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(
+        events
+            .iter()
+            .enumerate()
+            .all(|(at, event)| event["seq"] == at as u64 + 1)
+    );
     let done = events.last().unwrap();
-    assert_eq!((&done["type"], &done["status"]), (&"done".into(), &"answered".into()));
+    assert_eq!(
+        (&done["type"], &done["status"]),
+        (&"done".into(), &"answered".into())
+    );
     assert!(done["figures"]["tokens_saved"].as_i64().unwrap() > 100_000);
 }
 
@@ -86,12 +117,27 @@ fn a_conversation_goes_on_in_the_next_process() {
         r#"{"reply":{"calls":[{"name":"tool_search","arguments":{"query":"select:gmail/send_email"}}]}}
 {"reply":{"text":"ready"}}"#,
     );
-    let second = world
-        .file("second.jsonl", r#"{"expect_tools":["tool_search","gmail__send_email"],"reply":{"text":"still there"}}"#);
+    let second = world.file(
+        "second.jsonl",
+        r#"{"expect_tools":["tool_search","gmail__send_email"],"reply":{"text":"still there"}}"#,
+    );
     for (script, answer) in [(first, "ready\n"), (second, "still there\n")] {
         let script = scripted(&script);
-        let ended = world.run(&["agent", "--llm", &script, "--no-recommend", "--conversation", "c 1/ü", "go on"]);
-        assert_eq!((ended.code, ended.stdout.as_str()), (0, answer), "{}", ended.stderr);
+        let ended = world.run(&[
+            "agent",
+            "--llm",
+            &script,
+            "--no-recommend",
+            "--conversation",
+            "c 1/ü",
+            "go on",
+        ]);
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (0, answer),
+            "{}",
+            ended.stderr
+        );
     }
 }
 
@@ -107,9 +153,23 @@ fn questions_come_from_stdin_and_dispatch_keeps_two_tools() {
 {"tool":"weather/getForecast","result":"sun"}"#,
     );
     let script = scripted(&script);
-    let ended =
-        world.run_with(&["agent", "--llm", &script, "--style", "dispatch", "--no-recommend"], b"weather?\n\nthanks\n");
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "sunny\nbye\n"), "{}", ended.stderr);
+    let ended = world.run_with(
+        &[
+            "agent",
+            "--llm",
+            &script,
+            "--style",
+            "dispatch",
+            "--no-recommend",
+        ],
+        b"weather?\n\nthanks\n",
+    );
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (0, "sunny\nbye\n"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -117,13 +177,28 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
     let world = world();
     let broken = scripted(&world.file("broken.jsonl", "{\"reply\":{\"text\":\"x\"}}\n{oops"));
     let empty = scripted(&world.file("empty.jsonl", ""));
-    world.file("bad.toml", "[[operations]]\nserver = \"x\"\nauth = { bearer_env = \"EXCHANGE_TOKEN\" }");
+    world.file(
+        "bad.toml",
+        "[[operations]]\nserver = \"x\"\nauth = { bearer_env = \"EXCHANGE_TOKEN\" }",
+    );
     for (args, expected) in [
         (vec!["agent", "--llm", &broken, "hi"], "broken.jsonl:2: "),
-        (vec!["agent", "--llm", &empty, "hi"], "no reply left for request 1"),
-        (vec!["agent", "--llm", "http://127.0.0.1:9/v1", "hi"], "is it running, and is the base URL right?"),
-        (vec!["agent", "--llm", &empty, "--profile", "nope", "hi"], "ready ones are web-search"),
-        (vec!["agent", "--llm", &empty, "--profile", "bad.toml", "hi"], "EXCHANGE_TOKEN, which is not set"),
+        (
+            vec!["agent", "--llm", &empty, "hi"],
+            "no reply left for request 1",
+        ),
+        (
+            vec!["agent", "--llm", "http://127.0.0.1:9/v1", "hi"],
+            "is it running, and is the base URL right?",
+        ),
+        (
+            vec!["agent", "--llm", &empty, "--profile", "nope", "hi"],
+            "ready ones are web-search",
+        ),
+        (
+            vec!["agent", "--llm", &empty, "--profile", "bad.toml", "hi"],
+            "EXCHANGE_TOKEN, which is not set",
+        ),
     ] {
         let ended = world.run(&args);
         assert_eq!(ended.code, 1, "{args:?}");
@@ -141,15 +216,40 @@ fn an_interrupt_stops_the_run_and_keeps_what_was_said() {
 {"hang":true}"#,
     );
     let mut command = world.command();
-    command.args(["agent", "--llm", &scripted(&script), "--conversation", "c", "--json", "will it rain?"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    command.args([
+        "agent",
+        "--llm",
+        &scripted(&script),
+        "--conversation",
+        "c",
+        "--json",
+        "will it rain?",
+    ]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    assert!(events.by_ref().any(|event| event["type"] == "tools_injected"));
+    assert!(
+        events
+            .by_ref()
+            .any(|event| event["type"] == "tools_injected")
+    );
     let pid = child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
     let done = events.last().unwrap();
-    assert_eq!((&done["type"], &done["status"]), (&"done".into(), &"stopped".into()));
+    assert_eq!(
+        (&done["type"], &done["status"]),
+        (&"done".into(), &"stopped".into())
+    );
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
@@ -169,13 +269,37 @@ fn skills_are_found_and_read_like_tools() {
     let script = scripted(&script);
     let folder = world.path("know-how");
     let folder = folder.to_str().unwrap();
-    let ask =
-        ["agent", "--llm", &script, "--no-recommend", "--profile", "skills", "--skills", folder, "report, please"];
+    let ask = [
+        "agent",
+        "--llm",
+        &script,
+        "--no-recommend",
+        "--profile",
+        "skills",
+        "--skills",
+        folder,
+        "report, please",
+    ];
     let ended = world.run(&ask);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "as the skill says\n"), "{}", ended.stderr);
-    in_order(&ended.stderr, &["-> skills/weekly-report", "[result] skills__weekly-report", "First the figures."]);
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (0, "as the skill says\n"),
+        "{}",
+        ended.stderr
+    );
+    in_order(
+        &ended.stderr,
+        &[
+            "-> skills/weekly-report",
+            "[result] skills__weekly-report",
+            "First the figures.",
+        ],
+    );
 
-    world.file("know-how/broken.md", "---\nname: x\ndescription: [y]\n---\n");
+    world.file(
+        "know-how/broken.md",
+        "---\nname: x\ndescription: [y]\n---\n",
+    );
     let ended = world.run(&ask);
     assert_eq!(ended.code, 1);
     assert!(ended.stderr.contains("broken.md:3: "), "{}", ended.stderr);
@@ -190,13 +314,34 @@ fn a_real_model_is_asked_over_a_real_socket() {
     };
     let world = world();
     for mode in ["manual", "native"] {
-        let ended =
-            world.run(&["agent", "--llm", &url, "--mode", mode, "--json", "--tool-budget", "1500", "Convert 5 miles"]);
-        let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let done = events.last().unwrap_or_else(|| panic!("no events: {}", ended.stderr));
+        let ended = world.run(&[
+            "agent",
+            "--llm",
+            &url,
+            "--mode",
+            mode,
+            "--json",
+            "--tool-budget",
+            "1500",
+            "Convert 5 miles",
+        ]);
+        let events: Vec<Value> = ended
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let done = events
+            .last()
+            .unwrap_or_else(|| panic!("no events: {}", ended.stderr));
         assert_eq!(done["type"], "done", "{mode}");
-        assert!(done["figures"]["rounds"].as_u64().unwrap() >= 1, "{mode}: {events:?}");
-        assert!(done["figures"]["tokens_in"].as_u64().unwrap() > 10, "{mode}: {done}");
+        assert!(
+            done["figures"]["rounds"].as_u64().unwrap() >= 1,
+            "{mode}: {events:?}"
+        );
+        assert!(
+            done["figures"]["tokens_in"].as_u64().unwrap() > 10,
+            "{mode}: {done}"
+        );
         assert_eq!(done["figures"]["tokens_estimated"], false, "{mode}: {done}");
     }
 }
@@ -212,35 +357,81 @@ fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
 {"tool":"gmail/send_email","result":"sent"}"#,
     );
     let script = scripted(&script);
-    let run = |more: &[&str]| world.run(&[&["agent", "--llm", &script, "--no-recommend", "send"], more].concat());
+    let run = |more: &[&str]| {
+        world.run(&[&["agent", "--llm", &script, "--no-recommend", "send"], more].concat())
+    };
     let refused = run(&[]);
     assert_eq!((refused.code, refused.stdout.as_str()), (0, "refused\n"));
     in_order(
         &refused.stderr,
-        &["[gate] gmail/send_email: refused (default state_changing)", "[failed] gmail__send_email"],
+        &[
+            "[gate] gmail/send_email: refused (default state_changing)",
+            "[failed] gmail__send_email",
+        ],
     );
-    assert!(refused.stderr.contains("--allow PATTERN allows it beforehand"), "{}", refused.stderr);
-    assert!(run(&["--allow", "gmail/*"]).stderr.contains("[result] gmail__send_email"));
-    assert!(run(&["--allow", "*", "--deny", "gmail/*"]).stderr.contains("denied (--deny gmail/*)"));
-    assert!(run(&["--allow", "*", "--dry-run"]).stderr.contains("nothing was called"));
+    assert!(
+        refused
+            .stderr
+            .contains("--allow PATTERN allows it beforehand"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        run(&["--allow", "gmail/*"])
+            .stderr
+            .contains("[result] gmail__send_email")
+    );
+    assert!(
+        run(&["--allow", "*", "--deny", "gmail/*"])
+            .stderr
+            .contains("denied (--deny gmail/*)")
+    );
+    assert!(
+        run(&["--allow", "*", "--dry-run"])
+            .stderr
+            .contains("nothing was called")
+    );
 
-    let lines: Vec<Value> =
-        world.ok(&["audit", "export"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    let lines: Vec<Value> = world
+        .ok(&["audit", "export"])
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let events: Vec<&str> = lines
+        .iter()
+        .map(|line| line["event"].as_str().unwrap())
+        .collect();
     assert_eq!(events, ["refused", "begun", "ended", "refused", "dry_run"]);
     assert_eq!(lines[1]["given"]["password"], "[redacted]");
     let verified = world.json(&["audit", "verify"]);
     assert_eq!(verified["entries"], 5);
-    world.ok(&["audit", "verify", "--head", verified["head"].as_str().unwrap()]);
-    world.fails(1, &["audit", "verify", "--head", "00"], &["no entry", "has the hash 00"]);
+    world.ok(&[
+        "audit",
+        "verify",
+        "--head",
+        verified["head"].as_str().unwrap(),
+    ]);
+    world.fails(
+        1,
+        &["audit", "verify", "--head", "00"],
+        &["no entry", "has the hash 00"],
+    );
 
     let log = rusqlite::Connection::open(world.path("data/audit.db")).unwrap();
     log.execute_batch(
         "DROP TRIGGER entries_are_not_changed; UPDATE entries SET entry = replace(entry, 'begun', 'ended') WHERE seq = 2",
     )
     .unwrap();
-    world.fails(1, &["audit", "verify"], &["entry 2 of the audit log", "does not fit its hash"]);
-    world.fails(1, &["audit", "verify", "--log", "nowhere.db"], &["there is no audit log nowhere.db"]);
+    world.fails(
+        1,
+        &["audit", "verify"],
+        &["entry 2 of the audit log", "does not fit its hash"],
+    );
+    world.fails(
+        1,
+        &["audit", "verify", "--log", "nowhere.db"],
+        &["there is no audit log nowhere.db"],
+    );
 }
 
 #[test]
@@ -251,7 +442,10 @@ fn a_plan_is_shown_carried_out_and_answered_and_a_profile_switches_tools_on() {
     std::fs::write(root.join("note.txt"), "Bergen").unwrap();
     let profile = world.file(
         "p.toml",
-        format!("mode = \"plan\"\n[tools.files]\nroot = {:?}\n[gate.limits]\ncalls = 9\n", root.to_str().unwrap()),
+        format!(
+            "mode = \"plan\"\n[tools.files]\nroot = {:?}\n[gate.limits]\ncalls = 9\n",
+            root.to_str().unwrap()
+        ),
     );
     let script = world.file(
         "s.jsonl",
@@ -268,7 +462,12 @@ fn a_plan_is_shown_carried_out_and_answered_and_a_profile_switches_tools_on() {
         "--no-recommend",
         "weather forecast for the place in my note",
     ]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "In Bergen: rain\n"), "{}", ended.stderr);
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (0, "In Bergen: rain\n"),
+        "{}",
+        ended.stderr
+    );
     in_order(
         &ended.stderr,
         &[
@@ -306,23 +505,52 @@ impl Serving {
             "--allow",
             "gmail/send_email",
         ]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("listening on ")
+            .unwrap()
+            .to_owned();
         Serving { child, address }
     }
 
     fn stream(&self, path: &str) -> Vec<Value> {
-        let client = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
-        while !client.get(format!("{}/readyz", self.address)).send().unwrap().status().is_success() {
+        let client = reqwest::blocking::Client::builder()
+            .no_proxy()
+            .build()
+            .unwrap();
+        while !client
+            .get(format!("{}/readyz", self.address))
+            .send()
+            .unwrap()
+            .status()
+            .is_success()
+        {
             std::thread::yield_now();
         }
-        let token = client.post(format!("{}/v1/agent/token", self.address)).send().unwrap().json::<Value>().unwrap();
-        let url = format!("{}{path}&token={}", self.address, token["token"].as_str().unwrap());
+        let token = client
+            .post(format!("{}/v1/agent/token", self.address))
+            .send()
+            .unwrap()
+            .json::<Value>()
+            .unwrap();
+        let url = format!(
+            "{}{path}&token={}",
+            self.address,
+            token["token"].as_str().unwrap()
+        );
         let text = client.get(url).send().unwrap().text().unwrap();
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+        data.map(|data| serde_json::from_str(data).unwrap())
+            .collect()
     }
 }
 
@@ -339,7 +567,10 @@ fn the_demo_is_the_same_over_sse() {
     let script = scripted(&root().join("fixtures/agent/demo.jsonl"));
     let serving = Serving::start(&world, &script);
     let events = serving.stream("/agent/chat/stream?query=will%20it%20rain%3F&conversationId=c1");
-    let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let mut types: Vec<&str> = events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
     types.dedup();
     assert_eq!(
         types,
@@ -365,6 +596,12 @@ fn the_demo_is_the_same_over_sse() {
             "done",
         ]
     );
-    let failed = events.iter().rfind(|event| event["type"] == "tool_result").unwrap();
-    assert_eq!((&failed["status"], &failed["error_code"]), (&"error".into(), &"failed".into()));
+    let failed = events
+        .iter()
+        .rfind(|event| event["type"] == "tool_result")
+        .unwrap();
+    assert_eq!(
+        (&failed["status"], &failed["error_code"]),
+        (&"error".into(), &"failed".into())
+    );
 }

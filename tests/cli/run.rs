@@ -22,7 +22,9 @@ pub struct Ended {
 impl World {
     /// An empty one.
     pub fn new() -> Self {
-        World { dir: tempfile::tempdir().expect("a temporary folder") }
+        World {
+            dir: tempfile::tempdir().expect("a temporary folder"),
+        }
     }
 
     /// One whose default catalog holds these tools.
@@ -48,10 +50,16 @@ impl World {
     /// The program with nothing of the machine's own settings, and without a model.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolscout"));
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.dir.path());
-        command.env("TOOLSCOUT_DATA", self.path("data")).env("TOOLSCOUT_CACHE", self.path("cache"));
-        command.env("TOOLSCOUT_EMBEDDER", "none").current_dir(self.dir.path());
+        command
+            .env("TOOLSCOUT_DATA", self.path("data"))
+            .env("TOOLSCOUT_CACHE", self.path("cache"));
+        command
+            .env("TOOLSCOUT_EMBEDDER", "none")
+            .current_dir(self.dir.path());
         command
     }
 
@@ -62,7 +70,11 @@ impl World {
     /// Runs with this on stdin.
     pub fn run_with(&self, args: &[&str], stdin: &[u8]) -> Ended {
         let mut command = self.command();
-        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         // A program that has already failed does not read; that is not what is being tested.
         let _ = child.stdin.take().expect("a pipe").write_all(stdin);
@@ -91,7 +103,8 @@ impl World {
     pub fn ids(&self) -> Vec<String> {
         let listed = self.json(&["list"]);
         let ids = listed.as_array().expect("an array").iter();
-        ids.map(|tool| tool["id"].as_str().expect("an id").to_owned()).collect()
+        ids.map(|tool| tool["id"].as_str().expect("an id").to_owned())
+            .collect()
     }
 }
 
@@ -109,7 +122,11 @@ impl Ended {
         assert_eq!(self.code, code, "{}", self.stderr);
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
         for text in expected {
-            assert!(self.stderr.contains(text), "{text:?} is not in {}", self.stderr);
+            assert!(
+                self.stderr.contains(text),
+                "{text:?} is not in {}",
+                self.stderr
+            );
         }
         if code == 1 {
             let last = self.stderr.lines().last().unwrap_or_default();
@@ -131,10 +148,22 @@ pub fn tool(server: &str, name: &str, description: &str) -> Value {
 /// Four tools of two servers.
 pub fn four_tools() -> Vec<Value> {
     vec![
-        tool("github", "create_issue", "Opens a new issue in a repository."),
+        tool(
+            "github",
+            "create_issue",
+            "Opens a new issue in a repository.",
+        ),
         tool("github", "list_commits", "Lists the commits of a branch."),
-        tool("mail", "sendMessage", "Sends an e-mail to one or more people."),
-        tool("mail", "search_inbox", "Finds e-mails by sender, subject or text."),
+        tool(
+            "mail",
+            "sendMessage",
+            "Sends an e-mail to one or more people.",
+        ),
+        tool(
+            "mail",
+            "search_inbox",
+            "Finds e-mails by sender, subject or text.",
+        ),
     ]
 }
 

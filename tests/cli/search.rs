@@ -13,17 +13,28 @@ fn hits_are_tab_separated_where_there_is_no_terminal() {
     let columns: Vec<&str> = ended.stdout.trim_end().split('\t').collect();
     assert_eq!(
         (columns[0], columns[2], columns[3]),
-        ("1", "github/create_issue", "Opens a new issue in a repository.")
+        (
+            "1",
+            "github/create_issue",
+            "Opens a new issue in a repository."
+        )
     );
     assert!(columns[1].parse::<f32>().is_ok(), "{columns:?}");
-    assert!(ended.stderr.contains("lexical · 1 of 4 tools · "), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("lexical · 1 of 4 tools · "),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn a_table_can_be_asked_for_and_has_no_colour_codes_without_a_terminal() {
     let world = World::with_tools(&four_tools());
     let table = world.ok(&["search", "issue", "--output", "table"]);
-    assert!(table.contains("github/create_issue") && table.contains("description"), "{table}");
+    assert!(
+        table.contains("github/create_issue") && table.contains("description"),
+        "{table}"
+    );
     assert!(!table.contains('\u{1b}'), "{table}");
 }
 
@@ -32,11 +43,20 @@ fn json_has_hits_times_and_mode() {
     let world = World::with_tools(&four_tools());
     let answer = world.json(&["search", "open an issue", "--explain"]);
     let first = &answer["hits"][0];
-    assert_eq!((&first["rank"], &first["id"]), (&json!(1), &json!("github/create_issue")));
-    assert_eq!((&first["server"], &first["name"]), (&json!("github"), &json!("create_issue")));
+    assert_eq!(
+        (&first["rank"], &first["id"]),
+        (&json!(1), &json!("github/create_issue"))
+    );
+    assert_eq!(
+        (&first["server"], &first["name"]),
+        (&json!("github"), &json!("create_issue"))
+    );
     assert!(first["explain"]["lexical"]["rank"].is_u64(), "{first}");
     assert!(answer["took_ms"]["total"].is_f64() && answer["took_ms"]["lexical"].is_f64());
-    assert_eq!((&answer["mode"], &answer["tools"]), (&json!("lexical"), &json!(4)));
+    assert_eq!(
+        (&answer["mode"], &answer["tools"]),
+        (&json!("lexical"), &json!(4))
+    );
 }
 
 #[test]
@@ -45,7 +65,11 @@ fn several_queries_are_answered_in_one_list() {
     let answer = world.json(&["search", "-q", "open an issue", "-q", "send e-mail"]);
     assert_eq!(answer["queries"], json!(["open an issue", "send e-mail"]));
     let hits = answer["hits"].as_array().expect("hits");
-    let found = |id: &str| hits.iter().find(|hit| hit["id"] == id).map(|hit| hit["matched_queries"].clone());
+    let found = |id: &str| {
+        hits.iter()
+            .find(|hit| hit["id"] == id)
+            .map(|hit| hit["matched_queries"].clone())
+    };
     assert_eq!(found("github/create_issue"), Some(json!([0])));
     assert_eq!(found("mail/sendMessage"), Some(json!([1])));
 }
@@ -53,8 +77,18 @@ fn several_queries_are_answered_in_one_list() {
 #[test]
 fn a_name_in_any_spelling_is_first() {
     let world = World::with_tools(&four_tools());
-    for name in ["send_message", "SendMessage", "send message", "mail/sendMessage", "mcp__mail__sendMessage"] {
-        assert_eq!(world.json(&["search", name])["hits"][0]["id"], "mail/sendMessage", "{name}");
+    for name in [
+        "send_message",
+        "SendMessage",
+        "send message",
+        "mail/sendMessage",
+        "mcp__mail__sendMessage",
+    ] {
+        assert_eq!(
+            world.json(&["search", name])["hits"][0]["id"],
+            "mail/sendMessage",
+            "{name}"
+        );
     }
 }
 
@@ -63,20 +97,32 @@ fn filters_leave_tools_out() {
     let world = World::with_tools(&four_tools());
     let ids = |args: &[&str]| {
         let answer = world.json(&[&["search", "list the commits of a branch"], args].concat());
-        let mut ids: Vec<String> =
-            answer["hits"].as_array().expect("hits").iter().map(|hit| hit["id"].as_str().expect("id").into()).collect();
+        let mut ids: Vec<String> = answer["hits"]
+            .as_array()
+            .expect("hits")
+            .iter()
+            .map(|hit| hit["id"].as_str().expect("id").into())
+            .collect();
         ids.sort();
         ids
     };
-    assert!(ids(&["--server", "mail"]).iter().all(|id| id.starts_with("mail/")));
-    assert_eq!(ids(&["--id", "github/list_commits"]), ["github/list_commits"]);
+    assert!(
+        ids(&["--server", "mail"])
+            .iter()
+            .all(|id| id.starts_with("mail/"))
+    );
+    assert_eq!(
+        ids(&["--id", "github/list_commits"]),
+        ["github/list_commits"]
+    );
     assert_eq!(ids(&["--read-only"]), Vec::<String>::new());
 }
 
 #[test]
 fn found_tools_are_written_in_the_format_of_a_model() {
     let world = World::with_tools(&four_tools());
-    let search = |format: &str| world.ok(&["search", "open an issue", "-k", "1", "--format", format]);
+    let search =
+        |format: &str| world.ok(&["search", "open an issue", "-k", "1", "--format", format]);
     assert_eq!(search("names").lines().count(), 1);
     assert!(search("signature").contains("create_issue"));
     let openai: serde_json::Value = serde_json::from_str(&search("openai")).expect("JSON");
@@ -90,9 +136,21 @@ fn what_cannot_be_searched_is_told() {
     world.fails(2, &["search"], &["no query"]);
     world.fails(1, &["search", ""], &["the query is empty"]);
     world.fails(1, &["search", "x", "-k", "51"], &["k is 51", "1 to 50"]);
-    world.fails(2, &["search", "x", "--mode", "psychic"], &["psychic", "hybrid"]);
-    world.fails(1, &["search", "x", "--dense-weight", "2"], &["dense weight is 2"]);
-    world.fails(1, &["--catalog", "other", "search", "x"], &["other", "toolscout add"]);
+    world.fails(
+        2,
+        &["search", "x", "--mode", "psychic"],
+        &["psychic", "hybrid"],
+    );
+    world.fails(
+        1,
+        &["search", "x", "--dense-weight", "2"],
+        &["dense weight is 2"],
+    );
+    world.fails(
+        1,
+        &["--catalog", "other", "search", "x"],
+        &["other", "toolscout add"],
+    );
 }
 
 #[test]
@@ -110,30 +168,56 @@ fn what_no_tool_can_do_is_no_error() {
     assert_eq!(answer["hits"], json!([]));
     assert!(answer["no_match"]["reason"].is_string(), "{answer}");
     let ended = world.run(&["search", "zzzyx qqqwv"]);
-    assert!(ended.code == 0 && ended.stderr.contains("no match: "), "{}", ended.stderr);
+    assert!(
+        ended.code == 0 && ended.stderr.contains("no match: "),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn without_the_model_that_was_asked_for_the_table_answers_and_says_so() {
     let world = World::with_tools(&four_tools());
     let mut command = world.command();
-    command.env("TOOLSCOUT_EMBEDDER", "minilm").args(["search", "open an issue", "--json"]);
+    command
+        .env("TOOLSCOUT_EMBEDDER", "minilm")
+        .args(["search", "open an issue", "--json"]);
     let ended = Ended::of(command.output());
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let warnings: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let warnings: Vec<&str> = ended
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("warning: "))
+        .collect();
     assert_eq!(warnings.len(), 1, "{}", ended.stderr);
-    assert!(warnings[0].contains("model is missing") && warnings[0].contains("toolscout models pull"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("model is missing") && warnings[0].contains("toolscout models pull"),
+        "{warnings:?}"
+    );
     let answer: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
-    assert_eq!((&answer["mode"], &answer["hits"][0]["id"]), (&json!("hybrid"), &json!("github/create_issue")));
-    assert!(answer["embedders"][0].as_str().is_some_and(|id| id.starts_with("static-table/")), "{answer}");
+    assert_eq!(
+        (&answer["mode"], &answer["hits"][0]["id"]),
+        (&json!("hybrid"), &json!("github/create_issue"))
+    );
+    assert!(
+        answer["embedders"][0]
+            .as_str()
+            .is_some_and(|id| id.starts_with("static-table/")),
+        "{answer}"
+    );
     assert!(answer["degraded"]["reason"].is_string(), "{answer}");
 }
 
 #[test]
 fn a_reader_that_goes_away_ends_it_quietly() {
     let world = World::with_tools(&four_tools());
-    let mut child =
-        world.command().arg("export").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut child = world
+        .command()
+        .arg("export")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
     drop(child.stdout.take());
     let ended = Ended::of(child.wait_with_output());
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
@@ -145,7 +229,12 @@ fn a_tool_cannot_command_the_terminal() {
     let tool = json!([{ "name": "t", "description": "clear\u{1b}[2Jscreen", "inputSchema": { "type": "object" } }]);
     let file = world.file("t.json", tool.to_string());
     world.ok(&["add", text(&file)]);
-    for args in [&["search", "clear"][..], &["list"], &["show", "t"], &["search", "clear", "--explain"]] {
+    for args in [
+        &["search", "clear"][..],
+        &["list"],
+        &["show", "t"],
+        &["search", "clear", "--explain"],
+    ] {
         assert!(!world.ok(args).contains('\u{1b}'), "{args:?}");
     }
 }

@@ -5,7 +5,12 @@ use serde_json::json;
 use super::run::{World, text};
 
 fn fixtures(name: &str) -> String {
-    text(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)).to_owned()
+    text(
+        &Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("fixtures")
+            .join(name),
+    )
+    .to_owned()
 }
 
 fn with_fixtures() -> World {
@@ -17,22 +22,61 @@ fn with_fixtures() -> World {
 #[test]
 fn a_fitted_ranker_is_kept_only_where_other_tools_gain_by_it() {
     let world = with_fixtures();
-    let fit = ["--embedder", "table", "tune", "--ranker", "--queries", &fixtures("queries.jsonl"), "--seed", "3"];
+    let fit = [
+        "--embedder",
+        "table",
+        "tune",
+        "--ranker",
+        "--queries",
+        &fixtures("queries.jsonl"),
+        "--seed",
+        "3",
+    ];
     let told = world.json(&fit);
-    let [before, after] = ["before", "after"].map(|key| told["test"][key].as_f64().expect("a figure"));
+    let [before, after] =
+        ["before", "after"].map(|key| told["test"][key].as_f64().expect("a figure"));
     assert_eq!(told["accepted"], json!(after > before), "{told}");
     let ended = world.run(&[fit.as_slice(), &["--apply"]].concat());
     let kept = world.path("data/catalogs/default/ranker.json");
-    assert_eq!((ended.code == 0, kept.exists()), (after > before, after > before), "{}", ended.stderr);
+    assert_eq!(
+        (ended.code == 0, kept.exists()),
+        (after > before, after > before),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn too_few_judged_queries_and_tools_that_are_not_there_are_named() {
     let world = with_fixtures();
-    let few = world.file("few.jsonl", r#"{"id":"1","query":"send a mail","relevant":["gmail/send_email"]}"#);
-    world.run(&["--embedder", "table", "tune", "--ranker", "--queries", text(&few)]).failed(1, &["at least 20"]);
-    let gone = world.file("gone.jsonl", r#"{"id":"1","query":"send a mail","relevant":["no/such"]}"#);
-    world.run(&["--embedder", "table", "tune", "--ranker", "--queries", text(&gone)]).failed(1, &["no/such"]);
+    let few = world.file(
+        "few.jsonl",
+        r#"{"id":"1","query":"send a mail","relevant":["gmail/send_email"]}"#,
+    );
+    world
+        .run(&[
+            "--embedder",
+            "table",
+            "tune",
+            "--ranker",
+            "--queries",
+            text(&few),
+        ])
+        .failed(1, &["at least 20"]);
+    let gone = world.file(
+        "gone.jsonl",
+        r#"{"id":"1","query":"send a mail","relevant":["no/such"]}"#,
+    );
+    world
+        .run(&[
+            "--embedder",
+            "table",
+            "tune",
+            "--ranker",
+            "--queries",
+            text(&gone),
+        ])
+        .failed(1, &["no/such"]);
     assert_eq!(world.run(&["tune", "--ranker"]).code, 2);
 }
 
@@ -41,9 +85,18 @@ fn a_ranker_of_another_version_is_named_and_the_built_in_one_ranks() {
     let world = with_fixtures();
     let search = ["--embedder", "table", "search", "open a ticket about a bug"];
     let before = world.json(&search)["hits"].clone();
-    world.file("data/catalogs/default/ranker.json", "toolscout-ranker 9 abc\n{}");
+    world.file(
+        "data/catalogs/default/ranker.json",
+        "toolscout-ranker 9 abc\n{}",
+    );
     let answer = world.json(&search);
-    let reason = answer["degraded"]["reason"].as_str().unwrap_or_default().to_owned();
-    assert!(reason.contains("version 9") && reason.contains("ranker.json"), "{reason}");
+    let reason = answer["degraded"]["reason"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    assert!(
+        reason.contains("version 9") && reason.contains("ranker.json"),
+        "{reason}"
+    );
     assert_eq!(answer["hits"], before);
 }

@@ -9,7 +9,10 @@ use super::run::{Ended, World, tool};
 /// Answers one request with these bytes and closes.
 fn serve_once(answer: Vec<u8>) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/tools.json", listener.local_addr().expect("an address"));
+    let url = format!(
+        "http://{}/tools.json",
+        listener.local_addr().expect("an address")
+    );
     let served = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a request");
         let mut request = [0; 4096];
@@ -21,7 +24,11 @@ fn serve_once(answer: Vec<u8>) -> (String, JoinHandle<()>) {
 }
 
 fn answer(status: &str, body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()).into_bytes()
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
 }
 
 #[test]
@@ -44,15 +51,27 @@ fn an_answer_that_is_no_success_is_told_with_its_status() {
 #[test]
 fn a_server_that_is_not_there_is_told() {
     let world = World::new();
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
-    world.fails(1, &["add", &format!("http://{free}/x")], &["fetch http://127.0.0.1", "refused"]);
+    let free = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("an address");
+    world.fails(
+        1,
+        &["add", &format!("http://{free}/x")],
+        &["fetch http://127.0.0.1", "refused"],
+    );
 }
 
 #[test]
 fn an_answer_that_is_too_long_is_not_read_to_its_end() {
     let world = World::new();
     let (url, served) = serve_once(answer("200 OK", &" ".repeat(3 << 20)));
-    let ended = Ended::of(world.command().env("TOOLSCOUT_FETCH_MAX_MB", "1").args(["add", &url]).output());
+    let ended = Ended::of(
+        world
+            .command()
+            .env("TOOLSCOUT_FETCH_MAX_MB", "1")
+            .args(["add", &url])
+            .output(),
+    );
     served.join().expect("served");
     ended.failed(1, &["more than 1 MiB", "fetch.max_mb"]);
 }
@@ -62,6 +81,12 @@ fn a_server_that_never_answers_is_given_up() {
     let world = World::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/x", listener.local_addr().expect("an address"));
-    let ended = Ended::of(world.command().env("TOOLSCOUT_FETCH_TIMEOUT_S", "1").args(["add", &url]).output());
+    let ended = Ended::of(
+        world
+            .command()
+            .env("TOOLSCOUT_FETCH_TIMEOUT_S", "1")
+            .args(["add", &url])
+            .output(),
+    );
     ended.failed(1, &[&url, "timed out"]);
 }

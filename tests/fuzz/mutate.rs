@@ -72,7 +72,10 @@ pub struct Mutator {
 impl Mutator {
     /// Begins with these inputs.
     pub fn new(seed: u64, corpus: &[Vec<u8>]) -> Self {
-        Mutator { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, inputs: corpus.to_vec() }
+        Mutator {
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            inputs: corpus.to_vec(),
+        }
     }
 
     /// The next input, one of those before with some changes.

@@ -31,23 +31,69 @@ pub struct Target {
 
 /// Every reader.
 pub const TARGETS: &[Target] = &[
-    Target { name: "formats", run: formats, executions: 1_000 },
-    Target { name: "openapi", run: openapi, executions: 500 },
-    Target { name: "mcp_tools", run: mcp_tools, executions: 1_000 },
-    Target { name: "mcp_lines", run: mcp_lines, executions: 1_000 },
-    Target { name: "sse", run: sse, executions: 1_000 },
-    Target { name: "plan_reply", run: plan_reply, executions: 1_000 },
-    Target { name: "manual_reply", run: manual_reply, executions: 1_000 },
-    Target { name: "html", run: html_page, executions: 1_000 },
-    Target { name: "query", run: query, executions: 60 },
-    Target { name: "ranker_file", run: ranker_file, executions: 200 },
-    Target { name: "catalog_file", run: catalog_file, executions: 20 },
+    Target {
+        name: "formats",
+        run: formats,
+        executions: 1_000,
+    },
+    Target {
+        name: "openapi",
+        run: openapi,
+        executions: 500,
+    },
+    Target {
+        name: "mcp_tools",
+        run: mcp_tools,
+        executions: 1_000,
+    },
+    Target {
+        name: "mcp_lines",
+        run: mcp_lines,
+        executions: 1_000,
+    },
+    Target {
+        name: "sse",
+        run: sse,
+        executions: 1_000,
+    },
+    Target {
+        name: "plan_reply",
+        run: plan_reply,
+        executions: 1_000,
+    },
+    Target {
+        name: "manual_reply",
+        run: manual_reply,
+        executions: 1_000,
+    },
+    Target {
+        name: "html",
+        run: html_page,
+        executions: 1_000,
+    },
+    Target {
+        name: "query",
+        run: query,
+        executions: 60,
+    },
+    Target {
+        name: "ranker_file",
+        run: ranker_file,
+        executions: 200,
+    },
+    Target {
+        name: "catalog_file",
+        run: catalog_file,
+        executions: 20,
+    },
 ];
 
 /// Tools in any format: what is read is valid, can be written in every format, and is read back from the one that loses
 /// nothing.
 pub fn formats(bytes: &[u8]) {
-    let Ok(parsed) = formats::parse(bytes, &ReadOptions::default()) else { return };
+    let Ok(parsed) = formats::parse(bytes, &ReadOptions::default()) else {
+        return;
+    };
     let tools: Vec<&Tool> = parsed.tools.iter().collect();
     for tool in &tools {
         tool.validate().expect("a tool that was read is valid");
@@ -66,8 +112,11 @@ pub fn formats(bytes: &[u8]) {
 /// OpenAPI: the bytes as a document, and as the operation, the schema and the path item of one.
 pub fn openapi(bytes: &[u8]) {
     formats(bytes);
-    let Ok(part) = serde_json::from_slice::<Value>(bytes) else { return };
-    let parameter = json!({"name": "p", "in": "query", "schema": {"$ref": "#/components/schemas/part"}});
+    let Ok(part) = serde_json::from_slice::<Value>(bytes) else {
+        return;
+    };
+    let parameter =
+        json!({"name": "p", "in": "query", "schema": {"$ref": "#/components/schemas/part"}});
     let document = json!({
         "openapi": "3.1.0",
         "components": {"schemas": {"part": part}, "parameters": {"p": parameter}},
@@ -83,7 +132,9 @@ pub fn openapi(bytes: &[u8]) {
 
 /// The list of tools of an MCP server.
 pub fn mcp_tools(bytes: &[u8]) {
-    let Ok(Value::Array(entries)) = serde_json::from_slice(bytes) else { return };
+    let Ok(Value::Array(entries)) = serde_json::from_slice(bytes) else {
+        return;
+    };
     let count = entries.len();
     let limits = Limits::default();
     let offer = read_tools("server", entries, &limits);
@@ -97,11 +148,16 @@ pub fn mcp_tools(bytes: &[u8]) {
 /// What an MCP server writes: no line gets longer than its bound.
 pub fn mcp_lines(bytes: &[u8]) {
     const MAX_BYTES: usize = 600;
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     let read = runtime.block_on(async {
         let mut read = Vec::new();
         let mut lines = Lines::new(bytes, "server".into(), MAX_BYTES);
-        lines.read_to_end(&mut read).await.expect("memory does not fail");
+        lines
+            .read_to_end(&mut read)
+            .await
+            .expect("memory does not fail");
         read
     });
     for line in read.split(|&byte| byte == b'\n') {
@@ -112,7 +168,9 @@ pub fn mcp_lines(bytes: &[u8]) {
 
 /// A model's stream: the same deltas however the bytes are cut.
 pub fn sse(bytes: &[u8]) {
-    let Some((&cut, stream)) = bytes.split_first() else { return };
+    let Some((&cut, stream)) = bytes.split_first() else {
+        return;
+    };
     let whole = decoded(std::iter::once(stream));
     let parts = decoded(stream.chunks(usize::from(cut).max(1)));
     assert_eq!(format!("{:?}", parts.1), format!("{:?}", whole.1));
@@ -159,7 +217,12 @@ pub fn html_page(bytes: &[u8]) {
     let page = String::from_utf8_lossy(bytes);
     let read = html::read(&page);
     // A reference of three letters and no `;` may stand for six bytes, a heading of four bytes for seven.
-    assert!(read.text.len() <= 4 * page.len() + 16, "{} bytes of {}", read.text.len(), page.len());
+    assert!(
+        read.text.len() <= 4 * page.len() + 16,
+        "{} bytes of {}",
+        read.text.len(),
+        page.len()
+    );
 }
 
 struct World {
@@ -171,23 +234,39 @@ struct World {
 /// A small catalog, the same in every run.
 static WORLD: LazyLock<World> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
-    let catalog = DataDir::new(folder.path()).open_or_create("small", options()).expect("a catalog");
+    let catalog = DataDir::new(folder.path())
+        .open_or_create("small", options())
+        .expect("a catalog");
     let mut writer = catalog.writer().expect("a writer");
     writer.upsert(&some_tools()).expect("tools");
     writer.commit().expect("a commit");
     drop(writer);
     let answers = answers(&catalog);
-    World { folder, catalog, answers }
+    World {
+        folder,
+        catalog,
+        answers,
+    }
 });
 
-const REQUESTS: [&str; 3] = ["send an email to Bob", "weather tomorrow", "delete a file and list the folder"];
+const REQUESTS: [&str; 3] = [
+    "send an email to Bob",
+    "weather tomorrow",
+    "delete a file and list the folder",
+];
 
 fn options() -> Options {
-    Options { embedders: vec![StaticTable::bundled().expect("the table that is built in")] }
+    Options {
+        embedders: vec![StaticTable::bundled().expect("the table that is built in")],
+    }
 }
 
 fn some_tools() -> Vec<Tool> {
-    let tool = |(name, description): (&str, &str)| Tool::new("s", name).expect("a name").with_description(description);
+    let tool = |(name, description): (&str, &str)| {
+        Tool::new("s", name)
+            .expect("a name")
+            .with_description(description)
+    };
     [
         ("send_email", "Sends a message to an address."),
         ("get_weather", "Tells the weather of the next days."),
@@ -213,10 +292,17 @@ fn answers(catalog: &Catalog) -> Vec<Vec<String>> {
 pub fn query(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let searcher = WORLD.catalog.searcher();
-    let Ok(results) = searcher.search(&Query::new(text.as_ref()).k(3).explain()) else { return };
+    let Ok(results) = searcher.search(&Query::new(text.as_ref()).k(3).explain()) else {
+        return;
+    };
     assert!(results.hits.len() <= 3);
     assert!(results.hits.iter().all(|hit| hit.score.is_finite()));
-    assert!(results.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+    assert!(
+        results
+            .hits
+            .windows(2)
+            .all(|pair| pair[0].score >= pair[1].score)
+    );
 }
 
 /// A ranker's file, as it is and under a first line that is right about it.
@@ -236,7 +322,9 @@ pub fn ranker_file(bytes: &[u8]) {
 /// A file of a catalog's derived data is damaged: the first byte says which, the second how, the rest is written there.
 /// The catalog opens and answers as before.
 pub fn catalog_file(bytes: &[u8]) {
-    let [which, how, content @ ..] = bytes else { return };
+    let [which, how, content @ ..] = bytes else {
+        return;
+    };
     let world = &*WORLD;
     let folder = tempfile::tempdir().expect("a folder");
     copy(world.folder.path(), folder.path());
@@ -247,13 +335,23 @@ pub fn catalog_file(bytes: &[u8]) {
     match how % 4 {
         0 => written = content.to_vec(),
         1 => written.truncate(at),
-        2 => written.splice(at..at, content.iter().copied()).for_each(drop),
-        _ => written[at..].iter_mut().zip(content).for_each(|(byte, new)| *byte ^= new),
+        2 => written
+            .splice(at..at, content.iter().copied())
+            .for_each(drop),
+        _ => written[at..]
+            .iter_mut()
+            .zip(content)
+            .for_each(|(byte, new)| *byte ^= new),
     }
     fs::write(file, written).expect("a file");
     let catalog = DataDir::new(folder.path()).open("small", options());
     let catalog = catalog.unwrap_or_else(|error| panic!("{} is damaged: {error}", file.display()));
-    assert_eq!(answers(&catalog), world.answers, "{} is damaged", file.display());
+    assert_eq!(
+        answers(&catalog),
+        world.answers,
+        "{} is damaged",
+        file.display()
+    );
 }
 
 /// The files that can be made anew from `tools.db`, in order.
@@ -263,7 +361,11 @@ fn derived_files(folder: &Path) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             if path.is_dir() {
                 folders.push(path);
             } else if !name.ends_with(".lock") && !name.contains(".db") {

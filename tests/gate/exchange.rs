@@ -64,10 +64,25 @@ impl Exchange {
 }
 
 async fn noted(State(floor): State<Floor>, request: Request, next: Next) -> Response {
-    let authorized = request.headers().get(header::AUTHORIZATION).is_some_and(|key| *key == format!("Bearer {TOKEN}"));
-    let uri = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-    floor.lock().unwrap().requests.push(format!("{} {uri}", request.method()));
-    if authorized { next.run(request).await } else { StatusCode::UNAUTHORIZED.into_response() }
+    let authorized = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .is_some_and(|key| *key == format!("Bearer {TOKEN}"));
+    let uri = request
+        .uri()
+        .path_and_query()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    floor
+        .lock()
+        .unwrap()
+        .requests
+        .push(format!("{} {uri}", request.method()));
+    if authorized {
+        next.run(request).await
+    } else {
+        StatusCode::UNAUTHORIZED.into_response()
+    }
 }
 
 async fn order_book(State(floor): State<Floor>) -> Json<Value> {
@@ -82,7 +97,10 @@ async fn wallet(Path(user): Path<String>) -> Json<Value> {
 
 async fn place(State(floor): State<Floor>, Json(mut order): Json<Value>) -> Response {
     let mut books = floor.lock().unwrap();
-    if order["quantity"].as_i64().is_none_or(|quantity| quantity > 9000) {
+    if order["quantity"]
+        .as_i64()
+        .is_none_or(|quantity| quantity > 9000)
+    {
         return (StatusCode::CONFLICT, "no such quantity is offered").into_response();
     }
     order["orderId"] = (books.orders.len() + 1).into();
@@ -94,7 +112,11 @@ async fn cancel(State(floor): State<Floor>, Path(id): Path<u64>) -> StatusCode {
     let mut books = floor.lock().unwrap();
     let before = books.orders.len();
     books.orders.retain(|order| order["orderId"] != id);
-    if books.orders.len() < before { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+    if books.orders.len() < before {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::NOT_FOUND
+    }
 }
 
 async fn exists(State(floor): State<Floor>, Path(user): Path<String>) -> Json<Value> {
@@ -108,7 +130,12 @@ async fn register(State(floor): State<Floor>, Json(user): Json<Value>) -> Json<V
 }
 
 async fn simulate(State(floor): State<Floor>, Json(wish): Json<Value>) -> Response {
-    if !floor.lock().unwrap().users.contains(wish["userId"].as_str().unwrap_or_default()) {
+    if !floor
+        .lock()
+        .unwrap()
+        .users
+        .contains(wish["userId"].as_str().unwrap_or_default())
+    {
         return (StatusCode::FORBIDDEN, "register first").into_response();
     }
     Json(json!({ "simulationId": "sim-7", "days": wish["days"], "profit": 42 })).into_response()

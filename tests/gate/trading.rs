@@ -42,33 +42,63 @@ impl Floor {
     async fn open_with(replies: &[Value], change: impl FnOnce(&mut Policies)) -> Self {
         let exchange = Exchange::open().await;
         let folder = tempfile::tempdir().unwrap();
-        let catalog = DataDir::new(folder.path()).open_or_create("c", Options::default()).unwrap();
-        let options = ReadOptions { server: Some("exchange".into()), ..ReadOptions::default() };
-        let tools = formats::parse(include_bytes!("exchange.yaml"), &options).unwrap().tools;
+        let catalog = DataDir::new(folder.path())
+            .open_or_create("c", Options::default())
+            .unwrap();
+        let options = ReadOptions {
+            server: Some("exchange".into()),
+            ..ReadOptions::default()
+        };
+        let tools = formats::parse(include_bytes!("exchange.yaml"), &options)
+            .unwrap()
+            .tools;
         let mut writer = catalog.writer().unwrap();
         writer.upsert(&tools).unwrap();
         writer.commit().unwrap();
         drop(writer);
 
-        let text = include_str!("trading.toml").replace("EXCHANGE/", &format!("{}/", exchange.address));
+        let text =
+            include_str!("trading.toml").replace("EXCHANGE/", &format!("{}/", exchange.address));
         let profile = Profile::parse("trading", &text).unwrap();
         let services = profile.operations.clone();
-        let mut config = profile.applied_to(AgentConfig { recommend_within: None, ..AgentConfig::default() });
+        let mut config = profile.applied_to(AgentConfig {
+            recommend_within: None,
+            ..AgentConfig::default()
+        });
         change(&mut config.policies);
         let searcher = catalog.searcher();
         let token = |name: &str| (name == "EXCHANGE_TOKEN").then(|| TOKEN.to_owned());
-        let operations = Operations::new(&services, token, Arc::new(move |id| searcher.tool(id))).unwrap();
+        let operations =
+            Operations::new(&services, token, Arc::new(move |id| searcher.tool(id))).unwrap();
         let log = Arc::new(AuditLog::open(&folder.path().join("audit.db")).unwrap());
-        let text = |reply: &Value| Reply::text(reply.as_str().map_or_else(|| reply.to_string(), str::to_owned));
+        let text = |reply: &Value| {
+            Reply::text(
+                reply
+                    .as_str()
+                    .map_or_else(|| reply.to_string(), str::to_owned),
+            )
+        };
         let model = Arc::new(ScriptedModel::new("script", replies.iter().map(text)));
-        let builder = Agent::builder().shared_llm(model.clone()).catalog(catalog).tools(operations);
+        let builder = Agent::builder()
+            .shared_llm(model.clone())
+            .catalog(catalog)
+            .tools(operations);
         let agent = builder.config(config).audit(log.clone()).build().unwrap();
-        Floor { exchange, agent, model, log, _folder: folder }
+        Floor {
+            exchange,
+            agent,
+            model,
+            log,
+            _folder: folder,
+        }
     }
 
     /// Asks on behalf of ada.
     async fn ask(&self, person: Person) -> Told {
-        let mut stream = self.agent.start(Question::new("trade").on_behalf_of("ada").asked_by("test")).unwrap();
+        let mut stream = self
+            .agent
+            .start(Question::new("trade").on_behalf_of("ada").asked_by("test"))
+            .unwrap();
         let mut told = Told::default();
         while let Some((_, event)) = stream.next().await {
             match &event {
@@ -94,7 +124,10 @@ impl Floor {
         let by = "ada".to_owned();
         let answer = match person {
             Person::SaysYes => Answer::Approved { by },
-            Person::SaysNo => Answer::Refused { by, reason: "too risky".into() },
+            Person::SaysNo => Answer::Refused {
+                by,
+                reason: "too risky".into(),
+            },
             Person::IsAway => return,
         };
         assert!(self.agent.answer_approval(id, answer));
@@ -136,19 +169,39 @@ async fn a_plan_is_shown_normalised_carried_out_in_order_and_written_down() {
     ], "final_answer": "Bought for ${3.price} cents, order ${3.orderId}." });
     let floor = Floor::open(&[plan]).await;
     let told = floor.ask(Person::IsAway).await;
-    assert_eq!((told.status, told.answer.as_str()), (Some(TurnStatus::Answered), "Bought for 7.5 cents, order 1."));
+    assert_eq!(
+        (told.status, told.answer.as_str()),
+        (Some(TurnStatus::Answered), "Bought for 7.5 cents, order 1.")
+    );
     assert_eq!(told.plan["steps"][2]["arguments"]["quantity"], 7000);
     assert_eq!(told.plan["steps"][2]["class"], "state_changing");
-    let sent = json!({ "userId": "ada", "side": "BUY", "quantity": 7000, "price": 7.5, "orderId": 1 });
+    let sent =
+        json!({ "userId": "ada", "side": "BUY", "quantity": 7000, "price": 7.5, "orderId": 1 });
     assert_eq!(floor.exchange.orders(), [sent]);
-    assert_eq!(floor.exchange.requests(), ["GET /v1/orderBook?area=NORTH", "GET /v1/wallet/ada", "POST /v1/orders"]);
+    assert_eq!(
+        floor.exchange.requests(),
+        [
+            "GET /v1/orderBook?area=NORTH",
+            "GET /v1/wallet/ada",
+            "POST /v1/orders"
+        ]
+    );
     for step in ["1", "2", "3"] {
         assert_eq!(told.outcome[step]["status"], "ok");
     }
     let log = floor.log();
-    let placed = log.iter().find(|line| line["tool"] == "exchange/placeOrder" && line["event"] == "begun").unwrap();
-    assert_eq!((&placed["given"]["quantity"], &placed["sent"]["quantity"]), (&json!("7,000"), &json!(7000)));
-    assert_eq!((&placed["rule"], &placed["identity"]), (&json!("trade freely"), &json!("ada")));
+    let placed = log
+        .iter()
+        .find(|line| line["tool"] == "exchange/placeOrder" && line["event"] == "begun")
+        .unwrap();
+    assert_eq!(
+        (&placed["given"]["quantity"], &placed["sent"]["quantity"]),
+        (&json!("7,000"), &json!(7000))
+    );
+    assert_eq!(
+        (&placed["rule"], &placed["identity"]),
+        (&json!("trade freely"), &json!("ada"))
+    );
     assert_eq!(floor.log.verify(None).unwrap().entries, 6);
     assert!(!log.iter().any(|line| line.to_string().contains(TOKEN)));
 }
@@ -164,9 +217,21 @@ async fn a_missing_parameter_is_named_and_nothing_runs_until_it_is_there() {
         "{:?}",
         told.problems
     );
-    assert_eq!(floor.exchange.requests(), ["POST /v1/orders"], "nothing of the first plan was carried out");
-    let asked_again = floor.model.requests()[1].messages.last().unwrap().content().to_owned();
-    assert!(asked_again.contains("at /quantity: missing"), "{asked_again}");
+    assert_eq!(
+        floor.exchange.requests(),
+        ["POST /v1/orders"],
+        "nothing of the first plan was carried out"
+    );
+    let asked_again = floor.model.requests()[1]
+        .messages
+        .last()
+        .unwrap()
+        .content()
+        .to_owned();
+    assert!(
+        asked_again.contains("at /quantity: missing"),
+        "{asked_again}"
+    );
     assert_eq!(told.answer, "done");
 }
 
@@ -180,13 +245,25 @@ async fn a_user_is_registered_before_a_simulation_and_only_when_absent() {
     };
     let floor = Floor::open(&[plan(), plan()]).await;
     assert_eq!(floor.ask(Person::IsAway).await.answer, "sim-7: profit 42");
-    let first = ["GET /v1/users/ada/exists", "POST /v1/users", "POST /v1/simulations", "GET /v1/reports/sim-7"];
+    let first = [
+        "GET /v1/users/ada/exists",
+        "POST /v1/users",
+        "POST /v1/simulations",
+        "GET /v1/reports/sim-7",
+    ];
     assert_eq!(floor.exchange.requests(), first);
     assert_eq!(floor.ask(Person::IsAway).await.answer, "sim-7: profit 42");
-    let second = ["GET /v1/users/ada/exists", "POST /v1/simulations", "GET /v1/reports/sim-7"];
+    let second = [
+        "GET /v1/users/ada/exists",
+        "POST /v1/simulations",
+        "GET /v1/reports/sim-7",
+    ];
     assert_eq!(floor.exchange.requests()[4..], second);
     let log = floor.log();
-    let registering = log.iter().find(|line| line["tool"] == "exchange/registerUser").unwrap();
+    let registering = log
+        .iter()
+        .find(|line| line["tool"] == "exchange/registerUser")
+        .unwrap();
     assert_eq!(registering["on_behalf_of"], "exchange/runSimulation");
 }
 
@@ -197,8 +274,14 @@ async fn a_dry_run_answers_what_would_be_called_and_calls_nothing() {
     let told = floor.ask(Person::IsAway).await;
     assert_eq!(floor.exchange.requests(), Vec::<String>::new());
     let data = &told.outcome["1"]["data"];
-    assert_eq!((&data["would_call"], &data["arguments"]["quantity"]), (&json!("exchange/placeOrder"), &json!(7000)));
-    assert_eq!(told.outcome["2"]["data"]["after_checking"], json!(["exchange/checkUserExists"]));
+    assert_eq!(
+        (&data["would_call"], &data["arguments"]["quantity"]),
+        (&json!("exchange/placeOrder"), &json!(7000))
+    );
+    assert_eq!(
+        told.outcome["2"]["data"]["after_checking"],
+        json!(["exchange/checkUserExists"])
+    );
     assert!(floor.log().iter().all(|line| line["event"] == "dry_run"));
 }
 
@@ -219,8 +302,15 @@ async fn a_destructive_call_is_made_only_after_a_yes() {
         })
         .await;
         let told = floor.ask(person).await;
-        assert_eq!(told.asked[0]["arguments"], json!({ "orderId": 1 }), "the call as it will be made");
-        assert_eq!((told.asked[0]["class"].as_str(), told.asked.len()), (Some("destructive"), 1));
+        assert_eq!(
+            told.asked[0]["arguments"],
+            json!({ "orderId": 1 }),
+            "the call as it will be made"
+        );
+        assert_eq!(
+            (told.asked[0]["class"].as_str(), told.asked.len()),
+            (Some("destructive"), 1)
+        );
         assert_eq!(floor.exchange.orders().is_empty(), cancelled);
         assert_eq!(told.outcome["2"]["error_code"], code);
         assert_eq!(told.answer, "so it is");
@@ -230,8 +320,14 @@ async fn a_destructive_call_is_made_only_after_a_yes() {
 #[tokio::test]
 async fn a_policy_denies_whatever_the_person_would_say() {
     let plan = json!({ "actions": [{ "action": "cancelOrder", "arguments": { "orderId": 1 } }] });
-    let rule = toml::from_str("tool = \"exchange/cancel*\"\ndecision = \"deny\"\nname = \"no cancelling\"").unwrap();
-    let floor = Floor::open_with(&[plan, json!("sorry")], |policies| policies.rules.insert(0, rule)).await;
+    let rule = toml::from_str(
+        "tool = \"exchange/cancel*\"\ndecision = \"deny\"\nname = \"no cancelling\"",
+    )
+    .unwrap();
+    let floor = Floor::open_with(&[plan, json!("sorry")], |policies| {
+        policies.rules.insert(0, rule)
+    })
+    .await;
     let told = floor.ask(Person::SaysYes).await;
     assert!(told.asked.is_empty() && floor.exchange.requests().is_empty());
     let message = told.outcome["1"]["error_message"].as_str().unwrap();
@@ -248,11 +344,34 @@ async fn one_failure_stops_what_depends_on_it_and_nothing_else() {
     ], "final_answer": "All done!" });
     let floor = Floor::open(&[plan, json!("The first order failed.")]).await;
     let told = floor.ask(Person::SaysYes).await;
-    let codes: Vec<&Value> = ["1", "2", "3", "4"].iter().map(|step| &told.outcome[*step]["error_code"]).collect();
-    assert_eq!(codes, [&json!("failed"), &json!("skipped"), &Value::Null, &Value::Null]);
-    assert!(told.outcome["1"]["error_message"].as_str().unwrap().contains("409 Conflict: no such quantity"));
-    assert_eq!((told.answer.as_str(), floor.exchange.orders().len()), ("The first order failed.", 1));
-    assert_eq!(told.asked.len(), 0, "a call that cannot be made is not asked for");
+    let codes: Vec<&Value> = ["1", "2", "3", "4"]
+        .iter()
+        .map(|step| &told.outcome[*step]["error_code"])
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            &json!("failed"),
+            &json!("skipped"),
+            &Value::Null,
+            &Value::Null
+        ]
+    );
+    assert!(
+        told.outcome["1"]["error_message"]
+            .as_str()
+            .unwrap()
+            .contains("409 Conflict: no such quantity")
+    );
+    assert_eq!(
+        (told.answer.as_str(), floor.exchange.orders().len()),
+        ("The first order failed.", 1)
+    );
+    assert_eq!(
+        told.asked.len(),
+        0,
+        "a call that cannot be made is not asked for"
+    );
 }
 
 #[tokio::test]
@@ -264,7 +383,12 @@ async fn nobody_trades_for_somebody_else() {
     let floor = Floor::open(&[plan, json!("no")]).await;
     let told = floor.ask(Person::SaysYes).await;
     for step in ["1", "2"] {
-        assert!(told.outcome[step]["error_message"].as_str().unwrap().contains("/userId names \"bob\""));
+        assert!(
+            told.outcome[step]["error_message"]
+                .as_str()
+                .unwrap()
+                .contains("/userId names \"bob\"")
+        );
     }
     assert!(floor.exchange.requests().is_empty());
 }
@@ -281,27 +405,48 @@ async fn the_limit_of_a_rule_holds_within_a_plan() {
 #[tokio::test]
 async fn plans_that_cannot_be_carried_out_end_in_their_reason() {
     for (plan, expected) in [
-        (json!({ "actions": [{ "action": "stealAll" }] }), "no visible tool is called \"stealAll\""),
-        (json!({ "actions": vec![order(json!(1)); 1000] }), "1000 actions, 32 are allowed"),
-        (json!({ "actions": [{ "action": "getWallet", "after": [1] }] }), "its own result"),
         (
-            json!("{\"actions\":[{\"action\":\"getWallet\",\"arguments\":{\"userId\":\"ada\",\"userId\":\"bob\"}}]}"),
+            json!({ "actions": [{ "action": "stealAll" }] }),
+            "no visible tool is called \"stealAll\"",
+        ),
+        (
+            json!({ "actions": vec![order(json!(1)); 1000] }),
+            "1000 actions, 32 are allowed",
+        ),
+        (
+            json!({ "actions": [{ "action": "getWallet", "after": [1] }] }),
+            "its own result",
+        ),
+        (
+            json!(
+                "{\"actions\":[{\"action\":\"getWallet\",\"arguments\":{\"userId\":\"ada\",\"userId\":\"bob\"}}]}"
+            ),
             "comes twice",
         ),
     ] {
         let floor = Floor::open(&vec![plan; 5]).await;
         let told = floor.ask(Person::SaysYes).await;
         assert_eq!(told.status, Some(TurnStatus::Failed));
-        assert!(told.error.contains(expected) && told.problems[0].contains(expected), "{}", told.error);
+        assert!(
+            told.error.contains(expected) && told.problems[0].contains(expected),
+            "{}",
+            told.error
+        );
         assert!(floor.exchange.requests().is_empty());
     }
 }
 
 #[tokio::test]
 async fn words_are_answered_and_nothing_is_called() {
-    let floor = Floor::open(&[json!("I would cancelOrder {\"orderId\": 1}, if I were you.")]).await;
+    let floor = Floor::open(&[json!(
+        "I would cancelOrder {\"orderId\": 1}, if I were you."
+    )])
+    .await;
     let told = floor.ask(Person::SaysYes).await;
-    assert_eq!(told.answer, "I would cancelOrder {\"orderId\": 1}, if I were you.");
+    assert_eq!(
+        told.answer,
+        "I would cancelOrder {\"orderId\": 1}, if I were you."
+    );
     assert!(floor.exchange.requests().is_empty());
 }
 
@@ -312,6 +457,17 @@ fn the_profile_in_the_readme_is_one() {
     let text = &readme[start..start + readme[start..].find("```").expect("its end")];
     let profile = Profile::parse("README", text).unwrap();
     let policies = profile.gate.unwrap();
-    assert_eq!((policies.rules.len(), policies.preconditions.len(), policies.limits.state_changing), (1, 1, 10));
-    assert!(profile.tools.shell.is_some() && profile.tools.files.unwrap().write && profile.operations.len() == 1);
+    assert_eq!(
+        (
+            policies.rules.len(),
+            policies.preconditions.len(),
+            policies.limits.state_changing
+        ),
+        (1, 1, 10)
+    );
+    assert!(
+        profile.tools.shell.is_some()
+            && profile.tools.files.unwrap().write
+            && profile.operations.len() == 1
+    );
 }

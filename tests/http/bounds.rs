@@ -43,7 +43,10 @@ impl Embedder for Gate {
 async fn searches_beyond_the_line_are_turned_away_and_the_rest_answered() {
     let (waiting, is_waiting) = channel();
     let (open, gate) = channel();
-    let embedder = Gate { waiting: Mutex::new(waiting), open: Mutex::new(gate) };
+    let embedder = Gate {
+        waiting: Mutex::new(waiting),
+        open: Mutex::new(gate),
+    };
     let server = Server::start_with(|settings| {
         settings.embedders = vec![Arc::new(embedder)];
         settings.limits.search_threads = 1;
@@ -51,21 +54,44 @@ async fn searches_beyond_the_line_are_turned_away_and_the_rest_answered() {
         settings.limits.search_patience = PATIENCE;
     })
     .await;
-    server.post("/v1/catalogs/default/tools", &json!([tool("s", "t", "Does a thing.")])).await;
-    server.wait_for("/v1/catalogs/default", |catalog| catalog["pending_embeddings"] == 0).await;
+    server
+        .post(
+            "/v1/catalogs/default/tools",
+            &json!([tool("s", "t", "Does a thing.")]),
+        )
+        .await;
+    server
+        .wait_for("/v1/catalogs/default", |catalog| {
+            catalog["pending_embeddings"] == 0
+        })
+        .await;
 
     let server = Arc::new(server);
     let search = |n: usize| {
         let server = Arc::clone(&server);
-        tokio::spawn(async move { server.post("/v1/search", &json!({ "query": format!("thing {n}") })).await })
+        tokio::spawn(async move {
+            server
+                .post("/v1/search", &json!({ "query": format!("thing {n}") }))
+                .await
+        })
     };
     let mut running = vec![search(0)];
-    tokio::task::spawn_blocking(move || is_waiting.recv().map(|()| is_waiting)).await.unwrap().unwrap();
+    tokio::task::spawn_blocking(move || is_waiting.recv().map(|()| is_waiting))
+        .await
+        .unwrap()
+        .unwrap();
     running.extend([search(1), search(2)]);
-    server.wait_for("/metrics", |metrics| metrics.as_str().unwrap().contains("search_queue_depth 2")).await;
+    server
+        .wait_for("/metrics", |metrics| {
+            metrics.as_str().unwrap().contains("search_queue_depth 2")
+        })
+        .await;
 
     let refused = search(3).await.unwrap();
-    assert_eq!((refused.status.as_u16(), refused.error_code()), (503, "overloaded"));
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (503, "overloaded")
+    );
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(server.get("/livez").await.status, 200);
     for _ in 0..3 {
@@ -75,7 +101,13 @@ async fn searches_beyond_the_line_are_turned_away_and_the_rest_answered() {
         assert_eq!(search.await.unwrap().status, 200);
     }
     let metrics = server.get("/metrics").await;
-    assert!(metrics.body.as_str().unwrap().contains(r#"toolscout_rejected_total{reason="search_queue"} 1"#));
+    assert!(
+        metrics
+            .body
+            .as_str()
+            .unwrap()
+            .contains(r#"toolscout_rejected_total{reason="search_queue"} 1"#)
+    );
 }
 
 #[tokio::test]
@@ -90,16 +122,24 @@ async fn slow_clients_are_given_up() {
         let mut stream = TcpStream::connect(&address).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        let _ = tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("it is closed");
+        let _ = tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer))
+            .await
+            .expect("it is closed");
         answer
     };
     let headers = begun("GET /livez HTTP/1.1\r\nHost: loc").await;
-    assert!(headers.is_empty() || headers.starts_with("HTTP/1.1 408"), "{headers}");
+    assert!(
+        headers.is_empty() || headers.starts_with("HTTP/1.1 408"),
+        "{headers}"
+    );
     let body = begun(
         "POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
     )
     .await;
-    assert!(body.starts_with("HTTP/1.1 408") && body.contains("body_timeout"), "{body}");
+    assert!(
+        body.starts_with("HTTP/1.1 408") && body.contains("body_timeout"),
+        "{body}"
+    );
 }
 
 #[tokio::test]
@@ -113,7 +153,9 @@ async fn a_flood_of_headers_is_refused() {
         let request = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
         let _ = stream.write_all(request.as_bytes()).await;
         let mut answer = vec![0; 12];
-        let read = tokio::time::timeout(PATIENCE, stream.read(&mut answer)).await.expect("it is answered or closed");
+        let read = tokio::time::timeout(PATIENCE, stream.read(&mut answer))
+            .await
+            .expect("it is answered or closed");
         if let Ok(12) = read {
             assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 431");
         }
@@ -128,24 +170,35 @@ async fn connections_beyond_the_bound_wait_for_a_place() {
     // Two requests whose bodies do not end.
     let begun = async || {
         let mut stream = TcpStream::connect(&address).await.unwrap();
-        let head =
-            "POST /v1/catalogs/default/tools HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n";
+        let head = "POST /v1/catalogs/default/tools HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n";
         let body = r#"{"name":"t","inputSchema":{}}"#;
-        let chunk = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\n\r\n", body.len() + 1);
+        let chunk = format!(
+            "{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\n\r\n",
+            body.len() + 1
+        );
         stream.write_all(chunk.as_bytes()).await.unwrap();
         // The begin of its answer shows that it is in progress.
         let mut answer = [0; 12];
-        tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("in time").unwrap();
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer))
+            .await
+            .expect("in time")
+            .unwrap();
         assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 200");
         stream
     };
     let (_first, second) = (begun().await, begun().await);
     let mut third = TcpStream::connect(&address).await.unwrap();
-    third.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+    third
+        .write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = String::new();
     let mut reading = Box::pin(third.read_to_string(&mut answer));
     assert!(futures_util::poll!(&mut reading).is_pending());
     drop(second);
-    tokio::time::timeout(PATIENCE, reading).await.expect("in time").unwrap();
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .expect("in time")
+        .unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }

@@ -10,8 +10,9 @@ use super::server::tool;
 
 /// Streams tools without end, ends the program once some are acknowledged, and gives the acknowledged ids.
 async fn acknowledged_before(program: &mut Program, signal: &str) -> Vec<String> {
-    let tools =
-        (0u64..).map(|n| Ok::<_, std::io::Error>(format!("{}\n", tool("s", &format!("t{n}"), "")).into_bytes()));
+    let tools = (0u64..).map(|n| {
+        Ok::<_, std::io::Error>(format!("{}\n", tool("s", &format!("t{n}"), "")).into_bytes())
+    });
     let request = Client::new()
         .post(format!("{}/v1/catalogs/default/tools", program.url))
         .header(CONTENT_TYPE, "application/x-ndjson")
@@ -27,8 +28,13 @@ async fn acknowledged_before(program: &mut Program, signal: &str) -> Vec<String>
     }
     assert!(signalled, "the stream ended by itself");
     program.wait();
-    let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    lines.filter(|line| line["status"] == "added").filter_map(|line| Some(line["id"].as_str()?.to_owned())).collect()
+    let lines = text
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    lines
+        .filter(|line| line["status"] == "added")
+        .filter_map(|line| Some(line["id"].as_str()?.to_owned()))
+        .collect()
 }
 
 async fn nothing_acknowledged_is_lost(signal: &str) {
@@ -36,9 +42,14 @@ async fn nothing_acknowledged_is_lost(signal: &str) {
     let mut program = Program::start(dir.path(), &[]).await;
     let acknowledged = acknowledged_before(&mut program, signal).await;
     assert!(acknowledged.len() > 500, "{}", acknowledged.len());
-    let catalog = DataDir::new(dir.path()).open("default", Default::default()).unwrap();
+    let catalog = DataDir::new(dir.path())
+        .open("default", Default::default())
+        .unwrap();
     let searcher = catalog.searcher();
-    let lost: Vec<_> = acknowledged.iter().filter(|id| searcher.tool(&ToolId::parse(id).unwrap()).is_none()).collect();
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|id| searcher.tool(&ToolId::parse(id).unwrap()).is_none())
+        .collect();
     assert!(lost.is_empty(), "{lost:?}");
 }
 
@@ -62,6 +73,8 @@ async fn sigterm_in_the_middle_of_a_bulk_load_finishes_what_was_accepted() {
     assert_eq!(accepted.status(), 202);
     program.signal("-TERM");
     assert!(program.wait().success());
-    let catalog = DataDir::new(dir.path()).open("default", Default::default()).unwrap();
+    let catalog = DataDir::new(dir.path())
+        .open("default", Default::default())
+        .unwrap();
     assert_eq!(catalog.searcher().len(), 4000);
 }

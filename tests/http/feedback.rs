@@ -9,12 +9,21 @@ const PATH: &str = "/v1/catalogs/default/feedback";
 async fn feedback_is_recorded_by_whoever_may_search() {
     let server = Server::with_tools(&[tool("s", "t", "Does a thing.")]).await;
     let key = server.key(Scope::Search, "default");
-    let search = server.request(reqwest::Method::POST, "/v1/search").bearer_auth(&key);
+    let search = server
+        .request(reqwest::Method::POST, "/v1/search")
+        .bearer_auth(&key);
     let search = read(search.json(&json!({ "query": "thing" }))).await;
     let body = json!({ "feedback_token": search.body["feedback_token"], "tool": "s/t", "outcome": "helpful" });
-    let request = server.request(reqwest::Method::POST, PATH).bearer_auth(key).json(&body);
+    let request = server
+        .request(reqwest::Method::POST, PATH)
+        .bearer_auth(key)
+        .json(&body);
     let answer = read(request).await;
-    assert_eq!((answer.status.as_u16(), &answer.body["recorded"]), (201, &json!(true)), "{answer:?}");
+    assert_eq!(
+        (answer.status.as_u16(), &answer.body["recorded"]),
+        (201, &json!(true)),
+        "{answer:?}"
+    );
     let data = server.stop().await;
     let kept = rusqlite::Connection::open(data.path().join("feedback.sqlite")).unwrap();
     let row = kept.query_row(
@@ -22,20 +31,46 @@ async fn feedback_is_recorded_by_whoever_may_search() {
         [],
         |row| row.get::<_, String>(0),
     );
-    assert_eq!(row.unwrap(), format!("default {} s/t helpful", search.body["request_id"].as_str().unwrap()));
+    assert_eq!(
+        row.unwrap(),
+        format!(
+            "default {} s/t helpful",
+            search.body["request_id"].as_str().unwrap()
+        )
+    );
 }
 
 #[tokio::test]
 async fn feedback_about_nothing_is_refused() {
     let server = Server::with_tools(&[tool("s", "t", "")]).await;
     for (body, status, code) in [
-        (json!({ "feedback_token": "r", "tool": "s/none" }), 404, "unknown_tool"),
-        (json!({ "feedback_token": "", "tool": "s/t" }), 422, "invalid_value"),
-        (json!({ "feedback_token": "r", "tool": "s/t", "query": "x".repeat(9000) }), 422, "invalid_value"),
+        (
+            json!({ "feedback_token": "r", "tool": "s/none" }),
+            404,
+            "unknown_tool",
+        ),
+        (
+            json!({ "feedback_token": "", "tool": "s/t" }),
+            422,
+            "invalid_value",
+        ),
+        (
+            json!({ "feedback_token": "r", "tool": "s/t", "query": "x".repeat(9000) }),
+            422,
+            "invalid_value",
+        ),
         (json!({ "tool": "s/t" }), 422, "missing_field"),
-        (json!({ "feedback_token": "r", "tool": "s/t", "outcome": "great" }), 422, "invalid_value"),
+        (
+            json!({ "feedback_token": "r", "tool": "s/t", "outcome": "great" }),
+            422,
+            "invalid_value",
+        ),
     ] {
         let answer = server.post(PATH, &body).await;
-        assert_eq!((answer.status.as_u16(), answer.error_code()), (status, code), "{answer:?}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (status, code),
+            "{answer:?}"
+        );
     }
 }

@@ -9,7 +9,10 @@ use super::server::{Server, read, tool};
 
 /// A POST as clients send it.
 fn post(server: &Server, body: &Value) -> RequestBuilder {
-    server.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream").json(body)
+    server
+        .request(Method::POST, "/mcp")
+        .header("accept", "application/json, text/event-stream")
+        .json(body)
 }
 
 fn request(id: u64, method: &str, params: Value) -> Value {
@@ -18,70 +21,131 @@ fn request(id: u64, method: &str, params: Value) -> Value {
 
 fn initialize() -> Value {
     let info = json!({ "name": "raw", "version": "1" });
-    request(1, "initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info }))
+    request(
+        1,
+        "initialize",
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info }),
+    )
 }
 
 /// The JSON-RPC message that ends an event stream.
 async fn last_message(response: Response) -> Value {
     assert_eq!(response.status(), 200);
     let text = response.text().await.expect("a whole stream");
-    let mut messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
-    messages.rfind(|message| message.get("id").is_some()).unwrap_or_else(|| panic!("no answer in {text}"))
+    let mut messages = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    messages
+        .rfind(|message| message.get("id").is_some())
+        .unwrap_or_else(|| panic!("no answer in {text}"))
 }
 
 async fn begin(server: &Server) -> String {
     let response = post(server, &initialize()).send().await.expect("an answer");
-    let session = response.headers()["mcp-session-id"].to_str().expect("text").to_owned();
-    assert_eq!(last_message(response).await["result"]["protocolVersion"], "2025-06-18");
+    let session = response.headers()["mcp-session-id"]
+        .to_str()
+        .expect("text")
+        .to_owned();
+    assert_eq!(
+        last_message(response).await["result"]["protocolVersion"],
+        "2025-06-18"
+    );
     let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    let accepted = in_session(server, &session, &initialized).send().await.expect("an answer");
+    let accepted = in_session(server, &session, &initialized)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(accepted.status(), 202);
     session
 }
 
 fn in_session(server: &Server, session: &str, body: &Value) -> RequestBuilder {
-    post(server, body).header("mcp-session-id", session).header("mcp-protocol-version", "2025-06-18")
+    post(server, body)
+        .header("mcp-session-id", session)
+        .header("mcp-protocol-version", "2025-06-18")
 }
 
 async fn ask(server: &Server, session: &str, method: &str, params: Value) -> Value {
-    last_message(in_session(server, session, &request(2, method, params)).send().await.expect("an answer")).await
+    last_message(
+        in_session(server, session, &request(2, method, params))
+            .send()
+            .await
+            .expect("an answer"),
+    )
+    .await
 }
 
 fn names(list: &Value) -> Vec<&str> {
-    let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list}"));
-    tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
+    let tools = list["result"]["tools"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{list}"));
+    tools
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect()
 }
 
 #[tokio::test]
 async fn each_session_has_a_list_of_its_own() {
     let server = Server::start_with(|settings| settings.gateway.style = Style::Inject).await;
-    server.post("/v1/catalogs/default/tools", &json!([tool("mail", "send", "Sends an e-mail.")])).await;
+    server
+        .post(
+            "/v1/catalogs/default/tools",
+            &json!([tool("mail", "send", "Sends an e-mail.")]),
+        )
+        .await;
     let (one, other) = (begin(&server).await, begin(&server).await);
     assert_ne!(one, other);
     let call = json!({ "name": "tool_search", "arguments": { "query": "send an e-mail" } });
     let found = ask(&server, &one, "tools/call", call).await;
-    assert!(found["result"]["content"][0]["text"].as_str().unwrap().contains(r#""server":"mail""#), "{found}");
-    assert_eq!(names(&ask(&server, &one, "tools/list", json!({})).await), ["tool_search", "call_tool", "mail__send"]);
-    assert_eq!(names(&ask(&server, &other, "tools/list", json!({})).await), ["tool_search", "call_tool"]);
+    assert!(
+        found["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains(r#""server":"mail""#),
+        "{found}"
+    );
+    assert_eq!(
+        names(&ask(&server, &one, "tools/list", json!({})).await),
+        ["tool_search", "call_tool", "mail__send"]
+    );
+    assert_eq!(
+        names(&ask(&server, &other, "tools/list", json!({})).await),
+        ["tool_search", "call_tool"]
+    );
 
-    let ended = server.request(Method::DELETE, "/mcp").header("mcp-session-id", &one);
+    let ended = server
+        .request(Method::DELETE, "/mcp")
+        .header("mcp-session-id", &one);
     assert!(ended.send().await.expect("an answer").status().is_success());
-    let gone = in_session(&server, &one, &request(3, "tools/list", json!({}))).send().await.expect("an answer");
+    let gone = in_session(&server, &one, &request(3, "tools/list", json!({})))
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(gone.status(), 404);
-    assert_eq!(names(&ask(&server, &other, "tools/list", json!({})).await).len(), 2);
+    assert_eq!(
+        names(&ask(&server, &other, "tools/list", json!({})).await).len(),
+        2
+    );
 }
 
 #[tokio::test]
 async fn the_newest_protocol_needs_no_session_and_gets_everything_through_call_tool() {
     let server = Server::start_with(|settings| settings.gateway.style = Style::Inject).await;
-    server.post("/v1/catalogs/default/tools", &json!([tool("mail", "send", "Sends an e-mail.")])).await;
+    server
+        .post(
+            "/v1/catalogs/default/tools",
+            &json!([tool("mail", "send", "Sends an e-mail.")]),
+        )
+        .await;
     let ask = async |id: u64, method: &str, name: Option<&str>, mut params: Value| {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": { "name": "raw", "version": "1" },
             "io.modelcontextprotocol/clientCapabilities": {}
         });
-        let mut sent = post(&server, &request(id, method, params)).header("mcp-protocol-version", "2026-07-28");
+        let mut sent = post(&server, &request(id, method, params))
+            .header("mcp-protocol-version", "2026-07-28");
         sent = sent.header("mcp-method", method);
         if let Some(name) = name {
             sent = sent.header("mcp-name", name);
@@ -89,24 +153,48 @@ async fn the_newest_protocol_needs_no_session_and_gets_everything_through_call_t
         last_message(sent.send().await.expect("an answer")).await
     };
     let discovered = ask(1, "server/discover", None, json!({})).await;
-    assert!(discovered["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
+    assert!(
+        discovered["result"]["supportedVersions"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("2026-07-28"))
+    );
     let call = json!({ "name": "tool_search", "arguments": { "query": "send an e-mail" } });
     let found = ask(2, "tools/call", Some("tool_search"), call).await;
     let text = found["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("mail__send") && !text.contains("added_to_your_list"), "{text}");
-    assert_eq!(names(&ask(3, "tools/list", None, json!({})).await), ["tool_search", "call_tool"]);
+    assert!(
+        text.contains("mail__send") && !text.contains("added_to_your_list"),
+        "{text}"
+    );
+    assert_eq!(
+        names(&ask(3, "tools/list", None, json!({})).await),
+        ["tool_search", "call_tool"]
+    );
 }
 
 #[tokio::test]
 async fn keys_hold_as_for_every_route() {
     let server = Server::start().await;
     server.post("/v1/catalogs/other/tools", &json!([])).await;
-    let (fits, other) = (server.key(Scope::Search, "default"), server.key(Scope::Search, "other"));
+    let (fits, other) = (
+        server.key(Scope::Search, "default"),
+        server.key(Scope::Search, "other"),
+    );
     let missing = read(post(&server, &initialize())).await;
-    assert_eq!((missing.status.as_u16(), missing.error_code()), (401, "missing_key"));
+    assert_eq!(
+        (missing.status.as_u16(), missing.error_code()),
+        (401, "missing_key")
+    );
     let refused = read(post(&server, &initialize()).bearer_auth(&other)).await;
-    assert_eq!((refused.status.as_u16(), refused.error_code()), (403, "catalog_not_allowed"));
-    let accepted = post(&server, &initialize()).bearer_auth(&fits).send().await.expect("an answer");
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (403, "catalog_not_allowed")
+    );
+    let accepted = post(&server, &initialize())
+        .bearer_auth(&fits)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(accepted.status(), 200);
 }
 
@@ -116,14 +204,30 @@ async fn what_is_wrong_is_said_in_the_protocols_words() {
     let session = begin(&server).await;
     let unknown = ask(&server, &session, "no/such/method", json!({})).await;
     assert_eq!(unknown["error"]["code"], -32601);
-    let huge = in_session(&server, &session, &request(3, "ping", json!({ "x": "y".repeat(20_000) })));
+    let huge = in_session(
+        &server,
+        &session,
+        &request(3, "ping", json!({ "x": "y".repeat(20_000) })),
+    );
     assert_eq!(huge.send().await.expect("an answer").status(), 413);
-    let garbage = server.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
-    let garbage = garbage.header("content-type", "application/json").body("{ no JSON").send().await;
+    let garbage = server
+        .request(Method::POST, "/mcp")
+        .header("accept", "application/json, text/event-stream");
+    let garbage = garbage
+        .header("content-type", "application/json")
+        .body("{ no JSON")
+        .send()
+        .await;
     assert!(garbage.expect("an answer").status().is_client_error());
     let foreign = read(post(&server, &initialize()).header("origin", "https://evil.example")).await;
-    assert_eq!((foreign.status.as_u16(), foreign.error_code()), (403, "origin_not_allowed"));
-    assert_eq!(ask(&server, &session, "ping", json!({})).await["result"], json!({}));
+    assert_eq!(
+        (foreign.status.as_u16(), foreign.error_code()),
+        (403, "origin_not_allowed")
+    );
+    assert_eq!(
+        ask(&server, &session, "ping", json!({})).await["result"],
+        json!({})
+    );
 }
 
 #[tokio::test]
@@ -131,13 +235,21 @@ async fn a_client_that_vanishes_and_a_shutdown_with_a_stream_open_harm_nobody() 
     let server = Server::start().await;
     let session = begin(&server).await;
     let listen = || {
-        let stream = server.request(Method::GET, "/mcp").header("accept", "text/event-stream");
-        stream.header("mcp-session-id", &session).header("mcp-protocol-version", "2025-06-18").send()
+        let stream = server
+            .request(Method::GET, "/mcp")
+            .header("accept", "text/event-stream");
+        stream
+            .header("mcp-session-id", &session)
+            .header("mcp-protocol-version", "2025-06-18")
+            .send()
     };
     let vanishing = listen().await.expect("a stream");
     assert_eq!(vanishing.status(), 200);
     drop(vanishing);
-    assert_eq!(names(&ask(&server, &session, "tools/list", json!({})).await).len(), 2);
+    assert_eq!(
+        names(&ask(&server, &session, "tools/list", json!({})).await).len(),
+        2
+    );
     let open = listen().await.expect("a stream");
     server.stop().await;
     drop(open);

@@ -14,12 +14,26 @@ const REQUEST: &str = "show me the open tickets of the support queue";
 async fn server() -> Server {
     let table = StaticTable::bundled().expect("the built-in table");
     let server = Server::start_with(|settings| settings.embedders = vec![table as Arc<_>]).await;
-    let tools = [tool("s", "list_tickets", "Lists tickets of a queue."), tool("s", "q7", "Internal; a queue.")];
-    assert_eq!(server.post("/v1/catalogs/default/tools", &json!(tools)).await.status, 200);
+    let tools = [
+        tool("s", "list_tickets", "Lists tickets of a queue."),
+        tool("s", "q7", "Internal; a queue."),
+    ];
+    assert_eq!(
+        server
+            .post("/v1/catalogs/default/tools", &json!(tools))
+            .await
+            .status,
+        200
+    );
     server
 }
 
-async fn ask(server: &Server, method: Method, path: &str, body: Option<Value>) -> super::server::Answer {
+async fn ask(
+    server: &Server,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> super::server::Answer {
     let request = server.request(method, path);
     read(match body {
         Some(body) => request.json(&body),
@@ -29,13 +43,21 @@ async fn ask(server: &Server, method: Method, path: &str, body: Option<Value>) -
 }
 
 async fn first(server: &Server) -> Value {
-    server.post("/v1/search", &json!({ "query": REQUEST })).await.body["hits"][0]["name"].clone()
+    server
+        .post("/v1/search", &json!({ "query": REQUEST }))
+        .await
+        .body["hits"][0]["name"]
+        .clone()
 }
 
 async fn called(server: &Server, outcome: &str) {
-    let answer = server.post("/v1/search", &json!({ "query": REQUEST, "k": 50 })).await.body;
+    let answer = server
+        .post("/v1/search", &json!({ "query": REQUEST, "k": 50 }))
+        .await
+        .body;
     let token = &answer["feedback_token"];
-    let body = json!({ "feedback_token": token, "tool": "s/q7", "outcome": outcome, "query": REQUEST });
+    let body =
+        json!({ "feedback_token": token, "tool": "s/q7", "outcome": outcome, "query": REQUEST });
     assert_eq!(server.post(FEEDBACK, &body).await.status, 201);
 }
 
@@ -45,13 +67,19 @@ async fn feedback_is_remembered_once_the_memory_is_on_and_forgotten_on_request()
     called(&server, "used").await;
     assert_eq!(first(&server).await, "list_tickets");
     let switched = ask(&server, Method::PUT, PATH, Some(json!({ "enabled": true }))).await;
-    assert_eq!((switched.status.as_u16(), &switched.body["enabled"]), (200, &json!(true)));
+    assert_eq!(
+        (switched.status.as_u16(), &switched.body["enabled"]),
+        (200, &json!(true))
+    );
     called(&server, "not_helpful").await;
     assert_eq!(first(&server).await, "list_tickets");
     called(&server, "used").await;
     assert_eq!(first(&server).await, "q7");
     let listed = ask(&server, Method::GET, PATH, None).await.body;
-    assert_eq!((&listed["total"], &listed["entries"][0]["query"]), (&json!(1), &json!(REQUEST)));
+    assert_eq!(
+        (&listed["total"], &listed["entries"][0]["query"]),
+        (&json!(1), &json!(REQUEST))
+    );
     let forgotten = ask(&server, Method::DELETE, &format!("{PATH}?tool=s/q7"), None).await;
     assert_eq!(forgotten.body["forgotten"], 1);
     assert_eq!(first(&server).await, "list_tickets");
@@ -63,15 +91,30 @@ async fn another_catalog_does_not_remember_and_its_key_does_not_see() {
     ask(&server, Method::PUT, PATH, Some(json!({ "enabled": true }))).await;
     called(&server, "helpful").await;
     let other = "/v1/catalogs/other/memory";
-    assert_eq!(server.post("/v1/catalogs", &json!({ "name": "other" })).await.status, 201);
+    assert_eq!(
+        server
+            .post("/v1/catalogs", &json!({ "name": "other" }))
+            .await
+            .status,
+        201
+    );
     let listed = ask(&server, Method::GET, other, None).await.body;
-    assert_eq!((&listed["enabled"], &listed["total"]), (&json!(false), &json!(0)));
-    for (scope, catalogs, path, status) in
-        [(Scope::Admin, "other", PATH, 403), (Scope::Search, "default", PATH, 403), (Scope::Admin, "other", other, 200)]
-    {
+    assert_eq!(
+        (&listed["enabled"], &listed["total"]),
+        (&json!(false), &json!(0))
+    );
+    for (scope, catalogs, path, status) in [
+        (Scope::Admin, "other", PATH, 403),
+        (Scope::Search, "default", PATH, 403),
+        (Scope::Admin, "other", other, 200),
+    ] {
         let key = server.key(scope, catalogs);
         let answer = read(server.request(Method::GET, path).bearer_auth(key)).await;
-        assert_eq!(answer.status.as_u16(), status, "{scope:?} {catalogs} {path}: {answer:?}");
+        assert_eq!(
+            answer.status.as_u16(),
+            status,
+            "{scope:?} {catalogs} {path}: {answer:?}"
+        );
     }
 }
 
@@ -80,15 +123,27 @@ async fn pages_follow_one_another_and_what_makes_no_sense_is_named() {
     let server = server().await;
     ask(&server, Method::PUT, PATH, Some(json!({ "enabled": true }))).await;
     for request in ["first request of a queue", "second request of a queue"] {
-        let token =
-            server.post("/v1/search", &json!({ "query": request, "k": 50 })).await.body["feedback_token"].clone();
+        let token = server
+            .post("/v1/search", &json!({ "query": request, "k": 50 }))
+            .await
+            .body["feedback_token"]
+            .clone();
         let body = json!({ "feedback_token": token, "tool": "s/q7", "query": request });
         assert_eq!(server.post(FEEDBACK, &body).await.status, 201);
     }
-    let page = ask(&server, Method::GET, &format!("{PATH}?limit=1"), None).await.body;
+    let page = ask(&server, Method::GET, &format!("{PATH}?limit=1"), None)
+        .await
+        .body;
     assert_eq!(page["entries"][0]["query"], "first request of a queue");
     let cursor = page["next_cursor"].as_str().expect("there is more");
-    let last = ask(&server, Method::GET, &format!("{PATH}?limit=1&cursor={cursor}"), None).await.body;
+    let last = ask(
+        &server,
+        Method::GET,
+        &format!("{PATH}?limit=1&cursor={cursor}"),
+        None,
+    )
+    .await
+    .body;
     assert_eq!(
         (&last["entries"][0]["query"], &last["next_cursor"]),
         (&json!("second request of a queue"), &Value::Null)
@@ -98,20 +153,53 @@ async fn pages_follow_one_another_and_what_makes_no_sense_is_named() {
         (Method::GET, format!("{PATH}?cursor=x"), 400),
         (Method::DELETE, format!("{PATH}?tool=a&query=b"), 422),
     ] {
-        assert_eq!(ask(&server, method, &path, None).await.status.as_u16(), status, "{path}");
+        assert_eq!(
+            ask(&server, method, &path, None).await.status.as_u16(),
+            status,
+            "{path}"
+        );
     }
-    assert_eq!(ask(&server, Method::DELETE, PATH, None).await.body["forgotten"], 2);
+    assert_eq!(
+        ask(&server, Method::DELETE, PATH, None).await.body["forgotten"],
+        2
+    );
 }
 
 #[tokio::test]
 async fn answers_have_a_confidence_and_abstain_below_the_least_that_was_asked_for() {
     let server = server().await;
-    let answer = server.post("/v1/search", &json!({ "query": "tickets of a queue", "explain": true })).await.body;
-    assert!(answer["confidence"].as_f64().is_some_and(|confidence| (0.0..=1.0).contains(&confidence)), "{answer}");
-    assert!(answer["hits"][0]["explain"]["ranker"]["after"].as_u64().is_some(), "{answer}");
+    let answer = server
+        .post(
+            "/v1/search",
+            &json!({ "query": "tickets of a queue", "explain": true }),
+        )
+        .await
+        .body;
+    assert!(
+        answer["confidence"]
+            .as_f64()
+            .is_some_and(|confidence| (0.0..=1.0).contains(&confidence)),
+        "{answer}"
+    );
+    assert!(
+        answer["hits"][0]["explain"]["ranker"]["after"]
+            .as_u64()
+            .is_some(),
+        "{answer}"
+    );
     let body = json!({ "query": "paint my fence", "min_confidence": 1.0, "ranker": false });
     let answer = server.post("/v1/search", &body).await.body;
-    assert!(answer["no_match"]["reason"].as_str().is_some_and(|reason| reason.contains("below 1.00")), "{answer}");
-    let bad = server.post("/v1/search", &json!({ "query": "x", "min_confidence": 2.0 })).await;
+    assert!(
+        answer["no_match"]["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("below 1.00")),
+        "{answer}"
+    );
+    let bad = server
+        .post(
+            "/v1/search",
+            &json!({ "query": "x", "min_confidence": 2.0 }),
+        )
+        .await;
     assert_eq!(bad.status.as_u16(), 422, "{bad:?}");
 }

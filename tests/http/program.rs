@@ -17,13 +17,25 @@ pub struct Program {
 impl Program {
     /// Without a model, with these arguments more.
     pub async fn start(data: &Path, arguments: &[&str]) -> Self {
-        Program::start_by(Command::new(env!("CARGO_BIN_EXE_toolscout")), data, arguments).await
+        Program::start_by(
+            Command::new(env!("CARGO_BIN_EXE_toolscout")),
+            data,
+            arguments,
+        )
+        .await
     }
 
     /// As [`Program::start`], by a command that ends in the program.
     pub async fn start_by(mut command: Command, data: &Path, arguments: &[&str]) -> Self {
         let mut child = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--embedder", "none", "--data"])
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--embedder",
+                "none",
+                "--data",
+            ])
             .arg(data)
             .args(arguments)
             .stdout(Stdio::piped())
@@ -31,24 +43,38 @@ impl Program {
             .expect("the program starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a first line");
-        let url = line.trim().strip_prefix("listening on ").expect("the address").to_owned();
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("a first line");
+        let url = line
+            .trim()
+            .strip_prefix("listening on ")
+            .expect("the address")
+            .to_owned();
         let program = Program { url, child };
-        tokio::time::timeout(PATIENCE, program.ready()).await.expect("it becomes ready");
+        tokio::time::timeout(PATIENCE, program.ready())
+            .await
+            .expect("it becomes ready");
         program
     }
 
     async fn ready(&self) {
         let client = Client::new();
         let ready = || client.get(format!("{}/readyz", self.url)).send();
-        while !ready().await.is_ok_and(|answer| answer.status().is_success()) {
+        while !ready()
+            .await
+            .is_ok_and(|answer| answer.status().is_success())
+        {
             tokio::task::yield_now().await;
         }
     }
 
     /// Sends it a signal, as `-TERM`.
     pub fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill runs");
+        let sent = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status()
+            .expect("kill runs");
         assert!(sent.success());
     }
 

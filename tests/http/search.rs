@@ -6,11 +6,23 @@ use super::server::{Server, ids, read, tool};
 
 fn mail_and_more() -> Vec<Value> {
     vec![
-        tool("mail", "send_email", "Sends an email to one or more recipients."),
+        tool(
+            "mail",
+            "send_email",
+            "Sends an email to one or more recipients.",
+        ),
         tool("mail", "list_folders", "Lists the folders of a mailbox."),
-        tool("calendar", "create_event", "Creates an event in a calendar."),
+        tool(
+            "calendar",
+            "create_event",
+            "Creates an event in a calendar.",
+        ),
         tool("forge", "create_issue", "Opens an issue in a repository."),
-        tool("forge", "list_branches", "Lists the branches of a repository."),
+        tool(
+            "forge",
+            "list_branches",
+            "Lists the branches of a repository.",
+        ),
     ]
 }
 
@@ -21,18 +33,35 @@ async fn the_right_tool_comes_first_by_every_route() {
     let posted = server.post("/v1/catalogs/default/search", &body).await;
     assert_eq!(ids(&posted)[0], "mail/send_email", "{posted:?}");
     assert_eq!(ids(&server.post("/v1/search", &body).await), ids(&posted));
-    assert_eq!(ids(&server.get("/v1/catalogs/default/search?q=send+an+email").await), ids(&posted));
+    assert_eq!(
+        ids(&server
+            .get("/v1/catalogs/default/search?q=send+an+email")
+            .await),
+        ids(&posted)
+    );
 }
 
 #[tokio::test]
 async fn an_answer_has_what_is_documented() {
     let server = Server::with_tools(&mail_and_more()).await;
-    let request = server.request(Method::POST, "/v1/search").header("X-Request-Id", "mine-1");
-    let answer = read(request.json(&json!({ "query": "send an email", "explain": true, "k": 1 }))).await;
+    let request = server
+        .request(Method::POST, "/v1/search")
+        .header("X-Request-Id", "mine-1");
+    let answer =
+        read(request.json(&json!({ "query": "send an email", "explain": true, "k": 1 }))).await;
     let hit = &answer.body["hits"][0];
-    assert_eq!((&hit["server"], &hit["name"]), (&json!("mail"), &json!("send_email")));
-    assert_eq!(hit["description"], "Sends an email to one or more recipients.");
-    assert!(hit["score"].as_f64().unwrap() > 0.0 && hit["explain"].is_object(), "{hit}");
+    assert_eq!(
+        (&hit["server"], &hit["name"]),
+        (&json!("mail"), &json!("send_email"))
+    );
+    assert_eq!(
+        hit["description"],
+        "Sends an email to one or more recipients."
+    );
+    assert!(
+        hit["score"].as_f64().unwrap() > 0.0 && hit["explain"].is_object(),
+        "{hit}"
+    );
     assert!(answer.body["took_ms"]["total"].is_number());
     assert_eq!(answer.body["mode"], "lexical");
     assert_eq!(answer.body["request_id"], "mine-1");
@@ -43,13 +72,28 @@ async fn an_answer_has_what_is_documented() {
 async fn filters_queries_and_k_hold() {
     let server = Server::with_tools(&mail_and_more()).await;
     let filtered = json!({ "query": "create", "filter": { "servers": ["forge"] } });
-    assert_eq!(ids(&server.post("/v1/search", &filtered).await), ["forge/create_issue"]);
-    let by_query = server.get("/v1/catalogs/default/search?q=create&server=forge").await;
+    assert_eq!(
+        ids(&server.post("/v1/search", &filtered).await),
+        ["forge/create_issue"]
+    );
+    let by_query = server
+        .get("/v1/catalogs/default/search?q=create&server=forge")
+        .await;
     assert_eq!(ids(&by_query), ["forge/create_issue"]);
-    let both = server.post("/v1/search", &json!({ "queries": ["send an email", "open an issue"] })).await;
+    let both = server
+        .post(
+            "/v1/search",
+            &json!({ "queries": ["send an email", "open an issue"] }),
+        )
+        .await;
     let found = ids(&both);
-    assert!(found.contains(&"mail/send_email") && found.contains(&"forge/create_issue"), "{found:?}");
-    let one = server.post("/v1/search", &json!({ "query": "create", "k": 1 })).await;
+    assert!(
+        found.contains(&"mail/send_email") && found.contains(&"forge/create_issue"),
+        "{found:?}"
+    );
+    let one = server
+        .post("/v1/search", &json!({ "query": "create", "k": 1 }))
+        .await;
     assert_eq!(ids(&one).len(), 1);
 }
 
@@ -57,85 +101,202 @@ async fn filters_queries_and_k_hold() {
 async fn found_tools_come_in_every_format() {
     let server = Server::with_tools(&mail_and_more()).await;
     let tools = async |format: &str| {
-        let body = json!({ "query": "send an email", "k": 1, "format": format, "call_id": "call-7" });
+        let body =
+            json!({ "query": "send an email", "k": 1, "format": format, "call_id": "call-7" });
         server.post("/v1/search", &body).await.body["tools"].clone()
     };
     assert_eq!(tools("openai").await[0]["function"]["name"], "send_email");
     let output = tools("openai_responses").await;
-    assert_eq!((&output["type"], &output["call_id"]), (&json!("tool_search_output"), &json!("call-7")));
+    assert_eq!(
+        (&output["type"], &output["call_id"]),
+        (&json!("tool_search_output"), &json!("call-7"))
+    );
     assert_eq!(output["tools"][0]["name"], "send_email");
-    assert_eq!(tools("anthropic").await[0]["input_schema"]["required"], json!(["text"]));
-    assert_eq!(tools("anthropic_reference").await[0]["type"], "tool_reference");
-    assert_eq!(tools("mcp").await["tools"][0]["inputSchema"]["required"], json!(["text"]));
+    assert_eq!(
+        tools("anthropic").await[0]["input_schema"]["required"],
+        json!(["text"])
+    );
+    assert_eq!(
+        tools("anthropic_reference").await[0]["type"],
+        "tool_reference"
+    );
+    assert_eq!(
+        tools("mcp").await["tools"][0]["inputSchema"]["required"],
+        json!(["text"])
+    );
     assert_eq!(tools("names").await, json!(["send_email"]));
-    assert!(tools("signature").await[0].as_str().unwrap().contains("send_email"));
+    assert!(
+        tools("signature").await[0]
+            .as_str()
+            .unwrap()
+            .contains("send_email")
+    );
 }
 
 #[tokio::test]
 async fn a_token_budget_is_kept() {
-    let mut many: Vec<Value> =
-        (0..20).map(|n| tool("mail", &format!("send_{n}"), &"Sends an email with much text. ".repeat(20))).collect();
-    many.push(tool("calendar", "create_event", "Creates an event in a calendar."));
+    let mut many: Vec<Value> = (0..20)
+        .map(|n| {
+            tool(
+                "mail",
+                &format!("send_{n}"),
+                &"Sends an email with much text. ".repeat(20),
+            )
+        })
+        .collect();
+    many.push(tool(
+        "calendar",
+        "create_event",
+        "Creates an event in a calendar.",
+    ));
     let server = Server::with_tools(&many).await;
     let body = json!({ "query": "send email", "k": 20, "format": "openai", "max_tokens": 800 });
     let answer = server.post("/v1/search", &body).await;
     let budget = &answer.body["budget"];
     assert!(budget["tokens"].as_u64().unwrap() <= 800, "{budget}");
-    assert!(budget["whole"].as_u64().unwrap() >= 1 && budget["shortened"].as_u64().unwrap() >= 1, "{budget}");
-    let shown = answer.body["tools"].as_array().unwrap().len() + budget["omitted"].as_array().unwrap().len();
+    assert!(
+        budget["whole"].as_u64().unwrap() >= 1 && budget["shortened"].as_u64().unwrap() >= 1,
+        "{budget}"
+    );
+    let shown = answer.body["tools"].as_array().unwrap().len()
+        + budget["omitted"].as_array().unwrap().len();
     assert_eq!(shown, ids(&answer).len());
 }
 
 #[tokio::test]
 async fn what_is_not_embedded_yet_is_found_by_words_and_soon_densely() {
     let server = Server::start_dense().await;
-    server.post("/v1/catalogs/default/tools", &json!(mail_and_more())).await;
-    let at_once = server.post("/v1/search", &json!({ "query": "send an email" })).await;
+    server
+        .post("/v1/catalogs/default/tools", &json!(mail_and_more()))
+        .await;
+    let at_once = server
+        .post("/v1/search", &json!({ "query": "send an email" }))
+        .await;
     assert_eq!(ids(&at_once)[0], "mail/send_email");
-    server.wait_for("/v1/catalogs/default", |catalog| catalog["pending_embeddings"] == 0).await;
-    let answer = server.post("/v1/search", &json!({ "query": "send an email", "mode": "hybrid" })).await;
-    assert_eq!((&answer.body["mode"], &answer.body["degraded"]), (&json!("hybrid"), &Value::Null));
+    server
+        .wait_for("/v1/catalogs/default", |catalog| {
+            catalog["pending_embeddings"] == 0
+        })
+        .await;
+    let answer = server
+        .post(
+            "/v1/search",
+            &json!({ "query": "send an email", "mode": "hybrid" }),
+        )
+        .await;
+    assert_eq!(
+        (&answer.body["mode"], &answer.body["degraded"]),
+        (&json!("hybrid"), &Value::Null)
+    );
     assert_eq!(ids(&answer)[0], "mail/send_email");
 }
 
 #[tokio::test]
 async fn a_mode_without_a_model_says_that_it_is_degraded() {
     let server = Server::with_tools(&mail_and_more()).await;
-    let answer = server.post("/v1/search", &json!({ "query": "send an email", "mode": "hybrid" })).await;
-    assert!(answer.body["degraded"]["reason"].as_str().unwrap().contains("no embedding model"), "{answer:?}");
+    let answer = server
+        .post(
+            "/v1/search",
+            &json!({ "query": "send an email", "mode": "hybrid" }),
+        )
+        .await;
+    assert!(
+        answer.body["degraded"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("no embedding model"),
+        "{answer:?}"
+    );
     assert_eq!(ids(&answer)[0], "mail/send_email");
 }
 
 #[tokio::test]
 async fn a_budget_and_folded_duplicates_are_told() {
     let description = "Sends an email with a subject and a text to one or more recipients at once.";
-    let twins: Vec<Value> = ["gmail", "outlook"].iter().map(|server| tool(server, "send_email", description)).collect();
-    let server = Server::start_with(|settings| settings.embedders = vec![StaticTable::bundled().unwrap()]).await;
-    server.post("/v1/catalogs/default/tools", &json!(twins)).await;
-    let whole = server.post("/v1/search", &json!({ "query": "send an email", "budget_ms": 60000 })).await;
-    assert_eq!((&whole.body["variant"], &whole.body["degraded"]), (&json!("full"), &Value::Null));
-    assert!(whole.body["embedders"][0].as_str().unwrap().starts_with("static-table/"), "{whole:?}");
+    let twins: Vec<Value> = ["gmail", "outlook"]
+        .iter()
+        .map(|server| tool(server, "send_email", description))
+        .collect();
+    let server =
+        Server::start_with(|settings| settings.embedders = vec![StaticTable::bundled().unwrap()])
+            .await;
+    server
+        .post("/v1/catalogs/default/tools", &json!(twins))
+        .await;
+    let whole = server
+        .post(
+            "/v1/search",
+            &json!({ "query": "send an email", "budget_ms": 60000 }),
+        )
+        .await;
+    assert_eq!(
+        (&whole.body["variant"], &whole.body["degraded"]),
+        (&json!("full"), &Value::Null)
+    );
+    assert!(
+        whole.body["embedders"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("static-table/"),
+        "{whole:?}"
+    );
     assert_eq!(ids(&whole).len(), 2);
-    let short = server.get("/v1/catalogs/default/search?q=send+an+email&budget_ms=0.000001&fold_duplicates=true").await;
-    assert_eq!((&short.body["variant"], &short.body["embedders"]), (&json!("lexical"), &json!([])));
-    assert_eq!(short.body["hits"][0]["also_on"], json!(["outlook/send_email"]), "{short:?}");
-    let wrong = server.post("/v1/search", &json!({ "query": "x", "budget_ms": -1 })).await;
-    assert!(wrong.status.is_client_error() && wrong.message().contains("-1 ms"), "{wrong:?}");
+    let short = server
+        .get("/v1/catalogs/default/search?q=send+an+email&budget_ms=0.000001&fold_duplicates=true")
+        .await;
+    assert_eq!(
+        (&short.body["variant"], &short.body["embedders"]),
+        (&json!("lexical"), &json!([]))
+    );
+    assert_eq!(
+        short.body["hits"][0]["also_on"],
+        json!(["outlook/send_email"]),
+        "{short:?}"
+    );
+    let wrong = server
+        .post("/v1/search", &json!({ "query": "x", "budget_ms": -1 }))
+        .await;
+    assert!(
+        wrong.status.is_client_error() && wrong.message().contains("-1 ms"),
+        "{wrong:?}"
+    );
 }
 
 #[tokio::test]
 async fn nothing_found_is_said_and_not_an_error() {
     let server = Server::with_tools(&mail_and_more()).await;
-    let answer = server.post("/v1/search", &json!({ "query": "xylophone quasar" })).await;
+    let answer = server
+        .post("/v1/search", &json!({ "query": "xylophone quasar" }))
+        .await;
     assert_eq!(answer.status, 200);
-    assert!(answer.body["no_match"]["reason"].is_string() && ids(&answer).is_empty(), "{answer:?}");
+    assert!(
+        answer.body["no_match"]["reason"].is_string() && ids(&answer).is_empty(),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_catalogs_settings_are_the_defaults_of_its_searches() {
     let server = Server::with_tools(&mail_and_more()).await;
-    let set = server.put("/v1/catalogs/default/settings", &json!({ "k": 1, "mode": "lexical" })).await;
+    let set = server
+        .put(
+            "/v1/catalogs/default/settings",
+            &json!({ "k": 1, "mode": "lexical" }),
+        )
+        .await;
     assert_eq!(set.status, 200, "{set:?}");
-    assert_eq!(ids(&server.post("/v1/search", &json!({ "query": "create" })).await).len(), 1);
-    assert_eq!(ids(&server.post("/v1/search", &json!({ "query": "create", "k": 2 })).await).len(), 2);
+    assert_eq!(
+        ids(&server
+            .post("/v1/search", &json!({ "query": "create" }))
+            .await)
+        .len(),
+        1
+    );
+    assert_eq!(
+        ids(&server
+            .post("/v1/search", &json!({ "query": "create", "k": 2 }))
+            .await)
+        .len(),
+        2
+    );
 }

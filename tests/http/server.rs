@@ -58,7 +58,9 @@ impl Server {
     /// With these tools in the default catalog.
     pub async fn with_tools(tools: &[Value]) -> Self {
         let server = Server::start().await;
-        let answer = server.post("/v1/catalogs/default/tools", &json!(tools)).await;
+        let answer = server
+            .post("/v1/catalogs/default/tools", &json!(tools))
+            .await;
         assert_eq!(answer.status, 200, "{answer:?}");
         server
     }
@@ -82,8 +84,16 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let shutdown = Shutdown::new();
         let serving = tokio::spawn(http::serve(listener, settings, shutdown.clone()));
-        let server = Server { url, dir, shutdown, client: reqwest::Client::new(), serving };
-        tokio::time::timeout(PATIENCE, server.ready()).await.expect("the server becomes ready");
+        let server = Server {
+            url,
+            dir,
+            shutdown,
+            client: reqwest::Client::new(),
+            serving,
+        };
+        tokio::time::timeout(PATIENCE, server.ready())
+            .await
+            .expect("the server becomes ready");
         server
     }
 
@@ -96,7 +106,9 @@ impl Server {
     /// Ends it as a signal would, and waits for it.
     pub async fn stop(self) -> TempDir {
         self.shutdown.trigger();
-        let ended = tokio::time::timeout(PATIENCE, self.serving).await.expect("the server ends");
+        let ended = tokio::time::timeout(PATIENCE, self.serving)
+            .await
+            .expect("the server ends");
         ended.expect("no panic").expect("no error");
         self.dir
     }
@@ -136,14 +148,19 @@ impl Server {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, asking).await.expect("it comes to be")
+        tokio::time::timeout(PATIENCE, asking)
+            .await
+            .expect("it comes to be")
     }
 }
 
 pub fn key_in(data: &Path, scope: Scope, catalogs: &str, lifetime: Option<Duration>) -> String {
     let store = KeyStore::open(data).expect("a key store");
     let catalogs = catalogs.parse().expect("catalogs");
-    store.create(scope, catalogs, lifetime, SystemTime::now()).expect("a key").token
+    store
+        .create(scope, catalogs, lifetime, SystemTime::now())
+        .expect("a key")
+        .token
 }
 
 pub async fn read(request: RequestBuilder) -> Answer {
@@ -154,7 +171,11 @@ pub async fn read_response(response: Response) -> Answer {
     let (status, headers) = (response.status(), response.headers().clone());
     let text = response.text().await.expect("a whole body");
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    Answer { status, headers, body }
+    Answer {
+        status,
+        headers,
+        body,
+    }
 }
 
 pub fn tool(server: &str, name: &str, description: &str) -> Value {
@@ -167,5 +188,10 @@ pub fn tool(server: &str, name: &str, description: &str) -> Value {
 }
 
 pub fn ids(answer: &Answer) -> Vec<&str> {
-    answer.body["hits"].as_array().expect("hits").iter().filter_map(|hit| hit["id"].as_str()).collect()
+    answer.body["hits"]
+        .as_array()
+        .expect("hits")
+        .iter()
+        .filter_map(|hit| hit["id"].as_str())
+        .collect()
 }

@@ -7,9 +7,17 @@ use super::server::{Server, tool};
 
 #[tokio::test]
 async fn metrics_tell_of_searches_and_the_index_and_of_no_catalog() {
-    let server = Server::with_tools(&[tool("s", "t", "Does a thing."), tool("s", "u", "Is another.")]).await;
-    server.post("/v1/search", &json!({ "query": "thing" })).await;
-    server.post("/v1/search", &json!({ "query": "xylophone quasar" })).await;
+    let server = Server::with_tools(&[
+        tool("s", "t", "Does a thing."),
+        tool("s", "u", "Is another."),
+    ])
+    .await;
+    server
+        .post("/v1/search", &json!({ "query": "thing" }))
+        .await;
+    server
+        .post("/v1/search", &json!({ "query": "xylophone quasar" }))
+        .await;
     let answer = server.get("/metrics").await;
     let metrics = answer.body.as_str().unwrap();
     for line in [
@@ -26,10 +34,21 @@ async fn metrics_tell_of_searches_and_the_index_and_of_no_catalog() {
 #[tokio::test]
 async fn repeated_queries_are_embedded_once() {
     let server = Server::start_dense().await;
-    server.post("/v1/catalogs/default/tools", &json!([tool("s", "t", "Does a thing.")])).await;
-    server.wait_for("/v1/catalogs/default", |catalog| catalog["pending_embeddings"] == 0).await;
+    server
+        .post(
+            "/v1/catalogs/default/tools",
+            &json!([tool("s", "t", "Does a thing.")]),
+        )
+        .await;
+    server
+        .wait_for("/v1/catalogs/default", |catalog| {
+            catalog["pending_embeddings"] == 0
+        })
+        .await;
     for _ in 0..3 {
-        server.post("/v1/search", &json!({ "query": "does a thing" })).await;
+        server
+            .post("/v1/search", &json!({ "query": "does a thing" }))
+            .await;
     }
     let answer = server.get("/metrics").await;
     let metrics = answer.body.as_str().unwrap();
@@ -37,8 +56,14 @@ async fn repeated_queries_are_embedded_once() {
         let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
         line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
     };
-    let (hits, misses) = (count("toolscout_embed_cache_hits_total"), count("toolscout_embed_cache_misses_total"));
-    assert!(misses > 0 && hits == 2 * misses, "{hits} hits, {misses} misses");
+    let (hits, misses) = (
+        count("toolscout_embed_cache_hits_total"),
+        count("toolscout_embed_cache_misses_total"),
+    );
+    assert!(
+        misses > 0 && hits == 2 * misses,
+        "{hits} hits, {misses} misses"
+    );
 }
 
 #[tokio::test]
@@ -46,16 +71,42 @@ async fn the_description_has_every_route_and_only_those() {
     let server = Server::start().await;
     let description = server.get("/openapi.json").await.body;
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.values().map(|item| item.as_object().unwrap().len()).sum::<usize>(), 40);
+    assert_eq!(
+        paths
+            .values()
+            .map(|item| item.as_object().unwrap().len())
+            .sum::<usize>(),
+        40
+    );
     for (path, item) in paths {
-        let known: BTreeSet<_> = item.as_object().unwrap().keys().map(|method| method.to_uppercase()).collect();
-        let url = path.replace("{catalog}", "default").replace("{server}", "s").replace("{id}", "x");
+        let known: BTreeSet<_> = item
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(|method| method.to_uppercase())
+            .collect();
+        let url = path
+            .replace("{catalog}", "default")
+            .replace("{server}", "s")
+            .replace("{id}", "x");
         for method in ["GET", "POST", "PUT", "DELETE"] {
-            let request = server.request(method.parse::<Method>().unwrap(), &url).header("Content-Length", "0");
-            if known.contains(method) && (method, path.as_str()) != ("DELETE", "/v1/catalogs/{catalog}") {
-                assert_ne!(request.send().await.unwrap().status(), 405, "{method} {path} is described");
+            let request = server
+                .request(method.parse::<Method>().unwrap(), &url)
+                .header("Content-Length", "0");
+            if known.contains(method)
+                && (method, path.as_str()) != ("DELETE", "/v1/catalogs/{catalog}")
+            {
+                assert_ne!(
+                    request.send().await.unwrap().status(),
+                    405,
+                    "{method} {path} is described"
+                );
             } else if !known.contains(method) {
-                assert_eq!(request.send().await.unwrap().status(), 405, "{method} {path} is not described");
+                assert_eq!(
+                    request.send().await.unwrap().status(),
+                    405,
+                    "{method} {path} is not described"
+                );
             }
         }
     }
@@ -67,11 +118,20 @@ async fn the_agents_streams_are_described_as_such_with_their_events() {
     let description = server.get("/openapi.json").await.body;
     for (path, method) in [("/v1/agent/chat", "post"), ("/agent/chat/stream", "get")] {
         let answer = &description["paths"][path][method]["responses"]["200"];
-        assert!(answer["content"]["text/event-stream"].is_object(), "{path}: {answer}");
-        assert!(answer["headers"]["x-conversation-id"].is_object(), "{path}: {answer}");
+        assert!(
+            answer["content"]["text/event-stream"].is_object(),
+            "{path}: {answer}"
+        );
+        assert!(
+            answer["headers"]["x-conversation-id"].is_object(),
+            "{path}: {answer}"
+        );
     }
     let event = &description["components"]["schemas"]["AgentEvent"]["oneOf"];
-    assert!(event.as_array().is_some_and(|kinds| kinds.len() >= 11), "{event}");
+    assert!(
+        event.as_array().is_some_and(|kinds| kinds.len() >= 11),
+        "{event}"
+    );
 }
 
 #[tokio::test]
@@ -79,7 +139,12 @@ async fn the_page_fetches_nothing_from_elsewhere() {
     let server = Server::start().await;
     let answer = server.get("/docs").await;
     let page = answer.body.as_str().unwrap();
-    assert!(answer.headers["content-type"].to_str().unwrap().starts_with("text/html"));
+    assert!(
+        answer.headers["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("text/html")
+    );
     assert!(page.contains("openapi.json") && !page.contains("://"));
 }
 
@@ -89,5 +154,8 @@ async fn health_and_version_are_told() {
     for path in ["/livez", "/readyz", "/healthz"] {
         assert_eq!(server.get(path).await.body["status"], "ok", "{path}");
     }
-    assert_eq!(server.get("/version").await.body["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        server.get("/version").await.body["version"],
+        env!("CARGO_PKG_VERSION")
+    );
 }

@@ -8,13 +8,18 @@ use super::server::{PATIENCE, Server, tool};
 const PATH: &str = "/v1/catalogs/default/tools";
 
 async fn send(server: &Server, body: impl Into<Body>) -> Response {
-    let request = server.request(Method::POST, PATH).header(CONTENT_TYPE, "application/x-ndjson").body(body);
+    let request = server
+        .request(Method::POST, PATH)
+        .header(CONTENT_TYPE, "application/x-ndjson")
+        .body(body);
     request.send().await.expect("an answer")
 }
 
 async fn lines(response: Response) -> Vec<Value> {
     let text = response.text().await.expect("a whole stream");
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
 }
 
 #[tokio::test]
@@ -30,8 +35,16 @@ async fn every_line_has_a_result_and_the_last_line_sums_up() {
     let lines = lines(send(&server, body.join("\n")).await).await;
     let summary = lines.last().unwrap();
     assert_eq!(summary["done"], true, "{lines:?}");
-    assert_eq!((&summary["result"]["added"], &summary["result"]["failed"]), (&json!(2), &json!(2)));
-    let status = |line: u64| lines.iter().find(|result| result["item"] == line).map(|result| &result["status"]);
+    assert_eq!(
+        (&summary["result"]["added"], &summary["result"]["failed"]),
+        (&json!(2), &json!(2))
+    );
+    let status = |line: u64| {
+        lines
+            .iter()
+            .find(|result| result["item"] == line)
+            .map(|result| &result["status"])
+    };
     assert_eq!(status(1).unwrap(), "added");
     assert_eq!(status(3).unwrap(), "failed");
     assert_eq!(status(4).unwrap(), "failed");
@@ -42,14 +55,18 @@ async fn every_line_has_a_result_and_the_last_line_sums_up() {
 async fn results_come_while_the_body_is_still_open() {
     let server = Server::start().await;
     let (sender, receiver) = mpsc::channel::<Result<Vec<u8>, std::io::Error>>(1);
-    let body = Body::wrap_stream(futures_util::stream::unfold(receiver, |mut receiver| async {
-        Some((receiver.recv().await?, receiver))
-    }));
+    let body = Body::wrap_stream(futures_util::stream::unfold(
+        receiver,
+        |mut receiver| async { Some((receiver.recv().await?, receiver)) },
+    ));
     let line = |name: &str| Ok(format!("{}\n", tool("s", name, "")).into_bytes());
     sender.send(line("a")).await.unwrap();
     let mut response = send(&server, body).await;
     let mut next = async || {
-        let chunk = tokio::time::timeout(PATIENCE, response.chunk()).await.expect("in time").expect("no error")?;
+        let chunk = tokio::time::timeout(PATIENCE, response.chunk())
+            .await
+            .expect("in time")
+            .expect("no error")?;
         Some(serde_json::from_slice::<Value>(&chunk).expect("one whole line"))
     };
     assert_eq!(next().await.unwrap()["id"], "s/a");
@@ -63,26 +80,41 @@ async fn results_come_while_the_body_is_still_open() {
 #[tokio::test]
 async fn a_client_that_sends_everything_before_it_reads_is_served() {
     let server = Server::start().await;
-    let body: String = (0..5000).map(|n| format!("{}\n", tool("s", &format!("t{n}"), ""))).collect();
+    let body: String = (0..5000)
+        .map(|n| format!("{}\n", tool("s", &format!("t{n}"), "")))
+        .collect();
     let lines = lines(send(&server, body).await).await;
     assert_eq!(lines.len(), 5001);
-    assert_eq!(server.get(&format!("{PATH}?limit=1")).await.body["total"], 5000);
+    assert_eq!(
+        server.get(&format!("{PATH}?limit=1")).await.body["total"],
+        5000
+    );
 }
 
 #[tokio::test]
 async fn a_shutdown_ends_the_stream_with_a_last_line() {
     let server = Server::start().await;
     let (sender, receiver) = mpsc::channel::<Result<Vec<u8>, std::io::Error>>(1);
-    let body = Body::wrap_stream(futures_util::stream::unfold(receiver, |mut receiver| async {
-        Some((receiver.recv().await?, receiver))
-    }));
-    sender.send(Ok(format!("{}\n", tool("s", "a", "")).into_bytes())).await.unwrap();
+    let body = Body::wrap_stream(futures_util::stream::unfold(
+        receiver,
+        |mut receiver| async { Some((receiver.recv().await?, receiver)) },
+    ));
+    sender
+        .send(Ok(format!("{}\n", tool("s", "a", "")).into_bytes()))
+        .await
+        .unwrap();
     let mut response = send(&server, body).await;
     let first = response.chunk().await.unwrap().unwrap();
     assert!(String::from_utf8_lossy(&first).contains("s/a"));
     let dir = server.stop().await;
     let last = lines(response).await;
-    assert_eq!((&last[0]["done"], &last[0]["error"]["code"]), (&json!(false), &json!("shutting_down")), "{last:?}");
-    let catalog = toolscout_index::DataDir::new(dir.path()).open("default", Default::default()).unwrap();
+    assert_eq!(
+        (&last[0]["done"], &last[0]["error"]["code"]),
+        (&json!(false), &json!("shutting_down")),
+        "{last:?}"
+    );
+    let catalog = toolscout_index::DataDir::new(dir.path())
+        .open("default", Default::default())
+        .unwrap();
     assert_eq!(catalog.searcher().len(), 1);
 }

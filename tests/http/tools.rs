@@ -5,12 +5,15 @@ use serde_json::{Value, json};
 use super::server::{Server, read, tool};
 
 fn numbered(count: usize) -> Vec<Value> {
-    (0..count).map(|n| tool("s", &format!("t{n:05}"), &format!("Does thing number {n}."))).collect()
+    (0..count)
+        .map(|n| tool("s", &format!("t{n:05}"), &format!("Does thing number {n}.")))
+        .collect()
 }
 
 #[tokio::test]
 async fn every_item_of_a_bulk_upsert_has_a_result() {
-    let server = Server::with_tools(&[tool("s", "kept", "Stays."), tool("s", "other", "Before.")]).await;
+    let server =
+        Server::with_tools(&[tool("s", "kept", "Stays."), tool("s", "other", "Before.")]).await;
     let body = json!([
         tool("s", "kept", "Stays."),
         tool("s", "other", "After."),
@@ -18,9 +21,24 @@ async fn every_item_of_a_bulk_upsert_has_a_result() {
         tool("s", "new", "New."),
     ]);
     let answer = server.post("/v1/catalogs/default/tools", &body).await;
-    let statuses: Vec<_> = answer.body["items"].as_array().unwrap().iter().map(|item| &item["status"]).collect();
-    assert_eq!(statuses, ["unchanged", "changed", "failed", "added"], "{answer:?}");
-    assert!(answer.body["items"][2]["error"]["message"].as_str().unwrap().contains("item 3"), "{answer:?}");
+    let statuses: Vec<_> = answer.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["status"])
+        .collect();
+    assert_eq!(
+        statuses,
+        ["unchanged", "changed", "failed", "added"],
+        "{answer:?}"
+    );
+    assert!(
+        answer.body["items"][2]["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("item 3"),
+        "{answer:?}"
+    );
     assert_eq!(answer.body["result"]["failed"], 1);
 }
 
@@ -34,7 +52,9 @@ async fn every_accepted_format_is_taken() {
         json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": [{ "name": "d", "inputSchema": {} }] } }),
     ];
     for body in bodies {
-        let answer = server.post("/v1/catalogs/default/tools?server=x", &body).await;
+        let answer = server
+            .post("/v1/catalogs/default/tools?server=x", &body)
+            .await;
         assert_eq!(answer.body["result"]["added"], 1, "{answer:?}");
     }
     let yaml = "openapi: 3.1.0\ninfo: {title: t, version: '1'}\npaths:\n  /p:\n    get: {operationId: e}\n";
@@ -52,10 +72,25 @@ async fn pages_give_every_tool_once_also_while_tools_go() {
         let page = server.get(&path).await;
         assert_eq!(page.status, 200, "{page:?}");
         let tools = page.body["tools"].as_array().unwrap();
-        seen.extend(tools.iter().map(|tool| tool["id"].as_str().unwrap().to_owned()));
-        let Some(cursor) = page.body["next_cursor"].as_str() else { break };
+        seen.extend(
+            tools
+                .iter()
+                .map(|tool| tool["id"].as_str().unwrap().to_owned()),
+        );
+        let Some(cursor) = page.body["next_cursor"].as_str() else {
+            break;
+        };
         // The tool that the cursor points at goes.
-        assert_eq!(server.delete(&format!("/v1/catalogs/default/tools/{}", seen[seen.len() - 1])).await.status, 204);
+        assert_eq!(
+            server
+                .delete(&format!(
+                    "/v1/catalogs/default/tools/{}",
+                    seen[seen.len() - 1]
+                ))
+                .await
+                .status,
+            204
+        );
         path = format!("/v1/catalogs/default/tools?limit=10&cursor={cursor}");
     }
     let expected: Vec<_> = (0..25).map(|n| format!("s/t{n:05}")).collect();
@@ -64,9 +99,17 @@ async fn pages_give_every_tool_once_also_while_tools_go() {
 
 #[tokio::test]
 async fn a_list_can_be_limited_to_a_server() {
-    let server = Server::with_tools(&[tool("a", "x", ""), tool("b", "x", ""), tool("a", "y", "")]).await;
-    let page = server.get("/v1/catalogs/default/tools?server=a&limit=2").await;
-    let ids: Vec<_> = page.body["tools"].as_array().unwrap().iter().map(|tool| &tool["id"]).collect();
+    let server =
+        Server::with_tools(&[tool("a", "x", ""), tool("b", "x", ""), tool("a", "y", "")]).await;
+    let page = server
+        .get("/v1/catalogs/default/tools?server=a&limit=2")
+        .await;
+    let ids: Vec<_> = page.body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| &tool["id"])
+        .collect();
     assert_eq!(ids, ["a/x", "a/y"]);
     assert_eq!(page.body.get("next_cursor"), None);
 }
@@ -74,12 +117,36 @@ async fn a_list_can_be_limited_to_a_server() {
 #[tokio::test]
 async fn ids_may_hold_any_character() {
     let server = Server::start().await;
-    let names = ["issues/create", "with space", "per%cent", "ünï😀", "a?b#c", "double//slash", "+plus&and=", "delete"];
+    let names = [
+        "issues/create",
+        "with space",
+        "per%cent",
+        "ünï😀",
+        "a?b#c",
+        "double//slash",
+        "+plus&and=",
+        "delete",
+    ];
     for name in names {
-        let path = format!("/v1/catalogs/default/tools/{}", percent(&format!("srv/{name}")));
-        let put = server.put(&path, &json!({ "name": name, "inputSchema": {} })).await;
-        assert_eq!((put.status.as_u16(), &put.body["id"]), (201, &json!(format!("srv/{name}"))), "{put:?}");
-        assert_eq!(server.put(&path, &json!({ "name": name, "inputSchema": {} })).await.body["status"], "unchanged");
+        let path = format!(
+            "/v1/catalogs/default/tools/{}",
+            percent(&format!("srv/{name}"))
+        );
+        let put = server
+            .put(&path, &json!({ "name": name, "inputSchema": {} }))
+            .await;
+        assert_eq!(
+            (put.status.as_u16(), &put.body["id"]),
+            (201, &json!(format!("srv/{name}"))),
+            "{put:?}"
+        );
+        assert_eq!(
+            server
+                .put(&path, &json!({ "name": name, "inputSchema": {} }))
+                .await
+                .body["status"],
+            "unchanged"
+        );
         assert_eq!(server.get(&path).await.body["name"], name);
         assert_eq!(server.delete(&path).await.status, 204);
         assert_eq!(server.get(&path).await.error_code(), "unknown_tool");
@@ -91,33 +158,72 @@ async fn ids_may_hold_any_character() {
 async fn a_put_takes_one_tool_of_that_name() {
     let server = Server::start().await;
     let path = "/v1/catalogs/default/tools/srv/name";
-    assert_eq!(server.put(path, &json!({ "name": "other", "inputSchema": {} })).await.error_code(), "id_mismatch");
-    assert_eq!(server.put(path, &json!([])).await.error_code(), "invalid_tool");
+    assert_eq!(
+        server
+            .put(path, &json!({ "name": "other", "inputSchema": {} }))
+            .await
+            .error_code(),
+        "id_mismatch"
+    );
+    assert_eq!(
+        server.put(path, &json!([])).await.error_code(),
+        "invalid_tool"
+    );
     let nested = json!({ "name": "name", "inputSchema": deep(150) });
     assert!([400, 422].contains(&server.put(path, &nested).await.status.as_u16()));
 }
 
 #[tokio::test]
 async fn tools_are_deleted_by_filter_and_never_all_by_mistake() {
-    let server = Server::with_tools(&[tool("a", "x", ""), tool("b", "x", ""), tool("a", "y", "")]).await;
-    assert_eq!(server.delete("/v1/catalogs/default/tools").await.error_code(), "empty_filter");
+    let server =
+        Server::with_tools(&[tool("a", "x", ""), tool("b", "x", ""), tool("a", "y", "")]).await;
+    assert_eq!(
+        server
+            .delete("/v1/catalogs/default/tools")
+            .await
+            .error_code(),
+        "empty_filter"
+    );
     let answer = server.delete("/v1/catalogs/default/tools?server=a").await;
     assert_eq!(answer.body["removed"], json!(["a/x", "a/y"]));
-    assert_eq!(server.get("/v1/catalogs/default/tools").await.body["total"], 1);
+    assert_eq!(
+        server.get("/v1/catalogs/default/tools").await.body["total"],
+        1
+    );
 }
 
 #[tokio::test]
 async fn a_sync_makes_a_server_exact_and_tells_the_difference() {
-    let server = Server::with_tools(&[tool("a", "x", "1"), tool("a", "y", "1"), tool("b", "x", "1")]).await;
+    let server = Server::with_tools(&[
+        tool("a", "x", "1"),
+        tool("a", "y", "1"),
+        tool("b", "x", "1"),
+    ])
+    .await;
     let wanted = json!([tool("a", "y", "2"), tool("a", "z", "1")]);
-    let answer = server.put("/v1/catalogs/default/servers/a/tools", &wanted).await;
-    let expected = [("added", json!(["a/z"])), ("changed", json!(["a/y"])), ("removed", json!(["a/x"]))];
+    let answer = server
+        .put("/v1/catalogs/default/servers/a/tools", &wanted)
+        .await;
+    let expected = [
+        ("added", json!(["a/z"])),
+        ("changed", json!(["a/y"])),
+        ("removed", json!(["a/x"])),
+    ];
     for (field, ids) in expected {
         assert_eq!(answer.body[field], ids, "{answer:?}");
     }
     let bad = json!([tool("a", "y", "3"), { "nome": "z" }]);
-    assert_eq!(server.put("/v1/catalogs/default/servers/a/tools", &bad).await.status, 422);
-    assert_eq!(server.get("/v1/catalogs/default/tools/a/y").await.body["description"], "2");
+    assert_eq!(
+        server
+            .put("/v1/catalogs/default/servers/a/tools", &bad)
+            .await
+            .status,
+        422
+    );
+    assert_eq!(
+        server.get("/v1/catalogs/default/tools/a/y").await.body["description"],
+        "2"
+    );
 }
 
 #[tokio::test]
@@ -128,19 +234,37 @@ async fn writers_at_the_same_time_lose_nothing() {
         tokio::spawn(async move {
             for n in 0..5 {
                 let path = format!("/v1/catalogs/default/tools/w{writer}/t{n}");
-                assert_eq!(server.put(&path, &json!({ "name": format!("t{n}"), "inputSchema": {} })).await.status, 201);
+                assert_eq!(
+                    server
+                        .put(
+                            &path,
+                            &json!({ "name": format!("t{n}"), "inputSchema": {} })
+                        )
+                        .await
+                        .status,
+                    201
+                );
             }
         })
     });
     for writer in writers.collect::<Vec<_>>() {
         writer.await.unwrap();
     }
-    assert_eq!(server.get("/v1/catalogs/default/tools").await.body["total"], 40);
+    assert_eq!(
+        server.get("/v1/catalogs/default/tools").await.body["total"],
+        40
+    );
 }
 
 fn percent(id: &str) -> String {
     id.bytes()
-        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect()
 }
 

@@ -41,7 +41,12 @@ fn open_gate() -> Arc<Gate> {
 }
 
 fn gateway(upstream: &Upstream, config: GatewayConfig) -> Gateway {
-    Gateway::new(Arc::new(upstream.catalog.clone()), upstream.pool.clone(), open_gate(), config)
+    Gateway::new(
+        Arc::new(upstream.catalog.clone()),
+        upstream.pool.clone(),
+        open_gate(),
+        config,
+    )
 }
 
 async fn client(gateway: &Gateway) -> RunningService<RoleClient, Ears> {
@@ -51,17 +56,30 @@ async fn client(gateway: &Gateway) -> RunningService<RoleClient, Ears> {
         let (read, write) = tokio::io::split(theirs);
         gateway.serve(read, write, CancellationToken::new()).await
     });
-    Ears::default().serve(tokio::io::split(ours)).await.expect("a handshake")
+    Ears::default()
+        .serve(tokio::io::split(ours))
+        .await
+        .expect("a handshake")
 }
 
-async fn call(client: &RunningService<RoleClient, Ears>, name: &str, arguments: Value) -> CallToolResult {
+async fn call(
+    client: &RunningService<RoleClient, Ears>,
+    name: &str,
+    arguments: Value,
+) -> CallToolResult {
     let params = CallToolRequestParams::new(name.to_owned()).with_arguments(object(arguments));
-    timeout(PATIENCE, client.call_tool(params)).await.expect("in time").expect("a result")
+    timeout(PATIENCE, client.call_tool(params))
+        .await
+        .expect("in time")
+        .expect("a result")
 }
 
 async fn names(client: &RunningService<RoleClient, Ears>) -> Vec<String> {
     let tools = client.list_all_tools().await.expect("a list");
-    tools.into_iter().map(|tool| tool.name.into_owned()).collect()
+    tools
+        .into_iter()
+        .map(|tool| tool.name.into_owned())
+        .collect()
 }
 
 fn words(result: &CallToolResult) -> String {
@@ -83,15 +101,30 @@ impl Cost {
         let tools = client.list_all_tools().await.expect("a list");
         let shown = |tool: &rmcp::model::Tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
         let shown: Value = tools.iter().map(shown).collect();
-        let answer = call(&client, "tool_search", json!({ "query": "current time in a timezone", "limit": 5 })).await;
-        Cost { tools: budget::count(&shown.to_string()), search: budget::count(&words(&answer)) }
+        let answer = call(
+            &client,
+            "tool_search",
+            json!({ "query": "current time in a timezone", "limit": 5 }),
+        )
+        .await;
+        Cost {
+            tools: budget::count(&shown.to_string()),
+            search: budget::count(&words(&answer)),
+        }
     }
 }
 
 #[tokio::test]
 async fn a_call_before_any_search_waits_for_servers_that_start() {
     let upstream = Upstream::begin(vec![double("a", &[])], |_| {});
-    let client = client(&gateway(&upstream, GatewayConfig { settle: PATIENCE, ..GatewayConfig::default() })).await;
+    let client = client(&gateway(
+        &upstream,
+        GatewayConfig {
+            settle: PATIENCE,
+            ..GatewayConfig::default()
+        },
+    ))
+    .await;
     let given = json!({ "name": "a/echo", "arguments": { "text": "hi" } });
     assert_eq!(words(&call(&client, "call_tool", given).await), "hi");
 }
@@ -102,16 +135,29 @@ async fn a_client_sees_two_tools_finds_others_and_calls_them() {
     let client = client(&gateway(&upstream, GatewayConfig::default())).await;
     assert_eq!(names(&client).await, ["tool_search", "call_tool"]);
 
-    let found: Value =
-        serde_json::from_str(&words(&call(&client, "tool_search", json!({ "query": "says it again" })).await)).unwrap();
-    let servers: Vec<&Value> = found["tools"].as_array().unwrap().iter().map(|tool| &tool["server"]).collect();
-    assert!(servers.contains(&&json!("a")) && servers.contains(&&json!("b")), "{found}");
+    let found: Value = serde_json::from_str(&words(
+        &call(&client, "tool_search", json!({ "query": "says it again" })).await,
+    ))
+    .unwrap();
+    let servers: Vec<&Value> = found["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| &tool["server"])
+        .collect();
+    assert!(
+        servers.contains(&&json!("a")) && servers.contains(&&json!("b")),
+        "{found}"
+    );
 
     for (name, server) in [("a/echo", "a"), ("b__echo", "b")] {
         let given = json!({ "name": name, "arguments": { "text": "hi" } });
         let result = call(&client, "call_tool", given).await;
         assert_eq!(words(&result), "hi");
-        assert_eq!(result.meta.unwrap().0["toolscout"], json!({ "server": server, "name": "echo" }));
+        assert_eq!(
+            result.meta.unwrap().0["toolscout"],
+            json!({ "server": server, "name": "echo" })
+        );
     }
 }
 
@@ -122,45 +168,98 @@ async fn mistakes_are_results_that_teach() {
     for (tool, given, expected) in [
         ("tool_search", json!({}), "the search is empty"),
         ("call_tool", json!({}), "give `name`"),
-        ("call_tool", json!({ "name": "echo" }), "say which: a/echo, b/echo"),
-        ("call_tool", json!({ "name": "a/ecko" }), "names like it: a/echo"),
-        ("call_tool", json!({ "name": "a/echo", "arguments": { "text": [3] } }), "at /text"),
+        (
+            "call_tool",
+            json!({ "name": "echo" }),
+            "say which: a/echo, b/echo",
+        ),
+        (
+            "call_tool",
+            json!({ "name": "a/ecko" }),
+            "names like it: a/echo",
+        ),
+        (
+            "call_tool",
+            json!({ "name": "a/echo", "arguments": { "text": [3] } }),
+            "at /text",
+        ),
         ("call_tool", json!({ "name": "a/fail" }), "no, not today"),
     ] {
         let result = call(&client, tool, given).await;
         assert_eq!(result.is_error, Some(true), "{result:?}");
         assert!(words(&result).contains(expected), "{result:?}");
     }
-    let unknown = client.call_tool(CallToolRequestParams::new("nope")).await.unwrap_err().to_string();
-    assert!(unknown.contains("no tool is called \"nope\" here; find tools with tool_search"), "{unknown}");
+    let unknown = client
+        .call_tool(CallToolRequestParams::new("nope"))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        unknown.contains("no tool is called \"nope\" here; find tools with tool_search"),
+        "{unknown}"
+    );
 }
 
 #[tokio::test]
 async fn injected_tools_join_the_list_of_their_session_and_leave_it_again() {
     let upstream = Upstream::start(vec![double("a", &[])]).await;
-    let toolbox = ToolboxConfig { budget_tokens: 60, eviction: Eviction::Lru, idle_turns: 3 };
-    let config = GatewayConfig { style: Style::Inject, toolbox, ..GatewayConfig::default() };
+    let toolbox = ToolboxConfig {
+        budget_tokens: 60,
+        eviction: Eviction::Lru,
+        idle_turns: 3,
+    };
+    let config = GatewayConfig {
+        style: Style::Inject,
+        toolbox,
+        ..GatewayConfig::default()
+    };
     let gateway = gateway(&upstream, config);
     let (client, other) = (client(&gateway).await, client(&gateway).await);
 
     call(&client, "tool_search", json!({ "query": "select:a/echo" })).await;
-    timeout(PATIENCE, client.service().list_changed.notified()).await.expect("the client is told");
-    assert_eq!(names(&client).await, ["tool_search", "call_tool", "a__echo"]);
-    assert_eq!(words(&call(&client, "a__echo", json!({ "text": "hi" })).await), "hi");
-    assert_eq!(names(&other).await, ["tool_search", "call_tool"], "another session has a list of its own");
+    timeout(PATIENCE, client.service().list_changed.notified())
+        .await
+        .expect("the client is told");
+    assert_eq!(
+        names(&client).await,
+        ["tool_search", "call_tool", "a__echo"]
+    );
+    assert_eq!(
+        words(&call(&client, "a__echo", json!({ "text": "hi" })).await),
+        "hi"
+    );
+    assert_eq!(
+        names(&other).await,
+        ["tool_search", "call_tool"],
+        "another session has a list of its own"
+    );
 
     let answer = words(&call(&client, "tool_search", json!({ "query": "select:a/fail" })).await);
-    timeout(PATIENCE, client.service().list_changed.notified()).await.expect("the client is told again");
-    assert_eq!(names(&client).await, ["tool_search", "call_tool", "a__fail"], "{answer}");
-    assert!(answer.contains(r#""removed_from_your_list":["a__echo"]"#), "{answer}");
+    timeout(PATIENCE, client.service().list_changed.notified())
+        .await
+        .expect("the client is told again");
+    assert_eq!(
+        names(&client).await,
+        ["tool_search", "call_tool", "a__fail"],
+        "{answer}"
+    );
+    assert!(
+        answer.contains(r#""removed_from_your_list":["a__echo"]"#),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
 async fn progress_reaches_the_client_that_asked_for_it() {
     let upstream = Upstream::start(vec![double("a", &[])]).await;
     let client = client(&gateway(&upstream, GatewayConfig::default())).await;
-    assert_eq!(words(&call(&client, "call_tool", json!({ "name": "a/progress" })).await), "done");
-    timeout(PATIENCE, client.service().progressed.notified()).await.expect("progress");
+    assert_eq!(
+        words(&call(&client, "call_tool", json!({ "name": "a/progress" })).await),
+        "done"
+    );
+    timeout(PATIENCE, client.service().progressed.notified())
+        .await
+        .expect("progress");
 }
 
 #[tokio::test]
@@ -168,12 +267,23 @@ async fn a_server_that_is_not_connected_is_told_with_the_tool() {
     let upstream = Upstream::start(vec![double("a", &[])]).await;
     upstream.pool.close().await;
     let empty = toolscout::mcp::Pool::default();
-    let gateway = Gateway::new(Arc::new(upstream.catalog.clone()), empty, open_gate(), GatewayConfig::default());
+    let gateway = Gateway::new(
+        Arc::new(upstream.catalog.clone()),
+        empty,
+        open_gate(),
+        GatewayConfig::default(),
+    );
     let client = client(&gateway).await;
     let answer = words(&call(&client, "tool_search", json!({ "query": "select:a/echo" })).await);
-    assert!(answer.contains(r#""unavailable":"it is not connected here""#), "{answer}");
+    assert!(
+        answer.contains(r#""unavailable":"it is not connected here""#),
+        "{answer}"
+    );
     let refused = call(&client, "call_tool", json!({ "name": "a/echo" })).await;
-    assert!(words(&refused).contains("no connected server offers it"), "{refused:?}");
+    assert!(
+        words(&refused).contains("no connected server offers it"),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -198,11 +308,18 @@ async fn unknown_methods_garbage_and_messages_beyond_the_limit_leave_the_session
         big.to_string(),
         json!({ "jsonrpc": "2.0", "id": 3, "method": "ping" }).to_string(),
     ] {
-        write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        write
+            .write_all(format!("{line}\n").as_bytes())
+            .await
+            .unwrap();
     }
     let mut answers = std::collections::BTreeMap::new();
     while answers.len() < 3 {
-        let line = timeout(PATIENCE, lines.next_line()).await.expect("in time").unwrap().expect("a line");
+        let line = timeout(PATIENCE, lines.next_line())
+            .await
+            .expect("in time")
+            .unwrap()
+            .expect("a line");
         let answer: Value = serde_json::from_str(&line).unwrap();
         answers.extend(answer["id"].as_u64().map(|id| (id, answer)));
     }
@@ -211,13 +328,23 @@ async fn unknown_methods_garbage_and_messages_beyond_the_limit_leave_the_session
     assert_eq!(answers[&3]["result"], json!({}));
     // The client vanishes.
     drop((write, lines));
-    timeout(PATIENCE, serving).await.expect("the session ends").expect("no panic").expect("no error");
+    timeout(PATIENCE, serving)
+        .await
+        .expect("the session ends")
+        .expect("no panic")
+        .expect("no error");
 }
 
 #[tokio::test]
 async fn there_are_no_more_sessions_than_allowed() {
     let upstream = Upstream::start(Vec::new()).await;
-    let gateway = gateway(&upstream, GatewayConfig { max_sessions: 1, ..GatewayConfig::default() });
+    let gateway = gateway(
+        &upstream,
+        GatewayConfig {
+            max_sessions: 1,
+            ..GatewayConfig::default()
+        },
+    );
     let first = gateway.session().unwrap();
     let message = gateway.session().err().unwrap().to_string();
     assert!(message.contains("there are 1 MCP sessions"), "{message}");

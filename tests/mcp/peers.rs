@@ -26,7 +26,10 @@ impl Peers {
             eprintln!("skipped: TOOLSCOUT_TEST_MCP_PEERS is not set");
         }
         let folder = root().join(folder?);
-        assert!(folder.join("venv/bin/python").exists(), "run scripts/mcp_peers.sh first");
+        assert!(
+            folder.join("venv/bin/python").exists(),
+            "run scripts/mcp_peers.sh first"
+        );
         Some(Peers(folder))
     }
 
@@ -35,16 +38,29 @@ impl Peers {
     }
 
     fn script(name: &str) -> String {
-        root().join("tests/mcp/peers").join(name).display().to_string()
+        root()
+            .join("tests/mcp/peers")
+            .join(name)
+            .display()
+            .to_string()
     }
 
     fn server(&self, name: &str, command: &[&str]) -> ServerConfig {
-        let words = command.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+        let words = command
+            .iter()
+            .map(|word| format!("'{word}'"))
+            .collect::<Vec<_>>()
+            .join(" ");
         parse_server(&format!("{name}={words}"), &|_| None).expect("a command line")
     }
 
     fn node(&self, name: &str, program: &str, args: &[&str]) -> ServerConfig {
-        let program = self.0.join("node_modules/.bin").join(program).display().to_string();
+        let program = self
+            .0
+            .join("node_modules/.bin")
+            .join(program)
+            .display()
+            .to_string();
         self.server(name, &[&["node", &program], args].concat())
     }
 
@@ -53,20 +69,44 @@ impl Peers {
     }
 
     pub fn filesystem(&self, folder: &Path) -> ServerConfig {
-        self.node("filesystem", "mcp-server-filesystem", &[folder.to_str().expect("UTF-8")])
+        self.node(
+            "filesystem",
+            "mcp-server-filesystem",
+            &[folder.to_str().expect("UTF-8")],
+        )
     }
 
     pub fn time(&self) -> ServerConfig {
-        self.server("time", &[&self.0.join("venv/bin/mcp-server-time").display().to_string(), "--local-timezone=UTC"])
+        self.server(
+            "time",
+            &[
+                &self
+                    .0
+                    .join("venv/bin/mcp-server-time")
+                    .display()
+                    .to_string(),
+                "--local-timezone=UTC",
+            ],
+        )
     }
 
     pub fn git(&self, repository: &Path) -> ServerConfig {
         let program = self.0.join("venv/bin/mcp-server-git").display().to_string();
-        self.server("git", &[&program, "--repository", repository.to_str().expect("UTF-8")])
+        self.server(
+            "git",
+            &[
+                &program,
+                "--repository",
+                repository.to_str().expect("UTF-8"),
+            ],
+        )
     }
 
     pub fn generated(&self) -> ServerConfig {
-        self.server("generated", &[&self.python(), &Peers::script("fastmcp_server.py")])
+        self.server(
+            "generated",
+            &[&self.python(), &Peers::script("fastmcp_server.py")],
+        )
     }
 }
 
@@ -89,14 +129,24 @@ fn workspace(world: &World) -> PathBuf {
             "Begin with umbrellas",
         ],
     ] {
-        let done = Command::new("git").args(words).current_dir(&folder).status().expect("git runs");
+        let done = Command::new("git")
+            .args(words)
+            .current_dir(&folder)
+            .status()
+            .expect("git runs");
         assert!(done.success());
     }
     folder.canonicalize().unwrap()
 }
 
 fn five(peers: &Peers, folder: &Path) -> Vec<ServerConfig> {
-    vec![peers.everything(), peers.filesystem(folder), peers.time(), peers.git(folder), peers.generated()]
+    vec![
+        peers.everything(),
+        peers.filesystem(folder),
+        peers.time(),
+        peers.git(folder),
+        peers.generated(),
+    ]
 }
 
 /// A process that is killed at the end.
@@ -115,61 +165,134 @@ async fn listens(address: &str) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, connecting).await.expect("it listens");
+    tokio::time::timeout(PATIENCE, connecting)
+        .await
+        .expect("it listens");
 }
 
 #[tokio::test]
 async fn real_servers_are_taken_in_searched_and_called() {
-    let Some(peers) = Peers::installed() else { return };
+    let Some(peers) = Peers::installed() else {
+        return;
+    };
     let world = World::new();
     let folder = workspace(&world);
     let upstream = Upstream::start(five(&peers, &folder)).await;
-    assert!(upstream.pool.statuses().iter().all(|status| status.available), "{:?}", upstream.pool.statuses());
+    assert!(
+        upstream
+            .pool
+            .statuses()
+            .iter()
+            .all(|status| status.available),
+        "{:?}",
+        upstream.pool.statuses()
+    );
     assert!(upstream.ids().len() > 1_035, "{}", upstream.ids().len());
 
     let searcher = upstream.catalog.searcher();
     for (words, expected) in [
-        ("what time is it in another timezone", "time/get_current_time"),
+        (
+            "what time is it in another timezone",
+            "time/get_current_time",
+        ),
         ("show the commit logs", "git/git_log"),
         ("read the text of a file", "filesystem/read_text_file"),
-        ("archive the parcels of the hills branch", "generated/archive_parcels_hills"),
+        (
+            "archive the parcels of the hills branch",
+            "generated/archive_parcels_hills",
+        ),
     ] {
-        let hits = searcher.search(&toolscout_index::Query::new(words).k(3)).unwrap().hits;
-        assert!(hits.iter().any(|hit| hit.id.as_str() == expected), "{words}: {hits:?}");
+        let hits = searcher
+            .search(&toolscout_index::Query::new(words).k(3))
+            .unwrap()
+            .hits;
+        assert!(
+            hits.iter().any(|hit| hit.id.as_str() == expected),
+            "{words}: {hits:?}"
+        );
     }
     for (id, arguments, expected) in [
         ("everything/echo", json!({ "message": "hi" }), "Echo: hi"),
-        ("filesystem/read_text_file", json!({ "path": folder.join("notes.txt") }), "buy umbrellas"),
-        ("git/git_log", json!({ "repo_path": folder }), "Begin with umbrellas"),
-        ("generated/archive_parcels_hills", json!({ "text": "now" }), "archive parcels hills now"),
+        (
+            "filesystem/read_text_file",
+            json!({ "path": folder.join("notes.txt") }),
+            "buy umbrellas",
+        ),
+        (
+            "git/git_log",
+            json!({ "repo_path": folder }),
+            "Begin with umbrellas",
+        ),
+        (
+            "generated/archive_parcels_hills",
+            json!({ "text": "now" }),
+            "archive parcels hills now",
+        ),
     ] {
-        let result = upstream.call(id, arguments).await.unwrap_or_else(|error| panic!("{id}: {error}"));
+        let result = upstream
+            .call(id, arguments)
+            .await
+            .unwrap_or_else(|error| panic!("{id}: {error}"));
         let said = format!("{} {:?}", text(result.clone()), result.structured_content);
         assert!(said.contains(expected), "{id}: {said}");
     }
-    let image = upstream.call("everything/get-tiny-image", json!({})).await.unwrap();
-    assert_eq!(toolscout::mcp::outcome::Outcome::of(image).images[0].mime_type, "image/png");
+    let image = upstream
+        .call("everything/get-tiny-image", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(
+        toolscout::mcp::outcome::Outcome::of(image).images[0].mime_type,
+        "image/png"
+    );
     upstream.pool.close().await;
 }
 
 #[tokio::test]
 async fn a_real_server_says_that_its_list_changed_and_comes_back_after_a_kill() {
-    let Some(peers) = Peers::installed() else { return };
+    let Some(peers) = Peers::installed() else {
+        return;
+    };
     let world = World::new();
     let pid_file = world.path("pid");
-    let start =
-        format!("echo $$ > {}; exec {} {}", pid_file.display(), peers.python(), Peers::script("fastmcp_server.py"));
+    let start = format!(
+        "echo $$ > {}; exec {} {}",
+        pid_file.display(),
+        peers.python(),
+        Peers::script("fastmcp_server.py")
+    );
     let upstream = Upstream::start(vec![peers.server("generated", &["sh", "-c", &start])]).await;
-    let pid = || std::fs::read_to_string(&pid_file).unwrap_or_default().trim().to_owned();
+    let pid = || {
+        std::fs::read_to_string(&pid_file)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
     assert_eq!(upstream.ids().len(), 1_001);
 
     upstream.call("generated/grow", json!({})).await.unwrap();
     becomes("the new tool is there", || upstream.ids().len() == 1_002).await;
     let first = pid();
-    assert!(Command::new("kill").args(["-s", "KILL", &first]).status().unwrap().success());
-    becomes("it is started again", || !pid().is_empty() && pid() != first).await;
-    becomes("its tools are what they were", || upstream.ids().len() == 1_001).await;
-    let call = async || upstream.call("generated/count_songs_city", json!({ "text": "?" })).await.map(text);
+    assert!(
+        Command::new("kill")
+            .args(["-s", "KILL", &first])
+            .status()
+            .unwrap()
+            .success()
+    );
+    becomes("it is started again", || {
+        !pid().is_empty() && pid() != first
+    })
+    .await;
+    becomes("its tools are what they were", || {
+        upstream.ids().len() == 1_001
+    })
+    .await;
+    let call = async || {
+        upstream
+            .call("generated/count_songs_city", json!({ "text": "?" }))
+            .await
+            .map(text)
+    };
     while call().await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -178,7 +301,9 @@ async fn a_real_server_says_that_its_list_changed_and_comes_back_after_a_kill() 
 
 #[tokio::test]
 async fn real_servers_over_http_are_called_and_come_back_after_a_restart() {
-    let Some(peers) = Peers::installed() else { return };
+    let Some(peers) = Peers::installed() else {
+        return;
+    };
     let port = free_port();
     let serve = || {
         let mut command = Command::new(peers.python());
@@ -192,7 +317,14 @@ async fn real_servers_over_http_are_called_and_come_back_after_a_restart() {
     listens(&format!("127.0.0.1:{port}")).await;
     let everything_port = free_port();
     let everything = Command::new("node")
-        .args([peers.0.join("node_modules/.bin/mcp-server-everything").to_str().unwrap(), "streamableHttp"])
+        .args([
+            peers
+                .0
+                .join("node_modules/.bin/mcp-server-everything")
+                .to_str()
+                .unwrap(),
+            "streamableHttp",
+        ])
         .env("PORT", everything_port.to_string())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -200,16 +332,48 @@ async fn real_servers_over_http_are_called_and_come_back_after_a_restart() {
     let _everything = Running(everything.expect("it starts"));
     listens(&format!("127.0.0.1:{everything_port}")).await;
 
-    let url = |name: &str, port: u16| parse_server(&format!("{name}=http://127.0.0.1:{port}/mcp"), &|_| None).unwrap();
+    let url = |name: &str, port: u16| {
+        parse_server(&format!("{name}=http://127.0.0.1:{port}/mcp"), &|_| None).unwrap()
+    };
     let servers = vec![url("generated", port), url("everything", everything_port)];
-    let upstream = Upstream::start_with(servers, |config| config.limits.first_pause = Duration::from_millis(50)).await;
-    assert!(upstream.pool.statuses().iter().all(|status| status.available), "{:?}", upstream.pool.statuses());
-    assert!(text(upstream.call("everything/echo", json!({ "message": "hi" })).await.unwrap()).contains("hi"));
-    let call = async || upstream.call("generated/count_songs_city", json!({ "text": "!" })).await.map(text);
+    let upstream = Upstream::start_with(servers, |config| {
+        config.limits.first_pause = Duration::from_millis(50)
+    })
+    .await;
+    assert!(
+        upstream
+            .pool
+            .statuses()
+            .iter()
+            .all(|status| status.available),
+        "{:?}",
+        upstream.pool.statuses()
+    );
+    assert!(
+        text(
+            upstream
+                .call("everything/echo", json!({ "message": "hi" }))
+                .await
+                .unwrap()
+        )
+        .contains("hi")
+    );
+    let call = async || {
+        upstream
+            .call("generated/count_songs_city", json!({ "text": "!" }))
+            .await
+            .map(text)
+    };
     assert_eq!(call().await.unwrap(), "count songs city !");
 
     upstream.call("generated/grow", json!({})).await.unwrap();
-    becomes("the new tool is there", || upstream.ids().iter().any(|id| id == "generated/photograph_comets_sky")).await;
+    becomes("the new tool is there", || {
+        upstream
+            .ids()
+            .iter()
+            .any(|id| id == "generated/photograph_comets_sky")
+    })
+    .await;
     drop(first);
     assert!(call().await.is_err(), "a server that is gone cannot answer");
     let _second = serve();
@@ -219,21 +383,35 @@ async fn real_servers_over_http_are_called_and_come_back_after_a_restart() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, answered).await.expect("it comes back");
+    tokio::time::timeout(PATIENCE, answered)
+        .await
+        .expect("it comes back");
     upstream.pool.close().await;
 }
 
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// A client of others, and whether it has a list of its own where the style is `inject`.
 fn clients(peers: &Peers) -> Vec<(Vec<String>, bool)> {
     let python = |script: &str, more: &[&str]| {
         let words = [peers.python(), Peers::script(script)].into_iter();
-        words.chain(more.iter().map(|word| word.to_string())).collect::<Vec<_>>()
+        words
+            .chain(more.iter().map(|word| word.to_string()))
+            .collect::<Vec<_>>()
     };
-    let node = |generation: &str| vec!["node".into(), Peers::script("typescript_sdk.mjs"), generation.into()];
+    let node = |generation: &str| {
+        vec![
+            "node".into(),
+            Peers::script("typescript_sdk.mjs"),
+            generation.into(),
+        ]
+    };
     vec![
         (python("python_sdk.py", &["legacy"]), true),
         (python("python_sdk.py", &["auto"]), false),
@@ -245,24 +423,49 @@ fn clients(peers: &Peers) -> Vec<(Vec<String>, bool)> {
 
 async fn reported(peers: &Peers, world: &World, words: Vec<String>) -> Value {
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).current_dir(&peers.0).stdin(Stdio::null());
-    command.env("TOOLSCOUT_DATA", world.path("data")).env("TOOLSCOUT_CACHE", world.path("cache"));
-    command.env("TOOLSCOUT_EMBEDDER", "none").env("NO_PROXY", "127.0.0.1");
-    let output = spawn_blocking(move || command.output()).await.unwrap().expect("the client runs");
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    command
+        .args(&words[1..])
+        .current_dir(&peers.0)
+        .stdin(Stdio::null());
+    command
+        .env("TOOLSCOUT_DATA", world.path("data"))
+        .env("TOOLSCOUT_CACHE", world.path("cache"));
+    command
+        .env("TOOLSCOUT_EMBEDDER", "none")
+        .env("NO_PROXY", "127.0.0.1");
+    let output = spawn_blocking(move || command.output())
+        .await
+        .unwrap()
+        .expect("the client runs");
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(output.status.success(), "{words:?}: {stdout}\n{stderr}");
     let last = stdout.lines().last().unwrap_or_default();
-    serde_json::from_str(last).unwrap_or_else(|error| panic!("{words:?}: {error}: {stdout}\n{stderr}"))
+    serde_json::from_str(last)
+        .unwrap_or_else(|error| panic!("{words:?}: {error}: {stdout}\n{stderr}"))
 }
 
 fn check(words: &[String], report: &Value, has_list: bool) {
-    let begins_with_two = report["before"].as_array().is_some_and(|names| names.len() == 2);
-    assert!(begins_with_two && report["found"][0] == "time__get_current_time", "{words:?}: {report}");
-    assert!(report["called"].as_str().unwrap().contains("Europe/Berlin"), "{words:?}: {report}");
+    let begins_with_two = report["before"]
+        .as_array()
+        .is_some_and(|names| names.len() == 2);
+    assert!(
+        begins_with_two && report["found"][0] == "time__get_current_time",
+        "{words:?}: {report}"
+    );
+    assert!(
+        report["called"].as_str().unwrap().contains("Europe/Berlin"),
+        "{words:?}: {report}"
+    );
     assert_eq!(report["bad"][0], true, "{words:?}: {report}");
     if has_list {
         let after = report["after"].as_array().unwrap();
-        assert!(after.contains(&json!("time__get_current_time")), "{words:?}: {report}");
+        assert!(
+            after.contains(&json!("time__get_current_time")),
+            "{words:?}: {report}"
+        );
     }
     if let Some(steps) = report["progress"].as_array() {
         assert!(!steps.is_empty(), "{words:?}: {report}");
@@ -271,13 +474,18 @@ fn check(words: &[String], report: &Value, has_list: bool) {
 
 #[tokio::test]
 async fn real_clients_use_us_over_stdio() {
-    let Some(peers) = Peers::installed() else { return };
+    let Some(peers) = Peers::installed() else {
+        return;
+    };
     let world = World::new();
     let servers = world.servers(&[peers.time(), peers.everything()]);
     world.ok(&["sync", "--mcp", &servers]).await;
     // Some of these clients cannot ask a person, and some of these servers' tools say nothing of themselves.
     let program = env!("CARGO_BIN_EXE_toolscout");
-    let ours = [program, "mcp", "--style", "inject", "--allow", "*", "--mcp", &servers].map(str::to_owned);
+    let ours = [
+        program, "mcp", "--style", "inject", "--allow", "*", "--mcp", &servers,
+    ]
+    .map(str::to_owned);
     for (client, has_list) in clients(&peers) {
         // Over stdio even the newest protocol has one handler for the whole connection, so the list is its own.
         let words = [client.clone(), vec!["stdio".into()], ours.to_vec()].concat();
@@ -285,21 +493,38 @@ async fn real_clients_use_us_over_stdio() {
         check(&words, &report, has_list);
     }
     let inspected = inspect(&peers, &world, &ours).await;
-    assert!(inspected.to_string().contains("Europe/Berlin"), "{inspected}");
+    assert!(
+        inspected.to_string().contains("Europe/Berlin"),
+        "{inspected}"
+    );
 }
 
 #[tokio::test]
 async fn real_clients_use_us_over_http() {
-    let Some(peers) = Peers::installed() else { return };
+    let Some(peers) = Peers::installed() else {
+        return;
+    };
     let world = World::new();
     let servers = world.servers(&[peers.time(), peers.everything()]);
     world.ok(&["sync", "--mcp", &servers]).await;
-    let key = world.ok(&["keys", "create", "--scope", "call", "--catalogs", "default"]).await;
-    let key = key.split_whitespace().find(|word| word.len() > 20).expect("a key").to_owned();
+    let key = world
+        .ok(&["keys", "create", "--scope", "call", "--catalogs", "default"])
+        .await;
+    let key = key
+        .split_whitespace()
+        .find(|word| word.len() > 20)
+        .expect("a key")
+        .to_owned();
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
     let calls = ["--mcp", &servers, "--mcp-style", "inject", "--allow", "*"];
-    let mut command = world.command(&[&["serve", "--listen", &address, "--log", "error"], &calls[..]].concat());
+    let mut command = world.command(
+        &[
+            &["serve", "--listen", &address, "--log", "error"],
+            &calls[..],
+        ]
+        .concat(),
+    );
     let _serving = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
     listens(&address).await;
     let url = format!("http://{address}/mcp");
@@ -309,31 +534,56 @@ async fn real_clients_use_us_over_http() {
         let report = reported(&peers, &world, words.clone()).await;
         check(&words, &report, has_list);
     }
-    let target = [url, "--transport".into(), "http".into(), "--header".into(), format!("Authorization: Bearer {key}")];
+    let target = [
+        url,
+        "--transport".into(),
+        "http".into(),
+        "--header".into(),
+        format!("Authorization: Bearer {key}"),
+    ];
     let inspected = inspect(&peers, &world, &target).await;
-    assert!(inspected.to_string().contains("Europe/Berlin"), "{inspected}");
+    assert!(
+        inspected.to_string().contains("Europe/Berlin"),
+        "{inspected}"
+    );
 }
 
 async fn ready(url: &str) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let asking = async {
-        while !client.get(url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+        while !client
+            .get(url)
+            .send()
+            .await
+            .is_ok_and(|answer| answer.status().is_success())
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.expect("it becomes ready");
+    tokio::time::timeout(PATIENCE, asking)
+        .await
+        .expect("it becomes ready");
 }
 
 /// A call by the inspector's command line.
 async fn inspect(peers: &Peers, world: &World, target: &[String]) -> Value {
     let mut command = Command::new("node");
-    command.arg(peers.0.join("node_modules/@modelcontextprotocol/inspector/cli/build/cli.js")).arg("--cli");
-    for (key, value) in
-        [("TOOLSCOUT_DATA", world.path("data").display().to_string()), ("TOOLSCOUT_EMBEDDER", "none".into())]
-    {
+    command
+        .arg(
+            peers
+                .0
+                .join("node_modules/@modelcontextprotocol/inspector/cli/build/cli.js"),
+        )
+        .arg("--cli");
+    for (key, value) in [
+        ("TOOLSCOUT_DATA", world.path("data").display().to_string()),
+        ("TOOLSCOUT_EMBEDDER", "none".into()),
+    ] {
         command.arg("-e").arg(format!("{key}={value}"));
     }
-    command.args(target).args(["--method", "tools/call", "--tool-name", "call_tool"]);
+    command
+        .args(target)
+        .args(["--method", "tools/call", "--tool-name", "call_tool"]);
     command.args([
         "--tool-arg",
         "name=time/get_current_time",
@@ -341,15 +591,24 @@ async fn inspect(peers: &Peers, world: &World, target: &[String]) -> Value {
         r#"arguments={"timezone":"Europe/Berlin"}"#,
     ]);
     command.env("NO_PROXY", "127.0.0.1").stdin(Stdio::null());
-    let output = spawn_blocking(move || command.output()).await.unwrap().expect("the inspector runs");
+    let output = spawn_blocking(move || command.output())
+        .await
+        .unwrap()
+        .expect("the inspector runs");
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{stdout}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
 }
 
 #[tokio::test]
 async fn the_agent_answers_a_question_whose_tools_live_on_two_servers() {
-    let Some(peers) = Peers::installed() else { return };
+    let Some(peers) = Peers::installed() else {
+        return;
+    };
     let world = World::new();
     let folder = workspace(&world);
     let servers = world.servers(&five(&peers, &folder));
@@ -368,26 +627,53 @@ async fn the_agent_answers_a_question_whose_tools_live_on_two_servers() {
     let llm = format!("script:{}", script.display());
     let question = "What was committed last, and what time is it in Tokyo?";
     // Nobody sits here whom the gate could ask.
-    let ended =
-        world.run(&["agent", "--llm", &llm, "--no-recommend", "--allow", "*", "--mcp", &servers, question]).await;
+    let ended = world
+        .run(&[
+            "agent",
+            "--llm",
+            &llm,
+            "--no-recommend",
+            "--allow",
+            "*",
+            "--mcp",
+            &servers,
+            question,
+        ])
+        .await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(ended.stdout.contains("in Tokyo it is later"), "{}", ended.stdout);
-    for expected in
-        ["[loaded]", "[result] time__get_current_time", "Asia/Tokyo", "[result] git__git_log", "Begin with umbrellas"]
-    {
-        assert!(ended.stderr.contains(expected), "{expected:?} is not in {}", ended.stderr);
+    assert!(
+        ended.stdout.contains("in Tokyo it is later"),
+        "{}",
+        ended.stdout
+    );
+    for expected in [
+        "[loaded]",
+        "[result] time__get_current_time",
+        "Asia/Tokyo",
+        "[result] git__git_log",
+        "Begin with umbrellas",
+    ] {
+        assert!(
+            ended.stderr.contains(expected),
+            "{expected:?} is not in {}",
+            ended.stderr
+        );
     }
 }
 
 #[tokio::test]
 async fn these_servers_cost_far_fewer_tokens_through_us() {
-    let Some(peers) = Peers::installed() else { return };
+    let Some(peers) = Peers::installed() else {
+        return;
+    };
     let world = World::new();
     let folder = workspace(&world);
     let upstream = Upstream::start(five(&peers, &folder)).await;
     let searcher = upstream.catalog.searcher();
     let tools: Vec<_> = searcher.tools().collect();
-    let as_model = |tools: &[&toolscout_index::Tool]| budget::count(&formats::emit(tools, Emit::Anthropic).to_string());
+    let as_model = |tools: &[&toolscout_index::Tool]| {
+        budget::count(&formats::emit(tools, Emit::Anthropic).to_string())
+    };
     let direct = as_model(&tools.iter().map(AsRef::as_ref).collect::<Vec<_>>());
     let gateway = super::gateway::Cost::of(&upstream).await;
     eprintln!(
@@ -396,26 +682,58 @@ async fn these_servers_cost_far_fewer_tokens_through_us() {
         gateway.tools,
         gateway.search
     );
-    assert!(direct > 20 * (gateway.tools + gateway.search), "{direct} against {gateway:?}");
+    assert!(
+        direct > 20 * (gateway.tools + gateway.search),
+        "{direct} against {gateway:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_hundred_concurrent_calls_over_four_servers_are_all_answered() {
-    let Some(peers) = Peers::installed() else { return };
+    let Some(peers) = Peers::installed() else {
+        return;
+    };
     let world = World::new();
     let folder = workspace(&world);
-    let servers = vec![peers.everything(), peers.filesystem(&folder), peers.time(), peers.generated()];
+    let servers = vec![
+        peers.everything(),
+        peers.filesystem(&folder),
+        peers.time(),
+        peers.generated(),
+    ];
     let upstream = Upstream::start(servers).await;
     let (upstream, folder) = (&upstream, &folder);
     let call = |number: usize| async move {
         let (id, arguments, expected) = match number % 4 {
-            0 => ("everything/echo", json!({ "message": format!("n{number}") }), format!("n{number}")),
-            1 => ("filesystem/read_text_file", json!({ "path": folder.join("notes.txt") }), "umbrellas".to_owned()),
-            2 => ("time/get_current_time", json!({ "timezone": "Asia/Tokyo" }), "Asia/Tokyo".to_owned()),
-            _ => ("generated/tag_trees_west", json!({ "text": format!("n{number}") }), format!("west n{number}")),
+            0 => (
+                "everything/echo",
+                json!({ "message": format!("n{number}") }),
+                format!("n{number}"),
+            ),
+            1 => (
+                "filesystem/read_text_file",
+                json!({ "path": folder.join("notes.txt") }),
+                "umbrellas".to_owned(),
+            ),
+            2 => (
+                "time/get_current_time",
+                json!({ "timezone": "Asia/Tokyo" }),
+                "Asia/Tokyo".to_owned(),
+            ),
+            _ => (
+                "generated/tag_trees_west",
+                json!({ "text": format!("n{number}") }),
+                format!("west n{number}"),
+            ),
         };
-        let result = upstream.call(id, arguments).await.unwrap_or_else(|error| panic!("{id}: {error}"));
-        assert!(format!("{result:?}").contains(&expected), "{id} {number}: {result:?}");
+        let result = upstream
+            .call(id, arguments)
+            .await
+            .unwrap_or_else(|error| panic!("{id}: {error}"));
+        assert!(
+            format!("{result:?}").contains(&expected),
+            "{id} {number}: {result:?}"
+        );
     };
     futures_util::future::join_all((0..100).map(call)).await;
     upstream.pool.close().await;

@@ -13,27 +13,62 @@ use super::world::{Lifeline, Upstream, becomes, double, double_with, object, tex
 
 #[tokio::test]
 async fn the_tools_of_every_server_are_found_and_called() {
-    let upstream = Upstream::start(vec![double("a", &[]), double("b", &["noise", "stderr-flood"])]).await;
+    let upstream = Upstream::start(vec![
+        double("a", &[]),
+        double("b", &["noise", "stderr-flood"]),
+    ])
+    .await;
     assert_eq!(upstream.ids().len(), 16);
-    assert_eq!((upstream.echo("a").await.as_str(), upstream.echo("b").await.as_str()), ("hello", "hello"));
+    assert_eq!(
+        (
+            upstream.echo("a").await.as_str(),
+            upstream.echo("b").await.as_str()
+        ),
+        ("hello", "hello")
+    );
     let unknown = upstream.call("c/echo", json!({})).await.unwrap_err();
-    assert_eq!(unknown.to_string(), "no MCP server \"c\" is connected here, so c/echo can be found but not called");
+    assert_eq!(
+        unknown.to_string(),
+        "no MCP server \"c\" is connected here, so c/echo can be found but not called"
+    );
     upstream.pool.close().await;
 }
 
 #[tokio::test]
 async fn one_that_never_shakes_hands_and_one_that_ends_hold_up_nobody() {
-    let servers = vec![double("mute", &["mute"]), double("quits", &["quit"]), double("good", &[])];
+    let servers = vec![
+        double("mute", &["mute"]),
+        double("quits", &["quit"]),
+        double("good", &[]),
+    ];
     let upstream = Upstream::start_with(servers, |config| {
         config.limits.connect = Duration::from_secs(2);
         config.limits.call_patience = Duration::ZERO;
     })
     .await;
     assert_eq!(upstream.echo("good").await, "hello");
-    assert!(upstream.reason("quits").contains("it said last: a key is missing"), "{}", upstream.reason("quits"));
-    let refused = upstream.call("mute/echo", json!({})).await.unwrap_err().to_string();
-    assert!(refused.contains("no handshake within 2 s") && refused.contains("try again later"), "{refused}");
-    let available: Vec<bool> = upstream.pool.statuses().iter().map(|status| status.available).collect();
+    assert!(
+        upstream
+            .reason("quits")
+            .contains("it said last: a key is missing"),
+        "{}",
+        upstream.reason("quits")
+    );
+    let refused = upstream
+        .call("mute/echo", json!({}))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("no handshake within 2 s") && refused.contains("try again later"),
+        "{refused}"
+    );
+    let available: Vec<bool> = upstream
+        .pool
+        .statuses()
+        .iter()
+        .map(|status| status.available)
+        .collect();
     assert_eq!(available, [true, false, false]);
 }
 
@@ -44,15 +79,25 @@ async fn a_server_that_ends_during_a_call_comes_back() {
     })
     .await;
     let lost = upstream.call("s/exit", json!({})).await.unwrap_err();
-    assert!(matches!(lost, CallError::Lost { .. }) && lost.to_string().contains("may or may not"), "{lost}");
+    assert!(
+        matches!(lost, CallError::Lost { .. }) && lost.to_string().contains("may or may not"),
+        "{lost}"
+    );
     assert_eq!(upstream.echo("s").await, "hello");
 }
 
 #[tokio::test]
 async fn a_result_of_100_mb_is_refused_and_the_connection_lives_on() {
     let upstream = Upstream::start(vec![double("s", &[])]).await;
-    let refused = upstream.call("s/huge", json!({})).await.unwrap_err().to_string();
-    assert!(refused.contains("16777216 are allowed; ask for less at once"), "{refused}");
+    let refused = upstream
+        .call("s/huge", json!({}))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("16777216 are allowed; ask for less at once"),
+        "{refused}"
+    );
     assert_eq!(upstream.echo("s").await, "hello");
 }
 
@@ -63,7 +108,12 @@ async fn a_call_that_is_answered_with_garbage_ends_with_its_time() {
     })
     .await;
     let late = upstream.call("s/garbage", json!({})).await.unwrap_err();
-    assert_eq!(late, CallError::Timeout { limit: Duration::from_millis(500) });
+    assert_eq!(
+        late,
+        CallError::Timeout {
+            limit: Duration::from_millis(500)
+        }
+    );
     assert_eq!(upstream.echo("s").await, "hello");
 }
 
@@ -71,15 +121,31 @@ async fn a_call_that_is_answered_with_garbage_ends_with_its_time() {
 async fn ten_thousand_tools_in_pages_are_all_there() {
     let upstream = Upstream::start(vec![double("s", &["many-pages"])]).await;
     assert_eq!(upstream.ids().len(), 10_000);
-    assert_eq!(text(upstream.call("s/t9999", json!({})).await.unwrap()), "t9999 was called");
+    assert_eq!(
+        text(upstream.call("s/t9999", json!({})).await.unwrap()),
+        "t9999 was called"
+    );
 }
 
 #[tokio::test]
 async fn pages_that_never_end_are_given_up() {
-    let servers = vec![double("endless", &["endless-pages"]), double("circular", &["circular-pages"])];
+    let servers = vec![
+        double("endless", &["endless-pages"]),
+        double("circular", &["circular-pages"]),
+    ];
     let upstream = Upstream::start_with(servers, |config| config.limits.pages = 50).await;
-    assert!(upstream.reason("endless").contains("more than 50 pages"), "{}", upstream.reason("endless"));
-    assert!(upstream.reason("circular").contains("comes back to its page"), "{}", upstream.reason("circular"));
+    assert!(
+        upstream.reason("endless").contains("more than 50 pages"),
+        "{}",
+        upstream.reason("endless")
+    );
+    assert!(
+        upstream
+            .reason("circular")
+            .contains("comes back to its page"),
+        "{}",
+        upstream.reason("circular")
+    );
     assert!(upstream.ids().is_empty());
 }
 
@@ -93,12 +159,27 @@ async fn invalid_tools_are_left_out_and_the_others_taken_in() {
 async fn progress_is_passed_on() {
     let upstream = Upstream::start(vec![double("s", &[])]).await;
     let (progress, mut steps) = mpsc::channel(16);
-    let context = CallContext { progress: Some(progress), ..CallContext::default() };
-    assert_eq!(text(upstream.call_in("s/progress", json!({}), &context).await.unwrap()), "done");
+    let context = CallContext {
+        progress: Some(progress),
+        ..CallContext::default()
+    };
+    assert_eq!(
+        text(
+            upstream
+                .call_in("s/progress", json!({}), &context)
+                .await
+                .unwrap()
+        ),
+        "done"
+    );
     drop(context);
     let mut last = 0.0;
     while let Some(step) = steps.recv().await {
-        assert_eq!((step.total, step.done > last), (Some(10.0), true), "{step:?}");
+        assert_eq!(
+            (step.total, step.done > last),
+            (Some(10.0), true),
+            "{step:?}"
+        );
         last = step.done;
     }
     assert!(last >= 1.0, "at least one step was told");
@@ -112,12 +193,19 @@ async fn a_server_is_told_when_a_call_is_cancelled_and_when_nobody_waits_for_it(
     let upstream = Upstream::start(vec![server]).await;
 
     let cancelled = CancellationToken::new();
-    let context = CallContext { cancelled: cancelled.clone(), ..CallContext::default() };
+    let context = CallContext {
+        cancelled: cancelled.clone(),
+        ..CallContext::default()
+    };
     let calling = upstream.call_in("s/wait", json!({}), &context);
     let (ended, ()) = tokio::join!(calling, async { cancelled.cancel() });
     assert_eq!(ended.unwrap_err(), CallError::Cancelled);
 
-    let dropped = tokio::time::timeout(Duration::from_millis(300), upstream.call("s/wait", json!({}))).await;
+    let dropped = tokio::time::timeout(
+        Duration::from_millis(300),
+        upstream.call("s/wait", json!({})),
+    )
+    .await;
     assert!(dropped.is_err());
     becomes("the server is told", || mark.exists()).await;
     assert_eq!(upstream.echo("s").await, "hello");
@@ -131,10 +219,21 @@ async fn the_agent_sees_each_kind_of_content_and_failures_as_words() {
         callable.call(object(json!({}))).await
     };
     let mixed = call("s/mixed").await.unwrap();
-    assert_eq!((&mixed["text"][0], &mixed["structured"]["n"]), (&json!("words"), &json!(1)));
-    assert_eq!((&mixed["images"][0]["bytes"], &mixed["resources"][0]["text"]), (&json!(3), &json!("inside")));
+    assert_eq!(
+        (&mixed["text"][0], &mixed["structured"]["n"]),
+        (&json!("words"), &json!(1))
+    );
+    assert_eq!(
+        (&mixed["images"][0]["bytes"], &mixed["resources"][0]["text"]),
+        (&json!(3), &json!("inside"))
+    );
     assert_eq!(call("s/fail").await.unwrap_err().message, "no, not today");
-    assert!(upstream.pool.find(&ToolId::parse("elsewhere/tool").unwrap()).is_none());
+    assert!(
+        upstream
+            .pool
+            .find(&ToolId::parse("elsewhere/tool").unwrap())
+            .is_none()
+    );
 }
 
 #[tokio::test]

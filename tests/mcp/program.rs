@@ -18,7 +18,9 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        World { dir: tempfile::tempdir().expect("a temporary folder") }
+        World {
+            dir: tempfile::tempdir().expect("a temporary folder"),
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -34,15 +36,25 @@ impl World {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolscout"));
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.dir.path());
-        command.env("TOOLSCOUT_DATA", self.path("data")).env("TOOLSCOUT_CACHE", self.path("cache"));
-        command.env("TOOLSCOUT_EMBEDDER", "none").current_dir(self.dir.path()).args(args);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.dir.path());
+        command
+            .env("TOOLSCOUT_DATA", self.path("data"))
+            .env("TOOLSCOUT_CACHE", self.path("cache"));
+        command
+            .env("TOOLSCOUT_EMBEDDER", "none")
+            .current_dir(self.dir.path())
+            .args(args);
         command
     }
 
     pub async fn run(&self, args: &[&str]) -> Ended {
         let mut command = self.command(args);
-        let output = spawn_blocking(move || command.stdin(Stdio::null()).output()).await.expect("no panic");
+        let output = spawn_blocking(move || command.stdin(Stdio::null()).output())
+            .await
+            .expect("no panic");
         Ended::of(output.expect("the program runs"))
     }
 
@@ -55,7 +67,10 @@ impl World {
     /// The program as a client starts it, with pipes.
     pub fn spawn(&self, args: &[&str]) -> Child {
         let mut command = self.command(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         command.spawn().expect("the program starts")
     }
 }
@@ -79,19 +94,42 @@ impl Ended {
 #[tokio::test]
 async fn sync_takes_in_server_by_server_and_a_dead_one_is_told() {
     let world = World::new();
-    let servers = world.servers(&[double("a", &[]), double("b", &["bad-tools"]), double("dead", &["quit"])]);
+    let servers = world.servers(&[
+        double("a", &[]),
+        double("b", &["bad-tools"]),
+        double("dead", &["quit"]),
+    ]);
     let first = world.run(&["sync", "--mcp", &servers]).await;
     assert_eq!(first.code, 1, "{}", first.stderr);
-    assert!(first.stdout.contains("+ a/echo\n") && first.stdout.contains("+ b/good\n"), "{}", first.stdout);
-    assert!(first.stdout.contains("default: 10 added, 0 changed, 0 removed, 0 unchanged · 3 servers asked"));
-    for expected in
-        ["server dead: it ended before the handshake; it said last: a key is missing", "left out tool \"no_object\""]
-    {
-        assert!(first.stderr.contains(expected), "{expected:?} is not in {}", first.stderr);
+    assert!(
+        first.stdout.contains("+ a/echo\n") && first.stdout.contains("+ b/good\n"),
+        "{}",
+        first.stdout
+    );
+    assert!(
+        first
+            .stdout
+            .contains("default: 10 added, 0 changed, 0 removed, 0 unchanged · 3 servers asked")
+    );
+    for expected in [
+        "server dead: it ended before the handshake; it said last: a key is missing",
+        "left out tool \"no_object\"",
+    ] {
+        assert!(
+            first.stderr.contains(expected),
+            "{expected:?} is not in {}",
+            first.stderr
+        );
     }
-    let again = world.run(&["sync", "--mcp", &servers, "--server", "a", "--json"]).await;
+    let again = world
+        .run(&["sync", "--mcp", &servers, "--server", "a", "--json"])
+        .await;
     let report: Value = serde_json::from_str(&again.stdout).unwrap();
-    assert_eq!((again.code, &report["servers"][0]["unchanged"]), (0, &json!(8)), "{report}");
+    assert_eq!(
+        (again.code, &report["servers"][0]["unchanged"]),
+        (0, &json!(8)),
+        "{report}"
+    );
 }
 
 #[tokio::test]
@@ -102,16 +140,46 @@ async fn sync_flags_what_changed_after_it_was_approved() {
     let servers = world.servers(&[double_with("s", &[], &[("STATE", state.to_str().unwrap())])]);
     world.ok(&["sync", "--mcp", &servers]).await;
 
-    replace(&state, &json!([tool("read", "Reads and sends."), tool("new", "")]));
+    replace(
+        &state,
+        &json!([tool("read", "Reads and sends."), tool("new", "")]),
+    );
     let preview = world.run(&["sync", "--mcp", &servers, "--dry-run"]).await;
-    assert!(preview.stdout.contains("+ s/new\n~ s/read\n- s/gone\n"), "{}", preview.stdout);
-    let blocked = world.run(&["sync", "--mcp", &servers, "--on-change", "block"]).await;
-    assert!(blocked.stdout.contains("+ s/new\n- s/gone\n"), "{}", blocked.stdout);
-    assert!(blocked.stderr.contains("s/read changed after it was approved: its description; this was not taken in"));
+    assert!(
+        preview.stdout.contains("+ s/new\n~ s/read\n- s/gone\n"),
+        "{}",
+        preview.stdout
+    );
+    let blocked = world
+        .run(&["sync", "--mcp", &servers, "--on-change", "block"])
+        .await;
+    assert!(
+        blocked.stdout.contains("+ s/new\n- s/gone\n"),
+        "{}",
+        blocked.stdout
+    );
+    assert!(
+        blocked.stderr.contains(
+            "s/read changed after it was approved: its description; this was not taken in"
+        )
+    );
     assert!(world.ok(&["show", "s/read"]).await.contains("Reads."));
-    let accepted = world.run(&["sync", "--mcp", &servers, "--on-change", "accept"]).await;
-    assert_eq!((accepted.stdout.contains("~ s/read\n"), accepted.stderr.as_str()), (true, ""));
-    assert!(world.ok(&["show", "s/read"]).await.contains("Reads and sends."));
+    let accepted = world
+        .run(&["sync", "--mcp", &servers, "--on-change", "accept"])
+        .await;
+    assert_eq!(
+        (
+            accepted.stdout.contains("~ s/read\n"),
+            accepted.stderr.as_str()
+        ),
+        (true, "")
+    );
+    assert!(
+        world
+            .ok(&["show", "s/read"])
+            .await
+            .contains("Reads and sends.")
+    );
 }
 
 #[tokio::test]
@@ -119,19 +187,45 @@ async fn a_command_line_that_makes_no_sense_is_told() {
     let world = World::new();
     let servers = world.servers(&[double("a", &[])]);
     for (args, expected) in [
-        (vec!["sync"], "name files of tools, or MCP servers with --mcp"),
-        (vec!["sync", "x.json", "--mcp", &servers], "files and MCP servers at once"),
-        (vec!["sync", "--mcp", &servers, "--server", "b"], "no MCP server is called \"b\""),
-        (vec!["sync", "--mcp-server", "a"], "--mcp-server a: write NAME=URL"),
-        (vec!["sync", "--mcp", &servers, "--mcp-header", "b:K=secret"], "--mcp-header b:K=…: there is no server \"b\""),
-        (vec!["mcp", "install", "--client", "vim"], "known are claude-desktop"),
+        (
+            vec!["sync"],
+            "name files of tools, or MCP servers with --mcp",
+        ),
+        (
+            vec!["sync", "x.json", "--mcp", &servers],
+            "files and MCP servers at once",
+        ),
+        (
+            vec!["sync", "--mcp", &servers, "--server", "b"],
+            "no MCP server is called \"b\"",
+        ),
+        (
+            vec!["sync", "--mcp-server", "a"],
+            "--mcp-server a: write NAME=URL",
+        ),
+        (
+            vec!["sync", "--mcp", &servers, "--mcp-header", "b:K=secret"],
+            "--mcp-header b:K=…: there is no server \"b\"",
+        ),
+        (
+            vec!["mcp", "install", "--client", "vim"],
+            "known are claude-desktop",
+        ),
     ] {
         let ended = world.run(&args).await;
         assert_eq!(ended.code, 2, "{args:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains(expected) && !ended.stderr.contains("secret"), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains(expected) && !ended.stderr.contains("secret"),
+            "{}",
+            ended.stderr
+        );
     }
     let ended = world.run(&["mcp", "--mcp", "nowhere.json"]).await;
-    assert!(ended.code == 1 && ended.stderr.contains("read nowhere.json"), "{}", ended.stderr);
+    assert!(
+        ended.code == 1 && ended.stderr.contains("read nowhere.json"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[tokio::test]
@@ -147,14 +241,23 @@ async fn no_process_is_left_when_the_client_leaves_or_the_program_is_terminated_
             "leave" => drop(program.stdin.take()),
             "terminate" => {
                 let pid = program.id().to_string();
-                assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill runs").success());
+                assert!(
+                    Command::new("kill")
+                        .args(["-s", "TERM", &pid])
+                        .status()
+                        .expect("kill runs")
+                        .success()
+                );
             }
             _ => program.kill().expect("killed"),
         }
         for life in lives {
             life.ended().await;
         }
-        spawn_blocking(move || program.wait()).await.expect("no panic").expect("ended");
+        spawn_blocking(move || program.wait())
+            .await
+            .expect("no panic")
+            .expect("ended");
     }
 }
 
@@ -174,11 +277,37 @@ async fn the_agent_uses_tools_of_two_servers() {
         writeln!(file, "{line}").unwrap();
     }
     let llm = format!("script:{}", script.display());
-    let agent = ["agent", "--llm", &llm, "--no-recommend", "--allow", "*", "--mcp", &servers, "ask both"];
+    let agent = [
+        "agent",
+        "--llm",
+        &llm,
+        "--no-recommend",
+        "--allow",
+        "*",
+        "--mcp",
+        &servers,
+        "ask both",
+    ];
     let ended = world.run(&agent).await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "both answered\n"), "{}", ended.stderr);
-    for expected in ["[result] a__echo", "from a", "[result] b__mixed", "words", "[failed] a__fail", "no, not today"] {
-        assert!(ended.stderr.contains(expected), "{expected:?} is not in {}", ended.stderr);
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (0, "both answered\n"),
+        "{}",
+        ended.stderr
+    );
+    for expected in [
+        "[result] a__echo",
+        "from a",
+        "[result] b__mixed",
+        "words",
+        "[failed] a__fail",
+        "no, not today",
+    ] {
+        assert!(
+            ended.stderr.contains(expected),
+            "{expected:?} is not in {}",
+            ended.stderr
+        );
     }
 }
 
@@ -189,10 +318,26 @@ async fn install_shows_or_merges_and_keeps_a_backup() {
     std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
     std::fs::write(&settings, r#"{"mcpServers":{"other":{"command":"x"}}}"#).unwrap();
     let servers = world.servers(&[]);
-    let words = ["mcp", "install", "--client", "cursor", "--dry-run", "--", "--mcp", "servers.json"];
+    let words = [
+        "mcp",
+        "install",
+        "--client",
+        "cursor",
+        "--dry-run",
+        "--",
+        "--mcp",
+        "servers.json",
+    ];
     let shown: Value = serde_json::from_str(&world.ok(&words).await).unwrap();
-    assert_eq!(shown["mcpServers"]["toolscout"]["args"], json!(["mcp", "--mcp", servers]));
-    assert!(!std::fs::read_to_string(&settings).unwrap().contains("toolscout"));
+    assert_eq!(
+        shown["mcpServers"]["toolscout"]["args"],
+        json!(["mcp", "--mcp", servers])
+    );
+    assert!(
+        !std::fs::read_to_string(&settings)
+            .unwrap()
+            .contains("toolscout")
+    );
     let said = world.ok(&["mcp", "install", "--client", "cursor"]).await;
     assert!(said.contains("mcp.json.backup-1; restart cursor"), "{said}");
     let said = world.ok(&["mcp", "install", "--client", "cursor"]).await;

@@ -30,20 +30,40 @@ pub fn double(name: &str, behaviours: &[&str]) -> ServerConfig {
 }
 
 pub fn double_with(name: &str, behaviours: &[&str], env: &[(&str, &str)]) -> ServerConfig {
-    let script = root().join("tests/mcp/doubles/server.py").display().to_string();
-    let args = std::iter::once(script).chain(behaviours.iter().map(|text| text.to_string())).collect();
-    let env: BTreeMap<String, String> = env.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    ServerConfig { name: name.into(), transport: Transport::Stdio { command: "python3".into(), args, env, cwd: None } }
+    let script = root()
+        .join("tests/mcp/doubles/server.py")
+        .display()
+        .to_string();
+    let args = std::iter::once(script)
+        .chain(behaviours.iter().map(|text| text.to_string()))
+        .collect();
+    let env: BTreeMap<String, String> = env
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    ServerConfig {
+        name: name.into(),
+        transport: Transport::Stdio {
+            command: "python3".into(),
+            args,
+            env,
+            cwd: None,
+        },
+    }
 }
 
 /// The same as an `mcpServers` file.
 pub fn configuration(servers: &[ServerConfig]) -> Value {
     let entry = |server: &ServerConfig| match &server.transport {
-        Transport::Stdio { command, args, env, .. } => json!({ "command": command, "args": args, "env": env }),
+        Transport::Stdio {
+            command, args, env, ..
+        } => json!({ "command": command, "args": args, "env": env }),
         Transport::Http { url, .. } => json!({ "type": "http", "url": url.as_str() }),
     };
-    let servers: serde_json::Map<String, Value> =
-        servers.iter().map(|server| (server.name.clone(), entry(server))).collect();
+    let servers: serde_json::Map<String, Value> = servers
+        .iter()
+        .map(|server| (server.name.clone(), entry(server)))
+        .collect();
     json!({ "mcpServers": servers })
 }
 
@@ -66,11 +86,17 @@ impl Lifeline {
     }
 
     pub async fn begun(&self) -> Life {
-        let (connection, _) = timeout(PATIENCE, self.0.accept()).await.expect("a process starts").expect("no error");
+        let (connection, _) = timeout(PATIENCE, self.0.accept())
+            .await
+            .expect("a process starts")
+            .expect("no error");
         let mut connection = BufReader::new(connection);
         let mut name = String::new();
         connection.read_line(&mut name).await.expect("its name");
-        Life { name: name.trim().into(), connection }
+        Life {
+            name: name.trim().into(),
+            connection,
+        }
     }
 }
 
@@ -95,7 +121,10 @@ impl Upstream {
         Upstream::start_with(servers, |_| {}).await
     }
 
-    pub async fn start_with(servers: Vec<ServerConfig>, change: impl FnOnce(&mut PoolConfig)) -> Self {
+    pub async fn start_with(
+        servers: Vec<ServerConfig>,
+        change: impl FnOnce(&mut PoolConfig),
+    ) -> Self {
         let upstream = Upstream::begin(servers, change);
         upstream.pool.settled(PATIENCE).await;
         upstream
@@ -104,13 +133,22 @@ impl Upstream {
     /// Does not wait for the servers.
     pub fn begin(servers: Vec<ServerConfig>, change: impl FnOnce(&mut PoolConfig)) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let mut config = PoolConfig { servers, ..PoolConfig::default() };
+        let mut config = PoolConfig {
+            servers,
+            ..PoolConfig::default()
+        };
         config.limits.farewell = Duration::from_millis(200);
         change(&mut config);
-        let catalog = DataDir::new(dir.path()).open_or_create("default", Options::default()).expect("a catalog");
+        let catalog = DataDir::new(dir.path())
+            .open_or_create("default", Options::default())
+            .expect("a catalog");
         let pool = Pool::new(config);
         pool.start(Arc::new(CatalogShelf::new(catalog.clone())));
-        Upstream { pool, catalog, _dir: dir }
+        Upstream {
+            pool,
+            catalog,
+            _dir: dir,
+        }
     }
 
     pub async fn call(&self, id: &str, arguments: Value) -> Result<CallToolResult, CallError> {
@@ -130,17 +168,27 @@ impl Upstream {
 
     /// Calls the `echo` of a double.
     pub async fn echo(&self, server: &str) -> String {
-        let result = self.call(&format!("{server}/echo"), json!({ "text": "hello" })).await;
+        let result = self
+            .call(&format!("{server}/echo"), json!({ "text": "hello" }))
+            .await;
         text(result.unwrap_or_else(|error| panic!("{error}")))
     }
 
     pub fn ids(&self) -> Vec<String> {
-        self.catalog.searcher().ids_after(None).map(ToString::to_string).collect()
+        self.catalog
+            .searcher()
+            .ids_after(None)
+            .map(ToString::to_string)
+            .collect()
     }
 
     pub fn description(&self, id: &str) -> String {
         let id = ToolId::parse(id).expect("an id");
-        self.catalog.searcher().tool(&id).map(|tool| tool.description.clone()).unwrap_or_default()
+        self.catalog
+            .searcher()
+            .tool(&id)
+            .map(|tool| tool.description.clone())
+            .unwrap_or_default()
     }
 
     pub fn reason(&self, server: &str) -> String {
@@ -155,7 +203,9 @@ pub async fn becomes(what: &str, wished: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("it did not come to be that {what}"));
+    timeout(PATIENCE, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("it did not come to be that {what}"));
 }
 
 pub fn object(value: Value) -> Arguments {

@@ -57,7 +57,13 @@ impl Graph {
     /// Builds a graph over all rows. Takes minutes for 50,000; one node after the other, so that equal input gives
     /// equal output.
     pub fn build(vectors: &Vectors) -> Self {
-        let graph = Hnsw::new(MAX_LINKS, vectors.len().max(1), MAX_LAYERS, BUILD_WIDTH, DistL2 {});
+        let graph = Hnsw::new(
+            MAX_LINKS,
+            vectors.len().max(1),
+            MAX_LAYERS,
+            BUILD_WIDTH,
+            DistL2 {},
+        );
         let mut hashes: Vec<TextHash> = Vec::new();
         let mut rows: HashMap<TextHash, Vec<usize>> = HashMap::new();
         for (row, hash) in vectors.hashes().iter().enumerate() {
@@ -68,8 +74,16 @@ impl Graph {
             }
             known.push(row);
         }
-        let rows = hashes.iter().map(|hash| rows.remove(hash).unwrap_or_default()).collect();
-        Graph { nodes: Nodes::Built(graph), hashes, rows, outside: Vec::new() }
+        let rows = hashes
+            .iter()
+            .map(|hash| rows.remove(hash).unwrap_or_default())
+            .collect();
+        Graph {
+            nodes: Nodes::Built(graph),
+            hashes,
+            rows,
+            outside: Vec::new(),
+        }
     }
 
     /// Writes the graph to a folder, replacing what was there in one step.
@@ -77,14 +91,19 @@ impl Graph {
     /// # Errors
     /// [`Error::Io`], [`Error::Derived`].
     pub fn save(&self, dir: &Path, embedder: &str) -> Result<()> {
-        let Nodes::Built(graph) = &self.nodes else { return Ok(()) };
+        let Nodes::Built(graph) = &self.nodes else {
+            return Ok(());
+        };
         let fresh = dir.with_extension("new");
         let _ = std::fs::remove_dir_all(&fresh);
         crate::database::create_private_dir(&fresh).map_err(|e| Error::io("create", &fresh, e))?;
-        graph.file_dump(&fresh, BASENAME).map_err(|e| derived(dir, e))?;
+        graph
+            .file_dump(&fresh, BASENAME)
+            .map_err(|e| derived(dir, e))?;
         let mut manifest = checksum(&fresh, embedder, self.hashes.as_flattened())?.to_vec();
         manifest.extend(self.hashes.iter().flatten());
-        std::fs::write(fresh.join(MANIFEST), manifest).map_err(|e| Error::io("write", fresh.join(MANIFEST), e))?;
+        std::fs::write(fresh.join(MANIFEST), manifest)
+            .map_err(|e| Error::io("write", fresh.join(MANIFEST), e))?;
         if dir.exists() {
             std::fs::remove_dir_all(dir).map_err(|e| Error::io("delete", dir, e))?;
         }
@@ -97,14 +116,27 @@ impl Graph {
     /// [`Error::Derived`] when there is none, it is damaged, or it fits the vectors too badly; the caller rebuilds.
     pub fn load(dir: &Path, embedder: &str, vectors: &Vectors) -> Result<Self> {
         let manifest = std::fs::read(dir.join(MANIFEST)).map_err(|e| derived(dir, e))?;
-        let (sum, hashes) = manifest.split_at_checked(32).ok_or_else(|| derived(dir, "its manifest is cut short"))?;
+        let (sum, hashes) = manifest
+            .split_at_checked(32)
+            .ok_or_else(|| derived(dir, "its manifest is cut short"))?;
         if checksum(dir, embedder, hashes)? != sum {
-            return Err(derived(dir, format!("it is damaged or of another embedder than {embedder}")));
+            return Err(derived(
+                dir,
+                format!("it is damaged or of another embedder than {embedder}"),
+            ));
         }
         let hashes: Vec<TextHash> = hashes.as_chunks().0.to_vec();
-        let loaded = Loaded::try_new(HnswIo::new(dir, BASENAME), |io| io.load_hnsw_with_dist(DistL2 {}));
+        let loaded = Loaded::try_new(HnswIo::new(dir, BASENAME), |io| {
+            io.load_hnsw_with_dist(DistL2 {})
+        });
         let nodes = Nodes::Loaded(loaded.map_err(|e| derived(dir, e))?);
-        let graph = Graph { nodes, hashes, rows: Vec::new(), outside: Vec::new() }.laid_over(vectors);
+        let graph = Graph {
+            nodes,
+            hashes,
+            rows: Vec::new(),
+            outside: Vec::new(),
+        }
+        .laid_over(vectors);
         if graph.is_stale(vectors) {
             return Err(derived(dir, "too much has changed since it was built"));
         }
@@ -116,15 +148,23 @@ impl Graph {
         let width = SEARCH_WIDTH.max(2 * depth);
         let found = match &self.nodes {
             Nodes::Built(graph) => graph.search(query, depth, width),
-            Nodes::Loaded(loaded) => loaded.with_dependent(|_, graph| graph.search(query, depth, width)),
+            Nodes::Loaded(loaded) => {
+                loaded.with_dependent(|_, graph| graph.search(query, depth, width))
+            }
         };
-        let rows = found.into_iter().flat_map(|node| self.rows[node.get_origin_id()].iter().copied());
+        let rows = found
+            .into_iter()
+            .flat_map(|node| self.rows[node.get_origin_id()].iter().copied());
         rows.chain(self.outside.iter().copied()).collect()
     }
 
     fn laid_over(mut self, vectors: &Vectors) -> Self {
-        let nodes: HashMap<&TextHash, usize> =
-            self.hashes.iter().enumerate().map(|(node, hash)| (hash, node)).collect();
+        let nodes: HashMap<&TextHash, usize> = self
+            .hashes
+            .iter()
+            .enumerate()
+            .map(|(node, hash)| (hash, node))
+            .collect();
         let mut rows = vec![Vec::new(); self.hashes.len()];
         let mut outside = Vec::new();
         for (row, hash) in vectors.hashes().iter().enumerate() {
@@ -150,11 +190,17 @@ fn checksum(dir: &Path, embedder: &str, hashes: &[u8]) -> Result<[u8; 32]> {
     hasher.update(embedder.as_bytes()).update(hashes);
     for kind in ["graph", "data"] {
         let path = dir.join(format!("{BASENAME}.hnsw.{kind}"));
-        hasher.update(&std::fs::read(&path).map_err(|e| derived(dir, format!("{}: {e}", path.display())))?);
+        hasher.update(
+            &std::fs::read(&path).map_err(|e| derived(dir, format!("{}: {e}", path.display())))?,
+        );
     }
     Ok(*hasher.finalize().as_bytes())
 }
 
 fn derived(path: &Path, reason: impl ToString) -> Error {
-    Error::Derived { index: "graph", path: path.to_owned(), reason: reason.to_string() }
+    Error::Derived {
+        index: "graph",
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
 }

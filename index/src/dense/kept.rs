@@ -34,7 +34,10 @@ pub struct Kept {
 impl Kept {
     /// None.
     pub fn empty(dimensions: usize) -> Self {
-        Kept { vectors: Vectors::new(dimensions), rows: HashMap::new() }
+        Kept {
+            vectors: Vectors::new(dimensions),
+            rows: HashMap::new(),
+        }
     }
 
     /// Reads a file. Vectors of another embedder, or of another version of it, are of no use.
@@ -43,14 +46,32 @@ impl Kept {
     /// [`Error::Derived`] when there is none, it is damaged, or of another embedder or layout; the caller computes anew.
     pub fn load(path: &Path, embedder: &str, dimensions: usize) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| derived(path, e))?;
-        let rows = checked_rows(&bytes, embedder, dimensions).map_err(|reason| derived(path, reason))?;
+        let rows =
+            checked_rows(&bytes, embedder, dimensions).map_err(|reason| derived(path, reason))?;
         let (hashes, rest) = bytes[CHECKSUM.end..].split_at(rows * size_of::<TextHash>());
         let (scales, codes) = rest.split_at(rows * size_of::<f32>());
         let hashes = hashes.as_chunks().0.to_vec();
-        let scales = scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale)).collect();
+        let scales = scales
+            .as_chunks()
+            .0
+            .iter()
+            .map(|scale| f32::from_le_bytes(*scale))
+            .collect();
         let codes = codes.iter().map(|code| code.cast_signed()).collect();
-        let rows = hashes.iter().enumerate().map(|(row, hash)| (*hash, row)).collect();
-        Ok(Kept { vectors: Vectors { leads: codes, scales, hashes, ..Vectors::new(dimensions) }, rows })
+        let rows = hashes
+            .iter()
+            .enumerate()
+            .map(|(row, hash)| (*hash, row))
+            .collect();
+        Ok(Kept {
+            vectors: Vectors {
+                leads: codes,
+                scales,
+                hashes,
+                ..Vectors::new(dimensions)
+            },
+            rows,
+        })
     }
 
     /// Number of vectors.
@@ -72,7 +93,9 @@ impl Kept {
 impl Vectors {
     /// Adds a view of the tool under construction from a file, if the file has it.
     pub fn push_kept(&mut self, kept: &Kept, text: &TextHash) {
-        let Some(&row) = kept.rows.get(text) else { return };
+        let Some(&row) = kept.rows.get(text) else {
+            return;
+        };
         self.push_codes(kept.vectors.lead(row), kept.vectors.scales[row], *text);
     }
 
@@ -83,16 +106,22 @@ impl Vectors {
     /// [`Error::Io`].
     pub fn save(&self, path: &Path, embedder: &str) -> Result<()> {
         let mut seen = HashSet::new();
-        let rows: Vec<usize> = (0..self.len()).filter(|&row| seen.insert(self.hashes[row])).collect();
-        let mut bytes = Vec::with_capacity(CHECKSUM.end + rows.len() * (ROW_HEAD + self.dimensions));
+        let rows: Vec<usize> = (0..self.len())
+            .filter(|&row| seen.insert(self.hashes[row]))
+            .collect();
+        let mut bytes =
+            Vec::with_capacity(CHECKSUM.end + rows.len() * (ROW_HEAD + self.dimensions));
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&(self.dimensions as u32).to_le_bytes());
         bytes.extend_from_slice(&(rows.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&[0; CHECKSUM.end - CHECKSUM.start]);
-        rows.iter().for_each(|&row| bytes.extend_from_slice(&self.hashes[row]));
-        rows.iter().for_each(|&row| bytes.extend_from_slice(&self.scales[row].to_le_bytes()));
-        rows.iter().for_each(|&row| bytes.extend(self.codes(row).map(i8::cast_unsigned)));
+        rows.iter()
+            .for_each(|&row| bytes.extend_from_slice(&self.hashes[row]));
+        rows.iter()
+            .for_each(|&row| bytes.extend_from_slice(&self.scales[row].to_le_bytes()));
+        rows.iter()
+            .for_each(|&row| bytes.extend(self.codes(row).map(i8::cast_unsigned)));
         let sum = checksum(&bytes, embedder);
         bytes[CHECKSUM].copy_from_slice(&sum);
         let fresh = path.with_extension("new");
@@ -109,30 +138,46 @@ fn checked_rows(bytes: &[u8], embedder: &str, dimensions: usize) -> Result<usize
     let fields = bytes[MAGIC.len()..CHECKSUM.start].as_chunks().0;
     let [version, found, low, high] = std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
     if version != VERSION {
-        return Err(format!("it has layout {version}, this program reads layout {VERSION}"));
+        return Err(format!(
+            "it has layout {version}, this program reads layout {VERSION}"
+        ));
     }
     if found as usize != dimensions {
-        return Err(format!("its vectors have {found} dimensions, {embedder} has {dimensions}"));
+        return Err(format!(
+            "its vectors have {found} dimensions, {embedder} has {dimensions}"
+        ));
     }
     let rows = u128::from(low) | u128::from(high) << 32;
     let expected = CHECKSUM.end as u128 + rows * (ROW_HEAD + dimensions) as u128;
     if bytes.len() as u128 != expected {
-        return Err(format!("{rows} rows take {expected} bytes, it has {}", bytes.len()));
+        return Err(format!(
+            "{rows} rows take {expected} bytes, it has {}",
+            bytes.len()
+        ));
     }
     if bytes[CHECKSUM] != checksum(bytes, embedder) {
-        return Err(format!("it is damaged or of another embedder than {embedder}"));
+        return Err(format!(
+            "it is damaged or of another embedder than {embedder}"
+        ));
     }
     Ok(rows as usize)
 }
 
 fn checksum(bytes: &[u8], embedder: &str) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(embedder.as_bytes()).update(&bytes[..CHECKSUM.start]).update(&bytes[CHECKSUM.end..]);
+    hasher
+        .update(embedder.as_bytes())
+        .update(&bytes[..CHECKSUM.start])
+        .update(&bytes[CHECKSUM.end..]);
     *hasher.finalize().as_bytes()
 }
 
 fn derived(path: &Path, reason: impl ToString) -> Error {
-    Error::Derived { index: "vectors", path: path.to_owned(), reason: reason.to_string() }
+    Error::Derived {
+        index: "vectors",
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -141,7 +186,11 @@ mod tests {
 
     fn vectors() -> Vectors {
         let mut vectors = Vectors::with_leading(3, 2);
-        for (hash, vector) in [([1; 16], [1.0, 0.0, -1.0]), ([2; 16], [0.5, 0.5, 0.0]), ([1; 16], [1.0, 0.0, -1.0])] {
+        for (hash, vector) in [
+            ([1; 16], [1.0, 0.0, -1.0]),
+            ([2; 16], [0.5, 0.5, 0.0]),
+            ([1; 16], [1.0, 0.0, -1.0]),
+        ] {
             vectors.push("t", hash, &vector).unwrap();
             vectors.end_tool();
         }
@@ -149,7 +198,10 @@ mod tests {
     }
 
     fn reason(path: &Path, embedder: &str, dimensions: usize) -> String {
-        Kept::load(path, embedder, dimensions).err().map(|error| error.to_string()).unwrap_or_default()
+        Kept::load(path, embedder, dimensions)
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     }
 
     #[test]
@@ -165,7 +217,10 @@ mod tests {
             again.end_tool();
         }
         assert_eq!((again.leads, again.rests), (vectors.leads, vectors.rests));
-        assert_eq!((again.scales, again.hashes), (vectors.scales, vectors.hashes));
+        assert_eq!(
+            (again.scales, again.hashes),
+            (vectors.scales, vectors.hashes)
+        );
         assert_eq!(again.starts, [0, 1, 2, 3, 3]);
     }
 

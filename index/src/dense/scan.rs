@@ -21,23 +21,50 @@ pub(super) struct Encoded {
 
 impl Encoded {
     pub(super) fn new(query: &[f32]) -> Self {
-        let largest = query.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
-        let scale = if largest > 0.0 { largest / QUERY_STEPS } else { 1.0 };
-        Encoded { codes: query.iter().map(|value| (value / scale).round() as i16).collect(), scale }
+        let largest = query
+            .iter()
+            .fold(0.0f32, |largest, value| largest.max(value.abs()));
+        let scale = if largest > 0.0 {
+            largest / QUERY_STEPS
+        } else {
+            1.0
+        };
+        Encoded {
+            codes: query
+                .iter()
+                .map(|value| (value / scale).round() as i16)
+                .collect(),
+            scale,
+        }
     }
 }
 
 /// One score per tool, for each query, by at most the first `views` of its rows; by the leading dimensions alone or all.
-pub(super) fn scores(vectors: &Vectors, queries: &[Encoded], views: usize, whole: bool) -> Vec<Vec<f32>> {
+pub(super) fn scores(
+    vectors: &Vectors,
+    queries: &[Encoded],
+    views: usize,
+    whole: bool,
+) -> Vec<Vec<f32>> {
     let mut scores = vec![vec![UNKNOWN; vectors.tools()]; queries.len()];
     let bytes = vectors.leads.len() + if whole { vectors.rests.len() } else { 0 };
-    let tools = vectors.tools().div_ceil((bytes / BYTES_PER_TASK).max(1)).max(1);
+    let tools = vectors
+        .tools()
+        .div_ceil((bytes / BYTES_PER_TASK).max(1))
+        .max(1);
     let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
     tasks.resize_with(vectors.tools().div_ceil(tools), Vec::new);
     for scores in &mut scores {
-        tasks.iter_mut().zip(scores.chunks_mut(tools)).for_each(|(task, scores)| task.push(scores));
+        tasks
+            .iter_mut()
+            .zip(scores.chunks_mut(tools))
+            .for_each(|(task, scores)| task.push(scores));
     }
-    let scan = Scan { vectors, views, whole };
+    let scan = Scan {
+        vectors,
+        views,
+        whole,
+    };
     let run = |(task, scores): (usize, Vec<&mut [f32]>)| scan.task(task * tools, queries, scores);
     // The only thread of a pool would have to be woken.
     if tasks.len() <= 1 || rayon::current_num_threads() == 1 {
@@ -50,17 +77,28 @@ pub(super) fn scores(vectors: &Vectors, queries: &[Encoded], views: usize, whole
 
 /// The score of one tool by all dimensions and at most the first `views` of its rows.
 pub(super) fn score(vectors: &Vectors, query: &Encoded, views: usize, tool: usize) -> f32 {
-    vectors.rows_of(tool).take(views).map(|row| cosine(vectors, query, row)).fold(UNKNOWN, f32::max)
+    vectors
+        .rows_of(tool)
+        .take(views)
+        .map(|row| cosine(vectors, query, row))
+        .fold(UNKNOWN, f32::max)
 }
 
 /// One score per tool: of these rows' tools exactly, of all others the lowest of them.
 pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> Vec<f32> {
     let mut scores = vec![UNKNOWN; vectors.tools()];
     for &row in rows {
-        let tool = vectors.starts.partition_point(|&start| start as usize <= row) - 1;
+        let tool = vectors
+            .starts
+            .partition_point(|&start| start as usize <= row)
+            - 1;
         scores[tool] = scores[tool].max(cosine(vectors, query, row));
     }
-    let lowest = scores.iter().copied().filter(|score| score.is_finite()).fold(f32::INFINITY, f32::min);
+    let lowest = scores
+        .iter()
+        .copied()
+        .filter(|score| score.is_finite())
+        .fold(f32::INFINITY, f32::min);
     for tool in (0..scores.len()).filter(|&tool| !vectors.rows_of(tool).is_empty()) {
         scores[tool] = scores[tool].max(lowest.min(1.0));
     }
@@ -70,7 +108,9 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
 /// The cosine of a query with one row.
 pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
     let (lead, rest) = query.codes.split_at(vectors.leading);
-    (dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest)) as f32 * vectors.scales[row] * query.scale
+    (dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest)) as f32
+        * vectors.scales[row]
+        * query.scale
 }
 
 struct Scan<'a> {
@@ -93,20 +133,39 @@ impl Scan<'_> {
     }
 
     /// As [`Scan::task`] for one query, with room for the rows' products and cosines.
-    fn block(&self, first: usize, query: &Encoded, room: &mut (Vec<i32>, Vec<f32>), scores: &mut [f32]) {
+    fn block(
+        &self,
+        first: usize,
+        query: &Encoded,
+        room: &mut (Vec<i32>, Vec<f32>),
+        scores: &mut [f32],
+    ) {
         let (products, cosines) = room;
         let vectors = self.vectors;
         let rows = vectors.rows_of(first).start..vectors.rows_of(first + scores.len() - 1).end;
         let (lead, rest) = query.codes.split_at(vectors.leading);
         products.clear();
         products.resize(rows.len(), 0);
-        add_dots(&vectors.leads[rows.start * lead.len()..rows.end * lead.len()], lead, products);
+        add_dots(
+            &vectors.leads[rows.start * lead.len()..rows.end * lead.len()],
+            lead,
+            products,
+        );
         if self.whole {
-            add_dots(&vectors.rests[rows.start * rest.len()..rows.end * rest.len()], rest, products);
+            add_dots(
+                &vectors.rests[rows.start * rest.len()..rows.end * rest.len()],
+                rest,
+                products,
+            );
         }
         let scales = &vectors.scales[rows.clone()];
         cosines.clear();
-        cosines.extend(products.iter().zip(scales).map(|(&product, scale)| product as f32 * scale * query.scale));
+        cosines.extend(
+            products
+                .iter()
+                .zip(scales)
+                .map(|(&product, scale)| product as f32 * scale * query.scale),
+        );
         for (offset, score) in scores.iter_mut().enumerate() {
             for row in vectors.rows_of(first + offset).take(self.views) {
                 let cosine = cosines[row - rows.start];

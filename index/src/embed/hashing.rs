@@ -15,20 +15,30 @@ pub struct Hashing {
 impl Hashing {
     /// An embedder of this many dimensions.
     pub fn new(dimensions: usize) -> Self {
-        Hashing { id: format!("hashing-{dimensions}"), dimensions }
+        Hashing {
+            id: format!("hashing-{dimensions}"),
+            dimensions,
+        }
     }
 
     fn embed(&self, text: &str) -> Vec<f32> {
         let mut vector = vec![0.0f32; self.dimensions];
         for term in text::terms(text) {
-            let mut bytes = blake3::Hasher::new().update(term.term.as_bytes()).finalize_xof();
+            let mut bytes = blake3::Hasher::new()
+                .update(term.term.as_bytes())
+                .finalize_xof();
             let mut noise = vec![0; self.dimensions];
             bytes.fill(&mut noise);
             for (value, noise) in vector.iter_mut().zip(noise) {
                 *value += f32::from(noise) - 127.5;
             }
         }
-        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
+        let length = vector
+            .iter()
+            .map(|value| value * value)
+            .sum::<f32>()
+            .sqrt()
+            .max(f32::MIN_POSITIVE);
         vector.into_iter().map(|value| value / length).collect()
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use fastembed::{InitOptionsUserDefined, Pooling, TextEmbedding, TokenizerFiles, UserDefinedEmbeddingModel};
+use fastembed::{
+    InitOptionsUserDefined, Pooling, TextEmbedding, TokenizerFiles, UserDefinedEmbeddingModel,
+};
 
 use super::pool::Pool;
 use crate::embed::{Embedder, Scripts};
@@ -13,8 +15,13 @@ pub const NAME: &str = "all-MiniLM-L6-v2";
 /// Length of its vectors.
 pub const DIMENSIONS: usize = 384;
 /// The files a model folder holds, the weights first.
-pub const FILES: [&str; 5] =
-    ["model.onnx", "tokenizer.json", "config.json", "special_tokens_map.json", "tokenizer_config.json"];
+pub const FILES: [&str; 5] = [
+    "model.onnx",
+    "tokenizer.json",
+    "config.json",
+    "special_tokens_map.json",
+    "tokenizer_config.json",
+];
 
 /// Tokens read of a text. The model was trained on no more, and a tool's first sentences say what it is for.
 const MAX_TOKENS: usize = 128;
@@ -45,10 +52,18 @@ impl MiniLm {
         let expected = id.clone();
         let another = move || match session(&model_dir)? {
             (id, session) if id == expected => Ok(session),
-            _ => Err(failed(&model_dir, "the model was replaced by another one; start again to use it")),
+            _ => Err(failed(
+                &model_dir,
+                "the model was replaced by another one; start again to use it",
+            )),
         };
-        let limit = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_SESSIONS);
-        Ok(MiniLm { id, sessions: Pool::new(first, limit, another) })
+        let limit = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(MAX_SESSIONS);
+        Ok(MiniLm {
+            id,
+            sessions: Pool::new(first, limit, another),
+        })
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
@@ -59,10 +74,15 @@ impl MiniLm {
         // Threads of their own: the tokenizer uses rayon's, which must not wait for a session while they hold one.
         std::thread::scope(|scope| {
             let parts = texts.chunks(texts.len().div_ceil(lanes));
-            let lanes: Vec<_> = parts.map(|part| scope.spawn(|| self.embed_in_turn(part))).collect();
+            let lanes: Vec<_> = parts
+                .map(|part| scope.spawn(|| self.embed_in_turn(part)))
+                .collect();
             let mut vectors = Vec::with_capacity(texts.len());
             for lane in lanes {
-                vectors.extend(lane.join().map_err(|_| failed(Path::new(NAME), "an inference panicked"))??);
+                vectors.extend(
+                    lane.join()
+                        .map_err(|_| failed(Path::new(NAME), "an inference panicked"))??,
+                );
             }
             Ok(vectors)
         })
@@ -73,7 +93,9 @@ impl MiniLm {
     }
 
     fn embed_one(&self, text: &str) -> Result<Vec<f32>> {
-        let embedded = self.sessions.with(|session| session.embed([text], Some(BATCH)))?;
+        let embedded = self
+            .sessions
+            .with(|session| session.embed([text], Some(BATCH)))?;
         let vector = embedded.map_err(|e| failed(Path::new(NAME), e))?.pop();
         vector.ok_or_else(|| failed(Path::new(NAME), "it gave no vector"))
     }
@@ -109,21 +131,35 @@ impl Embedder for MiniLm {
 fn session(model_dir: &Path) -> Result<(String, TextEmbedding)> {
     let read = |file: &str| {
         let path = model_dir.join(file);
-        std::fs::read(&path).map_err(|e| failed(&path, format!("{e}; fetch it with `toolscout models pull`")))
+        std::fs::read(&path)
+            .map_err(|e| failed(&path, format!("{e}; fetch it with `toolscout models pull`")))
     };
-    let [weights, tokenizer_file, config_file, special_tokens_map_file, tokenizer_config_file] = FILES;
+    let [
+        weights,
+        tokenizer_file,
+        config_file,
+        special_tokens_map_file,
+        tokenizer_config_file,
+    ] = FILES;
     let weights = read(weights)?;
     // The id names the exact weights: vectors of an int8 and a float model must not be mixed.
-    let id = format!("{NAME}/{}/{MAX_TOKENS}", &blake3::hash(&weights).to_hex()[..8]);
+    let id = format!(
+        "{NAME}/{}/{MAX_TOKENS}",
+        &blake3::hash(&weights).to_hex()[..8]
+    );
     let tokenizer_files = TokenizerFiles {
         tokenizer_file: read(tokenizer_file)?,
         config_file: read(config_file)?,
         special_tokens_map_file: read(special_tokens_map_file)?,
         tokenizer_config_file: read(tokenizer_config_file)?,
     };
-    let files = UserDefinedEmbeddingModel::new(weights, tokenizer_files).with_pooling(Pooling::Mean);
-    let options = InitOptionsUserDefined::new().with_max_length(MAX_TOKENS).with_intra_threads(INTRA_THREADS);
-    let session = TextEmbedding::try_new_from_user_defined(files, options).map_err(|e| failed(model_dir, e))?;
+    let files =
+        UserDefinedEmbeddingModel::new(weights, tokenizer_files).with_pooling(Pooling::Mean);
+    let options = InitOptionsUserDefined::new()
+        .with_max_length(MAX_TOKENS)
+        .with_intra_threads(INTRA_THREADS);
+    let session = TextEmbedding::try_new_from_user_defined(files, options)
+        .map_err(|e| failed(model_dir, e))?;
     Ok((id, session))
 }
 
@@ -133,12 +169,20 @@ fn session(model_dir: &Path) -> Result<(String, TextEmbedding)> {
 /// [`Error::Embedder`] when it is missing, no ONNX Runtime, or too old.
 pub fn load_runtime(runtime: &Path) -> Result<()> {
     if !runtime.is_file() {
-        return Err(failed(runtime, "no such file; `toolscout models pull` fetches ONNX Runtime"));
+        return Err(failed(
+            runtime,
+            "no such file; `toolscout models pull` fetches ONNX Runtime",
+        ));
     }
     // Loading is what is wanted here; the environment is made with the first session.
-    ort::init_from(runtime).map(drop).map_err(|e| failed(runtime, format!("{e}; use 1.24 or newer")))
+    ort::init_from(runtime)
+        .map(drop)
+        .map_err(|e| failed(runtime, format!("{e}; use 1.24 or newer")))
 }
 
 fn failed(model: &Path, reason: impl ToString) -> Error {
-    Error::Embedder { model: model.display().to_string(), reason: reason.to_string() }
+    Error::Embedder {
+        model: model.display().to_string(),
+        reason: reason.to_string(),
+    }
 }

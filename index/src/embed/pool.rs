@@ -20,9 +20,21 @@ struct State<T> {
 
 impl<T> Pool<T> {
     /// A pool that holds `first` and makes the others, `limit` in all.
-    pub(super) fn new(first: T, limit: usize, make: impl Fn() -> Result<T> + Send + Sync + 'static) -> Self {
-        let state = Mutex::new(State { idle: vec![first], made: 1 });
-        Pool { make: Box::new(make), limit, state, returned: Condvar::new() }
+    pub(super) fn new(
+        first: T,
+        limit: usize,
+        make: impl Fn() -> Result<T> + Send + Sync + 'static,
+    ) -> Self {
+        let state = Mutex::new(State {
+            idle: vec![first],
+            made: 1,
+        });
+        Pool {
+            make: Box::new(make),
+            limit,
+            state,
+            returned: Condvar::new(),
+        }
     }
 
     /// Most of them at a time.
@@ -54,7 +66,10 @@ impl<T> Pool<T> {
                 state.made += 1;
                 break;
             }
-            state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .returned
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         // Making one takes long; the lock is not held meanwhile.
         drop(state);
@@ -96,9 +111,13 @@ mod tests {
         let pool = Pool::new(0, 2, || Ok(1));
         let both = Barrier::new(2);
         let meet = |_: &mut i32| both.wait();
-        std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(|| pool.with(meet).unwrap()))));
+        std::thread::scope(|scope| {
+            (0..2).for_each(|_| drop(scope.spawn(|| pool.with(meet).unwrap())))
+        });
         assert_eq!(pool.lock().idle.len(), 2);
-        std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| pool.with(|_| ()).unwrap()))));
+        std::thread::scope(|scope| {
+            (0..8).for_each(|_| drop(scope.spawn(|| pool.with(|_| ()).unwrap())))
+        });
         assert_eq!(made_and_idle(&pool), (2, 2));
     }
 
@@ -107,18 +126,26 @@ mod tests {
         let made = AtomicUsize::new(0);
         let pool = Pool::new(0, 4, || Ok(7));
         for _ in 0..3 {
-            pool.with(|one| made.fetch_max(*one as usize, Ordering::Relaxed)).unwrap();
+            pool.with(|one| made.fetch_max(*one as usize, Ordering::Relaxed))
+                .unwrap();
         }
         assert_eq!(made.into_inner(), 0);
     }
 
     #[test]
     fn a_failed_making_and_a_panic_leave_room_for_another() {
-        let broken = || Err(Error::Embedder { model: "m".into(), reason: "no".into() });
+        let broken = || {
+            Err(Error::Embedder {
+                model: "m".into(),
+                reason: "no".into(),
+            })
+        };
         let pool = Pool::new((), 2, broken);
         let inner = pool.with(|()| pool.with(|()| ()).is_err()).unwrap();
         assert!(inner);
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.with(|()| panic!("asked to"))));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            pool.with(|()| panic!("asked to"))
+        }));
         assert!(panicked.is_err());
         assert_eq!(made_and_idle(&pool), (0, 0));
     }

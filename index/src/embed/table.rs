@@ -87,10 +87,25 @@ impl StaticTable {
         let vocabulary = std::str::from_utf8(&bytes[CHECKSUM.end..vocabulary_end])
             .map_err(|e| failed(format!("its vocabulary is not UTF-8: {e}; {REFETCH}")))?;
         let vocabulary = Vocabulary::new(vocabulary.split('\n'));
-        let scales = bytes[vocabulary_end..codes].as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale));
+        let scales = bytes[vocabulary_end..codes]
+            .as_chunks()
+            .0
+            .iter()
+            .map(|scale| f32::from_le_bytes(*scale));
         let scales = scales.collect();
-        let lengths = bytes[codes..].chunks_exact(header.dimensions).map(length).collect();
-        Ok(StaticTable { id: header.id, dimensions: header.dimensions, vocabulary, scales, lengths, bytes, codes })
+        let lengths = bytes[codes..]
+            .chunks_exact(header.dimensions)
+            .map(length)
+            .collect();
+        Ok(StaticTable {
+            id: header.id,
+            dimensions: header.dimensions,
+            vocabulary,
+            scales,
+            lengths,
+            bytes,
+            codes,
+        })
     }
 
     /// The unit vector of a text; all zeros when nothing in it can be spelt with the table's tokens.
@@ -129,15 +144,28 @@ impl StaticTable {
 
     /// The cosines of each of these tokens with all of the others, in their order; 0 for those that point away.
     pub fn cosines(&self, tokens: &[u32], others: &[u32]) -> Vec<Vec<f32>> {
-        let codes = |token: u32| self.row(token as usize).iter().map(|code| code.cast_signed());
+        let codes = |token: u32| {
+            self.row(token as usize)
+                .iter()
+                .map(|code| code.cast_signed())
+        };
         let mut rows = Vec::with_capacity(others.len() * self.dimensions);
         others.iter().for_each(|&other| rows.extend(codes(other)));
-        let lengths: Vec<f32> = others.iter().map(|&other| self.lengths[other as usize]).collect();
+        let lengths: Vec<f32> = others
+            .iter()
+            .map(|&other| self.lengths[other as usize])
+            .collect();
         let with_all = |&token: &u32| {
             let mut products = vec![0; others.len()];
-            add_dots(&rows, &codes(token).map(i16::from).collect::<Vec<i16>>(), &mut products);
+            add_dots(
+                &rows,
+                &codes(token).map(i16::from).collect::<Vec<i16>>(),
+                &mut products,
+            );
             let of_token = self.lengths[token as usize];
-            let cosine = |(&product, length): (&i32, &f32)| (product as f32 / (of_token * length).max(1.0)).max(0.0);
+            let cosine = |(&product, length): (&i32, &f32)| {
+                (product as f32 / (of_token * length).max(1.0)).max(0.0)
+            };
             products.iter().zip(&lengths).map(cosine).collect()
         };
         tokens.iter().map(with_all).collect()
@@ -200,33 +228,56 @@ struct Header {
 impl Header {
     fn read(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < CHECKSUM.end || !bytes.starts_with(MAGIC) {
-            return Err(failed(format!("these {} bytes are no static table; {REFETCH}", bytes.len())));
+            return Err(failed(format!(
+                "these {} bytes are no static table; {REFETCH}",
+                bytes.len()
+            )));
         }
         let fields = bytes[MAGIC.len()..CHECKSUM.start].as_chunks().0;
-        let [version, dimensions, tokens, vocabulary_bytes] = std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
+        let [version, dimensions, tokens, vocabulary_bytes] =
+            std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
         if version != VERSION {
-            return Err(failed(format!("it has layout {version} and this program reads layout {VERSION}; {REFETCH}")));
+            return Err(failed(format!(
+                "it has layout {version} and this program reads layout {VERSION}; {REFETCH}"
+            )));
         }
-        let [dimensions, tokens, vocabulary_bytes] = [dimensions, tokens, vocabulary_bytes].map(|n| n as usize);
+        let [dimensions, tokens, vocabulary_bytes] =
+            [dimensions, tokens, vocabulary_bytes].map(|n| n as usize);
         if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
-            let range = format!("it has {dimensions} dimensions, from 1 to {MAX_DIMENSIONS} are possible");
+            let range =
+                format!("it has {dimensions} dimensions, from 1 to {MAX_DIMENSIONS} are possible");
             return Err(failed(format!("{range}; {REFETCH}")));
         }
-        let expected = (CHECKSUM.end + vocabulary_bytes) as u64 + tokens as u64 * (4 + dimensions as u64);
+        let expected =
+            (CHECKSUM.end + vocabulary_bytes) as u64 + tokens as u64 * (4 + dimensions as u64);
         if bytes.len() as u64 != expected {
-            let sizes =
-                format!("{tokens} tokens of {dimensions} dimensions take {expected} bytes, it has {}", bytes.len());
+            let sizes = format!(
+                "{tokens} tokens of {dimensions} dimensions take {expected} bytes, it has {}",
+                bytes.len()
+            );
             return Err(failed(format!("{sizes}; {REFETCH}")));
         }
-        Ok(Header { id: Header::checked_id(bytes)?, dimensions, tokens, vocabulary_bytes })
+        Ok(Header {
+            id: Header::checked_id(bytes)?,
+            dimensions,
+            tokens,
+            vocabulary_bytes,
+        })
     }
 
     /// The id, after comparing the checksum that it includes.
     fn checked_id(bytes: &[u8]) -> Result<String> {
-        let found = blake3::Hasher::new().update(&bytes[..CHECKSUM.start]).update(&bytes[CHECKSUM.end..]).finalize();
+        let found = blake3::Hasher::new()
+            .update(&bytes[..CHECKSUM.start])
+            .update(&bytes[CHECKSUM.end..])
+            .finalize();
         let (found, expected) = (found.to_hex(), hex(&bytes[CHECKSUM]));
         if found.as_str() != expected {
-            let sums = format!("it is damaged: checksum {}, expected {}", &found[..8], &expected[..8]);
+            let sums = format!(
+                "it is damaged: checksum {}, expected {}",
+                &found[..8],
+                &expected[..8]
+            );
             return Err(failed(format!("{sums}; {REFETCH}")));
         }
         Ok(format!("{NAME}/{}", &found[..8]))
@@ -235,7 +286,10 @@ impl Header {
 
 /// The length of a row of codes.
 fn length(row: &[u8]) -> f32 {
-    let squares = row.iter().map(|code| i32::from(code.cast_signed()).pow(2)).sum::<i32>();
+    let squares = row
+        .iter()
+        .map(|code| i32::from(code.cast_signed()).pow(2))
+        .sum::<i32>();
     (squares as f32).sqrt()
 }
 
@@ -244,7 +298,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn failed(reason: String) -> Error {
-    Error::Embedder { model: NAME.to_owned(), reason }
+    Error::Embedder {
+        model: NAME.to_owned(),
+        reason,
+    }
 }
 
 #[cfg(test)]
@@ -258,7 +315,10 @@ mod tests {
         }
         let mut body = words.as_bytes().to_vec();
         body.extend(rows.iter().flat_map(|_| 0.5f32.to_le_bytes()));
-        body.extend(rows.iter().flat_map(|row| row.iter().map(|code| code.cast_unsigned())));
+        body.extend(
+            rows.iter()
+                .flat_map(|row| row.iter().map(|code| code.cast_unsigned())),
+        );
         let sum = blake3::Hasher::new().update(&head).update(&body).finalize();
         [head, sum.as_bytes().to_vec(), body].concat()
     }
@@ -273,11 +333,15 @@ mod tests {
 
     #[test]
     fn a_text_is_the_direction_of_its_tokens_mean() {
-        let table = StaticTable::read(file(1, 2, "send\nmail\n##s", &[&[3, 0], &[0, 4], &[0, 0]])).unwrap();
+        let table =
+            StaticTable::read(file(1, 2, "send\nmail\n##s", &[&[3, 0], &[0, 4], &[0, 0]])).unwrap();
         assert_eq!(table.embed("Send mails!"), [0.6, 0.8]);
         assert_eq!(table.embed("send"), [1.0, 0.0]);
         assert_eq!(table.embed("?"), [0.0, 0.0]);
-        assert_eq!(table.embed_tools(&["send", "mail"]).unwrap(), [[1.0, 0.0], [0.0, 1.0]]);
+        assert_eq!(
+            table.embed_tools(&["send", "mail"]).unwrap(),
+            [[1.0, 0.0], [0.0, 1.0]]
+        );
     }
 
     #[test]
@@ -299,17 +363,34 @@ mod tests {
     #[test]
     fn the_bundled_table_knows_what_is_near() {
         let table = StaticTable::bundled().unwrap();
-        let cosine = |a: &str, b: &str| -> f32 { table.embed(a).iter().zip(table.embed(b)).map(|(a, b)| a * b).sum() };
+        let cosine = |a: &str, b: &str| -> f32 {
+            table
+                .embed(a)
+                .iter()
+                .zip(table.embed(b))
+                .map(|(a, b)| a * b)
+                .sum()
+        };
         let request = "will it rain tomorrow";
-        assert!(cosine(request, "weather forecast") > cosine(request, "currency exchange rates") + 0.1);
+        assert!(
+            cosine(request, "weather forecast") > cosine(request, "currency exchange rates") + 0.1
+        );
         assert!(table.id().starts_with("static-table/"));
     }
 
     #[test]
     fn strange_texts_have_vectors_of_finite_numbers() {
         let table = StaticTable::bundled().unwrap();
-        for text in ["", " ", "?!…", "🙂🙃", "\u{0}\u{fffd}", "查询天气", &"x".repeat(100_000), &"a ".repeat(50_000)]
-        {
+        for text in [
+            "",
+            " ",
+            "?!…",
+            "🙂🙃",
+            "\u{0}\u{fffd}",
+            "查询天气",
+            &"x".repeat(100_000),
+            &"a ".repeat(50_000),
+        ] {
             assert!(table.embed(text).iter().all(|value| value.is_finite()));
         }
     }

@@ -6,8 +6,14 @@ use super::write_back;
 use crate::tool::Tool;
 
 /// The fields the API takes besides name, description and schema; it refuses others.
-const FIELDS: [&str; 6] =
-    ["cache_control", "defer_loading", "strict", "input_examples", "allowed_callers", "eager_input_streaming"];
+const FIELDS: [&str; 6] = [
+    "cache_control",
+    "defer_loading",
+    "strict",
+    "input_examples",
+    "allowed_callers",
+    "eager_input_streaming",
+];
 
 /// A client tool.
 pub(super) fn tool(tool: &Tool, name: &str) -> Value {

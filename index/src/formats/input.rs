@@ -8,7 +8,9 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -37,15 +39,23 @@ pub(super) enum Input<'t> {
 pub(super) fn read<'t>(bytes: &'t [u8], source: Source<'_>) -> Result<Input<'t>> {
     let text = source.decode(bytes)?;
     match text.trim_start().chars().next() {
-        None => Err(source.error(None, "the input is empty; tools in JSON, NDJSON or YAML were expected".into())),
+        None => Err(source.error(
+            None,
+            "the input is empty; tools in JSON, NDJSON or YAML were expected".into(),
+        )),
         Some('{' | '[') => source.json_or_lines(text),
-        Some(_) => source.yaml(text).map(|json| Input::Document(Cow::Owned(json))),
+        Some(_) => source
+            .yaml(text)
+            .map(|json| Input::Document(Cow::Owned(json))),
     }
 }
 
 /// The lines of NDJSON that are not blank, with their 1-based numbers.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = text.lines().enumerate().map(|(above, line)| (above + 1, line.trim()));
+    let numbered = text
+        .lines()
+        .enumerate()
+        .map(|(above, line)| (above + 1, line.trim()));
     numbered.filter(|(_, line)| !line.is_empty())
 }
 
@@ -85,7 +95,9 @@ fn take_value<'t>(rest: &mut &'t str) -> Option<&'t str> {
 
 /// The text without this separator at its beginning; without the separator nothing follows.
 fn after(text: &str, separator: char) -> &str {
-    text.trim_start().strip_prefix(separator).unwrap_or_default()
+    text.trim_start()
+        .strip_prefix(separator)
+        .unwrap_or_default()
 }
 
 /// The memory that what is read of an input may take, by estimate.
@@ -97,8 +109,13 @@ pub(super) struct Budget {
 impl Budget {
     /// The budget of an input of this length.
     pub fn of(input_bytes: usize) -> Self {
-        let total = input_bytes.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_OF_ANY);
-        Budget { left: Cell::new(total), total }
+        let total = input_bytes
+            .saturating_mul(MEMORY_PER_BYTE)
+            .saturating_add(MEMORY_OF_ANY);
+        Budget {
+            left: Cell::new(total),
+            total,
+        }
     }
 
     /// Bytes spent so far.
@@ -123,7 +140,9 @@ impl Budget {
             return Ok(());
         }
         let mib = self.total >> 20;
-        Err(format!("its values would take more than {mib} MiB of memory, far more than its length; split it"))
+        Err(format!(
+            "its values would take more than {mib} MiB of memory, far more than its length; split it"
+        ))
     }
 }
 
@@ -138,7 +157,8 @@ impl Source<'_> {
         let invalid = |error: std::str::Utf8Error| {
             let offset = error.valid_up_to();
             let place = place_of(&String::from_utf8_lossy(&bytes[..offset]));
-            let reason = format!("not valid UTF-8 at byte offset {offset}; convert the file to UTF-8");
+            let reason =
+                format!("not valid UTF-8 at byte offset {offset}; convert the file to UTF-8");
             self.error(Some(place), reason)
         };
         let text = std::str::from_utf8(bytes).map_err(invalid)?;
@@ -159,7 +179,9 @@ impl Source<'_> {
     /// [`Error::Parse`] with this line and the column.
     pub fn check_line(&self, line: &str, number: usize) -> Result<()> {
         let checked = serde_json::from_str::<IgnoredAny>(line);
-        checked.map(drop).map_err(|error| self.json_error(&error, (number, 1)))
+        checked
+            .map(drop)
+            .map_err(|error| self.json_error(&error, (number, 1)))
     }
 
     /// Reads a part of an input's text into a value.
@@ -168,16 +190,20 @@ impl Source<'_> {
     /// [`Error::Parse`] with line and column for what is nested too deep, or beyond the budget.
     pub fn value(&self, part: &str, whole: &str, budget: &Budget) -> Result<Value> {
         let mut deserializer = serde_json::Deserializer::from_str(part);
-        BoundedValue { budget }.deserialize(&mut deserializer).map_err(|error| {
-            let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
-            self.json_error(&error, place_of(whole.get(..offset).unwrap_or_default()))
-        })
+        BoundedValue { budget }
+            .deserialize(&mut deserializer)
+            .map_err(|error| {
+                let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+                self.json_error(&error, place_of(whole.get(..offset).unwrap_or_default()))
+            })
     }
 
     /// An error in a text that begins at this line and column.
     fn json_error(&self, error: &serde_json::Error, (line, column): (usize, usize)) -> Error {
         let message = error.to_string();
-        let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
+        let what = message
+            .rsplit_once(" at line ")
+            .map_or(message.as_str(), |(what, _)| what);
         let reason = match error.classify() {
             serde_json::error::Category::Data => what.to_owned(),
             _ if what.starts_with("recursion limit") => {
@@ -186,28 +212,48 @@ impl Source<'_> {
             _ => format!("malformed JSON: {what}"),
         };
         let on_first_line = if error.line() == 1 { column - 1 } else { 0 };
-        self.error(Some((line - 1 + error.line(), on_first_line + error.column())), reason)
+        self.error(
+            Some((line - 1 + error.line(), on_first_line + error.column())),
+            reason,
+        )
     }
 
     /// YAML as JSON.
     fn yaml(&self, text: &str) -> Result<String> {
         if let Some(line) = line_of_excess_brackets(text) {
-            let reason = format!("malformed YAML (and not JSON): more than {MAX_OPEN_BRACKETS} brackets are open");
+            let reason = format!(
+                "malformed YAML (and not JSON): more than {MAX_OPEN_BRACKETS} brackets are open"
+            );
             return Err(self.error(Some((line, 1)), reason));
         }
-        let nodes = text.bytes().filter(|byte| b",:[{?\n".contains(byte)).count();
+        let nodes = text
+            .bytes()
+            .filter(|byte| b",:[{?\n".contains(byte))
+            .count();
         Budget::of(text.len())
             .spend(nodes.saturating_mul(YAML_NODE_BYTES))
-            .map_err(|reason| self.error(None, format!("the YAML has too many values for its length: {reason}")))?;
+            .map_err(|reason| {
+                self.error(
+                    None,
+                    format!("the YAML has too many values for its length: {reason}"),
+                )
+            })?;
         // Without aliases JSON is hardly longer than the YAML, so only aliases can spend the rest.
         let max_bytes = text.len().saturating_mul(4).saturating_add(1 << 20);
         let mut json = String::new();
-        let transcribed = Transcriber { into: &mut json, max_bytes };
+        let transcribed = Transcriber {
+            into: &mut json,
+            max_bytes,
+        };
         let transcribed = transcribed.deserialize(serde_yaml_ng::Deserializer::from_str(text));
         transcribed.map_err(|error| {
-            let place = error.location().map(|location| (location.line(), location.column()));
+            let place = error
+                .location()
+                .map(|location| (location.line(), location.column()));
             let message = error.to_string();
-            let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
+            let what = message
+                .rsplit_once(" at line ")
+                .map_or(message.as_str(), |(what, _)| what);
             self.error(place, format!("malformed YAML (and not JSON): {what}"))
         })?;
         Ok(json)
@@ -215,7 +261,12 @@ impl Source<'_> {
 
     fn error(&self, place: Option<(usize, usize)>, reason: String) -> Error {
         let (line, column) = place.unzip();
-        Error::Parse { source_name: self.name.to_owned(), line, column, reason }
+        Error::Parse {
+            source_name: self.name.to_owned(),
+            line,
+            column,
+            reason,
+        }
     }
 }
 
@@ -228,11 +279,14 @@ fn place_of(before: &str) -> (usize, usize) {
 
 /// Whether text that is not one JSON value is one a line. The second line decides where the first is the broken one.
 fn is_ndjson(text: &str) -> bool {
-    let is_value = |line: &str| line.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(line).is_ok();
+    let is_value = |line: &str| {
+        line.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(line).is_ok()
+    };
     let mut lines = lines(text);
     let (first, second) = (lines.next(), lines.next());
     second.is_some_and(|(_, second)| {
-        first.is_some_and(|(_, first)| is_value(first)) || (second.starts_with('{') && is_value(second))
+        first.is_some_and(|(_, first)| is_value(first))
+            || (second.starts_with('{') && is_value(second))
     })
 }
 
@@ -262,9 +316,14 @@ const ENTRY_BYTES: usize = size_of::<String>() + size_of::<Value>() + 2 * size_o
 pub(super) fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + ALLOCATION_BYTES,
-        Value::Array(items) => items.iter().map(|item| size_of::<Value>() + weight(item)).sum(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| size_of::<Value>() + weight(item))
+            .sum(),
         Value::Object(fields) => {
-            let entry = |(name, value): (&String, &Value)| ENTRY_BYTES + ALLOCATION_BYTES + name.len() + weight(value);
+            let entry = |(name, value): (&String, &Value)| {
+                ENTRY_BYTES + ALLOCATION_BYTES + name.len() + weight(value)
+            };
             2 * ENTRY_BYTES + fields.iter().map(entry).sum::<usize>()
         }
         _ => 0,
@@ -360,12 +419,17 @@ struct Transcriber<'a> {
 
 impl Transcriber<'_> {
     fn nested(&mut self) -> Transcriber<'_> {
-        Transcriber { into: self.into, max_bytes: self.max_bytes }
+        Transcriber {
+            into: self.into,
+            max_bytes: self.max_bytes,
+        }
     }
 
     fn write<E: serde::de::Error>(&mut self, text: &str) -> Result<(), E> {
         if self.into.len() + text.len() > self.max_bytes {
-            return Err(E::custom("its aliases expand to far more than the document; remove them"));
+            return Err(E::custom(
+                "its aliases expand to far more than the document; remove them",
+            ));
         }
         self.into.push_str(text);
         Ok(())
@@ -440,7 +504,9 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
             self.write(&Value::from(key.as_str()).to_string())?;
             self.write(":")?;
             if keys.contains(&key) {
-                return Err(A::Error::custom(format!("the key {key:?} occurs twice in one mapping")));
+                return Err(A::Error::custom(format!(
+                    "the key {key:?} occurs twice in one mapping"
+                )));
             }
             keys.insert(key);
             entries.next_value_seed(self.nested())?;
@@ -468,11 +534,23 @@ mod tests {
         for (bytes, expected) in [
             (b"".as_slice(), "in: the input is empty"),
             (b"\xef\xbb\xbf \n", "in: the input is empty"),
-            (b"[{}]\n\xe5\xa4\xa9 \xff", "in:2:3: not valid UTF-8 at byte offset 9"),
-            (b"{\n  \"tools\": [,]\n}", "in:2:13: malformed JSON: expected value"),
+            (
+                b"[{}]\n\xe5\xa4\xa9 \xff",
+                "in:2:3: not valid UTF-8 at byte offset 9",
+            ),
+            (
+                b"{\n  \"tools\": [,]\n}",
+                "in:2:13: malformed JSON: expected value",
+            ),
             (b"{\"tools\": [", "in:1:11: malformed JSON: EOF"),
-            ("[".repeat(5000).as_bytes(), "in:1:5000: malformed JSON: EOF"),
-            (b"openapi: 3.0.0\npaths:\n  - a\n b: c", "in:4:2: malformed YAML"),
+            (
+                "[".repeat(5000).as_bytes(),
+                "in:1:5000: malformed JSON: EOF",
+            ),
+            (
+                b"openapi: 3.0.0\npaths:\n  - a\n b: c",
+                "in:4:2: malformed YAML",
+            ),
             (b"a: 1\na: 2", "occurs twice"),
             (nested_yaml.as_bytes(), "malformed YAML"),
         ] {
@@ -486,21 +564,30 @@ mod tests {
         let text = format!("a: {}{}", "[".repeat(500), "]".repeat(500));
         assert!(failure(text.as_bytes()).contains("recursion limit exceeded"));
         let text = format!("a:\n  {}", "[".repeat(1 << 20));
-        assert!(failure(text.as_bytes()).contains("in:2:1: malformed YAML (and not JSON): more than 2000 brackets"));
+        assert!(
+            failure(text.as_bytes())
+                .contains("in:2:1: malformed YAML (and not JSON): more than 2000 brackets")
+        );
     }
 
     #[test]
     fn an_alias_bomb_of_wide_leaves_is_refused() {
         let leaves = "x, ".repeat(2000);
         let jumps = |name: &str| format!("*{name}, ").repeat(300);
-        let text = format!("a: &a [{leaves}]\nb: &b [{}]\nc: [{}]\n", jumps("a"), jumps("b"));
+        let text = format!(
+            "a: &a [{leaves}]\nb: &b [{}]\nc: [{}]\n",
+            jumps("a"),
+            jumps("b")
+        );
         assert!(failure(text.as_bytes()).contains("aliases"));
     }
 
     #[test]
     fn yaml_numbers_as_keys_and_ordinary_aliases_are_read() {
         let text = "base: &b {type: string}\nresponses:\n  200: *b\n  default: {}\n";
-        let Ok(Input::Document(json)) = read(text.as_bytes(), SOURCE) else { panic!("not read") };
+        let Ok(Input::Document(json)) = read(text.as_bytes(), SOURCE) else {
+            panic!("not read")
+        };
         let value: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["responses"]["200"]["type"], "string");
     }
@@ -509,10 +596,18 @@ mod tests {
     fn yaml_becomes_the_json_it_stands_for() {
         for (yaml, json) in [
             ("a: []", r#"{"a":[]}"#),
-            ("a: {}\nb: [1, [], {c: -2.5}, ~]", r#"{"a":{},"b":[1,[],{"c":-2.5},null]}"#),
-            ("a: \"x\\n\\\"y\"\n\"b c\": true", r#"{"a":"x\n\"y","b c":true}"#),
+            (
+                "a: {}\nb: [1, [], {c: -2.5}, ~]",
+                r#"{"a":{},"b":[1,[],{"c":-2.5},null]}"#,
+            ),
+            (
+                "a: \"x\\n\\\"y\"\n\"b c\": true",
+                r#"{"a":"x\n\"y","b c":true}"#,
+            ),
         ] {
-            let Ok(Input::Document(read)) = read(yaml.as_bytes(), SOURCE) else { panic!("{yaml:?} was not read") };
+            let Ok(Input::Document(read)) = read(yaml.as_bytes(), SOURCE) else {
+                panic!("{yaml:?} was not read")
+            };
             assert_eq!(read, json);
         }
     }
@@ -520,27 +615,48 @@ mod tests {
     #[test]
     fn a_text_is_walked_as_serde_reads_it() {
         let list = " [ 1 ,\"a,]\" , [ {\"b\":[]} ],-2e3,null, {} ]";
-        assert_eq!(items(list).collect::<Vec<_>>(), ["1", "\"a,]\"", "[ {\"b\":[]} ]", "-2e3", "null", "{}"]);
-        assert_eq!(items("[]").count() + items("[ ]").count() + fields("{ }").count(), 0);
+        assert_eq!(
+            items(list).collect::<Vec<_>>(),
+            ["1", "\"a,]\"", "[ {\"b\":[]} ]", "-2e3", "null", "{}"]
+        );
+        assert_eq!(
+            items("[]").count() + items("[ ]").count() + fields("{ }").count(),
+            0
+        );
         let object = "{\"a\\n\" : 1, \"b\":{\"c\" :[2]}\n}";
-        assert_eq!(fields(object).collect::<Vec<_>>(), [("a\n".to_owned(), "1"), ("b".to_owned(), "{\"c\" :[2]}")]);
+        assert_eq!(
+            fields(object).collect::<Vec<_>>(),
+            [("a\n".to_owned(), "1"), ("b".to_owned(), "{\"c\" :[2]}")]
+        );
     }
 
     #[test]
     fn a_value_that_cannot_be_read_is_named_with_its_place_in_the_whole() {
         let text = format!("[{{}},\n  {}{}]", "[".repeat(200), "]".repeat(200));
         let second = items(&text).nth(1).unwrap();
-        let message = SOURCE.value(second, &text, &Budget::of(0)).unwrap_err().to_string();
-        assert!(message.contains("in:2:130: the JSON is nested deeper than 128 levels"), "{message}");
+        let message = SOURCE
+            .value(second, &text, &Budget::of(0))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("in:2:130: the JSON is nested deeper than 128 levels"),
+            "{message}"
+        );
     }
 
     #[test]
     fn ndjson_names_the_line_of_the_file() {
         let text = "\u{feff}{\"name\":\"a\"}\r\n\n{\"name\":}\n{\"name\":\"b\"}\n";
-        let Ok(Input::Lines(text)) = read(text.as_bytes(), SOURCE) else { panic!("no lines") };
-        let read: Vec<_> = lines(text).map(|(number, line)| (number, SOURCE.check_line(line, number))).collect();
+        let Ok(Input::Lines(text)) = read(text.as_bytes(), SOURCE) else {
+            panic!("no lines")
+        };
+        let read: Vec<_> = lines(text)
+            .map(|(number, line)| (number, SOURCE.check_line(line, number)))
+            .collect();
         assert_eq!(
-            read.iter().map(|(number, line)| (*number, line.is_ok())).collect::<Vec<_>>(),
+            read.iter()
+                .map(|(number, line)| (*number, line.is_ok()))
+                .collect::<Vec<_>>(),
             [(1, true), (3, false), (4, true)]
         );
         let message = read[1].1.as_ref().unwrap_err().to_string();

@@ -26,7 +26,9 @@ pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place
     let mut tool = Tool::new(&server, origin.name.as_deref().unwrap_or(&fields.tool))?;
     tool.title = fields.text("title")?;
     tool.description = fields.text("description")?.unwrap_or_default();
-    tool.input_schema = fields.object(schema_field(format))?.unwrap_or_else(empty_schema);
+    tool.input_schema = fields
+        .object(schema_field(format))?
+        .unwrap_or_else(empty_schema);
     tool.output_schema = fields.object("outputSchema")?;
     tool.tags = fields.texts("tags")?;
     tool.tags.extend(origin.tags);
@@ -35,10 +37,14 @@ pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place
         fields.map.shift_remove("id");
     }
     tool.metadata.extend(origin.metadata);
-    tool.metadata.extend(fields.object("metadata")?.unwrap_or_default());
+    tool.metadata
+        .extend(fields.object("metadata")?.unwrap_or_default());
     tool.metadata.extend(fields.map);
     if !place.scope.namespace.is_empty() {
-        tool.metadata.insert("namespace".into(), Value::Object((*place.scope.namespace).clone()));
+        tool.metadata.insert(
+            "namespace".into(),
+            Value::Object((*place.scope.namespace).clone()),
+        );
     }
     tool.validate()?;
     Ok(tool)
@@ -55,9 +61,18 @@ pub(super) fn not_a_tool(position: &str, text: &str) -> Error {
 
 fn server(place: &Place, stated: Option<String>) -> String {
     let Place { options, scope, .. } = place;
-    let candidates =
-        [options.server.as_deref(), stated.as_deref(), scope.server.as_deref(), options.default_server.as_deref()];
-    candidates.into_iter().flatten().next().unwrap_or_default().to_owned()
+    let candidates = [
+        options.server.as_deref(),
+        stated.as_deref(),
+        scope.server.as_deref(),
+        options.default_server.as_deref(),
+    ];
+    candidates
+        .into_iter()
+        .flatten()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn schema_field(format: Format) -> &'static str {
@@ -81,7 +96,10 @@ impl Fields {
             Some(Value::String(tool)) if !tool.trim().is_empty() => Ok(Fields { map, tool }),
             None | Some(Value::Null | Value::String(_)) => Err(not_a_tool(position, "{")),
             Some(other) => {
-                let reason = format!("its `name` is {}; it must be a string", cut(&other.to_string(), 80));
+                let reason = format!(
+                    "its `name` is {}; it must be a string",
+                    cut(&other.to_string(), 80)
+                );
                 Err(Error::invalid_tool(position, reason))
             }
         }
@@ -104,16 +122,24 @@ impl Fields {
     }
 
     fn texts(&mut self, field: &str) -> Result<Vec<String>> {
-        let Some(value) = self.take(field) else { return Ok(Vec::new()) };
-        serde_json::from_value(value.clone()).map_err(|_| self.wrong(field, &value, "a list of strings"))
+        let Some(value) = self.take(field) else {
+            return Ok(Vec::new());
+        };
+        serde_json::from_value(value.clone())
+            .map_err(|_| self.wrong(field, &value, "a list of strings"))
     }
 
     fn take(&mut self, field: &str) -> Option<Value> {
-        self.map.shift_remove(field).filter(|value| !value.is_null())
+        self.map
+            .shift_remove(field)
+            .filter(|value| !value.is_null())
     }
 
     pub fn wrong(&self, field: &str, value: &Value, expected: &str) -> Error {
-        let reason = format!("its `{field}` is {}; it must be {expected}", cut(&value.to_string(), 80));
+        let reason = format!(
+            "its `{field}` is {}; it must be {expected}",
+            cut(&value.to_string(), 80)
+        );
         Error::invalid_tool(format!("{:?}", self.tool), reason)
     }
 }

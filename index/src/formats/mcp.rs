@@ -36,7 +36,12 @@ const RESERVED: [&str; 22] = [
     "swagger",
 ];
 
-const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+const HINTS: [&str; 4] = [
+    "readOnlyHint",
+    "destructiveHint",
+    "idempotentHint",
+    "openWorldHint",
+];
 
 /// A tool as `tools/list` gives it. Metadata goes back where it came from, the rest into `_meta.toolscout`.
 pub(super) fn tool(tool: &Tool, name: &str) -> Value {
@@ -55,9 +60,13 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     let mut meta = Map::new();
     for (key, value) in &tool.metadata {
         match (key.as_str(), value) {
-            ("annotations", Value::Object(more)) if are_annotations(more) => annotations.extend(more.clone()),
+            ("annotations", Value::Object(more)) if are_annotations(more) => {
+                annotations.extend(more.clone())
+            }
             ("_meta", Value::Object(more)) if is_meta(more) => meta.extend(more.clone()),
-            (key, value) if RESERVED.contains(&key) => drop(origin.metadata.insert(key.into(), value.clone())),
+            (key, value) if RESERVED.contains(&key) => {
+                drop(origin.metadata.insert(key.into(), value.clone()))
+            }
             (key, value) => drop(fields.insert(key.into(), value.clone())),
         }
     }
@@ -92,8 +101,12 @@ pub(super) struct Origin {
 impl Origin {
     fn of(tool: &Tool, name: &str) -> Self {
         Origin {
-            server: Some(tool.id.server()).filter(|server| !server.is_empty()).map(str::to_owned),
-            name: Some(tool.id.name()).filter(|&own| own != name).map(str::to_owned),
+            server: Some(tool.id.server())
+                .filter(|server| !server.is_empty())
+                .map(str::to_owned),
+            name: Some(tool.id.name())
+                .filter(|&own| own != name)
+                .map(str::to_owned),
             tags: tool.tags.clone(),
             metadata: Map::new(),
         }
@@ -101,7 +114,9 @@ impl Origin {
 
     /// Takes it out of a tool's fields. Something else under the same key is left as it is.
     pub fn take(fields: &mut Map<String, Value>) -> Self {
-        let Some(Value::Object(meta)) = fields.get_mut("_meta") else { return Origin::default() };
+        let Some(Value::Object(meta)) = fields.get_mut("_meta") else {
+            return Origin::default();
+        };
         let Some(Ok(origin)) = meta.get(META_KEY).cloned().map(serde_json::from_value) else {
             return Origin::default();
         };
@@ -122,7 +137,9 @@ impl Origin {
 /// # Errors
 /// [`crate::Error::InvalidTool`] for a hint that is no boolean.
 pub(super) fn take_annotations(fields: &mut Fields, tool: &mut Tool) -> Result<()> {
-    let Some(mut annotations) = fields.object("annotations")? else { return Ok(()) };
+    let Some(mut annotations) = fields.object("annotations")? else {
+        return Ok(());
+    };
     let mut hint = |name: &str| match annotations.shift_remove(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(value)) => Ok(Some(value)),
@@ -135,10 +152,14 @@ pub(super) fn take_annotations(fields: &mut Fields, tool: &mut Tool) -> Result<(
         open_world_hint: hint(HINTS[3])?,
     };
     if tool.title.is_none() {
-        tool.title = annotations.get("title").and_then(Value::as_str).map(str::to_owned);
+        tool.title = annotations
+            .get("title")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
     }
     if !annotations.is_empty() {
-        tool.metadata.insert("annotations".into(), annotations.into());
+        tool.metadata
+            .insert("annotations".into(), annotations.into());
     }
     Ok(())
 }
@@ -192,6 +213,9 @@ mod tests {
         let input = br#"[{"name": "a", "annotations": {"readOnlyHint": "yes"}}]"#;
         let parsed = parse(input, &ReadOptions::default()).unwrap();
         let message = parsed.skipped[0].error.to_string();
-        assert!(message.contains("annotations.readOnlyHint") && message.contains("\"a\""), "{message}");
+        assert!(
+            message.contains("annotations.readOnlyHint") && message.contains("\"a\""),
+            "{message}"
+        );
     }
 }

@@ -22,10 +22,16 @@ const HASH_DIGITS: [usize; 4] = [8, 16, 32, 56];
 /// To find the tool a model called, zip the names with the same list. A caller that lets a list grow must keep to the
 /// names already given, since a newcomer can make a plain name ambiguous; [`answers_to`] holds for any list.
 pub fn emitted_names(tools: &[&Tool]) -> Vec<String> {
-    let mut ladders: HashMap<&ToolId, (Vec<Rung>, usize)> =
-        tools.iter().map(|tool| (&tool.id, (ladder(&tool.id), 0))).collect();
+    let mut ladders: HashMap<&ToolId, (Vec<Rung>, usize)> = tools
+        .iter()
+        .map(|tool| (&tool.id, (ladder(&tool.id), 0)))
+        .collect();
     while climb(&mut ladders) {}
-    let name = |tool: &&Tool| ladders.get(&tool.id).map(|(rungs, at)| rungs[*at].name.clone());
+    let name = |tool: &&Tool| {
+        ladders
+            .get(&tool.id)
+            .map(|(rungs, at)| rungs[*at].name.clone())
+    };
     tools.iter().filter_map(name).collect()
 }
 
@@ -59,12 +65,17 @@ enum Claim {
 fn climb(ladders: &mut HashMap<&ToolId, (Vec<Rung>, usize)>) -> bool {
     let mut claims: HashMap<String, Vec<Claim>> = HashMap::new();
     for (rungs, at) in ladders.values() {
-        claims.entry(rungs[*at].name.clone()).or_default().push(rungs[*at].claim);
+        claims
+            .entry(rungs[*at].name.clone())
+            .or_default()
+            .push(rungs[*at].claim);
     }
     claims.retain(|_, contenders| contenders.len() > 1);
     let mut moved = false;
     for (rungs, at) in ladders.values_mut() {
-        let Some(contenders) = claims.get(&rungs[*at].name) else { continue };
+        let Some(contenders) = claims.get(&rungs[*at].name) else {
+            continue;
+        };
         let own = rungs[*at].claim;
         let equals_or_betters = contenders.iter().filter(|&&other| other <= own).count();
         if equals_or_betters > 1 && *at + 1 < rungs.len() {
@@ -77,22 +88,39 @@ fn climb(ladders: &mut HashMap<&ToolId, (Vec<Rung>, usize)>) -> bool {
 
 fn ladder(id: &ToolId) -> Vec<Rung> {
     let plain = sanitise(id.name());
-    let claim = if plain == id.name() { Claim::Verbatim } else { Claim::Sanitised };
+    let claim = if plain == id.name() {
+        Claim::Verbatim
+    } else {
+        Claim::Sanitised
+    };
     let qualified = match id.server() {
         "" => plain.clone(),
         server => format!("{}__{plain}", sanitise(server)),
     };
     let mut rungs = Vec::with_capacity(2 + HASH_DIGITS.len());
     if !loses_letters(id.name()) {
-        rungs.push(Rung { name: plain.clone(), claim });
-        rungs.push(Rung { name: qualified, claim: Claim::Qualified });
+        rungs.push(Rung {
+            name: plain.clone(),
+            claim,
+        });
+        rungs.push(Rung {
+            name: qualified,
+            claim: Claim::Qualified,
+        });
         rungs.retain(|rung| rung.name.len() <= MAX_LEN);
     }
-    let stem = if plain.chars().any(|c| c.is_ascii_alphanumeric()) { plain.as_str() } else { "tool" };
+    let stem = if plain.chars().any(|c| c.is_ascii_alphanumeric()) {
+        plain.as_str()
+    } else {
+        "tool"
+    };
     let hash = blake3::hash(id.as_str().as_bytes()).to_hex();
     rungs.extend(HASH_DIGITS.iter().enumerate().map(|(at, &digits)| {
         let stem = &stem[..stem.len().min(MAX_LEN - 1 - digits)];
-        Rung { name: format!("{stem}_{}", &hash[..digits]), claim: Claim::Hashed(at) }
+        Rung {
+            name: format!("{stem}_{}", &hash[..digits]),
+            claim: Claim::Hashed(at),
+        }
     }));
     rungs
 }
@@ -114,7 +142,9 @@ fn sanitise(text: &str) -> String {
 /// Whether what is left does not tell the name any more.
 fn loses_letters(name: &str) -> bool {
     let lost = name.chars().any(|c| c.is_alphanumeric() && !c.is_ascii());
-    lost || !name.chars().any(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    lost || !name
+        .chars()
+        .any(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
 #[cfg(test)]
@@ -122,7 +152,10 @@ mod tests {
     use super::*;
 
     fn names(ids: &[(&str, &str)]) -> Vec<String> {
-        let tools: Vec<Tool> = ids.iter().map(|(server, name)| Tool::new(server, name).unwrap()).collect();
+        let tools: Vec<Tool> = ids
+            .iter()
+            .map(|(server, name)| Tool::new(server, name).unwrap())
+            .collect();
         emitted_names(&tools.iter().collect::<Vec<_>>())
     }
 
@@ -135,18 +168,44 @@ mod tests {
     fn a_name_grows_only_as_far_as_it_must() {
         let long = "x".repeat(70);
         for (ids, expected) in [
-            (vec![("github", "create_issue"), ("jira", "search")], vec!["create_issue".into(), "search".into()]),
             (
-                vec![("github", "create_issue"), ("jira", "create_issue"), ("", "create_issue")],
-                vec!["github__create_issue".into(), "jira__create_issue".into(), "create_issue".into()],
+                vec![("github", "create_issue"), ("jira", "search")],
+                vec!["create_issue".into(), "search".into()],
+            ),
+            (
+                vec![
+                    ("github", "create_issue"),
+                    ("jira", "create_issue"),
+                    ("", "create_issue"),
+                ],
+                vec![
+                    "github__create_issue".into(),
+                    "jira__create_issue".into(),
+                    "create_issue".into(),
+                ],
             ),
             (vec![("", "math.factorial")], vec!["math_factorial".into()]),
-            (vec![("", "a.b"), ("", "a_b")], vec![hashed("a_b", "a.b", 8), "a_b".into()]),
-            (vec![("My / Srv", "a b"), ("t", "a b")], vec!["My_Srv__a_b".into(), "t__a_b".into()]),
-            (vec![("a", "b__c"), ("a__b", "c")], vec!["b__c".into(), "c".into()]),
+            (
+                vec![("", "a.b"), ("", "a_b")],
+                vec![hashed("a_b", "a.b", 8), "a_b".into()],
+            ),
+            (
+                vec![("My / Srv", "a b"), ("t", "a b")],
+                vec!["My_Srv__a_b".into(), "t__a_b".into()],
+            ),
+            (
+                vec![("a", "b__c"), ("a__b", "c")],
+                vec!["b__c".into(), "c".into()],
+            ),
             (vec![("s", "天气")], vec![hashed("tool", "s/天气", 8)]),
-            (vec![("s", &long)], vec![hashed(&long[..55], &format!("s/{long}"), 8)]),
-            (vec![("s", "twice"), ("s", "twice")], vec!["twice".into(), "twice".into()]),
+            (
+                vec![("s", &long)],
+                vec![hashed(&long[..55], &format!("s/{long}"), 8)],
+            ),
+            (
+                vec![("s", "twice"), ("s", "twice")],
+                vec!["twice".into(), "twice".into()],
+            ),
         ] {
             assert_eq!(names(&ids), expected, "{ids:?}");
         }

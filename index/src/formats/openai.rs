@@ -74,7 +74,10 @@ mod tests {
         assert_eq!(parsed.format, Format::OpenaiResponses);
         let ids: Vec<&str> = parsed.tools.iter().map(|tool| tool.id.as_str()).collect();
         assert_eq!(ids, ["crm/find", "crm/drop"]);
-        assert_eq!(parsed.tools[0].metadata["namespace"]["description"], "Customers.");
+        assert_eq!(
+            parsed.tools[0].metadata["namespace"]["description"],
+            "Customers."
+        );
         assert_eq!(responses(&parsed.tools[0], "find")["defer_loading"], true);
     }
 }

@@ -16,11 +16,20 @@ mod refs;
 
 use refs::{Document, Expansion};
 
-const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+const METHODS: [&str; 8] = [
+    "get", "put", "post", "delete", "options", "head", "patch", "trace",
+];
 /// Header parameters that OpenAPI says to ignore: others describe them.
 const IGNORED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 /// The keys of a Swagger 2.0 parameter that are no schema.
-const PARAMETER_KEYS: [&str; 6] = ["name", "in", "description", "required", "collectionFormat", "allowEmptyValue"];
+const PARAMETER_KEYS: [&str; 6] = [
+    "name",
+    "in",
+    "description",
+    "required",
+    "collectionFormat",
+    "allowEmptyValue",
+];
 
 /// One operation as a tool, or why it is none.
 pub(super) struct Operation {
@@ -34,7 +43,11 @@ pub(super) struct Operation {
 ///
 /// # Errors
 /// [`Error::Parse`] for another version or `paths` that are no object, and what `take` fails with.
-pub(super) fn read(root: &Value, options: &ReadOptions, mut take: impl FnMut(Operation) -> Result<()>) -> Result<()> {
+pub(super) fn read(
+    root: &Value,
+    options: &ReadOptions,
+    mut take: impl FnMut(Operation) -> Result<()>,
+) -> Result<()> {
     check_version(root, options)?;
     check_paths(root, options)?;
     let mut document = Document::new(root, endpoints(root, options).count());
@@ -42,14 +55,25 @@ pub(super) fn read(root: &Value, options: &ReadOptions, mut take: impl FnMut(Ope
     broken_paths(root, options).try_for_each(&mut take)?;
     for endpoint in endpoints(root, options) {
         let tool = endpoint.tool(&server, &mut document);
-        take(Operation { name: endpoint.name(), tool, copied_bytes: endpoint.copied_bytes() })?;
+        take(Operation {
+            name: endpoint.name(),
+            tool,
+            copied_bytes: endpoint.copied_bytes(),
+        })?;
     }
     Ok(())
 }
 
 /// Paths whose operations cannot be known, since their reference leads nowhere or out of the document.
-fn broken_paths<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Operation> + 'a {
-    let paths = root.get("paths").and_then(Value::as_object).into_iter().flatten();
+fn broken_paths<'a>(
+    root: &'a Value,
+    options: &'a ReadOptions,
+) -> impl Iterator<Item = Operation> + 'a {
+    let paths = root
+        .get("paths")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     let chosen = paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path));
     chosen.filter_map(|(path, path_item)| {
         let reason = match refs::follow(root, path_item) {
@@ -57,31 +81,59 @@ fn broken_paths<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<
             Ok(_) => "its path item is no object".to_owned(),
             Err(reason) => reason,
         };
-        Some(Operation { name: path.clone(), tool: Err(Error::invalid_tool(path, reason)), copied_bytes: 0 })
+        Some(Operation {
+            name: path.clone(),
+            tool: Err(Error::invalid_tool(path, reason)),
+            copied_bytes: 0,
+        })
     })
 }
 
 fn check_version(root: &Value, options: &ReadOptions) -> Result<()> {
-    let version = root.get("openapi").or(root.get("swagger")).unwrap_or(&Value::Null);
-    let text = version.as_str().map_or_else(|| version.to_string(), str::to_owned);
+    let version = root
+        .get("openapi")
+        .or(root.get("swagger"))
+        .unwrap_or(&Value::Null);
+    let text = version
+        .as_str()
+        .map_or_else(|| version.to_string(), str::to_owned);
     if text.starts_with("3.") || text == "3" || text.starts_with("2.") || text == "2" {
         return Ok(());
     }
-    Err(unreadable(options, format!("OpenAPI version {text:?} is not supported; 3.0, 3.1 and Swagger 2.0 are")))
+    Err(unreadable(
+        options,
+        format!("OpenAPI version {text:?} is not supported; 3.0, 3.1 and Swagger 2.0 are"),
+    ))
 }
 
 fn unreadable(options: &ReadOptions, reason: String) -> Error {
-    Error::Parse { source_name: options.source_name.clone(), line: None, column: None, reason }
+    Error::Parse {
+        source_name: options.source_name.clone(),
+        line: None,
+        column: None,
+        reason,
+    }
 }
 
 fn server(root: &Value, options: &ReadOptions) -> String {
-    let titled = root.pointer("/info/title").and_then(Value::as_str).map(slug).filter(|slug| !slug.is_empty());
-    options.server.clone().or(titled).or_else(|| options.default_server.clone()).unwrap_or_default()
+    let titled = root
+        .pointer("/info/title")
+        .and_then(Value::as_str)
+        .map(slug)
+        .filter(|slug| !slug.is_empty());
+    options
+        .server
+        .clone()
+        .or(titled)
+        .or_else(|| options.default_server.clone())
+        .unwrap_or_default()
 }
 
 /// Lower-case letters and digits of any script, joined by `-`.
 fn slug(title: &str) -> String {
-    let words = title.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let words = title
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
 }
 
@@ -102,13 +154,23 @@ fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
 }
 
 fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Endpoint<'a>> {
-    let paths = root.get("paths").and_then(Value::as_object).into_iter().flatten();
+    let paths = root
+        .get("paths")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     let chosen = paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path));
     let endpoints = chosen.flat_map(move |(path, path_item)| {
         let path_item = refs::follow(root, path_item).unwrap_or(path_item);
         METHODS.iter().filter_map(move |method| {
             let operation = path_item.get(*method)?;
-            Some(Endpoint { root, path, method, path_item, operation })
+            Some(Endpoint {
+                root,
+                path,
+                method,
+                path_item,
+                operation,
+            })
         })
     });
     endpoints.filter(|endpoint| wants_tags(options, &endpoint.tags()))
@@ -116,23 +178,29 @@ fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Ite
 
 fn wants_path(options: &ReadOptions, path: &str) -> bool {
     let matches = |patterns: &[String]| patterns.iter().any(|pattern| covers(pattern, path));
-    (options.include_paths.is_empty() || matches(&options.include_paths)) && !matches(&options.exclude_paths)
+    (options.include_paths.is_empty() || matches(&options.include_paths))
+        && !matches(&options.exclude_paths)
 }
 
 /// Whether a pattern names this path or one above it; `*` stands for any text.
 fn covers(pattern: &str, path: &str) -> bool {
     let pattern = pattern.trim_end_matches('/');
     let Some((before, after)) = pattern.split_once('*') else {
-        return path.strip_prefix(pattern).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        return path
+            .strip_prefix(pattern)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     };
-    let Some(rest) = path.strip_prefix(before) else { return false };
+    let Some(rest) = path.strip_prefix(before) else {
+        return false;
+    };
     let starts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
     after.is_empty() || starts.into_iter().any(|at| covers(after, &rest[at..]))
 }
 
 fn wants_tags(options: &ReadOptions, tags: &[String]) -> bool {
     let has_one = |wanted: &[String]| tags.iter().any(|tag| wanted.contains(tag));
-    (options.include_tags.is_empty() || has_one(&options.include_tags)) && !has_one(&options.exclude_tags)
+    (options.include_tags.is_empty() || has_one(&options.include_tags))
+        && !has_one(&options.exclude_tags)
 }
 
 impl Endpoint<'_> {
@@ -146,7 +214,10 @@ impl Endpoint<'_> {
             Some(parameter) => format!("by_{}", parameter.trim_end_matches('}')),
             None => segment.replace(|c: char| !c.is_alphanumeric(), "_"),
         });
-        std::iter::once(self.method.to_owned()).chain(words).collect::<Vec<_>>().join("_")
+        std::iter::once(self.method.to_owned())
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join("_")
     }
 
     fn text(&self, field: &str) -> Option<&str> {
@@ -154,29 +225,46 @@ impl Endpoint<'_> {
     }
 
     fn tags(&self) -> Vec<String> {
-        let tags = self.operation.get("tags").and_then(Value::as_array).into_iter().flatten();
+        let tags = self
+            .operation
+            .get("tags")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         tags.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
     fn tool(&self, server: &str, document: &mut Document) -> Result<Tool> {
         let mut tool = Tool::new(server, &self.name())?;
         if !self.operation.is_object() {
-            return Err(Error::invalid_tool(tool.id.as_str(), "its operation is no object"));
+            return Err(Error::invalid_tool(
+                tool.id.as_str(),
+                "its operation is no object",
+            ));
         }
-        let named = |reason: String| Error::invalid_tool(format!("{server}/{}", self.name()), reason);
+        let named =
+            |reason: String| Error::invalid_tool(format!("{server}/{}", self.name()), reason);
         let mut expansion = document.expansion();
         let mut request = Request::default();
-        self.add_parameters(&mut request, &mut expansion).map_err(named)?;
+        self.add_parameters(&mut request, &mut expansion)
+            .map_err(named)?;
         self.add_body(&mut request, &mut expansion).map_err(named)?;
         tool.output_schema = self.output(&mut expansion).map_err(named)?;
         tool.title = self.text("summary").map(str::to_owned);
-        let description = self.text("description").filter(|text| !text.trim().is_empty());
-        tool.description = description.or(self.text("summary")).unwrap_or_default().to_owned();
+        let description = self
+            .text("description")
+            .filter(|text| !text.trim().is_empty());
+        tool.description = description
+            .or(self.text("summary"))
+            .unwrap_or_default()
+            .to_owned();
         tool.tags = self.tags();
-        tool.annotations.read_only_hint = matches!(self.method, "get" | "head" | "options").then_some(true);
+        tool.annotations.read_only_hint =
+            matches!(self.method, "get" | "head" | "options").then_some(true);
         tool.annotations.destructive_hint = (self.method == "delete").then_some(true);
         tool.annotations.idempotent_hint = matches!(self.method, "put" | "delete").then_some(true);
-        tool.metadata.insert("openapi".into(), self.call(&request, expansion).into());
+        tool.metadata
+            .insert("openapi".into(), self.call(&request, expansion).into());
         tool.input_schema = request.into_schema();
         tool.validate()?;
         Ok(tool)
@@ -185,28 +273,56 @@ impl Endpoint<'_> {
     /// The memory of what is copied from the document as it is: paths may share an operation, and all share what stands
     /// at the root.
     fn copied_bytes(&self) -> usize {
-        let own = ["summary", "description", "tags", "operationId"].map(|field| self.operation.get(field));
+        let own = ["summary", "description", "tags", "operationId"]
+            .map(|field| self.operation.get(field));
         let servers = [self.operation, self.path_item, self.root].map(|owner| owner.get("servers"));
-        let inherited = ["security", "schemes", "securityDefinitions", "host", "basePath"]
-            .map(|field| self.operation.get(field).or(self.root.get(field)));
+        let inherited = [
+            "security",
+            "schemes",
+            "securityDefinitions",
+            "host",
+            "basePath",
+        ]
+        .map(|field| self.operation.get(field).or(self.root.get(field)));
         let schemes = self.root.pointer("/components/securitySchemes");
-        own.into_iter().chain(servers).chain(inherited).chain([schemes]).flatten().map(weight).sum()
+        own.into_iter()
+            .chain(servers)
+            .chain(inherited)
+            .chain([schemes])
+            .flatten()
+            .map(weight)
+            .sum()
     }
 
     /// Path-level parameters, then the operation's own, which replace those of the same name and place.
-    fn add_parameters(&self, request: &mut Request, expansion: &mut Expansion) -> Result<(), String> {
-        let lists = [self.operation, self.path_item].map(|owner| owner.get("parameters").and_then(Value::as_array));
+    fn add_parameters(
+        &self,
+        request: &mut Request,
+        expansion: &mut Expansion,
+    ) -> Result<(), String> {
+        let lists = [self.operation, self.path_item]
+            .map(|owner| owner.get("parameters").and_then(Value::as_array));
         let mut seen = HashSet::new();
         for declared in lists.into_iter().flatten().flatten() {
             let parameter = refs::follow(self.root, declared)?;
-            let (Some(name), Some(place)) =
-                (parameter.get("name").and_then(Value::as_str), parameter.get("in").and_then(Value::as_str))
-            else {
+            let (Some(name), Some(place)) = (
+                parameter.get("name").and_then(Value::as_str),
+                parameter.get("in").and_then(Value::as_str),
+            ) else {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
-            let ignored = place == "header" && IGNORED_HEADERS.contains(&name.to_lowercase().as_str());
+            let ignored =
+                place == "header" && IGNORED_HEADERS.contains(&name.to_lowercase().as_str());
             if !ignored && seen.insert((name, place)) {
-                self.add_parameter(request, expansion, Parameter { name, place, value: parameter })?;
+                self.add_parameter(
+                    request,
+                    expansion,
+                    Parameter {
+                        name,
+                        place,
+                        value: parameter,
+                    },
+                )?;
             }
         }
         Ok(())
@@ -218,15 +334,25 @@ impl Endpoint<'_> {
         expansion: &mut Expansion,
         parameter: Parameter,
     ) -> Result<(), String> {
-        parameter.value.get("description").map_or(Ok(()), |text| expansion.spend_all(text))?;
+        parameter
+            .value
+            .get("description")
+            .map_or(Ok(()), |text| expansion.spend_all(text))?;
         if parameter.place == "body" {
             let schema = expansion.expand(parameter.value.get("schema").unwrap_or(&Value::Null))?;
             let content_type = self.consumes().unwrap_or("application/json");
-            request.add_body(schema, parameter.is_required(), content_type, parameter.description());
+            request.add_body(
+                schema,
+                parameter.is_required(),
+                content_type,
+                parameter.description(),
+            );
             return Ok(());
         }
         if parameter.place == "formData" {
-            let content_type = self.consumes().unwrap_or("application/x-www-form-urlencoded");
+            let content_type = self
+                .consumes()
+                .unwrap_or("application/x-www-form-urlencoded");
             request.body = Some(json!({ "content_type": content_type, "form": true }));
         }
         let mut schema = expansion.expand(&parameter.schema())?;
@@ -239,27 +365,47 @@ impl Endpoint<'_> {
 
     /// Swagger 2.0's body type.
     fn consumes(&self) -> Option<&str> {
-        self.operation.get("consumes").or(self.root.get("consumes"))?.get(0)?.as_str()
+        self.operation
+            .get("consumes")
+            .or(self.root.get("consumes"))?
+            .get(0)?
+            .as_str()
     }
 
     fn add_body(&self, request: &mut Request, expansion: &mut Expansion) -> Result<(), String> {
-        let Some(declared) = self.operation.get("requestBody") else { return Ok(()) };
+        let Some(declared) = self.operation.get("requestBody") else {
+            return Ok(());
+        };
         let body = refs::follow(self.root, declared)?;
-        let Some((content_type, media)) = preferred_content(body) else { return Ok(()) };
+        let Some((content_type, media)) = preferred_content(body) else {
+            return Ok(());
+        };
         let schema = expansion.expand(media.get("schema").unwrap_or(&Value::Null))?;
-        body.get("description").map_or(Ok(()), |text| expansion.spend_all(text))?;
+        body.get("description")
+            .map_or(Ok(()), |text| expansion.spend_all(text))?;
         let required = body.get("required") == Some(&Value::Bool(true));
-        request.add_body(schema, required, content_type, body.get("description").and_then(Value::as_str));
+        request.add_body(
+            schema,
+            required,
+            content_type,
+            body.get("description").and_then(Value::as_str),
+        );
         Ok(())
     }
 
     /// The JSON schema of the answer, where it is an object.
     fn output(&self, expansion: &mut Expansion) -> Result<Option<Map<String, Value>>, String> {
         let responses = self.operation.get("responses");
-        let Some(declared) = responses.and_then(|all| all.get("200").or(all.get("201"))) else { return Ok(None) };
+        let Some(declared) = responses.and_then(|all| all.get("200").or(all.get("201"))) else {
+            return Ok(None);
+        };
         let response = refs::follow(self.root, declared)?;
-        let json = preferred_content(response).filter(|(kind, _)| is_json(kind)).map(|(_, media)| media);
-        let Some(schema) = json.unwrap_or(response).get("schema") else { return Ok(None) };
+        let json = preferred_content(response)
+            .filter(|(kind, _)| is_json(kind))
+            .map(|(_, media)| media);
+        let Some(schema) = json.unwrap_or(response).get("schema") else {
+            return Ok(None);
+        };
         Ok(match expansion.expand(schema)? {
             Value::Object(fields) if is_object_schema(&fields) => Some(fields),
             _ => None,
@@ -276,38 +422,81 @@ impl Endpoint<'_> {
         call.extend(request.body.clone().map(|body| ("body".to_owned(), body)));
         let security = self.operation.get("security").or(self.root.get("security"));
         call.extend(security.map(|security| ("security".to_owned(), security.clone())));
-        call.extend(security.map(|used| ("security_schemes".to_owned(), self.security_schemes(used).into())));
+        call.extend(security.map(|used| {
+            (
+                "security_schemes".to_owned(),
+                self.security_schemes(used).into(),
+            )
+        }));
         if self.operation.get("deprecated") == Some(&Value::Bool(true)) {
             call.insert("deprecated".into(), true.into());
         }
         if !expansion.cut.is_empty() {
-            call.insert("unexpanded".into(), expansion.cut.into_iter().collect::<Vec<_>>().into());
+            call.insert(
+                "unexpanded".into(),
+                expansion.cut.into_iter().collect::<Vec<_>>().into(),
+            );
         }
         call
     }
 
     fn servers(&self) -> Vec<String> {
-        let declared = [self.operation, self.path_item, self.root].map(|owner| owner.get("servers")?.as_array());
-        match declared.into_iter().flatten().find(|servers| !servers.is_empty()) {
+        let declared = [self.operation, self.path_item, self.root]
+            .map(|owner| owner.get("servers")?.as_array());
+        match declared
+            .into_iter()
+            .flatten()
+            .find(|servers| !servers.is_empty())
+        {
             Some(servers) => servers.iter().filter_map(server_url).collect(),
             None => self.swagger_servers(),
         }
     }
 
     fn swagger_servers(&self) -> Vec<String> {
-        let base = self.root.get("basePath").and_then(Value::as_str).unwrap_or_default();
+        let base = self
+            .root
+            .get("basePath")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let Some(host) = self.root.get("host").and_then(Value::as_str) else {
-            return Some(base).filter(|base| !base.is_empty()).map(str::to_owned).into_iter().collect();
+            return Some(base)
+                .filter(|base| !base.is_empty())
+                .map(str::to_owned)
+                .into_iter()
+                .collect();
         };
-        let declared = self.operation.get("schemes").or(self.root.get("schemes")).and_then(Value::as_array);
-        let schemes: Vec<&str> = declared.into_iter().flatten().filter_map(Value::as_str).collect();
-        let schemes = if schemes.is_empty() { vec!["https"] } else { schemes };
-        schemes.iter().map(|scheme| format!("{scheme}://{host}{base}")).collect()
+        let declared = self
+            .operation
+            .get("schemes")
+            .or(self.root.get("schemes"))
+            .and_then(Value::as_array);
+        let schemes: Vec<&str> = declared
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let schemes = if schemes.is_empty() {
+            vec!["https"]
+        } else {
+            schemes
+        };
+        schemes
+            .iter()
+            .map(|scheme| format!("{scheme}://{host}{base}"))
+            .collect()
     }
 
     fn security_schemes(&self, used: &Value) -> Map<String, Value> {
-        let declared = self.root.pointer("/components/securitySchemes").or(self.root.get("securityDefinitions"));
-        let alternatives = used.as_array().into_iter().flatten().filter_map(Value::as_object);
+        let declared = self
+            .root
+            .pointer("/components/securitySchemes")
+            .or(self.root.get("securityDefinitions"));
+        let alternatives = used
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object);
         let names = alternatives.flat_map(Map::keys);
         let found = names.filter_map(|name| {
             let scheme = refs::follow(self.root, declared?.get(name)?).ok()?;
@@ -323,10 +512,16 @@ const MAX_SERVER_URL_BYTES: usize = 8 << 10;
 /// A server's URL with its variables at their defaults, or as it is where that would be too long.
 fn server_url(server: &Value) -> Option<String> {
     let declared = server.get("url")?.as_str()?;
-    let variables = server.get("variables").and_then(Value::as_object).into_iter().flatten();
+    let variables = server
+        .get("variables")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     let mut url = declared.to_owned();
     for (name, variable) in variables {
-        let Some(default) = variable.get("default").and_then(Value::as_str) else { continue };
+        let Some(default) = variable.get("default").and_then(Value::as_str) else {
+            continue;
+        };
         let placeholder = format!("{{{name}}}");
         if url.len() + url.matches(&placeholder).count() * default.len() > MAX_SERVER_URL_BYTES {
             return Some(declared.to_owned());
@@ -339,7 +534,10 @@ fn server_url(server: &Value) -> Option<String> {
 /// The JSON content of a body or response, else its first.
 fn preferred_content(owner: &Value) -> Option<(&str, &Value)> {
     let content = owner.get("content")?.as_object()?;
-    let found = content.iter().find(|(kind, _)| is_json(kind)).or_else(|| content.iter().next());
+    let found = content
+        .iter()
+        .find(|(kind, _)| is_json(kind))
+        .or_else(|| content.iter().next());
     found.map(|(kind, media)| (kind.as_str(), media))
 }
 
@@ -374,7 +572,8 @@ impl Parameter<'_> {
 
     /// Its schema: declared, by content type, or (Swagger 2.0) spread over the parameter itself.
     fn schema(&self) -> Value {
-        let by_content = || preferred_content(self.value).and_then(|(_, media)| media.get("schema"));
+        let by_content =
+            || preferred_content(self.value).and_then(|(_, media)| media.get("schema"));
         if let Some(schema) = self.value.get("schema").or_else(by_content) {
             return schema.clone();
         }
@@ -389,7 +588,11 @@ impl Parameter<'_> {
         target.insert("in".into(), self.place.into());
         target.insert("name".into(), self.name.into());
         for key in ["style", "explode", "allowReserved", "collectionFormat"] {
-            target.extend(self.value.get(key).map(|value| (key.to_owned(), value.clone())));
+            target.extend(
+                self.value
+                    .get(key)
+                    .map(|value| (key.to_owned(), value.clone())),
+            );
         }
         if let Some((content_type, _)) = preferred_content(self.value) {
             target.insert("content_type".into(), content_type.into());
@@ -413,12 +616,19 @@ impl Request {
         if parameter.is_required() {
             self.required.push(argument.clone());
         }
-        self.places.insert(argument.clone(), parameter.target().into());
+        self.places
+            .insert(argument.clone(), parameter.target().into());
         self.properties.insert(argument, schema);
     }
 
     /// Flattens the body into the arguments where that is unambiguous.
-    fn add_body(&mut self, mut schema: Value, required: bool, content_type: &str, description: Option<&str>) {
+    fn add_body(
+        &mut self,
+        mut schema: Value,
+        required: bool,
+        content_type: &str,
+        description: Option<&str>,
+    ) {
         let flattened = self.flatten(&schema, required);
         let mut target = Map::new();
         target.insert("content_type".into(), content_type.into());
@@ -432,7 +642,8 @@ impl Request {
                 let argument = self.free_name("body", "content");
                 target.insert("argument".into(), argument.as_str().into());
                 self.required.extend(required.then(|| argument.clone()));
-                self.properties.insert(argument, if schema.is_null() { json!({}) } else { schema });
+                self.properties
+                    .insert(argument, if schema.is_null() { json!({}) } else { schema });
             }
         }
         self.body = Some(target.into());
@@ -440,19 +651,40 @@ impl Request {
 
     /// The names of the body's properties, now arguments; `None` where the body has to stay whole.
     fn flatten(&mut self, schema: &Value, required: bool) -> Option<Vec<String>> {
-        const KEYS_OF_A_PLAIN_OBJECT: [&str; 8] =
-            ["type", "properties", "required", "title", "description", "example", "additionalProperties", "xml"];
+        const KEYS_OF_A_PLAIN_OBJECT: [&str; 8] = [
+            "type",
+            "properties",
+            "required",
+            "title",
+            "description",
+            "example",
+            "additionalProperties",
+            "xml",
+        ];
         let schema = schema.as_object()?;
         let properties = schema.get("properties")?.as_object()?;
-        let closed = !matches!(schema.get("additionalProperties"), Some(Value::Bool(true) | Value::Object(_)));
-        let plain = schema.keys().all(|key| KEYS_OF_A_PLAIN_OBJECT.contains(&key.as_str()) || key.starts_with("x-"));
-        let collides = properties.keys().any(|name| self.properties.contains_key(name));
+        let closed = !matches!(
+            schema.get("additionalProperties"),
+            Some(Value::Bool(true) | Value::Object(_))
+        );
+        let plain = schema
+            .keys()
+            .all(|key| KEYS_OF_A_PLAIN_OBJECT.contains(&key.as_str()) || key.starts_with("x-"));
+        let collides = properties
+            .keys()
+            .any(|name| self.properties.contains_key(name));
         if !is_object_schema(schema) || !closed || !plain || collides || properties.is_empty() {
             return None;
         }
         self.properties.extend(properties.clone());
-        let needed = schema.get("required").filter(|_| required).and_then(Value::as_array).into_iter().flatten();
-        self.required.extend(needed.filter_map(Value::as_str).map(str::to_owned));
+        let needed = schema
+            .get("required")
+            .filter(|_| required)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        self.required
+            .extend(needed.filter_map(Value::as_str).map(str::to_owned));
         Some(properties.keys().cloned().collect())
     }
 
@@ -462,7 +694,9 @@ impl Request {
         }
         let numbered = (2..).map(|n| format!("{name}_{place}_{n}"));
         let mut names = std::iter::once(format!("{name}_{place}")).chain(numbered);
-        names.find(|name| !self.properties.contains_key(name)).expect("the numbers do not end")
+        names
+            .find(|name| !self.properties.contains_key(name))
+            .expect("the numbers do not end")
     }
 
     fn into_schema(self) -> Map<String, Value> {
@@ -531,7 +765,12 @@ components:
 
     fn shop() -> Vec<Tool> {
         let parsed = read_with(SHOP, &ReadOptions::default());
-        assert_eq!((parsed.format, parsed.skipped.len()), (Format::OpenApi, 0), "{:?}", parsed.skipped);
+        assert_eq!(
+            (parsed.format, parsed.skipped.len()),
+            (Format::OpenApi, 0),
+            "{:?}",
+            parsed.skipped
+        );
         parsed.tools
     }
 
@@ -544,16 +783,37 @@ components:
         let tools = shop();
         assert_eq!(
             ids(&tools),
-            ["the-pet-shop/get_pets_by_id", "the-pet-shop/replacePet", "the-pet-shop/sellPet", "the-pet-shop/addPhoto"]
+            [
+                "the-pet-shop/get_pets_by_id",
+                "the-pet-shop/replacePet",
+                "the-pet-shop/sellPet",
+                "the-pet-shop/addPhoto"
+            ]
         );
         let hints = |tool: &Tool| {
-            let Annotations { read_only_hint, destructive_hint, idempotent_hint, .. } = tool.annotations;
+            let Annotations {
+                read_only_hint,
+                destructive_hint,
+                idempotent_hint,
+                ..
+            } = tool.annotations;
             (read_only_hint, destructive_hint, idempotent_hint)
         };
         let all: Vec<_> = tools.iter().map(hints).collect();
         let yes = Some(true);
-        assert_eq!(all, [(yes, None, None), (None, None, yes), (None, yes, yes), (None, None, None)]);
-        assert_eq!((tools[0].title.as_deref(), tools[0].description.as_str()), (Some("Get a pet"), "Get a pet"));
+        assert_eq!(
+            all,
+            [
+                (yes, None, None),
+                (None, None, yes),
+                (None, yes, yes),
+                (None, None, None)
+            ]
+        );
+        assert_eq!(
+            (tools[0].title.as_deref(), tools[0].description.as_str()),
+            (Some("Get a pet"), "Get a pet")
+        );
         assert_eq!(tools[1].tags, ["pets", "admin"]);
     }
 
@@ -561,14 +821,27 @@ components:
     fn the_operations_parameter_replaces_the_paths_and_the_call_can_be_made() {
         let tool = &shop()[0];
         assert_eq!(tool.input_schema["required"], json!(["id"]));
-        assert_eq!(tool.input_schema["properties"]["lang"]["enum"], json!(["en", "zh"]));
-        assert_eq!(tool.input_schema["properties"]["lang"]["description"], "Of the answer");
-        assert!(tool.input_schema["properties"].get("Authorization").is_none());
+        assert_eq!(
+            tool.input_schema["properties"]["lang"]["enum"],
+            json!(["en", "zh"])
+        );
+        assert_eq!(
+            tool.input_schema["properties"]["lang"]["description"],
+            "Of the answer"
+        );
+        assert!(
+            tool.input_schema["properties"]
+                .get("Authorization")
+                .is_none()
+        );
         let call = &tool.metadata["openapi"];
         assert_eq!(call["method"], "GET");
         assert_eq!(call["path"], "/pets/{id}");
         assert_eq!(call["servers"], json!(["https://eu.shop.test/v1"]));
-        assert_eq!(call["parameters"]["id"], json!({"in": "path", "name": "id"}));
+        assert_eq!(
+            call["parameters"]["id"],
+            json!({"in": "path", "name": "id"})
+        );
         assert_eq!(call["security_schemes"]["key"]["name"], "X-Key");
     }
 
@@ -577,8 +850,14 @@ components:
         let tools = shop();
         let (replace, photo) = (&tools[1], &tools[3]);
         assert_eq!(replace.input_schema["required"], json!(["id", "name"]));
-        assert_eq!(replace.metadata["openapi"]["body"]["properties"], json!(["name", "mother", "$ref"]));
-        assert_eq!(photo.input_schema["properties"]["body"]["properties"]["url"]["type"], "string");
+        assert_eq!(
+            replace.metadata["openapi"]["body"]["properties"],
+            json!(["name", "mother", "$ref"])
+        );
+        assert_eq!(
+            photo.input_schema["properties"]["body"]["properties"]["url"]["type"],
+            "string"
+        );
         assert_eq!(photo.metadata["openapi"]["body"]["argument"], "body");
     }
 
@@ -586,22 +865,68 @@ components:
     fn recursion_is_cut_and_said() {
         let tool = &shop()[1];
         let mother = &tool.input_schema["properties"]["mother"];
-        assert_eq!(mother["description"], "not expanded: #/components/schemas/Pet");
-        assert_eq!(tool.metadata["openapi"]["unexpanded"], json!(["#/components/schemas/Pet"]));
+        assert_eq!(
+            mother["description"],
+            "not expanded: #/components/schemas/Pet"
+        );
+        assert_eq!(
+            tool.metadata["openapi"]["unexpanded"],
+            json!(["#/components/schemas/Pet"])
+        );
         assert_eq!(tool.input_schema["properties"]["$ref"]["type"], "string");
     }
 
     #[test]
     fn tags_and_paths_choose() {
-        let list = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let list = |words: &[&str]| {
+            words
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>()
+        };
         for (options, expected) in [
-            (ReadOptions { include_tags: list(&["pets"]), exclude_tags: list(&["admin"]), ..Default::default() }, 1),
-            (ReadOptions { include_paths: list(&["/pets"]), ..Default::default() }, 4),
-            (ReadOptions { include_paths: list(&["/pets/*/photo"]), ..Default::default() }, 1),
-            (ReadOptions { exclude_paths: list(&["/pets/{id}/photo"]), ..Default::default() }, 3),
-            (ReadOptions { include_paths: list(&["/pe"]), ..Default::default() }, 0),
+            (
+                ReadOptions {
+                    include_tags: list(&["pets"]),
+                    exclude_tags: list(&["admin"]),
+                    ..Default::default()
+                },
+                1,
+            ),
+            (
+                ReadOptions {
+                    include_paths: list(&["/pets"]),
+                    ..Default::default()
+                },
+                4,
+            ),
+            (
+                ReadOptions {
+                    include_paths: list(&["/pets/*/photo"]),
+                    ..Default::default()
+                },
+                1,
+            ),
+            (
+                ReadOptions {
+                    exclude_paths: list(&["/pets/{id}/photo"]),
+                    ..Default::default()
+                },
+                3,
+            ),
+            (
+                ReadOptions {
+                    include_paths: list(&["/pe"]),
+                    ..Default::default()
+                },
+                0,
+            ),
         ] {
-            assert_eq!(read_with(SHOP, &options).tools.len(), expected, "{options:?}");
+            assert_eq!(
+                read_with(SHOP, &options).tools.len(),
+                expected,
+                "{options:?}"
+            );
         }
     }
 
@@ -615,7 +940,13 @@ components:
                     "responses": {"201": {"schema": {"type": "object"}}}},
                 "put": {"operationId": "b", "parameters": [{"name": "f", "in": "formData", "type": "file"}]}}},
             "definitions": {"It": {"type": "object", "properties": {"x": {}}, "required": ["x"]}}});
-        let parsed = read_with(&text.to_string(), &ReadOptions { server: Some("s".into()), ..Default::default() });
+        let parsed = read_with(
+            &text.to_string(),
+            &ReadOptions {
+                server: Some("s".into()),
+                ..Default::default()
+            },
+        );
         assert_eq!(ids(&parsed.tools), ["s/b", "s/a"]);
         let tool = &parsed.tools[1];
         let n = json!({"type": "integer", "maximum": 9, "description": "How many"});
@@ -623,7 +954,10 @@ components:
             Value::from(tool.input_schema.clone()),
             json!({"type": "object", "properties": {"n": n, "x": {}}, "required": ["x"]})
         );
-        assert_eq!(tool.metadata["openapi"]["servers"], json!(["https://h.test/v2", "http://h.test/v2"]));
+        assert_eq!(
+            tool.metadata["openapi"]["servers"],
+            json!(["https://h.test/v2", "http://h.test/v2"])
+        );
         assert!(tool.output_schema.is_some());
         assert_eq!(parsed.tools[0].metadata["openapi"]["body"]["form"], true);
     }
@@ -632,21 +966,35 @@ components:
     fn what_cannot_be_read_is_said() {
         let paths = |paths: Value| json!({"openapi": "3.1.0", "paths": paths}).to_string();
         for (text, expected) in [
-            (paths(json!({"/a": {"get": {"parameters": [{"$ref": "#/nowhere"}]}}})), "\"#/nowhere\", which is not"),
-            (paths(json!({"/a": {"$ref": "other.yaml"}})), "outside the document"),
+            (
+                paths(json!({"/a": {"get": {"parameters": [{"$ref": "#/nowhere"}]}}})),
+                "\"#/nowhere\", which is not",
+            ),
+            (
+                paths(json!({"/a": {"$ref": "other.yaml"}})),
+                "outside the document",
+            ),
             (paths(json!({"/a": {"$ref": "#/paths/~1a"}})), "in a circle"),
             (paths(json!({"/a": {"get": 1}})), "operation is no object"),
-            (paths(json!({"/a": {"get": {"parameters": [{"in": "query"}]}}})), "no `name`"),
+            (
+                paths(json!({"/a": {"get": {"parameters": [{"in": "query"}]}}})),
+                "no `name`",
+            ),
         ] {
             let parsed = read_with(&text, &ReadOptions::default());
             let message = parsed.skipped[0].error.to_string();
             assert!(message.contains(expected), "{message}");
         }
         for (text, expected) in [
-            (json!({"openapi": "4.0.0"}).to_string(), "\"4.0.0\" is not supported"),
+            (
+                json!({"openapi": "4.0.0"}).to_string(),
+                "\"4.0.0\" is not supported",
+            ),
             (paths(json!([])), "`paths` must be an object"),
         ] {
-            let message = parse(text.as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
+            let message = parse(text.as_bytes(), &ReadOptions::default())
+                .unwrap_err()
+                .to_string();
             assert!(message.contains(expected), "{message}");
         }
     }
@@ -666,6 +1014,11 @@ components:
         let parsed = read_with(&document.to_string(), &ReadOptions::default());
         let tool = &parsed.tools[0];
         assert!(serde_json::to_string(tool).unwrap().len() < 1_000_000);
-        assert!(!tool.metadata["openapi"]["unexpanded"].as_array().unwrap().is_empty());
+        assert!(
+            !tool.metadata["openapi"]["unexpanded"]
+                .as_array()
+                .unwrap()
+                .is_empty()
+        );
     }
 }

@@ -16,7 +16,11 @@ const MAX_CALL_CHARS: usize = 480;
 
 /// `server/name(required: type, optional?: type = default) — first sentence`, at most 650 characters on one line.
 pub fn signature(tool: &Tool) -> String {
-    let call = format!("{}({})", cut(tool.id.as_str(), MAX_NAME_CHARS), parameters(&tool.input_schema));
+    let call = format!(
+        "{}({})",
+        cut(tool.id.as_str(), MAX_NAME_CHARS),
+        parameters(&tool.input_schema)
+    );
     let call = one_line(&cut(&call, MAX_CALL_CHARS));
     match first_sentence(&tool.description) {
         summary if summary.is_empty() => call,
@@ -25,7 +29,9 @@ pub fn signature(tool: &Tool) -> String {
 }
 
 fn parameters(schema: &Map<String, Value>) -> String {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return String::new() };
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return String::new();
+    };
     let required: Vec<&str> = match schema.get("required") {
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
@@ -47,7 +53,11 @@ fn parameter(name: &str, schema: &Value, required: bool) -> String {
         None | Some(Value::Null) => String::new(),
         Some(value) => format!(" = {}", cut(&value.to_string(), MAX_VALUE_CHARS)),
     };
-    format!("{}{mark}: {}{default}", cut(name, MAX_NAME_CHARS), type_name(schema))
+    format!(
+        "{}{mark}: {}{default}",
+        cut(name, MAX_NAME_CHARS),
+        type_name(schema)
+    )
 }
 
 fn type_name(schema: &Value) -> String {
@@ -67,7 +77,11 @@ fn plain_type(schema: &Value) -> String {
     match schema.get("type") {
         Some(Value::String(name)) => cut(name, MAX_VALUE_CHARS),
         Some(Value::Array(names)) => {
-            let names: Vec<&str> = names.iter().filter_map(Value::as_str).take(MAX_ENUM_VALUES).collect();
+            let names: Vec<&str> = names
+                .iter()
+                .filter_map(Value::as_str)
+                .take(MAX_ENUM_VALUES)
+                .collect();
             names.join("|")
         }
         _ if schema.get("properties").is_some() => "object".to_owned(),
@@ -76,7 +90,10 @@ fn plain_type(schema: &Value) -> String {
 }
 
 fn enumeration(values: &[Value]) -> String {
-    let shown = values.iter().take(MAX_ENUM_VALUES).map(|value| cut(&value.to_string(), MAX_VALUE_CHARS));
+    let shown = values
+        .iter()
+        .take(MAX_ENUM_VALUES)
+        .map(|value| cut(&value.to_string(), MAX_VALUE_CHARS));
     let more = (values.len() > MAX_ENUM_VALUES).then(|| "…".to_owned());
     shown.chain(more).collect::<Vec<_>>().join("|")
 }
@@ -93,7 +110,11 @@ fn first_sentence(text: &str) -> String {
         }
         _ => None,
     };
-    let end = paragraph.char_indices().take(MAX_SUMMARY_CHARS).find_map(ends).unwrap_or(paragraph.len());
+    let end = paragraph
+        .char_indices()
+        .take(MAX_SUMMARY_CHARS)
+        .find_map(ends)
+        .unwrap_or(paragraph.len());
     cut(&one_line(&paragraph[..end]), MAX_SUMMARY_CHARS)
 }
 
@@ -109,7 +130,9 @@ mod tests {
 
     #[test]
     fn shows_types_defaults_and_the_first_sentence() {
-        let mut tool = Tool::new("mail", "send").unwrap().with_description("Sends e.g. a\nletter. More text.");
+        let mut tool = Tool::new("mail", "send")
+            .unwrap()
+            .with_description("Sends e.g. a\nletter. More text.");
         tool.input_schema = match json!({"properties": {
             "to": {"type": "array", "items": {"type": "string"}},
             "format": {"enum": ["plain", "html"], "default": "plain"},
@@ -127,10 +150,21 @@ mod tests {
 
     #[test]
     fn stays_short_and_on_one_line_whatever_the_tool() {
-        let mut tool = Tool::new("s", &"n".repeat(500)).unwrap().with_description("word\n".repeat(10_000));
-        let properties = (0..1000).map(|i| ("p\n".repeat(200) + &i.to_string(), json!({"enum": vec!["v"; 100]})));
-        tool.input_schema.insert("properties".into(), Value::Object(properties.collect()));
+        let mut tool = Tool::new("s", &"n".repeat(500))
+            .unwrap()
+            .with_description("word\n".repeat(10_000));
+        let properties = (0..1000).map(|i| {
+            (
+                "p\n".repeat(200) + &i.to_string(),
+                json!({"enum": vec!["v"; 100]}),
+            )
+        });
+        tool.input_schema
+            .insert("properties".into(), Value::Object(properties.collect()));
         let line = signature(&tool);
-        assert!(line.chars().count() <= 650 && !line.contains('\n'), "{line}");
+        assert!(
+            line.chars().count() <= 650 && !line.contains('\n'),
+            "{line}"
+        );
     }
 }

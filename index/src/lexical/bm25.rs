@@ -90,14 +90,26 @@ impl LexicalSearcher {
         let mut segments = Vec::new();
         let mut lengths = vec![0.0f32; ordinals.len()];
         for reader in searcher.segment_readers() {
-            let Some(segment) = Segment::open(reader, fields, ordinals, &mut lengths)? else { return Ok(None) };
+            let Some(segment) = Segment::open(reader, fields, ordinals, &mut lengths)? else {
+                return Ok(None);
+            };
             segments.push(segment);
         }
-        let average = lengths.iter().map(|&length| f64::from(length)).sum::<f64>() / lengths.len().max(1) as f64;
+        let average = lengths.iter().map(|&length| f64::from(length)).sum::<f64>()
+            / lengths.len().max(1) as f64;
         let average = if average > 0.0 { average as f32 } else { 1.0 };
         let LexicalSettings { k1, b, .. } = *settings;
-        let norms = lengths.into_iter().map(|length| k1 * (1.0 - b + b * length / average)).collect();
-        Ok(Some(LexicalSearcher { segments, fields, k1, norms, rarities: OnceLock::new() }))
+        let norms = lengths
+            .into_iter()
+            .map(|length| k1 * (1.0 - b + b * length / average))
+            .collect();
+        Ok(Some(LexicalSearcher {
+            segments,
+            fields,
+            k1,
+            norms,
+            rarities: OnceLock::new(),
+        }))
     }
 
     /// Looks the distinct terms of a text up; a word that matches nothing is replaced by the nearest indexed ones.
@@ -137,7 +149,11 @@ impl LexicalSearcher {
                 by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
             }
         }
-        Scored { by_tool, limit, gains }
+        Scored {
+            by_tool,
+            limit,
+            gains,
+        }
     }
 
     /// Inverse document frequency of a term that this many tools contain.
@@ -150,34 +166,50 @@ impl LexicalSearcher {
     pub fn rarities(&self) -> &ByTerm<f32> {
         self.rarities.get_or_init(|| {
             let mut tools = ByTerm::default();
-            self.segments.iter().for_each(|segment| segment.count_tools(&mut tools));
-            tools.into_iter().map(|(term, tools)| (term, self.idf(tools))).collect()
+            self.segments
+                .iter()
+                .for_each(|segment| segment.count_tools(&mut tools));
+            tools
+                .into_iter()
+                .map(|(term, tools)| (term, self.idf(tools)))
+                .collect()
         })
     }
 
     fn correct(&self, word: &str, resolved: &mut QueryTerms) {
-        let Some(automaton) = fuzzy::EditAutomaton::of(word) else { return };
+        let Some(automaton) = fuzzy::EditAutomaton::of(word) else {
+            return;
+        };
         let dictionaries = |field: TantivyField| {
             self.segments.iter().map(move |segment| {
                 let dictionary = segment.postings(field);
                 (dictionary, move |word: &str| segment.holds(field, word))
             })
         };
-        let mut nearest = automaton.nearest(dictionaries(self.fields.name_words), |found| self.occurs(found));
+        let mut nearest = automaton.nearest(dictionaries(self.fields.name_words), |found| {
+            self.occurs(found)
+        });
         if nearest.is_empty() {
-            nearest = automaton.nearest(dictionaries(self.fields.words), |found| self.occurs(found));
+            nearest =
+                automaton.nearest(dictionaries(self.fields.words), |found| self.occurs(found));
         }
         let weight = FUZZY_WEIGHT / nearest.len().max(1) as f32;
         for found in nearest {
             if !resolved.terms.iter().any(|(known, _)| *known == found.term) {
                 resolved.terms.push((found.term, weight));
             }
-            resolved.fuzzy.push(FuzzyEdit { from: word.to_owned(), to: found.word, edits: found.edits });
+            resolved.fuzzy.push(FuzzyEdit {
+                from: word.to_owned(),
+                to: found.word,
+                edits: found.edits,
+            });
         }
     }
 
     fn occurs(&self, term: &str) -> bool {
-        self.segments.iter().any(|segment| segment.holds(self.fields.body, term))
+        self.segments
+            .iter()
+            .any(|segment| segment.holds(self.fields.body, term))
     }
 
     fn collect(&self, term: &str, postings: &mut Vec<(u32, f32)>) {
@@ -206,7 +238,9 @@ impl Segment {
         let steps = reader.fast_fields().u64("length")?;
         let mut by_document = vec![DEAD; reader.max_doc() as usize];
         for document in reader.doc_ids_alive() {
-            let Some(&tool) = keys.first(document).and_then(|key| ordinals.get(&key)) else { return Ok(None) };
+            let Some(&tool) = keys.first(document).and_then(|key| ordinals.get(&key)) else {
+                return Ok(None);
+            };
             by_document[document as usize] = tool;
             lengths[tool as usize] = steps.first(document).unwrap_or(0) as f32 / STEPS_PER_WEIGHT;
         }
@@ -224,7 +258,11 @@ impl Segment {
     fn holds(&self, field: TantivyField, term: &str) -> bool {
         let mut alive = false;
         self.for_each_block(field, term, |block| {
-            alive = !self.has_deletes || block.docs().iter().any(|&document| self.ordinals[document as usize] != DEAD);
+            alive = !self.has_deletes
+                || block
+                    .docs()
+                    .iter()
+                    .any(|&document| self.ordinals[document as usize] != DEAD);
             !alive
         });
         alive
@@ -233,9 +271,13 @@ impl Segment {
     /// Adds up, by term, how many living tools have it.
     fn count_tools(&self, tools: &mut ByTerm<usize>) {
         // As in `for_each_block`, a read error counts as the end.
-        let Ok(mut terms) = self.body.terms().stream() else { return };
+        let Ok(mut terms) = self.body.terms().stream() else {
+            return;
+        };
         while terms.advance() {
-            let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
+            let Ok(term) = std::str::from_utf8(terms.key()) else {
+                continue;
+            };
             let mut count = terms.value().doc_freq as usize;
             if self.has_deletes {
                 count = 0;
@@ -251,10 +293,19 @@ impl Segment {
 
     /// Gives the term's postings block by block until `visit` returns false. A read error counts as the end: the files
     /// were checked when the index was opened.
-    fn for_each_block(&self, field: TantivyField, term: &str, mut visit: impl FnMut(&BlockSegmentPostings) -> bool) {
+    fn for_each_block(
+        &self,
+        field: TantivyField,
+        term: &str,
+        mut visit: impl FnMut(&BlockSegmentPostings) -> bool,
+    ) {
         let term = TantivyTerm::from_field_text(field, term);
-        let postings = self.postings(field).read_block_postings(&term, IndexRecordOption::WithFreqs);
-        let Ok(Some(mut block)) = postings else { return };
+        let postings = self
+            .postings(field)
+            .read_block_postings(&term, IndexRecordOption::WithFreqs);
+        let Ok(Some(mut block)) = postings else {
+            return;
+        };
         while block.block_len() > 0 && visit(&block) {
             block.advance();
         }

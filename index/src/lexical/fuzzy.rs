@@ -19,8 +19,10 @@ const MAX_CORRECTIONS: usize = 3;
 const MAX_CANDIDATES: usize = 1000;
 
 /// Building the automata's tables takes milliseconds, so once. A swap of neighbours is one edit, as it is for typists.
-static ONE_EDIT: LazyLock<LevenshteinAutomatonBuilder> = LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true));
-static TWO_EDITS: LazyLock<LevenshteinAutomatonBuilder> = LazyLock::new(|| LevenshteinAutomatonBuilder::new(2, true));
+static ONE_EDIT: LazyLock<LevenshteinAutomatonBuilder> =
+    LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true));
+static TWO_EDITS: LazyLock<LevenshteinAutomatonBuilder> =
+    LazyLock::new(|| LevenshteinAutomatonBuilder::new(2, true));
 
 /// An indexed word near to the one asked for.
 pub struct Nearest {
@@ -42,7 +44,11 @@ impl EditAutomaton {
         if letters < MIN_LETTERS || !word.chars().all(|c| c.is_alphabetic() && !text::is_cjk(c)) {
             return None;
         }
-        let builder = if letters < MIN_LETTERS_FOR_TWO_EDITS { &ONE_EDIT } else { &TWO_EDITS };
+        let builder = if letters < MIN_LETTERS_FOR_TWO_EDITS {
+            &ONE_EDIT
+        } else {
+            &TWO_EDITS
+        };
         Some(EditAutomaton(builder.build_dfa(word)))
     }
 
@@ -56,11 +62,15 @@ impl EditAutomaton {
     ) -> Vec<Nearest> {
         let mut by_distance: BTreeMap<(u8, String), String> = BTreeMap::new();
         for (dictionary, holds) in dictionaries {
-            let Ok(mut stream) = dictionary.terms().search(self).into_stream() else { continue };
+            let Ok(mut stream) = dictionary.terms().search(self).into_stream() else {
+                continue;
+            };
             let mut looked_at = 0;
             while looked_at < MAX_CANDIDATES && stream.advance() {
                 looked_at += 1;
-                let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
+                let Ok(found) = std::str::from_utf8(stream.key()) else {
+                    continue;
+                };
                 let term = text::stem(found);
                 if let Distance::Exact(edits) = self.0.eval(found)
                     && holds(found)
@@ -71,8 +81,13 @@ impl EditAutomaton {
             }
         }
         let smallest = by_distance.keys().next().map_or(0, |(edits, _)| *edits);
-        let at_smallest = by_distance.into_iter().take_while(|((edits, _), _)| *edits == smallest);
-        at_smallest.take(MAX_CORRECTIONS).map(|((edits, word), term)| Nearest { word, term, edits }).collect()
+        let at_smallest = by_distance
+            .into_iter()
+            .take_while(|((edits, _), _)| *edits == smallest);
+        at_smallest
+            .take(MAX_CORRECTIONS)
+            .map(|((edits, word), term)| Nearest { word, term, edits })
+            .collect()
     }
 }
 

@@ -34,7 +34,10 @@ pub fn write(folder: &Path, stamp: &str, index: &Index) -> io::Result<()> {
         };
         hashes.insert(name, hash);
     }
-    let lines: String = hashes.iter().map(|(name, hash)| format!("{hash} {name}\n")).collect();
+    let lines: String = hashes
+        .iter()
+        .map(|(name, hash)| format!("{hash} {name}\n"))
+        .collect();
     let body = format!("{stamp}\n{lines}");
     let text = format!("{}\n{body}", blake3::hash(body.as_bytes()).to_hex());
     files::replace(&folder.join(FILE_NAME), text.as_bytes()).map_err(io::Error::other)
@@ -66,13 +69,24 @@ fn read(folder: &Path, stamp: &str) -> Option<Hashes> {
     if found != stamp || blake3::hash(body.as_bytes()).to_hex().as_str() != hash {
         return None;
     }
-    lines.lines().map(|line| line.split_once(' ').map(|(hash, name)| (name.to_owned(), hash.to_owned()))).collect()
+    lines
+        .lines()
+        .map(|line| {
+            line.split_once(' ')
+                .map(|(hash, name)| (name.to_owned(), hash.to_owned()))
+        })
+        .collect()
 }
 
 /// The files that an index is made of, sorted.
 fn file_names(folder: &Path, index: &Index) -> io::Result<Vec<String>> {
-    let segments = index.load_metas().map_err(io::Error::other)?.list_segment_files();
-    let names = segments.into_iter().filter_map(|name| name.into_os_string().into_string().ok());
+    let segments = index
+        .load_metas()
+        .map_err(io::Error::other)?
+        .list_segment_files();
+    let names = segments
+        .into_iter()
+        .filter_map(|name| name.into_os_string().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| folder.join(name).exists()).collect();
     names.push(META.to_owned());
     names.sort_unstable();

@@ -23,7 +23,10 @@ const WORDS_TO_ACT: usize = 8;
 /// Verbs that do the same to different things. The place in the list is the bit.
 static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     stems(&[
-        &["create", "add", "new", "insert", "make", "generate", "register", "build", "start", "launch", "open", "book"],
+        &[
+            "create", "add", "new", "insert", "make", "generate", "register", "build", "start",
+            "launch", "open", "book",
+        ],
         &[
             "delete",
             "remove",
@@ -37,13 +40,35 @@ static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
             "disable",
             "unsubscribe",
         ],
-        &["update", "edit", "modify", "change", "set", "rename", "replace", "enable", "configure", "adjust"],
         &[
-            "get", "list", "show", "find", "search", "fetch", "retrieve", "view", "describe", "check", "query", "read",
-            "look",
+            "update",
+            "edit",
+            "modify",
+            "change",
+            "set",
+            "rename",
+            "replace",
+            "enable",
+            "configure",
+            "adjust",
         ],
-        &["send", "post", "share", "mail", "message", "notify", "publish", "upload"],
-        &["calculate", "compute", "estimate", "convert", "predict", "analyze", "translate", "evaluate"],
+        &[
+            "get", "list", "show", "find", "search", "fetch", "retrieve", "view", "describe",
+            "check", "query", "read", "look",
+        ],
+        &[
+            "send", "post", "share", "mail", "message", "notify", "publish", "upload",
+        ],
+        &[
+            "calculate",
+            "compute",
+            "estimate",
+            "convert",
+            "predict",
+            "analyze",
+            "translate",
+            "evaluate",
+        ],
     ])
 });
 
@@ -53,9 +78,20 @@ static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
         &["email", "mail", "recipient"],
         &["url", "link", "uri", "website"],
         &["path", "file", "filename", "folder", "directory"],
-        &["number", "amount", "count", "limit", "size", "price", "value", "quantity"],
+        &[
+            "number", "amount", "count", "limit", "size", "price", "value", "quantity",
+        ],
         &["date", "time", "day", "year", "month", "start", "end"],
-        &["city", "location", "country", "address", "place", "destination", "origin", "state"],
+        &[
+            "city",
+            "location",
+            "country",
+            "address",
+            "place",
+            "destination",
+            "origin",
+            "state",
+        ],
     ])
 });
 
@@ -105,12 +141,19 @@ impl ToolFacts {
     /// Reads a tool.
     pub fn new(tool: &Tool) -> Self {
         let part = |fields: &[Field]| -> Vec<Term> {
-            fields.iter().flat_map(|&field| text::terms(&head(tool, field))).collect()
+            fields
+                .iter()
+                .flat_map(|&field| text::terms(&head(tool, field)))
+                .collect()
         };
         let name = part(&[Field::Name]);
         let server = part(&[Field::Server]);
         let description = part(&[Field::Title, Field::Description, Field::Tags]);
-        let schema = part(&[Field::ParameterNames, Field::ParameterDescriptions, Field::EnumValues]);
+        let schema = part(&[
+            Field::ParameterNames,
+            Field::ParameterDescriptions,
+            Field::EnumValues,
+        ]);
         let mut words = Words::default();
         words.count(&name, |word| &mut word.name);
         words.count(&server, |word| &mut word.server);
@@ -128,10 +171,15 @@ impl ToolFacts {
             kinds: kinds_taken(&part(&[Field::ParameterNames])),
             pairs: distinct(pairs),
             triples: distinct(triples(&text::spaced(tool.id.name()))),
-            tokens: StaticTable::bundled().map(|table| ToolTokens::new(tool, &table)).unwrap_or_default(),
+            tokens: StaticTable::bundled()
+                .map(|table| ToolTokens::new(tool, &table))
+                .unwrap_or_default(),
             words: Box::default(),
         };
-        ToolFacts { words: words.sorted(), ..facts }
+        ToolFacts {
+            words: words.sorted(),
+            ..facts
+        }
     }
 
     /// Every word.
@@ -141,7 +189,10 @@ impl ToolFacts {
 
     /// The word as it stands in the tool.
     pub fn word(&self, hash: u32) -> Option<&Word> {
-        self.words.binary_search_by_key(&hash, |word| word.hash).ok().map(|place| &self.words[place])
+        self.words
+            .binary_search_by_key(&hash, |word| word.hash)
+            .ok()
+            .map(|place| &self.words[place])
     }
 }
 
@@ -200,7 +251,13 @@ impl Words {
         for term in terms {
             let hash = hash(&term.term);
             if self.0.len() < MAX_WORDS || self.0.contains_key(&hash) {
-                let empty = Word { hash, name: 0, server: 0, description: 0, parameters: 0 };
+                let empty = Word {
+                    hash,
+                    name: 0,
+                    server: 0,
+                    description: 0,
+                    parameters: 0,
+                };
                 let count = part(self.0.entry(hash).or_insert(empty));
                 *count = count.saturating_add(1);
             }
@@ -219,19 +276,31 @@ impl Words {
 /// As much of a field as the ranker reads.
 pub(super) fn head(tool: &Tool, field: Field) -> String {
     let max_bytes = match field {
-        Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => MAX_PARAMETERS_BYTES,
-        Field::Name | Field::Server | Field::Title | Field::Description | Field::Tags => MAX_OWN_TEXT_BYTES,
+        Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => {
+            MAX_PARAMETERS_BYTES
+        }
+        Field::Name | Field::Server | Field::Title | Field::Description | Field::Tags => {
+            MAX_OWN_TEXT_BYTES
+        }
     };
     field_head(tool, field, max_bytes)
 }
 
 fn parameters(tool: &Tool) -> u16 {
-    let properties = tool.input_schema.get("properties").and_then(serde_json::Value::as_object);
-    properties.map_or(0, |properties| properties.len().min(usize::from(u16::MAX)) as u16)
+    let properties = tool
+        .input_schema
+        .get("properties")
+        .and_then(serde_json::Value::as_object);
+    properties.map_or(0, |properties| {
+        properties.len().min(usize::from(u16::MAX)) as u16
+    })
 }
 
 fn pairs(terms: &[Term]) -> Vec<u32> {
-    terms.windows(2).map(|pair| hash(&pair[0].term).rotate_left(7) ^ hash(&pair[1].term)).collect()
+    terms
+        .windows(2)
+        .map(|pair| hash(&pair[0].term).rotate_left(7) ^ hash(&pair[1].term))
+        .collect()
 }
 
 fn pairs_of_head(terms: &[Term]) -> Vec<u32> {
@@ -239,9 +308,14 @@ fn pairs_of_head(terms: &[Term]) -> Vec<u32> {
 }
 
 fn triples(text: &str) -> Vec<u32> {
-    let words = text::words(text).into_iter().filter(|word| !text::is_stop_word(word));
+    let words = text::words(text)
+        .into_iter()
+        .filter(|word| !text::is_stop_word(word));
     let of_word = |word: String| {
-        let padded: Vec<char> = std::iter::once('_').chain(word.chars()).chain(['_']).collect();
+        let padded: Vec<char> = std::iter::once('_')
+            .chain(word.chars())
+            .chain(['_'])
+            .collect();
         let mut bytes = String::new();
         let of_triple = |triple: &[char]| {
             bytes.clear();
@@ -254,27 +328,47 @@ fn triples(text: &str) -> Vec<u32> {
 }
 
 fn actions(terms: &[Term]) -> u8 {
-    bits(ACTIONS.iter().map(|stems| terms.iter().any(|term| stems.contains(&term.term))))
+    bits(
+        ACTIONS
+            .iter()
+            .map(|stems| terms.iter().any(|term| stems.contains(&term.term))),
+    )
 }
 
 fn kinds_taken(parameters: &[Term]) -> u8 {
-    bits(KINDS.iter().map(|stems| parameters.iter().any(|term| stems.contains(&term.term))))
+    bits(
+        KINDS
+            .iter()
+            .map(|stems| parameters.iter().any(|term| stems.contains(&term.term))),
+    )
 }
 
 /// The kinds of values a request seems to hold.
 fn kinds_given(request: &str) -> u8 {
     let tokens: Vec<&str> = request.split_whitespace().collect();
     let is_place = |pair: &[&str]| {
-        matches!(pair[0], "in" | "at" | "near" | "from" | "to") && pair[1].starts_with(|c: char| c.is_ascii_uppercase())
+        matches!(pair[0], "in" | "at" | "near" | "from" | "to")
+            && pair[1].starts_with(|c: char| c.is_ascii_uppercase())
     };
-    let is_year = |token: &&str| token.len() >= 4 && (token.starts_with("19") || token.starts_with("20"));
+    let is_year =
+        |token: &&str| token.len() >= 4 && (token.starts_with("19") || token.starts_with("20"));
     let soon = ["today", "tomorrow", "yesterday"];
     let found = [
-        tokens.iter().any(|token| token.find('@').is_some_and(|at| at > 0 && at + 1 < token.len())),
-        tokens.iter().any(|token| token.contains("://") || token.starts_with("www.")),
-        tokens.iter().any(|token| token.len() > 1 && (token.starts_with('/') || token.starts_with("~/"))),
+        tokens.iter().any(|token| {
+            token
+                .find('@')
+                .is_some_and(|at| at > 0 && at + 1 < token.len())
+        }),
+        tokens
+            .iter()
+            .any(|token| token.contains("://") || token.starts_with("www.")),
+        tokens
+            .iter()
+            .any(|token| token.len() > 1 && (token.starts_with('/') || token.starts_with("~/"))),
         request.bytes().any(|byte| byte.is_ascii_digit()),
-        tokens.iter().any(|token| is_year(token) || soon.contains(&token.to_ascii_lowercase().as_str())),
+        tokens
+            .iter()
+            .any(|token| is_year(token) || soon.contains(&token.to_ascii_lowercase().as_str())),
         tokens.windows(2).any(is_place),
     ];
     bits(found.into_iter())
@@ -282,11 +376,16 @@ fn kinds_given(request: &str) -> u8 {
 
 /// A bit for each class that is there, the first the lowest.
 fn bits(found: impl Iterator<Item = bool>) -> u8 {
-    found.enumerate().fold(0, |bits, (class, found)| bits | u8::from(found) << class)
+    found
+        .enumerate()
+        .fold(0, |bits, (class, found)| bits | u8::from(found) << class)
 }
 
 fn stems(classes: &[&[&str]]) -> Vec<Vec<String>> {
-    classes.iter().map(|words| words.iter().map(|word| text::stem(word)).collect()).collect()
+    classes
+        .iter()
+        .map(|words| words.iter().map(|word| text::stem(word)).collect())
+        .collect()
 }
 
 fn distinct(mut hashes: Vec<u32>) -> Box<[u32]> {
@@ -298,7 +397,10 @@ fn distinct(mut hashes: Vec<u32>) -> Box<[u32]> {
 /// How many numbers two ascending lists have in common.
 fn common(a: &[u32], b: &[u32]) -> usize {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    short.iter().filter(|hash| long.binary_search(hash).is_ok()).count()
+    short
+        .iter()
+        .filter(|hash| long.binary_search(hash).is_ok())
+        .count()
 }
 
 #[cfg(test)]
@@ -306,14 +408,21 @@ mod tests {
     use super::*;
 
     fn facts(name: &str, description: &str) -> ToolFacts {
-        ToolFacts::new(&Tool::new("post", name).unwrap().with_description(description))
+        ToolFacts::new(
+            &Tool::new("post", name)
+                .unwrap()
+                .with_description(description),
+        )
     }
 
     #[test]
     fn a_word_is_counted_where_it_stands() {
         let facts = facts("send_mail", "Sends mail to a mail box.");
         let word = facts.word(hash("mail")).unwrap();
-        assert_eq!((word.name, word.server, word.description, word.parameters), (1, 0, 2, 0));
+        assert_eq!(
+            (word.name, word.server, word.description, word.parameters),
+            (1, 0, 2, 0)
+        );
         assert_eq!((facts.name_words, facts.description_words), (2, 3));
         assert!(facts.word(hash("rain")).is_none());
     }
@@ -321,16 +430,28 @@ mod tests {
     #[test]
     fn a_request_shares_pairs_and_triples_in_their_order() {
         let tool = facts("weather_forecast", "Tells the weather forecast.");
-        assert_eq!(RequestFacts::new("weather forecast").shared_pairs(&tool), 1.0);
-        assert_eq!(RequestFacts::new("forecast weather").shared_pairs(&tool), 0.0);
+        assert_eq!(
+            RequestFacts::new("weather forecast").shared_pairs(&tool),
+            1.0
+        );
+        assert_eq!(
+            RequestFacts::new("forecast weather").shared_pairs(&tool),
+            0.0
+        );
         assert!(RequestFacts::new("wether forecasts").shared_triples(&tool) > 0.5);
     }
 
     #[test]
     fn actions_agree_or_clash_or_are_not_said() {
         let delete = facts("delete_file", "");
-        assert_eq!(RequestFacts::new("remove the file").same_action(&delete), 1.0);
-        assert_eq!(RequestFacts::new("create a file").same_action(&delete), -1.0);
+        assert_eq!(
+            RequestFacts::new("remove the file").same_action(&delete),
+            1.0
+        );
+        assert_eq!(
+            RequestFacts::new("create a file").same_action(&delete),
+            -1.0
+        );
         assert_eq!(RequestFacts::new("file").same_action(&delete), 0.0);
     }
 
@@ -340,20 +461,38 @@ mod tests {
         let long = format!("{beginning}{}", "and tells of the rain ".repeat(200_000));
         let (short, long) = (facts("send", &beginning), facts("send", &long));
         assert!(long.word(hash("rain")).is_none());
-        let words =
-            |facts: &ToolFacts| (facts.words().len(), facts.description_words, facts.word(hash("mail")).copied());
+        let words = |facts: &ToolFacts| {
+            (
+                facts.words().len(),
+                facts.description_words,
+                facts.word(hash("mail")).copied(),
+            )
+        };
         assert_eq!(words(&long), words(&short));
 
         let mut tool = Tool::new("", "send").unwrap();
-        let properties = (0..100_000).map(|number| (format!("rain{number}"), serde_json::json!({"enum": ["a"]})));
-        tool.input_schema.insert("properties".into(), properties.collect::<serde_json::Map<_, _>>().into());
+        let properties = (0..100_000)
+            .map(|number| (format!("rain{number}"), serde_json::json!({"enum": ["a"]})));
+        tool.input_schema.insert(
+            "properties".into(),
+            properties.collect::<serde_json::Map<_, _>>().into(),
+        );
         assert!(ToolFacts::new(&tool).words().len() <= MAX_WORDS);
         assert!(head(&tool, Field::ParameterNames).len() <= MAX_PARAMETERS_BYTES);
     }
 
     #[test]
     fn strange_requests_have_facts_too() {
-        for request in ["", "?!", "🙂", "a", "@", "查询天气", "/", &"x ".repeat(9000)] {
+        for request in [
+            "",
+            "?!",
+            "🙂",
+            "a",
+            "@",
+            "查询天气",
+            "/",
+            &"x ".repeat(9000),
+        ] {
             let shared = RequestFacts::new(request).shared_triples(&facts("a", ""));
             assert!((0.0..=1.0).contains(&shared), "{request}");
         }

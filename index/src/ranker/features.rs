@@ -306,15 +306,25 @@ impl Candidates {
             measure.fill(place, tools[place] as usize, &mut Row(row));
         }
         drop(measure);
-        SCALED.iter().for_each(|&(from, to)| scale(&mut rows, from, to));
+        SCALED
+            .iter()
+            .for_each(|&(from, to)| scale(&mut rows, from, to));
         let words = request.terms.len() + request.unknown;
         let known = 1.0 - request.unknown as f32 / words.max(1) as f32;
-        Candidates { tools, rows, legs, known }
+        Candidates {
+            tools,
+            rows,
+            legs,
+            known,
+        }
     }
 
     /// The row of each candidate.
     pub fn by_tool(&self) -> impl Iterator<Item = (u32, &[f32])> {
-        self.tools.iter().copied().zip(self.rows.chunks_exact(Feature::ALL.len()))
+        self.tools
+            .iter()
+            .copied()
+            .zip(self.rows.chunks_exact(Feature::ALL.len()))
     }
 
     /// One feature of the candidate at a place.
@@ -327,13 +337,20 @@ impl Candidates {
         let mut signals = vec![0.0; Signal::ALL.len()];
         let mut order: Vec<usize> = (0..self.tools.len()).collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-        let Some((&top, following)) = order.split_first() else { return signals };
+        let Some((&top, following)) = order.split_first() else {
+            return signals;
+        };
         let following = &following[..following.len().min(FOLLOWING)];
         let mut set = |(signal, value): (Signal, f32)| signals[signal as usize] = value;
-        OF_THE_TOP.iter().map(|&(signal, feature)| (signal, self.feature(top, feature))).for_each(&mut set);
+        OF_THE_TOP
+            .iter()
+            .map(|&(signal, feature)| (signal, self.feature(top, feature)))
+            .for_each(&mut set);
         self.of_the_legs(request).into_iter().for_each(&mut set);
         let ranker: Vec<f32> = ranker.iter().map(|&score| score as f32).collect();
-        let mean = |of: &[f32]| following.iter().map(|&place| of[place]).sum::<f32>() / following.len().max(1) as f32;
+        let mean = |of: &[f32]| {
+            following.iter().map(|&place| of[place]).sum::<f32>() / following.len().max(1) as f32
+        };
         let second = following.first().map_or(0.0, |&place| scores[place]);
         set((Signal::Margin, scores[top] - second));
         set((Signal::Lead, scores[top] - mean(scores)));
@@ -348,7 +365,8 @@ impl Candidates {
     /// The best score of each leg, and how far it stands out.
     fn of_the_legs(&self, request: &Request<'_>) -> [(Signal, f32); 5] {
         let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
-        let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view) {
+        let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view)
+        {
             (Some(ranking), Some(view)) => (best(ranking), deviation(best(ranking), view.leg.raw)),
             _ => (0.0, 0.0),
         };
@@ -357,7 +375,10 @@ impl Candidates {
         [
             (Signal::TableCosine, table),
             (Signal::ModelCosine, model),
-            (Signal::LexicalDeviation, deviation(best(&self.legs.lexical), request.lexical.raw)),
+            (
+                Signal::LexicalDeviation,
+                deviation(best(&self.legs.lexical), request.lexical.raw),
+            ),
             (Signal::TableDeviation, table_deviation),
             (Signal::ModelDeviation, model_deviation),
         ]
@@ -394,16 +415,25 @@ const SCALED: [(Feature, Feature); 8] = [
     (Feature::NearName, Feature::NearNameScaled),
     (Feature::NearNameRecall, Feature::NearNameRecallScaled),
     (Feature::NearDescription, Feature::NearDescriptionScaled),
-    (Feature::NearDescriptionRecall, Feature::NearDescriptionRecallScaled),
+    (
+        Feature::NearDescriptionRecall,
+        Feature::NearDescriptionRecallScaled,
+    ),
 ];
 
 /// Fills one column with another, scaled so that the lowest candidate has 0 and the highest 1.
 fn scale(rows: &mut [f32], from: Feature, to: Feature) {
     let (width, from, to) = (Feature::ALL.len(), from as usize, to as usize);
     let bounds = rows.chunks_exact(width).map(|row| row[from]);
-    let (low, high) = bounds.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
+    let (low, high) = bounds.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| {
+        (low.min(x), high.max(x))
+    });
     for row in rows.chunks_exact_mut(width) {
-        row[to] = if high > low { (row[from] - low) / (high - low) } else { 0.0 };
+        row[to] = if high > low {
+            (row[from] - low) / (high - low)
+        } else {
+            0.0
+        };
     }
 }
 
@@ -416,20 +446,34 @@ impl Ranking {
     /// The [`DEPTH`] best of the tools above `floor` that may be hits.
     fn new(scores: &[f32], floor: f32, allowed: &dyn Fn(usize) -> bool) -> Self {
         let best = best::above(floor, scores, DEPTH, allowed);
-        Ranking { best: best.into_iter().map(|(tool, score)| (tool as u32, score)).collect() }
+        Ranking {
+            best: best
+                .into_iter()
+                .map(|(tool, score)| (tool as u32, score))
+                .collect(),
+        }
     }
 
     fn reciprocal(&self, tool: usize) -> f32 {
-        let place = self.best.iter().position(|(other, _)| *other as usize == tool);
+        let place = self
+            .best
+            .iter()
+            .position(|(other, _)| *other as usize == tool);
         place.map_or(0.0, |place| 1.0 / (place as f32 + RANK_OFFSET))
     }
 
     /// How far the best is ahead of the next ten, as a share of its own score.
     fn lead(&self) -> f32 {
-        let Some(((_, best), rivals)) = self.best.split_first() else { return 0.0 };
+        let Some(((_, best), rivals)) = self.best.split_first() else {
+            return 0.0;
+        };
         let rivals = &rivals[..rivals.len().min(RIVALS)];
         let mean = rivals.iter().map(|(_, score)| score).sum::<f32>() / rivals.len().max(1) as f32;
-        if *best > 0.0 { (best - mean) / best } else { 0.0 }
+        if *best > 0.0 {
+            (best - mean) / best
+        } else {
+            0.0
+        }
     }
 
     fn first(&self, count: usize) -> impl Iterator<Item = u32> {
@@ -448,7 +492,10 @@ struct Legs {
 impl Legs {
     fn rank(request: &Request<'_>) -> Self {
         let ranking = |scores: &[f32], floor| Ranking::new(scores, floor, request.allowed);
-        let dense = |view: &Option<DenseView<'_>>| view.as_ref().map(|view| ranking(view.leg.raw, f32::NEG_INFINITY));
+        let dense = |view: &Option<DenseView<'_>>| {
+            view.as_ref()
+                .map(|view| ranking(view.leg.raw, f32::NEG_INFINITY))
+        };
         Legs {
             lexical: ranking(request.lexical.raw, 0.0),
             table: dense(&request.table),
@@ -459,7 +506,9 @@ impl Legs {
 
     /// The legs alone.
     fn retrieving(&self) -> impl Iterator<Item = &Ranking> {
-        std::iter::once(&self.lexical).chain(&self.table).chain(&self.model)
+        std::iter::once(&self.lexical)
+            .chain(&self.table)
+            .chain(&self.model)
     }
 
     fn candidates(&self) -> Vec<u32> {
@@ -470,9 +519,15 @@ impl Legs {
 
     /// The share of the words' ten best tools that the most knowing dense leg has among its ten best.
     fn agreement(&self) -> f32 {
-        let Some(dense) = self.model.as_ref().or(self.table.as_ref()) else { return 0.0 };
+        let Some(dense) = self.model.as_ref().or(self.table.as_ref()) else {
+            return 0.0;
+        };
         let dense: Vec<u32> = dense.first(RIVALS).collect();
-        self.lexical.first(RIVALS).filter(|tool| dense.contains(tool)).count() as f32 / RIVALS as f32
+        self.lexical
+            .first(RIVALS)
+            .filter(|tool| dense.contains(tool))
+            .count() as f32
+            / RIVALS as f32
     }
 
     fn unanimity(&self, tool: u32) -> f32 {
@@ -512,17 +567,49 @@ struct Measure<'m, 'a> {
 
 impl<'m, 'a> Measure<'m, 'a> {
     fn new(request: &'m Request<'a>, legs: &'m Legs, candidates: &[u32]) -> Self {
-        let terms: Vec<(u32, f32)> = request.terms.iter().map(|(term, worth)| (term_hash(term), *worth)).collect();
-        let rarity = |hash: u32| (hash, request.rarities.get(&hash).copied().unwrap_or_default());
-        let clauses = request.clauses.iter().map(|terms| terms.iter().map(|term| rarity(term_hash(term))).collect());
-        let servers = legs.fused.best.iter().map(|(tool, score)| ((request.server)(*tool as usize), *score)).collect();
+        let terms: Vec<(u32, f32)> = request
+            .terms
+            .iter()
+            .map(|(term, worth)| (term_hash(term), *worth))
+            .collect();
+        let rarity = |hash: u32| {
+            (
+                hash,
+                request.rarities.get(&hash).copied().unwrap_or_default(),
+            )
+        };
+        let clauses = request
+            .clauses
+            .iter()
+            .map(|terms| terms.iter().map(|term| rarity(term_hash(term))).collect());
+        let servers = legs
+            .fused
+            .best
+            .iter()
+            .map(|(tool, score)| ((request.server)(*tool as usize), *score))
+            .collect();
         let facts = RequestFacts::new(request.text);
         let clauses = clauses.collect();
-        let tokens = candidates.iter().map(|&tool| &(request.facts)(tool as usize).tokens);
+        let tokens = candidates
+            .iter()
+            .map(|&tool| &(request.facts)(tool as usize).tokens);
         let table = StaticTable::bundled().ok();
-        let nearness = table.map(|table| Nearness::new(&table, request.text, request.clause_texts, tokens));
-        let mut measure = Measure { request, legs, facts, terms, clauses, found: Vec::new(), servers, nearness };
-        measure.found = candidates.iter().map(|&tool| measure.words_of(tool as usize)).collect();
+        let nearness =
+            table.map(|table| Nearness::new(&table, request.text, request.clause_texts, tokens));
+        let mut measure = Measure {
+            request,
+            legs,
+            facts,
+            terms,
+            clauses,
+            found: Vec::new(),
+            servers,
+            nearness,
+        };
+        measure.found = candidates
+            .iter()
+            .map(|&tool| measure.words_of(tool as usize))
+            .collect();
         measure
     }
 
@@ -536,9 +623,18 @@ impl<'m, 'a> Measure<'m, 'a> {
     /// Fills the columns that are the same for all candidates.
     fn fill_request(&self, row: &mut Row<'_>) {
         let lead = |ranking: &Option<Ranking>| ranking.as_ref().map_or(0.0, Ranking::lead);
-        row.set(Feature::RequestWords, (self.request.terms.len() + self.request.unknown) as f32);
+        row.set(
+            Feature::RequestWords,
+            (self.request.terms.len() + self.request.unknown) as f32,
+        );
         row.set(Feature::Clauses, self.request.clauses.len().max(1) as f32);
-        row.set(Feature::BestCoverage, self.found.iter().map(|words| words.anywhere).fold(0.0, f32::max));
+        row.set(
+            Feature::BestCoverage,
+            self.found
+                .iter()
+                .map(|words| words.anywhere)
+                .fold(0.0, f32::max),
+        );
         row.set(Feature::Agreement, self.legs.agreement());
         row.set(Feature::LexicalLead, self.legs.lexical.lead());
         row.set(Feature::TableLead, lead(&self.legs.table));
@@ -547,12 +643,27 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     fn fill_scores(&self, tool: usize, row: &mut Row<'_>) {
-        let Request { lexical, limit, fused, .. } = *self.request;
+        let Request {
+            lexical,
+            limit,
+            fused,
+            ..
+        } = *self.request;
         row.set(Feature::Lexical, lexical.by_text[0][tool]);
-        row.set(Feature::LexicalShare, if limit > 0.0 { lexical.raw[tool] / limit } else { 0.0 });
+        row.set(
+            Feature::LexicalShare,
+            if limit > 0.0 {
+                lexical.raw[tool] / limit
+            } else {
+                0.0
+            },
+        );
         row.set(Feature::LexicalClause, best_clause(lexical, tool));
         row.set(Feature::LexicalRank, self.legs.lexical.reciprocal(tool));
-        row.set(Feature::ClauseGain, best_clause(lexical, tool) - lexical.by_text[0][tool]);
+        row.set(
+            Feature::ClauseGain,
+            best_clause(lexical, tool) - lexical.by_text[0][tool],
+        );
         row.set(Feature::Fused, fused[tool]);
         row.set(Feature::FusedRank, self.legs.fused.reciprocal(tool));
         if let (Some(view), Some(ranking)) = (&self.request.table, &self.legs.table) {
@@ -581,24 +692,35 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::DescriptionCoverage, words.description);
         row.set(Feature::ParameterCoverage, words.parameters);
         row.set(Feature::Coverage, words.anywhere);
-        row.set(Feature::NameRecall, f32::from(words.in_name) / f32::from(facts.name_words.max(1)));
+        row.set(
+            Feature::NameRecall,
+            f32::from(words.in_name) / f32::from(facts.name_words.max(1)),
+        );
         row.set(Feature::NameRareRecall, rare.name);
         row.set(Feature::ServerRecall, rare.server);
         row.set(Feature::DescriptionRecall, rare.description);
-        row.set(Feature::ClauseCoverage, self.clause_coverage(facts).unwrap_or(words.anywhere));
+        row.set(
+            Feature::ClauseCoverage,
+            self.clause_coverage(facts).unwrap_or(words.anywhere),
+        );
         row.set(Feature::DescriptionRepeats, words.repeats);
         row.set(Feature::Pairs, self.facts.shared_pairs(facts));
         row.set(Feature::Triples, self.facts.shared_triples(facts));
         row.set(Feature::Action, self.facts.same_action(facts));
         row.set(Feature::Kinds, self.facts.taken_kinds(facts));
-        row.set(Feature::DescriptionWords, f32::from(facts.description_words).ln_1p());
+        row.set(
+            Feature::DescriptionWords,
+            f32::from(facts.description_words).ln_1p(),
+        );
         row.set(Feature::Parameters, f32::from(facts.parameters));
         row.set(Feature::NameWords, f32::from(facts.name_words));
         row.set(Feature::ServerShare, self.server_share(tool));
     }
 
     fn fill_nearness(&self, tool: usize, row: &mut Row<'_>) {
-        let Some(nearness) = &self.nearness else { return };
+        let Some(nearness) = &self.nearness else {
+            return;
+        };
         let near = nearness.of(&(self.request.facts)(tool).tokens);
         row.set(Feature::Near, near.anywhere);
         row.set(Feature::NearClause, near.clause);
@@ -612,8 +734,14 @@ impl<'m, 'a> Measure<'m, 'a> {
         let facts = (self.request.facts)(tool);
         let mut found = Found::default();
         for &(hash, worth) in &self.terms {
-            let Some(word) = facts.word(hash) else { continue };
-            let share = if self.request.limit > 0.0 { worth / self.request.limit } else { 0.0 };
+            let Some(word) = facts.word(hash) else {
+                continue;
+            };
+            let share = if self.request.limit > 0.0 {
+                worth / self.request.limit
+            } else {
+                0.0
+            };
             found.anywhere += share;
             found.name += if word.name > 0 { share } else { 0.0 };
             found.server += if word.server > 0 { share } else { 0.0 };
@@ -629,8 +757,18 @@ impl<'m, 'a> Measure<'m, 'a> {
     /// Shares of the tool's words, by rarity, that the request has.
     fn rare_recall(&self, facts: &ToolFacts) -> Rare {
         let (mut had, mut all) = (Rare::default(), Rare::default());
-        let rarity = |word: &Word| self.request.rarities.get(&word.hash).copied().unwrap_or_default();
-        facts.words().iter().filter(|word| word.is_said()).for_each(|word| all.add(word, rarity(word)));
+        let rarity = |word: &Word| {
+            self.request
+                .rarities
+                .get(&word.hash)
+                .copied()
+                .unwrap_or_default()
+        };
+        facts
+            .words()
+            .iter()
+            .filter(|word| word.is_said())
+            .for_each(|word| all.add(word, rarity(word)));
         let asked = self.terms.iter().filter_map(|(hash, _)| facts.word(*hash));
         asked.for_each(|word| had.add(word, rarity(word)));
         let share = |had: f32, all: f32| if all > 0.0 { had / all } else { 0.0 };
@@ -645,7 +783,11 @@ impl<'m, 'a> Measure<'m, 'a> {
     fn clause_coverage(&self, facts: &ToolFacts) -> Option<f32> {
         let share = |clause: &Vec<(u32, f32)>| {
             let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
-            let had: f32 = clause.iter().filter(|(hash, _)| facts.word(*hash).is_some()).map(|(_, worth)| worth).sum();
+            let had: f32 = clause
+                .iter()
+                .filter(|(hash, _)| facts.word(*hash).is_some())
+                .map(|(_, worth)| worth)
+                .sum();
             if all > 0.0 { had / all } else { 0.0 }
         };
         self.clauses.iter().map(share).reduce(f32::max)
@@ -654,8 +796,12 @@ impl<'m, 'a> Measure<'m, 'a> {
     fn server_share(&self, tool: usize) -> f32 {
         let server = (self.request.server)(tool);
         let all: f32 = self.servers.iter().map(|(_, score)| score).sum();
-        let same: f32 =
-            self.servers.iter().filter(|(other, _)| server.is_some() && *other == server).map(|s| s.1).sum();
+        let same: f32 = self
+            .servers
+            .iter()
+            .filter(|(other, _)| server.is_some() && *other == server)
+            .map(|s| s.1)
+            .sum();
         if all > 0.0 { same / all } else { 0.0 }
     }
 }
@@ -697,5 +843,9 @@ fn best_clause(leg: LegView<'_>, tool: usize) -> f32 {
 /// Standard deviations by which the best score stands out of all; 0 where all are equal.
 fn deviation(best: f32, scores: &[f32]) -> f32 {
     let (mean, deviation) = fuse::spread(scores);
-    if deviation > MIN_DEVIATION { ((f64::from(best) - mean) / deviation) as f32 } else { 0.0 }
+    if deviation > MIN_DEVIATION {
+        ((f64::from(best) - mean) / deviation) as f32
+    } else {
+        0.0
+    }
 }

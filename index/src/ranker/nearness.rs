@@ -26,17 +26,26 @@ impl ToolTokens {
     /// Reads a tool.
     pub fn new(tool: &Tool, table: &StaticTable) -> Self {
         let part = |fields: &[Field]| -> Vec<u32> {
-            fields.iter().flat_map(|&field| tokens(&head(tool, field), table)).collect()
+            fields
+                .iter()
+                .flat_map(|&field| tokens(&head(tool, field), table))
+                .collect()
         };
         ToolTokens {
             name: distinct(part(&[Field::Server, Field::Name]), KEPT[0]),
-            description: distinct(part(&[Field::Title, Field::Description, Field::Tags]), KEPT[1]),
+            description: distinct(
+                part(&[Field::Title, Field::Description, Field::Tags]),
+                KEPT[1],
+            ),
             parameters: distinct(part(&[Field::ParameterNames]), KEPT[2]),
         }
     }
 
     fn all(&self) -> impl Iterator<Item = &u32> {
-        self.name.iter().chain(&self.description).chain(&self.parameters)
+        self.name
+            .iter()
+            .chain(&self.description)
+            .chain(&self.parameters)
     }
 }
 
@@ -93,7 +102,9 @@ impl Nearness {
             let of_clause = tokens(clause, table);
             self::weights(&asked, table, |token| of_clause.contains(&token))
         });
-        let clauses = clauses.filter(|weights| weights.iter().any(|weight| *weight > 0.0)).collect();
+        let clauses = clauses
+            .filter(|weights| weights.iter().any(|weight| *weight > 0.0))
+            .collect();
         let (mut places, mut tokens) = (vec![0; table.len()], Vec::new());
         for &token in candidates.flat_map(ToolTokens::all) {
             let place = &mut places[token as usize];
@@ -102,7 +113,10 @@ impl Nearness {
                 *place = tokens.len() as u32;
             }
         }
-        let weighed = |&token: &u32| Compared { weight: table.weight(token), ..Compared::default() };
+        let weighed = |&token: &u32| Compared {
+            weight: table.weight(token),
+            ..Compared::default()
+        };
         let mut compared: Vec<Compared> = tokens.iter().map(weighed).collect();
         for (number, cosines) in table.cosines(&asked, &tokens).into_iter().enumerate() {
             for (compared, cosine) in compared.iter_mut().zip(cosines) {
@@ -110,20 +124,30 @@ impl Nearness {
                 compared.nearest = compared.nearest.max(cosine);
             }
         }
-        Nearness { weights, clauses, places, compared }
+        Nearness {
+            weights,
+            clauses,
+            places,
+            compared,
+        }
     }
 
     /// Compares the request with one of the candidates.
     pub fn of(&self, tool: &ToolTokens) -> Near {
-        let [name, description, parameters] =
-            [&tool.name, &tool.description, &tool.parameters].map(|part| self.best_and_recall(part));
+        let [name, description, parameters] = [&tool.name, &tool.description, &tool.parameters]
+            .map(|part| self.best_and_recall(part));
         let mut anywhere = name.0;
         raise(&mut anywhere, &description.0);
         raise(&mut anywhere, &parameters.0);
         let whole = mean(&anywhere, &self.weights);
         Near {
             anywhere: whole,
-            clause: self.clauses.iter().map(|weights| mean(&anywhere, weights)).reduce(f32::max).unwrap_or(whole),
+            clause: self
+                .clauses
+                .iter()
+                .map(|weights| mean(&anywhere, weights))
+                .reduce(f32::max)
+                .unwrap_or(whole),
             name: mean(&name.0, &self.weights),
             name_recall: name.1,
             description: mean(&description.0, &self.weights),
@@ -141,7 +165,9 @@ impl Nearness {
         let mut best = [0.0; REQUEST_TOKENS];
         let (mut near, mut all) = (0.0, 0.0);
         for token in part {
-            let Some(compared) = self.compared(*token) else { continue };
+            let Some(compared) = self.compared(*token) else {
+                continue;
+            };
             raise(&mut best, &compared.similarities);
             near += compared.weight * compared.nearest;
             all += compared.weight;
@@ -152,14 +178,20 @@ impl Nearness {
 
 /// The tokens of the words of a text that say something.
 fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
-    let words = text::words(text).into_iter().filter(|word| !text::is_stop_word(word));
+    let words = text::words(text)
+        .into_iter()
+        .filter(|word| !text::is_stop_word(word));
     words.flat_map(|word| table.tokens(&word)).collect()
 }
 
 /// The first `kept` of the tokens, each once, in their order.
 fn distinct(tokens: Vec<u32>, kept: usize) -> Box<[u32]> {
     let mut seen = std::collections::HashSet::new();
-    tokens.into_iter().filter(|token| seen.insert(*token)).take(kept).collect()
+    tokens
+        .into_iter()
+        .filter(|token| seen.insert(*token))
+        .take(kept)
+        .collect()
 }
 
 /// The tokens that weigh most, in their order.
@@ -175,7 +207,11 @@ fn heaviest(tokens: &[u32], table: &StaticTable) -> Vec<u32> {
 fn weights(asked: &[u32], table: &StaticTable, counts: impl Fn(u32) -> bool) -> Similarities {
     let mut weights = [0.0; REQUEST_TOKENS];
     for (weight, &token) in weights.iter_mut().zip(asked) {
-        *weight = if counts(token) { table.weight(token) } else { 0.0 };
+        *weight = if counts(token) {
+            table.weight(token)
+        } else {
+            0.0
+        };
     }
     weights
 }
@@ -183,13 +219,21 @@ fn weights(asked: &[u32], table: &StaticTable, counts: impl Fn(u32) -> bool) -> 
 fn raise(best: &mut Similarities, similarities: &Similarities) {
     for (best, similarity) in best.iter_mut().zip(similarities) {
         // Not `max`, which looks for NaN and takes twice as long.
-        *best = if *similarity > *best { *similarity } else { *best };
+        *best = if *similarity > *best {
+            *similarity
+        } else {
+            *best
+        };
     }
 }
 
 fn mean(best: &Similarities, weights: &Similarities) -> f32 {
     let all: f32 = weights.iter().sum();
-    let near: f32 = best.iter().zip(weights).map(|(best, weight)| best * weight).sum();
+    let near: f32 = best
+        .iter()
+        .zip(weights)
+        .map(|(best, weight)| best * weight)
+        .sum();
     if all > 0.0 { near / all } else { 0.0 }
 }
 
@@ -210,9 +254,16 @@ mod tests {
 
     #[test]
     fn the_same_words_are_as_near_as_can_be() {
-        let near = near("weather forecast", &[], &tool("forecast_weather", "Weather"));
+        let near = near(
+            "weather forecast",
+            &[],
+            &tool("forecast_weather", "Weather"),
+        );
         assert!((near.anywhere - 1.0).abs() < 1e-3, "{near:?}");
-        assert!((near.name_recall - 1.0).abs() < 1e-3 && (near.description_recall - 1.0).abs() < 1e-3, "{near:?}");
+        assert!(
+            (near.name_recall - 1.0).abs() < 1e-3 && (near.description_recall - 1.0).abs() < 1e-3,
+            "{near:?}"
+        );
         assert!(near.description < 0.99, "{near:?}");
     }
 
@@ -225,17 +276,39 @@ mod tests {
     #[test]
     fn a_clause_is_nearer_than_the_whole_request() {
         let request = "book a flight to Rome and tell me a joke";
-        let near = near(request, &["book a flight to Rome", "tell me a joke"], &tool("tell_joke", "Tells a joke."));
+        let near = near(
+            request,
+            &["book a flight to Rome", "tell me a joke"],
+            &tool("tell_joke", "Tells a joke."),
+        );
         assert!(near.clause > near.anywhere + 0.1, "{near:?}");
     }
 
     #[test]
     fn strange_requests_and_tools_have_numbers_from_0_to_1() {
         let long = "word ".repeat(20_000);
-        for text in ["", "?!", "🙂", "a", "查询天气", "the of and", &"x".repeat(100_000), &long] {
+        for text in [
+            "",
+            "?!",
+            "🙂",
+            "a",
+            "查询天气",
+            "the of and",
+            &"x".repeat(100_000),
+            &long,
+        ] {
             let near = near(text, &[text], &tool("a", text));
-            let numbers = [near.anywhere, near.clause, near.name, near.name_recall, near.description];
-            assert!(numbers.iter().all(|number| (0.0..=1.001).contains(number)), "{text:.20}: {near:?}");
+            let numbers = [
+                near.anywhere,
+                near.clause,
+                near.name,
+                near.name_recall,
+                near.description,
+            ];
+            assert!(
+                numbers.iter().all(|number| (0.0..=1.001).contains(number)),
+                "{text:.20}: {near:?}"
+            );
         }
     }
 }

@@ -28,13 +28,22 @@ pub struct Judged {
 pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
     let width = Feature::ALL.len();
     let mut refitted = forest.clone();
-    let mut scores: Vec<Vec<f64>> = requests.iter().map(|request| request.base.clone()).collect();
+    let mut scores: Vec<Vec<f64>> = requests
+        .iter()
+        .map(|request| request.base.clone())
+        .collect();
     for tree in refitted.trees_mut() {
         let mut sums = vec![(0.0, 0.0); tree.leaves().len()];
         let mut ends: Vec<Vec<usize>> = Vec::with_capacity(requests.len());
         for (request, scores) in requests.iter().zip(&scores) {
-            let leaves: Vec<usize> = request.rows.chunks_exact(width).map(|row| tree.leaf(row)).collect();
-            for (&leaf, (gradient, curvature)) in leaves.iter().zip(lambdas(&request.relevant, scores)) {
+            let leaves: Vec<usize> = request
+                .rows
+                .chunks_exact(width)
+                .map(|row| tree.leaf(row))
+                .collect();
+            for (&leaf, (gradient, curvature)) in
+                leaves.iter().zip(lambdas(&request.relevant, scores))
+            {
                 sums[leaf].0 += gradient;
                 sums[leaf].1 += curvature;
             }
@@ -47,7 +56,10 @@ pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
             *leaf = keep * *leaf + (1.0 - keep) * asked;
         }
         for (scores, ends) in scores.iter_mut().zip(&ends) {
-            scores.iter_mut().zip(ends).for_each(|(score, &leaf)| *score += tree.leaves()[leaf]);
+            scores
+                .iter_mut()
+                .zip(ends)
+                .for_each(|(score, &leaf)| *score += tree.leaves()[leaf]);
         }
     }
     refitted
@@ -58,8 +70,17 @@ fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
     let mut place = vec![0; scores.len()];
-    order.iter().enumerate().for_each(|(at, &candidate)| place[candidate] = at);
-    let ideal: f64 = (0..relevant.iter().filter(|right| **right).count().min(TRUNCATION)).map(discount).sum();
+    order
+        .iter()
+        .enumerate()
+        .for_each(|(at, &candidate)| place[candidate] = at);
+    let ideal: f64 = (0..relevant
+        .iter()
+        .filter(|right| **right)
+        .count()
+        .min(TRUNCATION))
+        .map(discount)
+        .sum();
     let mut moves = vec![(0.0, 0.0); scores.len()];
     let right = (0..scores.len()).filter(|&candidate| relevant[candidate]);
     for right in right {
@@ -67,7 +88,8 @@ fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
             if place[right].min(place[wrong]) >= TRUNCATION {
                 continue;
             }
-            let gain = (discount(place[right]) - discount(place[wrong])).abs() / ideal.max(f64::MIN_POSITIVE);
+            let gain = (discount(place[right]) - discount(place[wrong])).abs()
+                / ideal.max(f64::MIN_POSITIVE);
             let doubt = 1.0 / (1.0 + (scores[right] - scores[wrong]).exp());
             let (force, curvature) = (gain * doubt, gain * doubt * (1.0 - doubt));
             moves[right].0 += force;
@@ -90,11 +112,17 @@ mod tests {
 
     /// One split on the first feature, and two candidates on either side of it.
     fn lesson(right_is_high: bool) -> (Forest, Vec<Judged>) {
-        let forest: Forest = serde_json::from_str(r#"[{"splits":[[0,0.5,-1,-2,0.0]],"leaves":[0.2,-0.2]}]"#).unwrap();
+        let forest: Forest =
+            serde_json::from_str(r#"[{"splits":[[0,0.5,-1,-2,0.0]],"leaves":[0.2,-0.2]}]"#)
+                .unwrap();
         let width = Feature::ALL.len();
         let mut rows = vec![0.0; 2 * width];
         rows[width] = 1.0;
-        let request = Judged { rows, relevant: vec![!right_is_high, right_is_high], base: vec![0.0, 0.0] };
+        let request = Judged {
+            rows,
+            relevant: vec![!right_is_high, right_is_high],
+            base: vec![0.0, 0.0],
+        };
         (forest, vec![request; 50])
     }
 
@@ -104,7 +132,10 @@ mod tests {
         let refitted = refit(&forest, &lessons, 0.5);
         let before = forest.predict(&lessons[0].rows, Feature::ALL.len());
         let after = refitted.predict(&lessons[0].rows, Feature::ALL.len());
-        assert!(before[0] > before[1] && after[1] - after[0] > before[1] - before[0], "{before:?} {after:?}");
+        assert!(
+            before[0] > before[1] && after[1] - after[0] > before[1] - before[0],
+            "{before:?} {after:?}"
+        );
     }
 
     #[test]

@@ -23,7 +23,11 @@ struct Split {
 impl Split {
     /// The node that a row goes on to.
     fn child(&self, row: &[f32]) -> i16 {
-        if f64::from(row[self.feature as usize]) <= self.threshold { self.left } else { self.right }
+        if f64::from(row[self.feature as usize]) <= self.threshold {
+            self.left
+        } else {
+            self.right
+        }
     }
 }
 
@@ -50,10 +54,16 @@ impl Forest {
     /// What is wrong, with the tree's number.
     pub fn check(&self, features: usize) -> Result<(), String> {
         if self.trees.len() > MAX_TREES {
-            return Err(format!("{} trees, {MAX_TREES} are allowed", self.trees.len()));
+            return Err(format!(
+                "{} trees, {MAX_TREES} are allowed",
+                self.trees.len()
+            ));
         }
         let mut numbered = self.trees.iter().enumerate();
-        numbered.try_for_each(|(number, tree)| tree.check(features).map_err(|e| format!("tree {number}: {e}")))
+        numbered.try_for_each(|(number, tree)| {
+            tree.check(features)
+                .map_err(|e| format!("tree {number}: {e}"))
+        })
     }
 
     /// The predictions of rows that lie end to end, `width` values each.
@@ -64,8 +74,11 @@ impl Forest {
             let (groups, rest) = sums.as_chunks_mut::<ABREAST>();
             let mut rows = rows.chunks_exact(width);
             for sums in groups {
-                let rows: [&[f32]; ABREAST] = std::array::from_fn(|_| rows.next().unwrap_or_default());
-                sums.iter_mut().zip(tree.leaves_of(rows)).for_each(|(sum, leaf)| *sum += tree.leaves[leaf]);
+                let rows: [&[f32]; ABREAST] =
+                    std::array::from_fn(|_| rows.next().unwrap_or_default());
+                sums.iter_mut()
+                    .zip(tree.leaves_of(rows))
+                    .for_each(|(sum, leaf)| *sum += tree.leaves[leaf]);
             }
             for (sum, row) in rest.iter_mut().zip(rows) {
                 *sum += tree.leaves[tree.leaf(row)];
@@ -77,7 +90,9 @@ impl Forest {
     /// How much each feature moved a row's prediction: the changes along its path through every tree.
     pub fn moved(&self, row: &[f32]) -> Vec<f64> {
         let mut moved = vec![0.0; row.len()];
-        self.trees.iter().for_each(|tree| tree.add_moved(row, &mut moved));
+        self.trees
+            .iter()
+            .for_each(|tree| tree.add_moved(row, &mut moved));
         moved
     }
 
@@ -105,7 +120,9 @@ impl Tree {
     /// As [`Tree::leaf`] for several rows, which go down abreast: where one ends is guessed wrong by the processor, which
     /// then waits for longer than a step takes.
     fn leaves_of(&self, rows: [&[f32]; ABREAST]) -> [usize; ABREAST] {
-        let Some(root) = self.splits.first() else { return [0; ABREAST] };
+        let Some(root) = self.splits.first() else {
+            return [0; ABREAST];
+        };
         let mut nodes: [i16; ABREAST] = rows.map(|row| root.child(row));
         while nodes.iter().any(|node| *node >= 0) {
             for (node, row) in nodes.iter_mut().zip(rows) {
@@ -135,12 +152,20 @@ impl Tree {
     }
 
     fn value(&self, node: i16) -> f64 {
-        if node >= 0 { self.splits[node as usize].value } else { self.leaves[!node as usize] }
+        if node >= 0 {
+            self.splits[node as usize].value
+        } else {
+            self.leaves[!node as usize]
+        }
     }
 
     fn check(&self, features: usize) -> Result<(), String> {
         if self.splits.len() > MAX_SPLITS || self.leaves.len() != self.splits.len() + 1 {
-            return Err(format!("{} splits and {} leaves do not make a tree", self.splits.len(), self.leaves.len()));
+            return Err(format!(
+                "{} splits and {} leaves do not make a tree",
+                self.splits.len(),
+                self.leaves.len()
+            ));
         }
         let is_below = |node: usize, child: i16| match usize::try_from(child) {
             Ok(split) => split > node && split < self.splits.len(),
@@ -148,14 +173,28 @@ impl Tree {
         };
         for (node, split) in self.splits.iter().enumerate() {
             if split.feature as usize >= features {
-                return Err(format!("split {node} asks for feature {}, there are {features}", split.feature));
+                return Err(format!(
+                    "split {node} asks for feature {}, there are {features}",
+                    split.feature
+                ));
             }
             if !is_below(node, split.left) || !is_below(node, split.right) {
-                return Err(format!("split {node} leads to {} and {}", split.left, split.right));
+                return Err(format!(
+                    "split {node} leads to {} and {}",
+                    split.left, split.right
+                ));
             }
         }
-        let finite = self.leaves.iter().chain(self.splits.iter().map(|split| &split.threshold)).all(|n| n.is_finite());
-        if finite { Ok(()) } else { Err("a number is not finite".to_owned()) }
+        let finite = self
+            .leaves
+            .iter()
+            .chain(self.splits.iter().map(|split| &split.threshold))
+            .all(|n| n.is_finite());
+        if finite {
+            Ok(())
+        } else {
+            Err("a number is not finite".to_owned())
+        }
     }
 }
 
@@ -168,13 +207,22 @@ mod rows {
     type Row = (u16, f64, i16, i16, f64);
 
     pub fn serialize<S: Serializer>(splits: &[Split], serializer: S) -> Result<S::Ok, S::Error> {
-        let rows: Vec<Row> = splits.iter().map(|s| (s.feature, s.threshold, s.left, s.right, s.value)).collect();
+        let rows: Vec<Row> = splits
+            .iter()
+            .map(|s| (s.feature, s.threshold, s.left, s.right, s.value))
+            .collect();
         rows.serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Split>, D::Error> {
         let rows = Vec::<Row>::deserialize(deserializer)?;
-        let split = |(feature, threshold, left, right, value)| Split { feature, threshold, left, right, value };
+        let split = |(feature, threshold, left, right, value)| Split {
+            feature,
+            threshold,
+            left,
+            right,
+            value,
+        };
         Ok(rows.into_iter().map(split).collect())
     }
 }
@@ -188,7 +236,8 @@ mod tests {
     }
 
     /// Two levels: feature 0 at .5, then feature 1 at .25.
-    const TWO: &str = r#"[{"splits":[[0,0.5,-1,1,0.1],[1,0.25,-2,-3,0.5]],"leaves":[-1.0,0.25,2.0]}]"#;
+    const TWO: &str =
+        r#"[{"splits":[[0,0.5,-1,1,0.1],[1,0.25,-2,-3,0.5]],"leaves":[-1.0,0.25,2.0]}]"#;
 
     #[test]
     fn a_value_at_the_threshold_goes_left() {
@@ -200,14 +249,20 @@ mod tests {
     fn rows_end_where_each_would_alone() {
         let forest = forest(TWO);
         let rows: Vec<f32> = (0..2 * 21).map(|i| (i * 29 % 100) as f32 / 100.0).collect();
-        let alone: Vec<f64> = rows.chunks(2).map(|row| forest.trees[0].leaves[forest.trees[0].leaf(row)]).collect();
+        let alone: Vec<f64> = rows
+            .chunks(2)
+            .map(|row| forest.trees[0].leaves[forest.trees[0].leaf(row)])
+            .collect();
         assert_eq!(forest.predict(&rows, 2), alone);
     }
 
     #[test]
     fn what_moved_a_row_adds_up_from_the_root_to_its_leaf() {
         let moved = forest(TWO).moved(&[0.9, 0.9]);
-        assert!((moved[0] - 0.4).abs() < 1e-12 && (moved[1] - 1.5).abs() < 1e-12, "{moved:?}");
+        assert!(
+            (moved[0] - 0.4).abs() < 1e-12 && (moved[1] - 1.5).abs() < 1e-12,
+            "{moved:?}"
+        );
     }
 
     #[test]
@@ -221,10 +276,19 @@ mod tests {
     fn trees_that_would_not_end_at_a_leaf_are_named() {
         assert!(forest(TWO).check(2).is_ok());
         for (json, expected) in [
-            (r#"[{"splits":[[7,0,-1,-2,0]],"leaves":[0,1]}]"#, "tree 0: split 0 asks for feature 7"),
-            (r#"[{"splits":[[0,0,0,-2,0]],"leaves":[0,1]}]"#, "split 0 leads to 0"),
+            (
+                r#"[{"splits":[[7,0,-1,-2,0]],"leaves":[0,1]}]"#,
+                "tree 0: split 0 asks for feature 7",
+            ),
+            (
+                r#"[{"splits":[[0,0,0,-2,0]],"leaves":[0,1]}]"#,
+                "split 0 leads to 0",
+            ),
             (r#"[{"splits":[[0,0,-1,-9,0]],"leaves":[0,1]}]"#, "-9"),
-            (r#"[{"splits":[[0,0,-1,-2,0]],"leaves":[0]}]"#, "do not make a tree"),
+            (
+                r#"[{"splits":[[0,0,-1,-2,0]],"leaves":[0]}]"#,
+                "do not make a tree",
+            ),
         ] {
             let error = forest(json).check(2).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -10,39 +10,67 @@ use crate::tool::Tool;
 const MAX_EXPLAINED_BYTES: usize = 64 << 10;
 
 /// Tells how a tool came to its score for a request. Costs a pass over the leg's scores, so only on request.
-pub(super) fn explain(search: &Search<'_>, tool: usize, request: &Request, evidence: &Evidence) -> Explain {
-    let terms: Vec<&str> = evidence.terms.iter().flat_map(|terms| terms.terms()).collect();
+pub(super) fn explain(
+    search: &Search<'_>,
+    tool: usize,
+    request: &Request,
+    evidence: &Evidence,
+) -> Explain {
+    let terms: Vec<&str> = evidence
+        .terms
+        .iter()
+        .flat_map(|terms| terms.terms())
+        .collect();
     let fuzzy = evidence.terms[0].fuzzy.clone();
-    let matched = search.searcher.rows[tool].tool().map(|tool| matched_fields(&tool, &terms)).unwrap_or_default();
+    let matched = search.searcher.rows[tool]
+        .tool()
+        .map(|tool| matched_fields(&tool, &terms))
+        .unwrap_or_default();
     let leg_score = |leg: &LegScores| leg_score(search, tool, leg);
     Explain {
         name_match: evidence.named.get(&(tool as u32)).copied(),
         lexical: leg_score(&evidence.lexical).filter(|score| score.raw > 0.0),
-        dense: evidence.dense.iter().filter_map(|voice| Some((voice.id.clone(), leg_score(&voice.scores)?))).collect(),
+        dense: evidence
+            .dense
+            .iter()
+            .filter_map(|voice| Some((voice.id.clone(), leg_score(&voice.scores)?)))
+            .collect(),
         matched,
         fuzzy,
         clauses: request.clauses().to_vec(),
         best_clause: best_clause(tool, evidence),
         dense_weight: evidence.dense_weight,
         fused: evidence.fused[tool],
-        ranker: evidence.verdict.as_ref().and_then(|verdict| verdict.explain(search, evidence, tool)),
+        ranker: evidence
+            .verdict
+            .as_ref()
+            .and_then(|verdict| verdict.explain(search, evidence, tool)),
         memory: evidence.recalled.get(&tool).copied(),
     }
 }
 
 fn leg_score(search: &Search<'_>, tool: usize, leg: &LegScores) -> Option<LegScore> {
     let raw = leg.raw[tool];
-    raw.is_finite().then(|| LegScore { rank: search.place(&leg.raw, tool), raw, normalised: leg.by_text[0][tool] })
+    raw.is_finite().then(|| LegScore {
+        rank: search.place(&leg.raw, tool),
+        raw,
+        normalised: leg.by_text[0][tool],
+    })
 }
 
 fn matched_fields(tool: &Tool, terms: &[&str]) -> Vec<MatchedField> {
     let fields = Field::ALL.into_iter().map(|field| {
-        let mut found: Vec<String> =
-            text::terms(&field_head(tool, field, MAX_EXPLAINED_BYTES)).into_iter().map(|term| term.term).collect();
+        let mut found: Vec<String> = text::terms(&field_head(tool, field, MAX_EXPLAINED_BYTES))
+            .into_iter()
+            .map(|term| term.term)
+            .collect();
         found.retain(|term| terms.contains(&term.as_str()));
         found.sort_unstable();
         found.dedup();
-        MatchedField { field: field.name(), terms: found }
+        MatchedField {
+            field: field.name(),
+            terms: found,
+        }
     });
     fields.filter(|field| !field.terms.is_empty()).collect()
 }
@@ -52,9 +80,14 @@ fn best_clause(tool: usize, evidence: &Evidence) -> Option<usize> {
     let clauses = 1..evidence.lexical.by_text.len();
     let score = |clause: usize| {
         let lexical = evidence.lexical.by_text[clause][tool];
-        let dense: f32 =
-            evidence.dense.iter().filter_map(|voice| Some(voice.scores.by_text.get(clause)?[tool].max(0.0))).sum();
+        let dense: f32 = evidence
+            .dense
+            .iter()
+            .filter_map(|voice| Some(voice.scores.by_text.get(clause)?[tool].max(0.0)))
+            .sum();
         lexical + dense
     };
-    clauses.max_by(|&a, &b| score(a).total_cmp(&score(b)).then(b.cmp(&a))).map(|clause| clause - 1)
+    clauses
+        .max_by(|&a, &b| score(a).total_cmp(&score(b)).then(b.cmp(&a)))
+        .map(|clause| clause - 1)
 }

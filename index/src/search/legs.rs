@@ -61,7 +61,9 @@ pub(super) struct LegScores {
 impl DenseLeg {
     /// True for a request in a script it knows; for every request without the gate.
     pub(super) fn is_heard(&self, cjk_share: f32, parts: Parts) -> bool {
-        !parts.script_gate || self.embedder.scripts() == Scripts::Any || cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
+        !parts.script_gate
+            || self.embedder.scripts() == Scripts::Any
+            || cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
     }
 
     /// Asks it; the whole request first.
@@ -69,14 +71,27 @@ impl DenseLeg {
         let views = if parts.views { ALL_VIEWS } else { 1 };
         let (scores, is_rough) = match &self.graph {
             Some(graph) if parts.views => (self.vectors.scores_by(graph, queries), false),
-            _ => (self.vectors.rough_scores(queries, views), self.vectors.is_rough()),
+            _ => (
+                self.vectors.rough_scores(queries, views),
+                self.vectors.is_rough(),
+            ),
         };
-        Hearing { leg: self, queries, views, scores, is_rough }
+        Hearing {
+            leg: self,
+            queries,
+            views,
+            scores,
+            is_rough,
+        }
     }
 
     /// True when it is wanted and has something to say.
     pub(super) fn takes_part(&self, parts: Parts) -> bool {
-        let wanted = if self.embedder.is_instant() { parts.instant_embedders } else { parts.slow_embedders };
+        let wanted = if self.embedder.is_instant() {
+            parts.instant_embedders
+        } else {
+            parts.slow_embedders
+        };
         wanted && !self.vectors.is_empty()
     }
 }
@@ -84,7 +99,9 @@ impl DenseLeg {
 impl Hearing<'_> {
     /// Scores these tools again where they were scored roughly.
     pub(super) fn refine(&mut self, tools: &[usize]) {
-        self.leg.vectors.refine(self.queries, self.views, tools, &mut self.scores);
+        self.leg
+            .vectors
+            .refine(self.queries, self.views, tools, &mut self.scores);
         self.is_rough = false;
     }
 
@@ -93,14 +110,23 @@ impl Hearing<'_> {
         let scores = LegScores::new(self.scores.clone(), farthest, allowed);
         let query = self.queries.first().cloned().unwrap_or_default();
         let embedder = &self.leg.embedder;
-        Voice { id: embedder.id().to_owned(), share: embedder.share(), query, scores }
+        Voice {
+            id: embedder.id().to_owned(),
+            share: embedder.share(),
+            query,
+            scores,
+        }
     }
 }
 
 impl LegScores {
     /// From raw scores by text, the whole request first. `floor` gives the score of a tool without any likeness, by the
     /// lowest and the highest score there are.
-    pub(super) fn new(mut by_text: Vec<Vec<f32>>, floor: impl Fn((f32, f32)) -> f32, allowed: Option<&[bool]>) -> Self {
+    pub(super) fn new(
+        mut by_text: Vec<Vec<f32>>,
+        floor: impl Fn((f32, f32)) -> f32,
+        allowed: Option<&[bool]>,
+    ) -> Self {
         let raw = by_text[0].clone();
         let scale = |scores: &mut Vec<f32>| {
             let bounds = fuse::bounds(scores);
@@ -118,7 +144,12 @@ impl LegScores {
             }
             best
         });
-        LegScores { raw, best: bests[0], clauses, by_text }
+        LegScores {
+            raw,
+            best: bests[0],
+            clauses,
+            by_text,
+        }
     }
 
     /// The scaled scores of the request as a whole.
@@ -135,6 +166,11 @@ fn farthest((low, high): (f32, f32)) -> f32 {
 
 /// The best score of the tools that may be hits.
 fn best_allowed(scores: &[f32], allowed: &[bool]) -> f32 {
-    let scores = scores.iter().zip(allowed).filter(|(score, allowed)| **allowed && score.is_finite());
-    scores.map(|(&score, _)| score).fold(f32::NEG_INFINITY, f32::max)
+    let scores = scores
+        .iter()
+        .zip(allowed)
+        .filter(|(score, allowed)| **allowed && score.is_finite());
+    scores
+        .map(|(&score, _)| score)
+        .fold(f32::NEG_INFINITY, f32::max)
 }

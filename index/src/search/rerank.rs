@@ -38,58 +38,111 @@ pub struct Measured {
 
 /// Asks the ranker about a request, for its verdict and one score per tool, from 0 to 1, without the name tier. `None`
 /// where none was trained for the legs that were heard.
-pub(super) fn verdict(search: &Search<'_>, request: &Request, evidence: &Evidence) -> Option<(Verdict, Vec<f32>)> {
+pub(super) fn verdict(
+    search: &Search<'_>,
+    request: &Request,
+    evidence: &Evidence,
+) -> Option<(Verdict, Vec<f32>)> {
     let ranker = Arc::clone(search.searcher.ranker.as_ref()?);
     let legs = heard(search, evidence)?;
     let model = ranker.model(ids(&legs))?;
-    let mix = if search.parts.ranker { model.mix() } else { 0.0 };
-    let (candidates, given, confidence) = with_columns(search, request, evidence, &legs, |columns| {
-        let candidates = Candidates::measure(columns);
-        let given = model.scores(&candidates);
-        let scores: Vec<f32> = candidates
-            .tools
-            .iter()
-            .zip(&given)
-            .map(|(&tool, &given)| evidence.fused[tool as usize] + mix * given as f32)
-            .collect();
-        let confidence = model.confidence(&candidates.signals(columns, &scores, &given));
-        (candidates, given, confidence)
-    });
+    let mix = if search.parts.ranker {
+        model.mix()
+    } else {
+        0.0
+    };
+    let (candidates, given, confidence) =
+        with_columns(search, request, evidence, &legs, |columns| {
+            let candidates = Candidates::measure(columns);
+            let given = model.scores(&candidates);
+            let scores: Vec<f32> = candidates
+                .tools
+                .iter()
+                .zip(&given)
+                .map(|(&tool, &given)| evidence.fused[tool as usize] + mix * given as f32)
+                .collect();
+            let confidence = model.confidence(&candidates.signals(columns, &scores, &given));
+            (candidates, given, confidence)
+        });
     let scores = mixed(&evidence.fused, &candidates, &given, mix);
     let legs = legs.iter().map(|(_, voice)| voice.id.clone()).collect();
-    Some((Verdict { ranker, legs, candidates, given, mix, confidence }, scores))
+    Some((
+        Verdict {
+            ranker,
+            legs,
+            candidates,
+            given,
+            mix,
+            confidence,
+        },
+        scores,
+    ))
 }
 
 /// True where a ranker was trained for the legs that take part.
 pub(super) fn has_a_say(search: &Search<'_>, evidence: &Evidence) -> bool {
-    let model = |legs: Vec<Heard<'_>>| search.searcher.ranker.as_ref()?.model(ids(&legs)).map(|_| ());
+    let model = |legs: Vec<Heard<'_>>| {
+        search
+            .searcher
+            .ranker
+            .as_ref()?
+            .model(ids(&legs))
+            .map(|_| ())
+    };
     heard(search, evidence).and_then(model).is_some()
 }
 
 /// Measures a request without judging it.
-pub(super) fn measured(search: &Search<'_>, request: &Request, evidence: &Evidence) -> Option<Measured> {
+pub(super) fn measured(
+    search: &Search<'_>,
+    request: &Request,
+    evidence: &Evidence,
+) -> Option<Measured> {
     let legs = heard(search, evidence)?;
     let (candidates, signals) = with_columns(search, request, evidence, &legs, |columns| {
         let candidates = Candidates::measure(columns);
-        let scores: Vec<f32> = candidates.tools.iter().map(|&tool| evidence.fused[tool as usize]).collect();
+        let scores: Vec<f32> = candidates
+            .tools
+            .iter()
+            .map(|&tool| evidence.fused[tool as usize])
+            .collect();
         let signals = candidates.signals(columns, &scores, &vec![0.0; scores.len()]);
         (candidates, signals)
     });
-    let tools = candidates.tools.iter().map(|&tool| search.searcher.rows[tool as usize].id()).collect();
-    let legs = ids(&legs).map(|id| crate::ranker::leg_name(id).to_owned()).collect();
-    Some(Measured { tools, rows: candidates.rows, signals, legs })
+    let tools = candidates
+        .tools
+        .iter()
+        .map(|&tool| search.searcher.rows[tool as usize].id())
+        .collect();
+    let legs = ids(&legs)
+        .map(|id| crate::ranker::leg_name(id).to_owned())
+        .collect();
+    Some(Measured {
+        tools,
+        rows: candidates.rows,
+        signals,
+        legs,
+    })
 }
 
 impl Verdict {
     /// What the ranker made of a hit.
-    pub(super) fn explain(&self, search: &Search<'_>, evidence: &Evidence, tool: usize) -> Option<Reranked> {
+    pub(super) fn explain(
+        &self,
+        search: &Search<'_>,
+        evidence: &Evidence,
+        tool: usize,
+    ) -> Option<Reranked> {
         if self.mix == 0.0 {
             return None;
         }
         let place = self.candidates.tools.binary_search(&(tool as u32)).ok()?;
         let width = Feature::ALL.len();
         let row = &self.candidates.rows[place * width..(place + 1) * width];
-        let reasons = self.ranker.model(self.legs.iter().map(String::as_str)).map(|model| model.reasons(row));
+        let reasons = self
+            .ranker
+            .model(self.legs.iter().map(String::as_str))
+            .map(|model| model.reasons(row));
         Some(Reranked {
             before: search.place(&evidence.fused, tool),
             after: search.place(evidence.scores(), tool),
@@ -106,9 +159,18 @@ fn heard<'a>(search: &Search<'a>, evidence: &'a Evidence) -> Option<Vec<Heard<'a
     if search.mode == Mode::Dense || search.query.fusion == Fusion::Rrf {
         return None;
     }
-    let leg_of = |voice: &&Voice| search.searcher.legs.iter().find(|leg| leg.embedder.id() == voice.id);
+    let leg_of = |voice: &&Voice| {
+        search
+            .searcher
+            .legs
+            .iter()
+            .find(|leg| leg.embedder.id() == voice.id)
+    };
     // Beside a leg that is being embedded, tools it does not know yet would look like bad ones.
-    let heard = evidence.dense.iter().filter_map(|voice| Some((leg_of(&voice)?, voice)));
+    let heard = evidence
+        .dense
+        .iter()
+        .filter_map(|voice| Some((leg_of(&voice)?, voice)));
     Some(heard.filter(|(leg, _)| leg.pending == 0).collect())
 }
 
@@ -128,11 +190,21 @@ fn with_columns<T>(
     let instant = legs.iter().find(|(leg, _)| leg.embedder.is_instant());
     let slow = legs.iter().find(|(leg, _)| !leg.embedder.is_instant());
     let (instant_cosines, slow_cosines) = (instant.map(Cosines::new), slow.map(Cosines::new));
-    let terms = evidence.terms[0].terms().map(str::to_owned).zip(evidence.gains.iter().copied());
+    let terms = evidence.terms[0]
+        .terms()
+        .map(str::to_owned)
+        .zip(evidence.gains.iter().copied());
     run(&features::Request {
         text: &request.texts[0],
-        clause_texts: if evidence.terms.len() > 1 { &request.texts[1..] } else { &[] },
-        clauses: &evidence.terms[1..].iter().map(|terms| terms.terms().collect()).collect::<Vec<_>>(),
+        clause_texts: if evidence.terms.len() > 1 {
+            &request.texts[1..]
+        } else {
+            &[]
+        },
+        clauses: &evidence.terms[1..]
+            .iter()
+            .map(|terms| terms.terms().collect())
+            .collect::<Vec<_>>(),
         terms: &terms.collect::<Vec<_>>(),
         unknown: evidence.terms[0].unknown(),
         limit: evidence.limit,
@@ -150,7 +222,10 @@ fn with_columns<T>(
     })
 }
 
-fn dense_view<'a>(leg: Option<&Heard<'a>>, cosines: Option<&'a Cosines<'a>>) -> Option<DenseView<'a>> {
+fn dense_view<'a>(
+    leg: Option<&Heard<'a>>,
+    cosines: Option<&'a Cosines<'a>>,
+) -> Option<DenseView<'a>> {
     let cosines = cosines?;
     let leg = leg?.1.scores.view();
     Some(DenseView {
@@ -172,21 +247,30 @@ impl<'a> Cosines<'a> {
     fn new((leg, voice): &Heard<'a>) -> Self {
         let (leg, voice) = (*leg, *voice);
         let cosine = |view| cosine(leg, voice, view);
-        Cosines { text: cosine(View::Everything), name: cosine(View::Name), description: cosine(View::Description) }
+        Cosines {
+            text: cosine(View::Everything),
+            name: cosine(View::Name),
+            description: cosine(View::Description),
+        }
     }
 }
 
 /// Tells the cosine of one view of a tool; 0 where the leg does not embed such views, or not this tool's.
 fn cosine<'a>(leg: &'a DenseLeg, voice: &'a Voice, view: View) -> Box<dyn Fn(usize) -> f32 + 'a> {
     let views = leg.embedder.views();
-    let Some(place) = views.iter().position(|other| *other == view) else { return Box::new(|_| 0.0) };
+    let Some(place) = views.iter().position(|other| *other == view) else {
+        return Box::new(|_| 0.0);
+    };
     let cosine = leg.vectors.view_cosine(&voice.query, place, views.len());
     Box::new(move |tool| cosine(tool).unwrap_or(0.0))
 }
 
 impl LegScores {
     fn view(&self) -> LegView<'_> {
-        LegView { raw: &self.raw, by_text: &self.by_text }
+        LegView {
+            raw: &self.raw,
+            by_text: &self.by_text,
+        }
     }
 }
 
@@ -195,7 +279,11 @@ impl LegScores {
 fn mixed(fused: &[f32], candidates: &Candidates, given: &[f64], mix: f32) -> Vec<f32> {
     let lowest = given.iter().copied().fold(f64::INFINITY, f64::min);
     let highest = given.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let span = if lowest < highest { mix * (highest - lowest) as f32 } else { 0.0 };
+    let span = if lowest < highest {
+        mix * (highest - lowest) as f32
+    } else {
+        0.0
+    };
     let scale = 1.0 / (1.0 + span);
     let mut scores: Vec<f32> = fused.iter().map(|score| score * scale).collect();
     for (&tool, given) in candidates.tools.iter().zip(given) {

@@ -23,7 +23,10 @@ pub(crate) struct Words {
 
 impl Words {
     pub(crate) fn new(index: LexicalSearcher) -> Self {
-        Words { index, anew: OnceLock::new() }
+        Words {
+            index,
+            anew: OnceLock::new(),
+        }
     }
 }
 
@@ -58,7 +61,12 @@ pub(crate) fn in_memory(rows: &[Arc<Row>], settings: &LexicalSettings) -> Result
 ///
 /// # Errors
 /// [`crate::Error::Derived`].
-pub(crate) fn fill(index: &LexicalIndex, rows: &[Arc<Row>], settings: &LexicalSettings, stamp: &str) -> Result<()> {
+pub(crate) fn fill(
+    index: &LexicalIndex,
+    rows: &[Arc<Row>],
+    settings: &LexicalSettings,
+    stamp: &str,
+) -> Result<()> {
     let mut writer = index.writer()?;
     for chunk in rows.chunks(CHUNK) {
         for entry in entries(chunk, &settings.weights) {
@@ -72,12 +80,20 @@ pub(crate) fn fill(index: &LexicalIndex, rows: &[Arc<Row>], settings: &LexicalSe
 
 /// Analyzes tools in parallel.
 pub(crate) fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
-    let analyzed =
-        rows.par_iter().filter_map(|row| Some(Entry::new(row.stored.key, &row.stored.parse().ok()?, weights)));
+    let analyzed = rows.par_iter().filter_map(|row| {
+        Some(Entry::new(
+            row.stored.key,
+            &row.stored.parse().ok()?,
+            weights,
+        ))
+    });
     analyzed.collect()
 }
 
 /// Tool position by store key, which is how the lexical index names tools.
 pub(crate) fn ordinals(rows: &[Arc<Row>]) -> HashMap<u64, u32> {
-    rows.iter().enumerate().map(|(place, row)| (row.stored.key, place as u32)).collect()
+    rows.iter()
+        .enumerate()
+        .map(|(place, row)| (row.stored.key, place as u32))
+        .collect()
 }

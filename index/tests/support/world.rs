@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolscout_index::embed::Hashing;
-use toolscout_index::{Catalog, DataDir, Embedder, Mode, Options, Query, Searcher, Tool, ToolId, Writer};
+use toolscout_index::{
+    Catalog, DataDir, Embedder, Mode, Options, Query, Searcher, Tool, ToolId, Writer,
+};
 
 /// SplitMix64: small, fast, and the same on every machine.
 pub struct Chance(u64);
@@ -40,14 +42,20 @@ impl Chance {
 
     /// A number around 0, about normal.
     pub fn noise(&mut self) -> f32 {
-        (0..4).map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5).sum()
+        (0..4)
+            .map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5)
+            .sum()
     }
 }
 
 /// Runs a property for several seeds and names the one that fails. `TOOLSCOUT_SEED` picks one, `TOOLSCOUT_CASES` says
 /// how many.
 pub fn for_each_seed(cases: u64, property: impl Fn(u64)) {
-    let number = |variable: &str| std::env::var(variable).ok().and_then(|value| value.parse::<u64>().ok());
+    let number = |variable: &str| {
+        std::env::var(variable)
+            .ok()
+            .and_then(|value| value.parse::<u64>().ok())
+    };
     let seeds = match number("TOOLSCOUT_SEED") {
         Some(seed) => seed..seed + 1,
         None => 1..1 + number("TOOLSCOUT_CASES").unwrap_or(cases),
@@ -59,8 +67,12 @@ pub fn for_each_seed(cases: u64, property: impl Fn(u64)) {
 }
 
 pub const SERVERS: [&str; 4] = ["git", "mail", "io.example/maps", ""];
-const VERBS: [&str; 8] = ["create", "list", "delete", "search", "update", "send", "findAll", "export"];
-const NOUNS: [&str; 8] = ["issue", "message", "route", "calendar", "invoice", "Symbol", "天气", "report_2"];
+const VERBS: [&str; 8] = [
+    "create", "list", "delete", "search", "update", "send", "findAll", "export",
+];
+const NOUNS: [&str; 8] = [
+    "issue", "message", "route", "calendar", "invoice", "Symbol", "天气", "report_2",
+];
 const WORDS: [&str; 24] = [
     "repository",
     "attachment",
@@ -96,10 +108,14 @@ pub fn some_name(chance: &mut Chance) -> String {
 /// A tool out of few words, so that tools resemble each other, ids come again, and scores tie.
 pub fn some_tool(chance: &mut Chance, server: &str) -> Tool {
     let text = |chance: &mut Chance, most: usize| {
-        let words: Vec<&str> = (0..chance.below(most + 1)).map(|_| *chance.pick(&WORDS)).collect();
+        let words: Vec<&str> = (0..chance.below(most + 1))
+            .map(|_| *chance.pick(&WORDS))
+            .collect();
         words.join(" ")
     };
-    let mut tool = Tool::new(server, &some_name(chance)).unwrap().with_description(text(chance, 8));
+    let mut tool = Tool::new(server, &some_name(chance))
+        .unwrap()
+        .with_description(text(chance, 8));
     if chance.one_in(2) {
         let schema = json!({"type": "object", "properties": {
             chance.pick(&WORDS).to_string(): {"type": "string", "description": text(chance, 4)},
@@ -109,7 +125,11 @@ pub fn some_tool(chance: &mut Chance, server: &str) -> Tool {
     }
     tool.annotations.read_only_hint = [None, Some(true), Some(false)][chance.below(3)];
     tool.annotations.destructive_hint = [None, Some(true), Some(false)][chance.below(3)];
-    tool.tags = TAGS.iter().filter(|_| chance.one_in(3)).map(|tag| tag.to_string()).collect();
+    tool.tags = TAGS
+        .iter()
+        .filter(|_| chance.one_in(3))
+        .map(|tag| tag.to_string())
+        .collect();
     tool
 }
 
@@ -131,8 +151,17 @@ pub fn some_text(chance: &mut Chance) -> String {
     match chance.below(6) {
         0 => some_name(chance),
         1 => format!("{}/{}", chance.pick(&SERVERS), some_name(chance)),
-        2 => format!("{} the {}, and then {} {}", word(chance), word(chance), word(chance), word(chance)),
-        _ => (0..1 + chance.below(4)).map(|_| word(chance)).collect::<Vec<_>>().join(" "),
+        2 => format!(
+            "{} the {}, and then {} {}",
+            word(chance),
+            word(chance),
+            word(chance),
+            word(chance)
+        ),
+        _ => (0..1 + chance.below(4))
+            .map(|_| word(chance))
+            .collect::<Vec<_>>()
+            .join(" "),
     }
 }
 
@@ -158,12 +187,16 @@ pub fn object(value: Value) -> serde_json::Map<String, Value> {
 
 /// A tool with nothing but a name and a description.
 pub fn plain(server: &str, name: &str, description: &str) -> Tool {
-    Tool::new(server, name).unwrap().with_description(description)
+    Tool::new(server, name)
+        .unwrap()
+        .with_description(description)
 }
 
 /// The options of a catalog with the deterministic embedder.
 pub fn hashing() -> Options {
-    Options { embedders: vec![Arc::new(Hashing::new(64)) as Arc<dyn Embedder>] }
+    Options {
+        embedders: vec![Arc::new(Hashing::new(64)) as Arc<dyn Embedder>],
+    }
 }
 
 /// A catalog of these tools, committed at once and embedded.
@@ -177,7 +210,9 @@ pub fn fresh(data: &DataDir, name: &str, tools: &[Tool]) -> Catalog {
 }
 
 pub fn embed_all(writer: &mut Writer) -> usize {
-    writer.embed_pending(&mut |_| ControlFlow::Continue(())).unwrap()
+    writer
+        .embed_pending(&mut |_| ControlFlow::Continue(()))
+        .unwrap()
 }
 
 pub fn ids(searcher: &Searcher) -> Vec<String> {

@@ -32,7 +32,11 @@ fn a_plan_is_found_pure_fenced_in_noise_and_after_other_json() {
     ] {
         let plan = plan(&text);
         assert_eq!(
-            (plan.steps.len(), plan.steps[0].action.as_str(), plan.steps[0].key.as_str()),
+            (
+                plan.steps.len(),
+                plan.steps[0].action.as_str(),
+                plan.steps[0].key.as_str()
+            ),
             (1, "a", "1"),
             "{text}"
         );
@@ -54,22 +58,52 @@ fn words_are_an_answer_and_never_become_actions() {
     ] {
         assert_eq!(read(text), Reading::Answer(text.to_owned()), "{text}");
     }
-    assert_eq!(read(r#"{"actions":[],"final_answer":"42"}"#), Reading::Answer("42".into()));
-    assert_eq!(read(r#"x {"final_answer":{"n":1}}"#), Reading::Answer(r#"{"n":1}"#.into()));
+    assert_eq!(
+        read(r#"{"actions":[],"final_answer":"42"}"#),
+        Reading::Answer("42".into())
+    );
+    assert_eq!(
+        read(r#"x {"final_answer":{"n":1}}"#),
+        Reading::Answer(r#"{"n":1}"#.into())
+    );
 }
 
 #[test]
 fn what_is_meant_as_a_plan_and_is_none_is_refused_with_its_reason() {
-    let thousand = format!(r#"{{"actions":[{}]}}"#, vec![r#"{"action":"a"}"#; 1_000].join(","));
+    let thousand = format!(
+        r#"{{"actions":[{}]}}"#,
+        vec![r#"{"action":"a"}"#; 1_000].join(",")
+    );
     for (text, expected) in [
-        (thousand.as_str(), "the plan has 1000 actions, 32 are allowed"),
-        (r#"{"actions":[{"action":"a","arguments":{"n":1,"n":1000}}]}"#, "\"n\" comes twice"),
-        (r#"{"actions":[{"action":"a"}],"actions":[{"action":"b"}]}"#, "\"actions\" comes twice"),
-        (r#"{"actions":[{"step":"x","action":"a"},{"step":"x","action":"b"}]}"#, "two steps are called \"x\""),
-        (r#"{"actions":[{"arguments":{}}]}"#, "step 1: it has no `action`"),
+        (
+            thousand.as_str(),
+            "the plan has 1000 actions, 32 are allowed",
+        ),
+        (
+            r#"{"actions":[{"action":"a","arguments":{"n":1,"n":1000}}]}"#,
+            "\"n\" comes twice",
+        ),
+        (
+            r#"{"actions":[{"action":"a"}],"actions":[{"action":"b"}]}"#,
+            "\"actions\" comes twice",
+        ),
+        (
+            r#"{"actions":[{"step":"x","action":"a"},{"step":"x","action":"b"}]}"#,
+            "two steps are called \"x\"",
+        ),
+        (
+            r#"{"actions":[{"arguments":{}}]}"#,
+            "step 1: it has no `action`",
+        ),
         (r#"{"actions":["a"]}"#, "step 1: \"a\" is no action"),
-        (r#"{"actions":[{"action":"a","arguments":[1]}]}"#, "`arguments` must be an object, not [1]"),
-        (r#"{"actions":[{"action":"a","arguments":"{\"n\":1,\"n\":2}"}]}"#, "\"n\" comes twice"),
+        (
+            r#"{"actions":[{"action":"a","arguments":[1]}]}"#,
+            "`arguments` must be an object, not [1]",
+        ),
+        (
+            r#"{"actions":[{"action":"a","arguments":"{\"n\":1,\"n\":2}"}]}"#,
+            "\"n\" comes twice",
+        ),
     ] {
         let message = broken(text);
         assert!(message.contains(expected), "{message}");
@@ -78,7 +112,10 @@ fn what_is_meant_as_a_plan_and_is_none_is_refused_with_its_reason() {
 
 #[test]
 fn a_text_of_braces_costs_no_more_than_its_length() {
-    assert!(matches!(read(&"{\"actions\":[".repeat(200_000)), Reading::Answer(_)));
+    assert!(matches!(
+        read(&"{\"actions\":[".repeat(200_000)),
+        Reading::Answer(_)
+    ));
 }
 
 fn tool(name: &str) -> Arc<Tool> {
@@ -90,10 +127,17 @@ fn tool(name: &str) -> Arc<Tool> {
 
 fn checked(text: &str) -> CheckedPlan {
     let gate = Gate::new(Policies::default());
-    let find =
-        |name: &str| if name == "gone" { Err("no visible tool is called \"gone\"".into()) } else { Ok(tool(name)) };
+    let find = |name: &str| {
+        if name == "gone" {
+            Err("no visible tool is called \"gone\"".into())
+        } else {
+            Ok(tool(name))
+        }
+    };
     check(&plan(text), find, |tool, arguments, open| {
-        gate.judge_with(&Caller::default(), tool, arguments, |violation| !open.contains(&violation.path))
+        gate.judge_with(&Caller::default(), tool, arguments, |violation| {
+            !open.contains(&violation.path)
+        })
     })
 }
 
@@ -108,9 +152,16 @@ fn a_plan_is_checked_whole() {
         {"action":"e","arguments":{"n":"${7.x}"}},
         {"action":"f","arguments":{"n":"${9}"}}]}"#;
     let checked = checked(text);
-    let problems: Vec<Option<&str>> = checked.shown.iter().map(|step| step.problem.as_deref()).collect();
+    let problems: Vec<Option<&str>> = checked
+        .shown
+        .iter()
+        .map(|step| step.problem.as_deref())
+        .collect();
     assert_eq!((problems[0], problems[3]), (None, None));
-    assert_eq!((&checked.shown[0].arguments, checked.shown[0].changes.len()), (&json!({ "n": 7000 }), 1));
+    assert_eq!(
+        (&checked.shown[0].arguments, checked.shown[0].changes.len()),
+        (&json!({ "n": 7000 }), 1)
+    );
     assert_eq!(checked.shown[3].needs, ["1", "3"]);
     for (at, expected) in [
         (1, "no visible tool is called \"gone\""),
@@ -119,16 +170,25 @@ fn a_plan_is_checked_whole() {
         (5, "step 7, which comes after it"),
         (6, "step \"9\", which the plan does not have"),
     ] {
-        assert!(problems[at].is_some_and(|problem| problem.contains(expected)), "{at}: {problems:?}");
+        assert!(
+            problems[at].is_some_and(|problem| problem.contains(expected)),
+            "{at}: {problems:?}"
+        );
     }
     assert_eq!(checked.problems.len(), 5);
-    assert!(checked.execution.next().is_none(), "nothing of a plan with problems is carried out");
+    assert!(
+        checked.execution.next().is_none(),
+        "nothing of a plan with problems is carried out"
+    );
 }
 
 #[test]
 fn steps_in_a_circle_are_refused() {
     let text = r#"{"actions":[{"action":"a","arguments":{"n":"${2}"}},{"action":"b","arguments":{"n":"${1}"}}]}"#;
-    assert_eq!(checked(text).problems, ["step 1: it refers to step 2, which comes after it; steps run in order"]);
+    assert_eq!(
+        checked(text).problems,
+        ["step 1: it refers to step 2, which comes after it; steps run in order"]
+    );
 }
 
 #[test]
@@ -143,7 +203,10 @@ fn results_flow_into_later_steps_with_their_types() {
     let step = execution.next().unwrap();
     let arguments = Value::Object(step.arguments.unwrap());
     // What a result says is data: the reference in it stays text.
-    assert_eq!(arguments, json!({ "n": 4, "m": "order 4 of ${2} \"quoted\"" }));
+    assert_eq!(
+        arguments,
+        json!({ "n": 4, "m": "order 4 of ${2} \"quoted\"" })
+    );
     execution.record(ToolResult::ok(json!({ "ok": true })));
     assert!(execution.next().is_none());
     assert_eq!(execution.final_answer().as_deref(), Some("done: true"));
@@ -166,18 +229,38 @@ fn a_failed_step_stops_those_that_need_it_and_no_other() {
     }
     assert!(execution.next().unwrap().arguments.is_ok());
     execution.record(ToolResult::ok(Value::Null));
-    let codes: Vec<Value> = execution.outcome().values().map(|result| result["error_code"].clone()).collect();
-    assert_eq!(codes, [json!("failed"), json!("skipped"), json!("skipped"), Value::Null]);
+    let codes: Vec<Value> = execution
+        .outcome()
+        .values()
+        .map(|result| result["error_code"].clone())
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            json!("failed"),
+            json!("skipped"),
+            json!("skipped"),
+            Value::Null
+        ]
+    );
     assert_eq!(execution.final_answer(), None);
-    assert!(execution.summary().contains("2: not done: step 1 did not succeed"));
+    assert!(
+        execution
+            .summary()
+            .contains("2: not done: step 1 did not succeed")
+    );
 }
 
 #[test]
 fn a_reference_to_what_is_not_there_fails_its_step() {
-    let text =
-        r#"{"actions":[{"action":"a","arguments":{"n":1}},{"action":"b","arguments":{"n":"${1.orders[7].id}"}}]}"#;
+    let text = r#"{"actions":[{"action":"a","arguments":{"n":1}},{"action":"b","arguments":{"n":"${1.orders[7].id}"}}]}"#;
     let mut execution = checked(text).execution;
     execution.record(ToolResult::ok(json!({ "orders": [] })));
     let failed = execution.next().unwrap().arguments.unwrap_err();
-    assert!(failed.error_message.unwrap().contains("step 1 has no orders.7.id"));
+    assert!(
+        failed
+            .error_message
+            .unwrap()
+            .contains("step 1 has no orders.7.id")
+    );
 }

@@ -21,17 +21,29 @@ fn shelf() -> Shelf {
         ("files/read", "read a file"),
     ]);
     let mut strict = (*tool("math/sqrt", "square root of a number")).clone();
-    strict.input_schema = json!({ "type": "object", "properties": { "x": { "type": "number" } }, "required": ["x"] })
-        .as_object()
-        .unwrap()
-        .clone();
+    strict.input_schema =
+        json!({ "type": "object", "properties": { "x": { "type": "number" } }, "required": ["x"] })
+            .as_object()
+            .unwrap()
+            .clone();
     shelf.0.push(Arc::new(strict));
     shelf
 }
 
 fn run_with(config: RunConfig) -> Run {
-    let toolbox = Toolbox::new(ToolboxConfig { budget_tokens: 30, ..ToolboxConfig::default() }, ten);
-    Run::new(config, ten, toolbox, Context::new(Vec::new(), "the question", 30))
+    let toolbox = Toolbox::new(
+        ToolboxConfig {
+            budget_tokens: 30,
+            ..ToolboxConfig::default()
+        },
+        ten,
+    );
+    Run::new(
+        config,
+        ten,
+        toolbox,
+        Context::new(Vec::new(), "the question", 30),
+    )
 }
 
 fn run() -> Run {
@@ -39,15 +51,28 @@ fn run() -> Run {
 }
 
 fn says(text: &str) -> Reply {
-    Reply { text: text.into(), ..Reply::default() }
+    Reply {
+        text: text.into(),
+        ..Reply::default()
+    }
 }
 
 fn calls(calls: &[(&str, Value)]) -> Reply {
     let raw = |(name, arguments): &(&str, Value)| {
-        let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
-        RawCall { id: None, name: (*name).to_owned(), argument_bytes: arguments.len(), arguments }
+        let arguments = arguments
+            .as_str()
+            .map_or_else(|| arguments.to_string(), str::to_owned);
+        RawCall {
+            id: None,
+            name: (*name).to_owned(),
+            argument_bytes: arguments.len(),
+            arguments,
+        }
     };
-    Reply { calls: calls.iter().map(raw).collect(), ..Reply::default() }
+    Reply {
+        calls: calls.iter().map(raw).collect(),
+        ..Reply::default()
+    }
 }
 
 fn search(query: &str) -> Reply {
@@ -80,14 +105,26 @@ fn outcome(run: &Run) -> Outcome {
 }
 
 fn visible(run: &Run) -> Vec<String> {
-    request(run).tools.iter().map(|tool| tool.name.clone()).collect()
+    request(run)
+        .tools
+        .iter()
+        .map(|tool| tool.name.clone())
+        .collect()
 }
 
 /// Answers the work from the shelf; every tool gives its own id.
 fn carry(run: &mut Run) -> Vec<Event> {
     let work = work(run);
-    let founds = work.searches.iter().map(|request| shelf().search(request)).collect();
-    let results = work.calls.iter().map(|call| ToolResult::ok(call.tool.id.as_str().into())).collect();
+    let founds = work
+        .searches
+        .iter()
+        .map(|request| shelf().search(request))
+        .collect();
+    let results = work
+        .calls
+        .iter()
+        .map(|call| ToolResult::ok(call.tool.id.as_str().into()))
+        .collect();
     run.tools_answered(founds, results)
 }
 
@@ -103,19 +140,33 @@ fn step(run: &mut Run, reply: Reply) -> Vec<Event> {
 /// The results the model sees, in order: id and content.
 fn results(run: &Run) -> Vec<(String, String)> {
     let result = |message: Message| match message {
-        Message::Tool { tool_call_id, content } => Some((tool_call_id, unfenced(&content).1)),
+        Message::Tool {
+            tool_call_id,
+            content,
+        } => Some((tool_call_id, unfenced(&content).1)),
         _ => None,
     };
-    request(run).messages.into_iter().filter_map(result).collect()
+    request(run)
+        .messages
+        .into_iter()
+        .filter_map(result)
+        .collect()
 }
 
 /// Source and text of a fenced result.
 fn unfenced(content: &str) -> (String, String) {
     let (first, rest) = content.split_once('\n').unwrap();
     let (text, last) = rest.rsplit_once('\n').unwrap();
-    let (marker, source) = first.strip_prefix("<<data ").unwrap().split_once(" from ").unwrap();
+    let (marker, source) = first
+        .strip_prefix("<<data ")
+        .unwrap()
+        .split_once(" from ")
+        .unwrap();
     assert_eq!(last, format!("<<end {marker}>>"));
-    (source.strip_suffix(">>").unwrap().to_owned(), text.to_owned())
+    (
+        source.strip_suffix(">>").unwrap().to_owned(),
+        text.to_owned(),
+    )
 }
 
 fn last_result(run: &Run) -> String {
@@ -129,7 +180,10 @@ fn at_first_only_search_is_visible_and_found_tools_join_in_order() {
     let events = step(&mut run, select("mail/send"));
     assert_eq!(visible(&run), ["tool_search", "mail__send"]);
     step(&mut run, select("weather/forecast"));
-    assert_eq!(visible(&run), ["tool_search", "mail__send", "weather__forecast"]);
+    assert_eq!(
+        visible(&run),
+        ["tool_search", "mail__send", "weather__forecast"]
+    );
     let names: Vec<&str> = events.iter().map(Event::name).collect();
     assert_eq!(names, ["tool_search", "tools_injected"]);
     run.model_answered(says("sunny"));
@@ -147,10 +201,16 @@ fn searches_of_one_turn_are_merged_and_injected_once() {
     let mut run = run();
     let both = calls(&[
         ("tool_search", json!({ "query": "select:mail/send" })),
-        ("tool_search", json!({ "queries": ["select:mail/send", "select:files/read"] })),
+        (
+            "tool_search",
+            json!({ "queries": ["select:mail/send", "select:files/read"] }),
+        ),
     ]);
     let events = step(&mut run, both);
-    let injected: Vec<&Event> = events.iter().filter(|event| event.name() == "tools_injected").collect();
+    let injected: Vec<&Event> = events
+        .iter()
+        .filter(|event| event.name() == "tools_injected")
+        .collect();
     assert_eq!(injected.len(), 1);
     assert_eq!(visible(&run), ["tool_search", "mail__send", "files__read"]);
     assert_eq!(results(&run).len(), 2);
@@ -171,12 +231,18 @@ fn no_match_gives_reasons_and_nearest_names() {
     let mut run = run();
     step(&mut run, search("zzz"));
     let result = last_result(&run);
-    assert!(result.contains("no tool shares a word") && result.contains("nearest_names"), "{result}");
+    assert!(
+        result.contains("no tool shares a word") && result.contains("nearest_names"),
+        "{result}"
+    );
 }
 
 #[test]
 fn searching_in_a_row_is_bounded_and_a_call_resets_it() {
-    let config = RunConfig { max_rounds: 20, ..RunConfig::default() };
+    let config = RunConfig {
+        max_rounds: 20,
+        ..RunConfig::default()
+    };
     let mut run = run_with(config);
     for _ in 0..3 {
         step(&mut run, search("mail"));
@@ -191,7 +257,13 @@ fn searching_in_a_row_is_bounded_and_a_call_resets_it() {
 #[test]
 fn results_go_back_in_call_order_under_their_ids_whatever_happened() {
     let mut run = run();
-    step(&mut run, calls(&[("tool_search", json!({ "queries": ["select:mail/send", "select:math/sqrt"] }))]));
+    step(
+        &mut run,
+        calls(&[(
+            "tool_search",
+            json!({ "queries": ["select:mail/send", "select:math/sqrt"] }),
+        )]),
+    );
     let mut reply = calls(&[
         ("math__sqrt", json!({ "x": "four" })),
         ("mail__send", json!({})),
@@ -205,7 +277,12 @@ fn results_go_back_in_call_order_under_their_ids_whatever_happened() {
     let events = step(&mut run, reply);
     let results: Vec<(String, String)> = results(&run).split_off(1);
     let ids: Vec<&str> = results.iter().map(|(id, _)| id.as_str()).collect();
-    assert_eq!(ids, ["same", "call_2_1", "call_2_2", "call_2_3", "call_2_4", "call_2_5"]);
+    assert_eq!(
+        ids,
+        [
+            "same", "call_2_1", "call_2_2", "call_2_3", "call_2_4", "call_2_5"
+        ]
+    );
     for ((_, content), expected) in results.iter().zip([
         // Whether the arguments fit is for the gate to say.
         "math/sqrt",
@@ -215,7 +292,10 @@ fn results_go_back_in_call_order_under_their_ids_whatever_happened() {
         "not valid JSON",
         "mail/send",
     ]) {
-        assert!(content.contains(expected), "{content} should contain {expected}");
+        assert!(
+            content.contains(expected),
+            "{content} should contain {expected}"
+        );
     }
     let count = |name: &str| events.iter().filter(|event| event.name() == name).count();
     assert_eq!((count("tool_call"), count("tool_result")), (6, 6));
@@ -223,25 +303,61 @@ fn results_go_back_in_call_order_under_their_ids_whatever_happened() {
 
 #[test]
 fn whatever_a_model_calls_every_call_has_one_result_in_order() {
-    let names = ["tool_search", "mail__send", "math__sqrt", "nope", "", "mail/send"];
-    let arguments = [r#"{"query":"mail"}"#, r#"{"query":"select:math/sqrt"}"#, "{}", "{broken", r#"{"x":4}"#, "[]"];
+    let names = [
+        "tool_search",
+        "mail__send",
+        "math__sqrt",
+        "nope",
+        "",
+        "mail/send",
+    ];
+    let arguments = [
+        r#"{"query":"mail"}"#,
+        r#"{"query":"select:math/sqrt"}"#,
+        "{}",
+        "{broken",
+        r#"{"x":4}"#,
+        "[]",
+    ];
     let ids = [None, Some("same"), Some(""), Some("other")];
     for seed in 0..300 {
         let mut random = crate::agent::search::doubles::numbers(seed);
-        let mut run = run_with(RunConfig { max_rounds: 7, max_calls: 3, ..RunConfig::default() });
+        let mut run = run_with(RunConfig {
+            max_rounds: 7,
+            max_calls: 3,
+            ..RunConfig::default()
+        });
         while matches!(run.next_step(), Step::CallModel(_)) {
             let call = |random: &mut dyn FnMut(usize) -> usize| {
                 let arguments = arguments[random(arguments.len())].to_owned();
                 let (id, name) = (ids[random(ids.len())], names[random(names.len())]);
-                RawCall { id: id.map(str::to_owned), name: name.into(), argument_bytes: arguments.len(), arguments }
+                RawCall {
+                    id: id.map(str::to_owned),
+                    name: name.into(),
+                    argument_bytes: arguments.len(),
+                    arguments,
+                }
             };
             let count = 1 + random(5);
             let calls = (0..count).map(|_| call(&mut random)).collect();
-            run.model_answered(Reply { calls, ..Reply::default() });
+            run.model_answered(Reply {
+                calls,
+                ..Reply::default()
+            });
             if let Step::CallTools(work) = run.next_step() {
                 // Some searches and calls give nothing back at all.
-                let founds = work.searches.iter().map(|request| shelf().search(request)).take(random(3)).collect();
-                let results = work.calls.iter().map(|_| ToolResult::ok(1.into())).take(random(3)).collect();
+                let founds = work
+                    .searches
+                    .iter()
+                    .map(|request| shelf().search(request))
+                    .take(random(3))
+                    .collect();
+                let results = work
+                    .calls
+                    .iter()
+                    .map(|_| ToolResult::ok(1.into()))
+                    .take(random(3))
+                    .collect();
                 run.tools_answered(founds, results);
             }
             assert_paired(&run.messages(&[]), seed);
@@ -260,9 +376,14 @@ fn assert_paired(messages: &[Message], seed: u64) {
             }
             other => {
                 assert!(open.is_empty(), "seed {seed}: no result for {open:?}");
-                let Message::Assistant { tool_calls, .. } = other else { continue };
+                let Message::Assistant { tool_calls, .. } = other else {
+                    continue;
+                };
                 open.extend(tool_calls.iter().map(|call| call.id.clone()));
-                assert!(tool_calls.iter().all(|call| seen.insert(call.id.clone())), "seed {seed}");
+                assert!(
+                    tool_calls.iter().all(|call| seen.insert(call.id.clone())),
+                    "seed {seed}"
+                );
             }
         }
     }
@@ -273,7 +394,10 @@ fn assert_paired(messages: &[Message], seed: u64) {
 fn missing_results_count_as_failed() {
     let mut run = run();
     step(&mut run, select("mail/send"));
-    run.model_answered(calls(&[("mail__send", json!({})), ("mail__send", json!({}))]));
+    run.model_answered(calls(&[
+        ("mail__send", json!({})),
+        ("mail__send", json!({})),
+    ]));
     run.tools_answered(Vec::new(), vec![ToolResult::ok(json!("sent"))]);
     let results = results(&run);
     assert_eq!(results[1].1, "sent");
@@ -292,50 +416,92 @@ fn an_answer_of_refused_calls_goes_straight_back_to_the_model() {
 
 #[test]
 fn calls_and_arguments_are_bounded() {
-    let mut run = run_with(RunConfig { max_calls: 2, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        max_calls: 2,
+        ..RunConfig::default()
+    });
     step(&mut run, select("mail/send"));
-    let mut reply = calls(&[("mail__send", json!({})), ("mail__send", json!({})), ("mail__send", json!({}))]);
+    let mut reply = calls(&[
+        ("mail__send", json!({})),
+        ("mail__send", json!({})),
+        ("mail__send", json!({})),
+    ]);
     reply.calls[0].argument_bytes = 10 << 20;
     step(&mut run, reply);
     let results = results(&run);
-    assert!(results[1].1.contains("the arguments have 10485760 bytes, 1048576 are allowed"));
+    assert!(
+        results[1]
+            .1
+            .contains("the arguments have 10485760 bytes, 1048576 are allowed")
+    );
     assert_eq!(results[2].1, "mail/send");
     assert!(results[3].1.contains("only 2 calls in one answer"));
 }
 
 #[test]
 fn long_results_are_cut_and_say_so() {
-    let mut run = run_with(RunConfig { max_result_bytes: 100, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        max_result_bytes: 100,
+        ..RunConfig::default()
+    });
     step(&mut run, select("mail/send"));
     run.model_answered(calls(&[("mail__send", json!({}))]));
-    let events = run.tools_answered(Vec::new(), vec![ToolResult::ok(Value::String("x".repeat(50 << 20)))]);
-    assert!(last_result(&run).ends_with("[truncated: 52428800 bytes in all, the first 100 are shown; ask for less]"));
-    let Event::ToolResult { truncated_from_bytes, .. } = &events[0] else { panic!("{events:?}") };
+    let events = run.tools_answered(
+        Vec::new(),
+        vec![ToolResult::ok(Value::String("x".repeat(50 << 20)))],
+    );
+    assert!(
+        last_result(&run)
+            .ends_with("[truncated: 52428800 bytes in all, the first 100 are shown; ask for less]")
+    );
+    let Event::ToolResult {
+        truncated_from_bytes,
+        ..
+    } = &events[0]
+    else {
+        panic!("{events:?}")
+    };
     assert_eq!(*truncated_from_bytes, Some(52_428_800));
 }
 
 #[test]
 fn in_the_last_round_tools_are_withheld() {
-    let mut run = run_with(RunConfig { max_rounds: 2, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        max_rounds: 2,
+        ..RunConfig::default()
+    });
     step(&mut run, search("mail"));
     let request = request(&run);
     assert!(request.tools.is_empty());
-    assert_eq!(request.messages.last().unwrap().content(), prompt::LAST_ROUND);
+    assert_eq!(
+        request.messages.last().unwrap().content(),
+        prompt::LAST_ROUND
+    );
     run.model_answered(says("what I have"));
     assert_eq!(outcome(&run), Outcome::Answered("what I have".into()));
 }
 
 #[test]
 fn a_model_that_never_stops_calling_fails_and_one_that_also_speaks_does_not() {
-    let looping = || run_with(RunConfig { max_rounds: 2, ..RunConfig::default() });
+    let looping = || {
+        run_with(RunConfig {
+            max_rounds: 2,
+            ..RunConfig::default()
+        })
+    };
     let mut run = looping();
     step(&mut run, search("mail"));
     assert!(run.model_answered(search("mail")).is_empty());
-    assert!(matches!(outcome(&run), Outcome::Failed(reason) if reason.contains("no answer in 2 round(s)")));
+    assert!(
+        matches!(outcome(&run), Outcome::Failed(reason) if reason.contains("no answer in 2 round(s)"))
+    );
 
     let mut run = looping();
     step(&mut run, search("mail"));
-    run.model_answered(Reply { text: "so far".into(), ..search("mail") });
+    run.model_answered(Reply {
+        text: "so far".into(),
+        ..search("mail")
+    });
     assert_eq!(outcome(&run), Outcome::Answered("so far".into()));
 }
 
@@ -343,67 +509,127 @@ fn a_model_that_never_stops_calling_fails_and_one_that_also_speaks_does_not() {
 fn an_empty_answer_is_pointed_out_once() {
     let mut run = run();
     run.model_answered(says("  "));
-    assert_eq!(request(&run).messages.last().unwrap().content(), prompt::EMPTY_ANSWER);
+    assert_eq!(
+        request(&run).messages.last().unwrap().content(),
+        prompt::EMPTY_ANSWER
+    );
     run.model_answered(says(""));
     assert!(matches!(outcome(&run), Outcome::Failed(_)));
 }
 
 #[test]
 fn the_model_is_told_what_was_unloaded_and_how_it_comes_back() {
-    let mut run = run_with(RunConfig { max_rounds: 20, max_searches: 20, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        max_rounds: 20,
+        max_searches: 20,
+        ..RunConfig::default()
+    });
     for name in ["mail/send", "files/read", "weather/history"] {
         step(&mut run, select(name));
     }
     let events = step(&mut run, select("weather/forecast"));
     assert!(events.contains(&Event::ToolsEvicted {
-        tools: vec![tool("mail/send", "").id.clone(), tool("files/read", "").id.clone()],
+        tools: vec![
+            tool("mail/send", "").id.clone(),
+            tool("files/read", "").id.clone()
+        ],
         reason: EvictionReason::Budget,
     }));
     assert!(last_result(&run).contains(r#""unloaded":["mail__send","files__read"]"#));
     run.model_answered(calls(&[("mail__send", json!({}))]));
-    assert!(last_result(&run).contains("it was unloaded; `tool_search` with `select:mail__send` brings it back"));
+    assert!(
+        last_result(&run)
+            .contains("it was unloaded; `tool_search` with `select:mail__send` brings it back")
+    );
 }
 
 #[test]
 fn the_next_turn_begins_with_what_was_called_and_unloaded() {
-    let mut first = run_with(RunConfig { max_rounds: 20, max_searches: 20, ..RunConfig::default() });
+    let mut first = run_with(RunConfig {
+        max_rounds: 20,
+        max_searches: 20,
+        ..RunConfig::default()
+    });
     step(&mut first, select("mail/send"));
     step(&mut first, calls(&[("mail__send", json!({}))]));
     let mut toolbox = first.toolbox().clone();
     toolbox.begin_turn();
     let shelf = shelf();
-    let others =
-        ["weather/forecast", "weather/history", "files/read"].map(|id| shelf.tool(&ToolId::parse(id).unwrap()));
+    let others = ["weather/forecast", "weather/history", "files/read"]
+        .map(|id| shelf.tool(&ToolId::parse(id).unwrap()));
     toolbox.inject(&others.map(Option::unwrap));
-    let next = Run::new(RunConfig::default(), ten, toolbox.clone(), Context::new(Vec::new(), "and now?", 30));
+    let next = Run::new(
+        RunConfig::default(),
+        ten,
+        toolbox.clone(),
+        Context::new(Vec::new(), "and now?", 30),
+    );
     let question = request(&next).messages.pop().unwrap();
-    assert!(question.content().starts_with("and now?\n\n[Tools you called before were unloaded: \"mail__send\"."));
-    let config = RunConfig { find: None, ..RunConfig::default() };
-    let without_search = Run::new(config, ten, toolbox, Context::new(Vec::new(), "and now?", 30));
-    assert_eq!(request(&without_search).messages.pop().unwrap().content(), "and now?");
+    assert!(
+        question
+            .content()
+            .starts_with("and now?\n\n[Tools you called before were unloaded: \"mail__send\".")
+    );
+    let config = RunConfig {
+        find: None,
+        ..RunConfig::default()
+    };
+    let without_search = Run::new(
+        config,
+        ten,
+        toolbox,
+        Context::new(Vec::new(), "and now?", 30),
+    );
+    assert_eq!(
+        request(&without_search).messages.pop().unwrap().content(),
+        "and now?"
+    );
 }
 
 #[test]
 fn without_usage_a_manual_round_counts_its_tools_once() {
-    let mut run = run_with(RunConfig { protocol: Protocol::Manual, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        protocol: Protocol::Manual,
+        ..RunConfig::default()
+    });
     run.model_answered(says(r#"{"final_answer":"yes"}"#));
     // System message and question; the tools are part of the former.
-    assert_eq!((run.figures().tokens_in, run.figures().tokens_out), (20, 10));
+    assert_eq!(
+        (run.figures().tokens_in, run.figures().tokens_out),
+        (20, 10)
+    );
 }
 
 #[test]
 fn a_tool_with_an_open_call_is_not_evicted_by_a_search_beside_it() {
-    let mut run = run_with(RunConfig { max_rounds: 20, max_searches: 20, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        max_rounds: 20,
+        max_searches: 20,
+        ..RunConfig::default()
+    });
     for name in ["mail/send", "files/read", "weather/history"] {
         step(&mut run, select(name));
     }
-    step(&mut run, calls(&[("mail__send", json!({})), ("tool_search", json!({ "query": "select:weather/forecast" }))]));
-    assert_eq!(visible(&run), ["tool_search", "mail__send", "weather__forecast"]);
+    step(
+        &mut run,
+        calls(&[
+            ("mail__send", json!({})),
+            ("tool_search", json!({ "query": "select:weather/forecast" })),
+        ]),
+    );
+    assert_eq!(
+        visible(&run),
+        ["tool_search", "mail__send", "weather__forecast"]
+    );
 }
 
 #[test]
 fn within_a_run_without_eviction_each_tool_list_begins_with_the_one_before() {
-    let mut run = run_with(RunConfig { max_rounds: 9, max_searches: 9, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        max_rounds: 9,
+        max_searches: 9,
+        ..RunConfig::default()
+    });
     let mut before = visible(&run);
     for name in ["weather/history", "mail/send", "files/read"] {
         step(&mut run, select(name));
@@ -415,7 +641,10 @@ fn within_a_run_without_eviction_each_tool_list_begins_with_the_one_before() {
 
 #[test]
 fn dispatch_keeps_its_tool_list_and_calls_what_was_found() {
-    let mut run = run_with(RunConfig { style: Style::Dispatch, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        style: Style::Dispatch,
+        ..RunConfig::default()
+    });
     let constant = ["tool_search", "call_tool"];
     assert_eq!(visible(&run), constant);
     step(&mut run, select("math/sqrt"));
@@ -424,16 +653,25 @@ fn dispatch_keeps_its_tool_list_and_calls_what_was_found() {
     step(
         &mut run,
         calls(&[
-            ("call_tool", json!({ "name": "math__sqrt", "arguments": { "x": 4 } })),
-            ("call_tool", json!({ "name": "math/sqrt", "arguments": "{\"x\":\"four\"}" })),
+            (
+                "call_tool",
+                json!({ "name": "math__sqrt", "arguments": { "x": 4 } }),
+            ),
+            (
+                "call_tool",
+                json!({ "name": "math/sqrt", "arguments": "{\"x\":\"four\"}" }),
+            ),
             ("call_tool", json!({ "name": "mail__send" })),
             ("call_tool", json!({ "arguments": {} })),
         ]),
     );
     let results = results(&run).split_off(1);
-    for ((_, content), expected) in
-        results.iter().zip(["math/sqrt", "math/sqrt", "no visible tool", "`name` is missing"])
-    {
+    for ((_, content), expected) in results.iter().zip([
+        "math/sqrt",
+        "math/sqrt",
+        "no visible tool",
+        "`name` is missing",
+    ]) {
         assert!(content.contains(expected), "{content}");
     }
 }
@@ -442,7 +680,10 @@ fn dispatch_keeps_its_tool_list_and_calls_what_was_found() {
 fn small_catalogs_do_without_search() {
     let mut toolbox = Toolbox::new(ToolboxConfig::default(), ten);
     shelf().0.into_iter().for_each(|tool| toolbox.pin(tool));
-    let config = RunConfig { find: None, ..RunConfig::default() };
+    let config = RunConfig {
+        find: None,
+        ..RunConfig::default()
+    };
     let mut run = Run::new(config, ten, toolbox, Context::new(Vec::new(), "q", 30));
     assert_eq!(visible(&run).len(), 5);
     run.model_answered(search("mail"));
@@ -451,47 +692,100 @@ fn small_catalogs_do_without_search() {
 
 #[test]
 fn manual_mode_reads_json_and_answers_in_words() {
-    let mut run = run_with(RunConfig { protocol: Protocol::Manual, ..RunConfig::default() });
+    let mut run = run_with(RunConfig {
+        protocol: Protocol::Manual,
+        ..RunConfig::default()
+    });
     let first = request(&run);
     assert!(first.tools.is_empty());
-    assert!(first.messages[0].content().contains("# Tools\n{\"name\":\"tool_search\""));
+    assert!(
+        first.messages[0]
+            .content()
+            .contains("# Tools\n{\"name\":\"tool_search\"")
+    );
     let reply = says(
         "```json\n{\"thought\":\"look\",\"actions\":[{\"tool\":\"tool_search\",\"arguments\":{\"query\":\"select:mail/send\"}}]}\n```",
     );
     let events = step(&mut run, reply);
-    assert_eq!(events[0], Event::Thinking { content: "look".into() });
+    assert_eq!(
+        events[0],
+        Event::Thinking {
+            content: "look".into()
+        }
+    );
     assert!(request(&run).messages[0].content().contains("mail__send"));
-    step(&mut run, says(r#"{"actions":[{"tool":"mail__send"},{"tool":"nope"}],"final_answer":"done already"}"#));
+    step(
+        &mut run,
+        says(
+            r#"{"actions":[{"tool":"mail__send"},{"tool":"nope"}],"final_answer":"done already"}"#,
+        ),
+    );
     let last = request(&run).messages.last().unwrap().clone();
     let (first, second) = last.content().split_once("\n2. nope:\n").unwrap();
-    let first = unfenced(first.strip_prefix("Results of your actions:\n1. mail__send:\n").unwrap());
+    let first = unfenced(
+        first
+            .strip_prefix("Results of your actions:\n1. mail__send:\n")
+            .unwrap(),
+    );
     assert_eq!(first, ("mail/send".to_owned(), "mail/send".to_owned()));
     let (source, text) = unfenced(second);
-    assert!(source == "toolscout" && text.starts_with("{\"error\""), "{source}: {text}");
+    assert!(
+        source == "toolscout" && text.starts_with("{\"error\""),
+        "{source}: {text}"
+    );
     let events = run.model_answered(says(r#"{"thought":"","actions":[],"final_answer":"sent"}"#));
-    assert_eq!(events, [Event::Text { content: "sent".into() }]);
+    assert_eq!(
+        events,
+        [Event::Text {
+            content: "sent".into()
+        }]
+    );
     assert_eq!(outcome(&run), Outcome::Answered("sent".into()));
 }
 
 #[test]
 fn a_manual_run_ends_in_its_last_round_with_what_it_has() {
-    let mut run = run_with(RunConfig { protocol: Protocol::Manual, max_rounds: 1, ..RunConfig::default() });
-    run.model_answered(says(r#"{"actions":[{"tool":"x"}],"final_answer":"a guess"}"#));
+    let mut run = run_with(RunConfig {
+        protocol: Protocol::Manual,
+        max_rounds: 1,
+        ..RunConfig::default()
+    });
+    run.model_answered(says(
+        r#"{"actions":[{"tool":"x"}],"final_answer":"a guess"}"#,
+    ));
     assert_eq!(outcome(&run), Outcome::Answered("a guess".into()));
 }
 
 #[test]
 fn a_refresh_clears_the_context_and_keeps_the_facts() {
-    let config = RunConfig { refresh_interval: Some(2), max_rounds: 9, ..RunConfig::default() };
+    let config = RunConfig {
+        refresh_interval: Some(2),
+        max_rounds: 9,
+        ..RunConfig::default()
+    };
     let mut run = run_with(config);
     step(&mut run, select("mail/send"));
     assert_eq!(request(&run).messages.len(), 4);
-    step(&mut run, Reply { text: "then I report".into(), ..calls(&[("mail__send", json!({}))]) });
+    step(
+        &mut run,
+        Reply {
+            text: "then I report".into(),
+            ..calls(&[("mail__send", json!({}))])
+        },
+    );
     let messages = request(&run).messages;
     assert_eq!(messages.len(), 2);
     assert!(messages[1].content().contains("- mail__send({}):\n<<data "));
-    assert!(messages[1].content().contains(" from mail/send>>\nmail/send\n<<end "));
-    assert!(messages[1].content().ends_with("\n\nYour plan so far: then I report"));
+    assert!(
+        messages[1]
+            .content()
+            .contains(" from mail/send>>\nmail/send\n<<end ")
+    );
+    assert!(
+        messages[1]
+            .content()
+            .ends_with("\n\nYour plan so far: then I report")
+    );
     assert_eq!(visible(&run), ["tool_search", "mail__send"]);
 }
 
@@ -499,10 +793,23 @@ fn a_refresh_clears_the_context_and_keeps_the_facts() {
 fn a_stopped_run_gives_open_calls_their_result_and_is_over() {
     let mut run = run();
     step(&mut run, select("mail/send"));
-    run.model_answered(calls(&[("mail__send", json!({})), ("tool_search", json!({ "query": "x" }))]));
+    run.model_answered(calls(&[
+        ("mail__send", json!({})),
+        ("tool_search", json!({ "query": "x" })),
+    ]));
     let events = run.cancel();
-    let [Event::ToolResult { status, error_code, .. }] = events.as_slice() else { panic!("{events:?}") };
-    assert_eq!((*status, *error_code), (Status::Error, Some(ErrorCode::Cancelled)));
+    let [
+        Event::ToolResult {
+            status, error_code, ..
+        },
+    ] = events.as_slice()
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        (*status, *error_code),
+        (Status::Error, Some(ErrorCode::Cancelled))
+    );
     assert!(run.tools_answered(Vec::new(), Vec::new()).is_empty());
     assert!(matches!(run.next_step(), Step::Done(Outcome::Failed(_))));
 }
@@ -510,16 +817,41 @@ fn a_stopped_run_gives_open_calls_their_result_and_is_over() {
 #[test]
 fn figures_add_up() {
     let mut run = run();
-    let usage = Some(Usage { input: 100, output: 7 });
-    step(&mut run, Reply { usage, ..select("mail/send") });
-    step(&mut run, calls(&[("mail__send", json!({})), ("mail__send", json!({}))]));
-    run.model_answered(Reply { usage, ..says("ok") });
+    let usage = Some(Usage {
+        input: 100,
+        output: 7,
+    });
+    step(
+        &mut run,
+        Reply {
+            usage,
+            ..select("mail/send")
+        },
+    );
+    step(
+        &mut run,
+        calls(&[("mail__send", json!({})), ("mail__send", json!({}))]),
+    );
+    run.model_answered(Reply {
+        usage,
+        ..says("ok")
+    });
     let figures = run.figures();
-    assert_eq!((figures.rounds, figures.searches, figures.tools_injected), (3, 1, 1));
+    assert_eq!(
+        (figures.rounds, figures.searches, figures.tools_injected),
+        (3, 1, 1)
+    );
     assert_eq!(figures.tools_used, ["mail/send"]);
     // The second round came without usage: four messages, a call of two texts and two tools, and an answer with two
     // calls, each text of ten tokens.
-    assert_eq!((figures.tokens_in, figures.tokens_out, figures.tokens_estimated), (280, 64, true));
+    assert_eq!(
+        (
+            figures.tokens_in,
+            figures.tokens_out,
+            figures.tokens_estimated
+        ),
+        (280, 64, true)
+    );
     assert_eq!(run.shown_tokens(), 10 + 20 + 20);
 }
 
@@ -527,7 +859,16 @@ fn figures_add_up() {
 fn failing_searches_are_answers_too() {
     let mut run = run();
     run.model_answered(search("mail"));
-    let no_match = Some(NoMatch { reason: "the index cannot be read".into(), nearest: Vec::new() });
-    run.tools_answered(vec![Found { hits: Vec::new(), no_match }], Vec::new());
+    let no_match = Some(NoMatch {
+        reason: "the index cannot be read".into(),
+        nearest: Vec::new(),
+    });
+    run.tools_answered(
+        vec![Found {
+            hits: Vec::new(),
+            no_match,
+        }],
+        Vec::new(),
+    );
     assert!(last_result(&run).contains("the index cannot be read"));
 }

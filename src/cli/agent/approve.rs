@@ -38,7 +38,12 @@ impl Questions {
             Event::ApprovalRequired { id, request, .. } => {
                 let code = code();
                 let prompt = prompt(request, code.as_deref());
-                self.open.push_back(Open { id: id.clone(), call: request.call.clone(), prompt, code });
+                self.open.push_back(Open {
+                    id: id.clone(),
+                    call: request.call.clone(),
+                    prompt,
+                    code,
+                });
                 self.open.len() == 1
             }
             // Its time was up, or its run was stopped.
@@ -82,7 +87,12 @@ impl Questions {
 fn code() -> Option<String> {
     let mut bytes = [0; CODE_LENGTH];
     getrandom::fill(&mut bytes).ok()?;
-    Some(bytes.iter().map(|byte| char::from(CODE_LETTERS[usize::from(*byte) % CODE_LETTERS.len()])).collect())
+    Some(
+        bytes
+            .iter()
+            .map(|byte| char::from(CODE_LETTERS[usize::from(*byte) % CODE_LETTERS.len()]))
+            .collect(),
+    )
 }
 
 /// The call as it will be made, and the question.
@@ -90,12 +100,23 @@ fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
     let arguments = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
     let end = arguments.floor_char_boundary(MAX_SHOWN_BYTES);
     let mut lines = vec![
-        format!("[approve] a {} call of {}", request.class, printable::name(&request.tool)),
+        format!(
+            "[approve] a {} call of {}",
+            request.class,
+            printable::name(&request.tool)
+        ),
         format!("  asked because of {}", printable::name(&request.rule)),
     ];
-    lines.extend(arguments[..end].lines().map(|line| format!("  {}", printable::line(line))));
+    lines.extend(
+        arguments[..end]
+            .lines()
+            .map(|line| format!("  {}", printable::line(line))),
+    );
     if end < arguments.len() {
-        lines.push(format!("  … {} more bytes are not shown: say no unless you know them", arguments.len() - end));
+        lines.push(format!(
+            "  … {} more bytes are not shown: say no unless you know them",
+            arguments.len() - end
+        ));
     }
     lines.extend(request.changes.iter().map(changed));
     lines.push(match code {
@@ -107,9 +128,17 @@ fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
 
 /// A change in one line.
 pub fn changed(change: &Change) -> String {
-    let Change { path, from, to, why } = change;
+    let Change {
+        path,
+        from,
+        to,
+        why,
+    } = change;
     let why = serde_json::to_value(why).unwrap_or_default();
-    printable::line(&format!("  changed {path}: {from} to {to} ({})", why.as_str().unwrap_or_default()))
+    printable::line(&format!(
+        "  changed {path}: {from} to {to} ({})",
+        why.as_str().unwrap_or_default()
+    ))
 }
 
 #[cfg(test)]
@@ -130,10 +159,19 @@ mod tests {
             description: String::new(),
             class: Class::Destructive,
             arguments: json!({ "quantity": 7000, "note": "a\u{202e}b\x1b[2J\u{3164}" }),
-            changes: vec![Change { path: "/quantity".into(), from: "7,000".into(), to: 7000.into(), why: Why::Number }],
+            changes: vec![Change {
+                path: "/quantity".into(),
+                from: "7,000".into(),
+                to: 7000.into(),
+                why: Why::Number,
+            }],
             rule: "default destructive".into(),
         };
-        Event::ApprovalRequired { id: id.into(), expires_in_ms: 1, request: Box::new(request) }
+        Event::ApprovalRequired {
+            id: id.into(),
+            expires_in_ms: 1,
+            request: Box::new(request),
+        }
     }
 
     #[test]
@@ -141,9 +179,18 @@ mod tests {
         let mut questions = Questions::default();
         assert!(questions.note(&question("q", "c")));
         let prompt = questions.prompt();
-        assert!(prompt.contains("[approve] a destructive call of shop/order\n"), "{prompt}");
-        assert!(prompt.contains("\"quantity\": 7000") && prompt.contains("/quantity: \"7,000\" to 7000 (number)"));
-        assert!(!prompt.contains(['\x1b', '\u{202e}', '\u{3164}']) && prompt.contains("\\u{202e}"), "{prompt}");
+        assert!(
+            prompt.contains("[approve] a destructive call of shop/order\n"),
+            "{prompt}"
+        );
+        assert!(
+            prompt.contains("\"quantity\": 7000")
+                && prompt.contains("/quantity: \"7,000\" to 7000 (number)")
+        );
+        assert!(
+            !prompt.contains(['\x1b', '\u{202e}', '\u{3164}']) && prompt.contains("\\u{202e}"),
+            "{prompt}"
+        );
     }
 
     #[test]
@@ -160,11 +207,28 @@ mod tests {
             questions.note(&asked("q", "c", &name));
             let prompt = questions.prompt();
             let first = prompt.lines().next().unwrap();
-            assert!(first.starts_with("[approve] a destructive call of \"") && first.ends_with('"'), "{prompt}");
+            assert!(
+                first.starts_with("[approve] a destructive call of \"") && first.ends_with('"'),
+                "{prompt}"
+            );
             assert!(first.chars().count() < 1_000, "{prompt}");
-            assert_eq!(first.replace("\\\"", "").matches('"').count(), 2, "{prompt}");
-            assert_eq!(prompt.lines().filter(|line| line.starts_with("Type ")).count(), 1, "{prompt}");
-            assert!(!prompt.contains(|c| c != '\n' && printable::is_hidden(c)), "{prompt:?}");
+            assert_eq!(
+                first.replace("\\\"", "").matches('"').count(),
+                2,
+                "{prompt}"
+            );
+            assert_eq!(
+                prompt
+                    .lines()
+                    .filter(|line| line.starts_with("Type "))
+                    .count(),
+                1,
+                "{prompt}"
+            );
+            assert!(
+                !prompt.contains(|c| c != '\n' && printable::is_hidden(c)),
+                "{prompt:?}"
+            );
         }
     }
 
@@ -174,9 +238,9 @@ mod tests {
             let mut questions = Questions::default();
             questions.note(&question("q", "c"));
             let code = questions.open[0].code.clone().unwrap();
-            assert!(
-                questions.prompt().ends_with(&format!("Type {code} to make this call; anything else refuses it: "))
-            );
+            assert!(questions.prompt().ends_with(&format!(
+                "Type {code} to make this call; anything else refuses it: "
+            )));
             let (_, answer) = questions.answer(&line(&code), "ada").unwrap();
             matches!(answer, Answer::Approved { .. })
         };

@@ -8,7 +8,9 @@ use toolscout_index::{Fusion, Mode};
 use super::super::Outcome;
 use super::super::context::Context;
 use super::{Args, Bar, print, workspace, write};
-use crate::eval::agent::{AgentPlan, AgentReport, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, simulate};
+use crate::eval::agent::{
+    AgentPlan, AgentReport, DEFAULT_BUDGETS, DEFAULT_TURNS, MAX_TURNS, simulate,
+};
 use crate::eval::error::EvalError;
 use crate::eval::table::{self, Style};
 use crate::eval::{Arm, EvalSet, report};
@@ -48,7 +50,10 @@ pub struct AgentFlags {
 impl Args {
     /// Plays every set's conversations, prints and writes what was asked for.
     pub(super) fn simulate(&self, context: &Context) -> Result<Outcome> {
-        let sets = self.folders().map(EvalSet::load).collect::<Result<Vec<_>, _>>()?;
+        let sets = self
+            .folders()
+            .map(EvalSet::load)
+            .collect::<Result<Vec<_>, _>>()?;
         let plan = self.agent_plan()?;
         let mode = self.mode.unwrap_or(Mode::Auto);
         let arms = Arm::named(&[mode.name().into()], &[Fusion::default()], None)?;
@@ -58,7 +63,10 @@ impl Args {
         for set in sets {
             let name = set.name.clone();
             progress.begin(&name);
-            reports.push(simulate(set, &plan, &workspace, &progress).with_context(|| format!("set {name}"))?);
+            reports.push(
+                simulate(set, &plan, &workspace, &progress)
+                    .with_context(|| format!("set {name}"))?,
+            );
         }
         progress.bar.finish_and_clear();
         self.write_simulation(&reports)?;
@@ -68,19 +76,36 @@ impl Args {
     fn agent_plan(&self) -> Result<AgentPlan, EvalError> {
         let AgentFlags { budgets, turns, .. } = &self.agent;
         if !(1..=MAX_TURNS).contains(turns) {
-            return Err(EvalError::option("--turns", turns.to_string(), format!("it must be from 1 to {MAX_TURNS}")));
+            return Err(EvalError::option(
+                "--turns",
+                turns.to_string(),
+                format!("it must be from 1 to {MAX_TURNS}"),
+            ));
         }
         if self.queries == Some(0) {
-            return Err(EvalError::option("--queries", "0", "it must be a number above 0"));
+            return Err(EvalError::option(
+                "--queries",
+                "0",
+                "it must be a number above 0",
+            ));
         }
         let mut budgets = budgets.clone();
         budgets.sort_unstable();
         budgets.dedup();
         if matches!(self.mode, Some(Mode::Dense | Mode::Hybrid)) {
             let reason = "the agent searches by meaning wherever there is a model; use lexical, or leave it out";
-            return Err(EvalError::option("--mode", self.mode.unwrap_or_default().name(), reason));
+            return Err(EvalError::option(
+                "--mode",
+                self.mode.unwrap_or_default().name(),
+                reason,
+            ));
         }
-        Ok(AgentPlan { budgets, turns: *turns, queries: self.queries, seed: self.seed })
+        Ok(AgentPlan {
+            budgets,
+            turns: *turns,
+            queries: self.queries,
+            seed: self.seed,
+        })
     }
 
     fn write_simulation(&self, reports: &[AgentReport]) -> Result<()> {
@@ -89,7 +114,11 @@ impl Args {
             Some(path) => write(Path::new(path), &format!("{}\n", report::to_json(reports)?))?,
             None => {}
         }
-        let style = if self.markdown { Style::Markdown } else { Style::Terminal };
+        let style = if self.markdown {
+            Style::Markdown
+        } else {
+            Style::Terminal
+        };
         print(&table::agent(reports, style))
     }
 }

@@ -34,10 +34,18 @@ pub struct Args {
 impl Args {
     /// Merges, and says what was written where.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let usual = || self.client.settings_file().context("there is no home directory; name the file with --file");
+        let usual = || {
+            self.client
+                .settings_file()
+                .context("there is no home directory; name the file with --file")
+        };
         let path = self.file.clone().map_or_else(usual, Ok)?;
         let plan = Plan::new(self.client, &path, &self.reached()?)?;
-        let backup = if self.dry_run || plan.is_done() { None } else { plan.carry_out()? };
+        let backup = if self.dry_run || plan.is_done() {
+            None
+        } else {
+            plan.carry_out()?
+        };
         if context.printer.is_json() {
             context.printer.json(&json!({
                 "client": self.client.as_str(), "file": plan.path, "content": plan.after,
@@ -50,10 +58,17 @@ impl Args {
             tell(format_args!("{path} would be:"));
             context.printer.line(plan.after.trim_end())?;
         } else if plan.is_done() {
-            context.printer.line(format_args!("{path} has it already"))?;
+            context
+                .printer
+                .line(format_args!("{path} has it already"))?;
         } else {
-            let kept = backup.map(|backup| format!("; what was there is in {}", backup.display())).unwrap_or_default();
-            context.printer.line(format_args!("{path} was written{kept}; restart {} to use it", self.client))?;
+            let kept = backup
+                .map(|backup| format!("; what was there is in {}", backup.display()))
+                .unwrap_or_default();
+            context.printer.line(format_args!(
+                "{path} was written{kept}; restart {} to use it",
+                self.client
+            ))?;
         }
         Ok(Outcome::Done)
     }
@@ -63,13 +78,24 @@ impl Args {
             return Ok(Reached::Http { url: url.clone() });
         }
         let command = std::env::current_exe().context("find the path of this program")?;
-        let args = std::iter::once("mcp".to_owned()).chain(self.words.iter().map(|word| absolute(word)));
-        Ok(Reached::Stdio { command: command.display().to_string(), args: args.collect() })
+        let args =
+            std::iter::once("mcp".to_owned()).chain(self.words.iter().map(|word| absolute(word)));
+        Ok(Reached::Stdio {
+            command: command.display().to_string(),
+            args: args.collect(),
+        })
     }
 }
 
 /// A word that names a file here, as a path that holds wherever the client runs.
 fn absolute(word: &str) -> String {
     let path = Path::new(word);
-    if path.is_file() { std::path::absolute(path).unwrap_or(path.into()).display().to_string() } else { word.into() }
+    if path.is_file() {
+        std::path::absolute(path)
+            .unwrap_or(path.into())
+            .display()
+            .to_string()
+    } else {
+        word.into()
+    }
 }

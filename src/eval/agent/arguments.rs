@@ -21,7 +21,11 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
     if let Some(constant) = schema.get("const") {
         return constant.clone();
     }
-    if let Some(choice) = schema.get("enum").and_then(Value::as_array).and_then(|choices| choices.first()) {
+    if let Some(choice) = schema
+        .get("enum")
+        .and_then(Value::as_array)
+        .and_then(|choices| choices.first())
+    {
         return choice.clone();
     }
     if let Some(elsewhere) = elsewhere(schema, root) {
@@ -39,15 +43,33 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
 }
 
 fn object(schema: &Value, root: &Value, depth: usize) -> Arguments {
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let required = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     let anything = json!({});
-    let of = |name: &str| schema.pointer("/properties").and_then(|all| all.get(name)).unwrap_or(&anything);
-    required.map(|name| (name.to_owned(), value(of(name), root, depth + 1))).collect()
+    let of = |name: &str| {
+        schema
+            .pointer("/properties")
+            .and_then(|all| all.get(name))
+            .unwrap_or(&anything)
+    };
+    required
+        .map(|name| (name.to_owned(), value(of(name), root, depth + 1)))
+        .collect()
 }
 
 fn array(schema: &Value, root: &Value, depth: usize) -> Value {
-    let items = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(100) as usize;
-    let item = schema.get("items").map_or(Value::Null, |items| value(items, root, depth + 1));
+    let items = schema
+        .get("minItems")
+        .and_then(Value::as_u64)
+        .unwrap_or(0)
+        .min(100) as usize;
+    let item = schema
+        .get("items")
+        .map_or(Value::Null, |items| value(items, root, depth + 1));
     Value::Array(vec![item; items])
 }
 
@@ -56,16 +78,23 @@ fn elsewhere<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if let Some(pointer) = schema.get("$ref").and_then(Value::as_str) {
         return root.pointer(pointer.strip_prefix('#')?);
     }
-    let options = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key)?.as_array())?;
-    options.iter().find(|option| option["type"] != "null").or(options.first())
+    let options = ["anyOf", "oneOf", "allOf"]
+        .iter()
+        .find_map(|key| schema.get(*key)?.as_array())?;
+    options
+        .iter()
+        .find(|option| option["type"] != "null")
+        .or(options.first())
 }
 
 fn type_of(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::String(name)) => name,
-        Some(Value::Array(names)) => {
-            names.iter().filter_map(Value::as_str).find(|name| *name != "null").unwrap_or("null")
-        }
+        Some(Value::Array(names)) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|name| *name != "null")
+            .unwrap_or("null"),
         _ if schema.get("properties").is_some() => "object",
         _ => "string",
     }
@@ -94,7 +123,11 @@ fn string(schema: &Value) -> Value {
         Some("ipv4") => "192.0.2.1",
         _ => "x",
     };
-    let shortest = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0).min(1_000) as usize;
+    let shortest = schema
+        .get("minLength")
+        .and_then(Value::as_u64)
+        .unwrap_or(0)
+        .min(1_000) as usize;
     Value::String(format!("{text:x<shortest$}"))
 }
 
@@ -134,7 +167,10 @@ mod tests {
             (&arguments["unit"], &arguments["days"], &arguments["tags"]),
             (&json!("C"), &json!(3), &json!(["xxxx", "xxxx"]))
         );
-        assert_eq!((&arguments["place"], &arguments["when"]), (&json!({ "city": "Oslo" }), &json!("2025-01-31")));
+        assert_eq!(
+            (&arguments["place"], &arguments["when"]),
+            (&json!({ "city": "Oslo" }), &json!("2025-01-31"))
+        );
         assert!(!arguments.contains_key("unneeded"));
     }
 

@@ -64,9 +64,16 @@ impl Left {
         random.shuffle(&mut order);
         let mut by_tool: HashMap<ToolIndex, Vec<usize>> = HashMap::new();
         for (position, query) in set.queries.iter().enumerate() {
-            query.relevant.iter().for_each(|&tool| by_tool.entry(tool).or_default().push(position));
+            query
+                .relevant
+                .iter()
+                .for_each(|&tool| by_tool.entry(tool).or_default().push(position));
         }
-        Left { order, taken: HashSet::new(), by_tool }
+        Left {
+            order,
+            taken: HashSet::new(),
+            by_tool,
+        }
     }
 
     fn any(&mut self) -> Option<usize> {
@@ -81,7 +88,10 @@ impl Left {
     /// One that needs a tool of this query too.
     fn akin(&mut self, set: &EvalSet, query: usize, random: &mut Random) -> Option<usize> {
         let tools = set.queries[query].relevant.iter();
-        let mut akin: Vec<usize> = tools.flat_map(|tool| &self.by_tool[tool]).copied().collect();
+        let mut akin: Vec<usize> = tools
+            .flat_map(|tool| &self.by_tool[tool])
+            .copied()
+            .collect();
         akin.retain(|position| !self.taken.contains(position));
         akin.sort_unstable();
         akin.dedup();
@@ -102,10 +112,16 @@ mod tests {
     fn chain() -> EvalSet {
         let ids: Vec<String> = (0..41).map(|number| format!("t{number}")).collect();
         let tools: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "x")).collect();
-        let pairs: Vec<[&str; 2]> = ids.windows(2).map(|pair| [pair[0].as_str(), pair[1].as_str()]).collect();
+        let pairs: Vec<[&str; 2]> = ids
+            .windows(2)
+            .map(|pair| [pair[0].as_str(), pair[1].as_str()])
+            .collect();
         let names: Vec<String> = (0..40).map(|number| format!("q{number}")).collect();
-        let queries: Vec<(&str, &str, &[&str])> =
-            names.iter().zip(&pairs).map(|(name, pair)| (name.as_str(), "x", &pair[..])).collect();
+        let queries: Vec<(&str, &str, &[&str])> = names
+            .iter()
+            .zip(&pairs)
+            .map(|(name, pair)| (name.as_str(), "x", &pair[..]))
+            .collect();
         set(&tools, &queries)
     }
 
@@ -113,7 +129,12 @@ mod tests {
     fn every_query_is_asked_and_conversations_are_bounded() {
         for seed in 0..20 {
             let conversations = of(&chain(), 7, seed);
-            assert!(conversations.iter().all(|turns| (1..=7).contains(&turns.len())), "seed {seed}");
+            assert!(
+                conversations
+                    .iter()
+                    .all(|turns| (1..=7).contains(&turns.len())),
+                "seed {seed}"
+            );
             let asked: HashSet<usize> = conversations.iter().flatten().copied().collect();
             assert_eq!(asked.len(), 40, "seed {seed}");
         }

@@ -37,7 +37,10 @@ mod tests {
     #[test]
     fn a_remembered_count_is_the_count() {
         for text in ["", "one", "tool search finds tools", "one"] {
-            assert_eq!((tokens(text), tokens(text)), (toolbox::o200k(text), toolbox::o200k(text)));
+            assert_eq!(
+                (tokens(text), tokens(text)),
+                (toolbox::o200k(text), toolbox::o200k(text))
+            );
         }
     }
 }

@@ -15,7 +15,9 @@ use crate::agent::names::{self, TOOL_SEARCH};
 use crate::agent::toolbox::spec_tokens;
 use crate::eval::dataset::{EvalSet, ToolIndex};
 use crate::eval::random::Random;
-use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, excerpt};
+use crate::llm::{
+    CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, excerpt,
+};
 
 /// What it says when there is nothing left to do.
 const ANSWER: &str = "Done.";
@@ -102,9 +104,15 @@ impl Task {
         let query = &set.queries[query];
         let tool = |&position: &ToolIndex| {
             let tool = set.tool(position);
-            (names::shown(&tool.id), Value::Object(arguments::smallest(&tool.input_schema)))
+            (
+                names::shown(&tool.id),
+                Value::Object(arguments::smallest(&tool.input_schema)),
+            )
         };
-        let need = |group: &Vec<ToolIndex>| Need { tools: group.iter().map(tool).collect(), met: false };
+        let need = |group: &Vec<ToolIndex>| Need {
+            tools: group.iter().map(tool).collect(),
+            met: false,
+        };
         Task {
             needs: query.groups.iter().map(need).collect(),
             wordings: wordings(&query.text, random),
@@ -114,7 +122,11 @@ impl Task {
 
     /// What the model says to a request.
     fn answer(&mut self, request: &ChatRequest) -> Vec<Delta> {
-        let visible: HashSet<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let visible: HashSet<&str> = request
+            .tools
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect();
         let mut calls = self.calls(&visible);
         if visible.contains(TOOL_SEARCH) {
             calls.extend(self.search(&request.messages));
@@ -131,7 +143,10 @@ impl Task {
     fn calls(&mut self, visible: &HashSet<&str>) -> Vec<(String, Value)> {
         let open = self.needs.iter_mut().filter(|need| !need.met);
         let call = |need: &mut Need| {
-            let tool = need.tools.iter().find(|(name, _)| visible.contains(name.as_str()))?;
+            let tool = need
+                .tools
+                .iter()
+                .find(|(name, _)| visible.contains(name.as_str()))?;
             need.met = true;
             Some(tool.clone())
         };
@@ -141,7 +156,10 @@ impl Task {
     /// A search for what is not visible, until it has run out of words.
     fn search(&mut self, messages: &[Message]) -> Option<(String, Value)> {
         let open: Vec<&Need> = self.needs.iter().filter(|need| !need.met).collect();
-        let told: Vec<String> = open.iter().filter_map(|need| self.told_of(need, messages)).collect();
+        let told: Vec<String> = open
+            .iter()
+            .filter_map(|need| self.told_of(need, messages))
+            .collect();
         let (mut queries, limit) = match told.len() < open.len() {
             true => self.wordings.pop().unwrap_or_default(),
             false => Default::default(),
@@ -150,44 +168,81 @@ impl Task {
             queries.push(format!("select:{}", told.join(",")));
             self.selected.extend(told);
         }
-        (!queries.is_empty()).then(|| (TOOL_SEARCH.to_owned(), json!({ "queries": queries, "limit": limit })))
+        (!queries.is_empty()).then(|| {
+            (
+                TOOL_SEARCH.to_owned(),
+                json!({ "queries": queries, "limit": limit }),
+            )
+        })
     }
 
     /// A tool for this need whose name the messages say, unless it has been asked for before.
     fn told_of(&self, need: &Need, messages: &[Message]) -> Option<String> {
         let is_told = |name: &&String| {
             let quoted = format!("\"{name}\"");
-            !self.selected.contains(*name) && messages.iter().any(|message| message.content().contains(&quoted))
+            !self.selected.contains(*name)
+                && messages
+                    .iter()
+                    .any(|message| message.content().contains(&quoted))
         };
-        need.tools.iter().map(|(name, _)| name).find(is_told).cloned()
+        need.tools
+            .iter()
+            .map(|(name, _)| name)
+            .find(is_told)
+            .cloned()
     }
 }
 
 fn fragment((index, (name, arguments)): (usize, (String, Value))) -> Delta {
     let arguments = Some(arguments.to_string());
-    Delta::Call(CallFragment { index: Some(index), id: Some(format!("o{index}")), name: Some(name), arguments })
+    Delta::Call(CallFragment {
+        index: Some(index),
+        id: Some(format!("o{index}")),
+        name: Some(name),
+        arguments,
+    })
 }
 
 /// The searches for a question, the first one last.
 fn wordings(question: &str, random: &mut Random) -> Vec<(Vec<String>, Option<usize>)> {
     let cut = |text: &str| excerpt(text.trim(), MAX_QUERY_CHARS);
     let sentences = question.split(['.', '?', '!', ';', '\n', '。', '？', '！']);
-    let sentences = sentences.filter(|text| text.split_whitespace().count() >= MIN_WORDS || !text.is_ascii());
-    let sentences: Vec<String> = sentences.map(cut).filter(|text| !text.is_empty()).take(MAX_SENTENCES).collect();
+    let sentences =
+        sentences.filter(|text| text.split_whitespace().count() >= MIN_WORDS || !text.is_ascii());
+    let sentences: Vec<String> = sentences
+        .map(cut)
+        .filter(|text| !text.is_empty())
+        .take(MAX_SENTENCES)
+        .collect();
     let words: Vec<&str> = question.split_whitespace().collect();
     let half = random.sample(words.len(), words.len().div_ceil(2));
     let half: Vec<&str> = half.into_iter().map(|position| words[position]).collect();
     let [again, last] = LATER_LIMITS;
-    vec![(vec![cut(&half.join(" "))], Some(last)), (sentences, Some(again)), (vec![cut(question)], None)]
+    vec![
+        (vec![cut(&half.join(" "))], Some(last)),
+        (sentences, Some(again)),
+        (vec![cut(question)], None),
+    ]
 }
 
 fn fresh_tokens(last: Option<&ChatRequest>, now: &ChatRequest) -> usize {
-    let (tools, messages) = last.map_or((&[][..], &[][..]), |last| (&last.tools[..], &last.messages[..]));
+    let (tools, messages) = last.map_or((&[][..], &[][..]), |last| {
+        (&last.tools[..], &last.messages[..])
+    });
     let same_tools = common(tools, &now.tools);
     let same_list = same_tools == tools.len() && same_tools == now.tools.len();
-    let same_messages = if same_list { common(messages, &now.messages) } else { 0 };
-    let tools = now.tools[same_tools..].iter().map(|tool| spec_tokens(tool, counting::tokens));
-    let texts = now.messages[same_messages..].iter().flat_map(Message::texts).map(counting::tokens);
+    let same_messages = if same_list {
+        common(messages, &now.messages)
+    } else {
+        0
+    };
+    let tools = now.tools[same_tools..]
+        .iter()
+        .map(|tool| spec_tokens(tool, counting::tokens));
+    let texts = now.messages[same_messages..]
+        .iter()
+        .flat_map(Message::texts)
+        .map(counting::tokens);
     tools.sum::<usize>() + texts.sum::<usize>()
 }
 
@@ -204,13 +259,20 @@ mod tests {
     fn task() -> Task {
         let set = set(
             &[("mail/send", "x"), ("web/find", "x")],
-            &[("q", "Find the address of the shop. Then send a mail to them!", &["mail/send", "web/find"])],
+            &[(
+                "q",
+                "Find the address of the shop. Then send a mail to them!",
+                &["mail/send", "web/find"],
+            )],
         );
         Task::of(&set, 0, &mut Random::new(1, "test"))
     }
 
     fn request(tools: &[&str], said: &str) -> ChatRequest {
-        let spec = |name: &&str| ToolSpec { name: (*name).into(), ..find_spec() };
+        let spec = |name: &&str| ToolSpec {
+            name: (*name).into(),
+            ..find_spec()
+        };
         ChatRequest {
             tools: tools.iter().map(spec).collect(),
             messages: vec![Message::user(said)],
@@ -224,7 +286,11 @@ mod tests {
 
     fn said(deltas: &[Delta]) -> Vec<String> {
         let one = |delta: &Delta| match delta {
-            Delta::Call(call) => Some(format!("{} {}", call.name.as_deref()?, call.arguments.as_deref()?)),
+            Delta::Call(call) => Some(format!(
+                "{} {}",
+                call.name.as_deref()?,
+                call.arguments.as_deref()?
+            )),
             Delta::Text(text) => Some(text.clone()),
             _ => None,
         };
@@ -237,17 +303,27 @@ mod tests {
         let first = said(&task.answer(&request(&["tool_search"], "")));
         assert_eq!(
             first,
-            [r#"tool_search {"queries":["Find the address of the shop. Then send a mail to them!"],"limit":null}"#]
+            [
+                r#"tool_search {"queries":["Find the address of the shop. Then send a mail to them!"],"limit":null}"#
+            ]
         );
         let second = said(&task.answer(&request(&["tool_search", "web__find"], "")));
         assert_eq!(second[0], "web__find {}");
         assert!(
-            second[1].contains(r#"["Find the address of the shop","Then send a mail to them"],"limit":10"#),
+            second[1].contains(
+                r#"["Find the address of the shop","Then send a mail to them"],"limit":10"#
+            ),
             "{second:?}"
         );
         let third = said(&task.answer(&request(&["tool_search", "web__find"], "")));
-        assert!(third.len() == 1 && third[0].ends_with(r#""limit":20}"#), "{third:?}");
-        assert_eq!(said(&task.answer(&request(&["tool_search", "web__find"], ""))), [ANSWER]);
+        assert!(
+            third.len() == 1 && third[0].ends_with(r#""limit":20}"#),
+            "{third:?}"
+        );
+        assert_eq!(
+            said(&task.answer(&request(&["tool_search", "web__find"], ""))),
+            [ANSWER]
+        );
     }
 
     #[test]
@@ -255,9 +331,15 @@ mod tests {
         let mut task = task();
         let told = r#"unloaded: "mail__send", "web__find""#;
         let first = said(&task.answer(&request(&["tool_search"], told)));
-        assert_eq!(first, [r#"tool_search {"queries":["select:mail__send,web__find"],"limit":null}"#]);
+        assert_eq!(
+            first,
+            [r#"tool_search {"queries":["select:mail__send,web__find"],"limit":null}"#]
+        );
         let second = said(&task.answer(&request(&["tool_search"], told)));
-        assert!(second[0].contains("Find the address of the shop. Then"), "{second:?}");
+        assert!(
+            second[0].contains("Find the address of the shop. Then"),
+            "{second:?}"
+        );
     }
 
     #[test]
@@ -276,6 +358,9 @@ mod tests {
         let injected = request(&["a", "b"], "hello");
         let spec = spec_tokens(&injected.tools[1], counting::tokens);
         assert_eq!(fresh_tokens(Some(&one), &injected), spec + words("hello"));
-        assert_eq!(fresh_tokens(None, &one), spec_tokens(&one.tools[0], counting::tokens) + words("hello"));
+        assert_eq!(
+            fresh_tokens(None, &one),
+            spec_tokens(&one.tools[0], counting::tokens) + words("hello")
+        );
     }
 }

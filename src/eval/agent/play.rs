@@ -61,10 +61,18 @@ impl<'a> Stage<'a> {
         searcher: Arc<Searcher>,
     ) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| EvalError::io("start a runtime for", &set.path, error))?;
+        let runtime =
+            runtime.map_err(|error| EvalError::io("start a runtime for", &set.path, error))?;
         let tools = set.tools.iter().cloned().map(Arc::new).collect();
         let catalog = Arc::new(Newest(move || searcher.clone()));
-        Ok(Stage { set, conversations, seed, tools, catalog, runtime })
+        Ok(Stage {
+            set,
+            conversations,
+            seed,
+            tools,
+            catalog,
+            runtime,
+        })
     }
 
     /// Plays every conversation under a policy; `played` is told of each turn.
@@ -73,16 +81,25 @@ impl<'a> Stage<'a> {
     /// [`EvalError::Play`] naming the query at which the agent failed.
     pub fn play(&self, policy: Policy, played: &dyn Fn()) -> Result<Vec<TurnFigures>> {
         let oracle = Arc::new(Oracle::default());
-        let failed = |reason: String| EvalError::Play { set: self.set.name.clone(), query: String::new(), reason };
+        let failed = |reason: String| EvalError::Play {
+            set: self.set.name.clone(),
+            query: String::new(),
+            reason,
+        };
         let sessions = Arc::new(Sessions::in_memory().map_err(|error| failed(error.to_string()))?);
-        let cast = Cast { policy, oracle, sessions };
+        let cast = Cast {
+            policy,
+            oracle,
+            sessions,
+        };
         let whole = cast.agent(self.catalog.clone()).map_err(failed)?;
         let mut turns = Vec::new();
         for (number, conversation) in self.conversations.iter().enumerate() {
             cast.oracle.begin_conversation();
             for (place, &query) in conversation.iter().enumerate() {
                 let mut random = Random::new(self.seed, &format!("oracle {number} {place}"));
-                cast.oracle.begin_turn(Task::of(self.set, query, &mut random));
+                cast.oracle
+                    .begin_turn(Task::of(self.set, query, &mut random));
                 let turn = self.turn(&cast, &whole, number, query);
                 turns.push(turn.map_err(|reason| self.failed(query, reason))?);
                 played();
@@ -92,24 +109,53 @@ impl<'a> Stage<'a> {
     }
 
     fn failed(&self, query: usize, reason: String) -> EvalError {
-        EvalError::Play { set: self.set.name.clone(), query: self.set.queries[query].id.clone(), reason }
+        EvalError::Play {
+            set: self.set.name.clone(),
+            query: self.set.queries[query].id.clone(),
+            reason,
+        }
     }
 
-    fn turn(&self, cast: &Cast, whole: &Agent, conversation: usize, query: usize) -> Result<TurnFigures, String> {
+    fn turn(
+        &self,
+        cast: &Cast,
+        whole: &Agent,
+        conversation: usize,
+        query: usize,
+    ) -> Result<TurnFigures, String> {
         let asked = &self.set.queries[query];
         let agent = match cast.policy {
             Policy::Relevant => {
-                let relevant = asked.relevant.iter().map(|&tool| self.tools[tool as usize].clone());
+                let relevant = asked
+                    .relevant
+                    .iter()
+                    .map(|&tool| self.tools[tool as usize].clone());
                 cast.agent(Arc::new(Few(relevant.collect())))?
             }
             Policy::Search { .. } | Policy::All => whole.clone(),
         };
-        let id = ConversationId::new(format!("conversation {conversation}")).map_err(|error| error.to_string())?;
+        let id = ConversationId::new(format!("conversation {conversation}"))
+            .map_err(|error| error.to_string())?;
         let question = Question::new(&asked.text).in_conversation(id);
         let (figures, refused) = self.runtime.block_on(answered(&agent, question))?;
-        let was_used = |tool: &u32| figures.tools_used.iter().any(|used| used == self.set.tool(*tool).id.as_str());
-        let met = asked.groups.iter().filter(|group| group.iter().any(was_used)).count();
-        Ok(TurnFigures { needs: asked.groups.len(), met, figures, fresh_tokens: cast.oracle.fresh_tokens(), refused })
+        let was_used = |tool: &u32| {
+            figures
+                .tools_used
+                .iter()
+                .any(|used| used == self.set.tool(*tool).id.as_str())
+        };
+        let met = asked
+            .groups
+            .iter()
+            .filter(|group| group.iter().any(was_used))
+            .count();
+        Ok(TurnFigures {
+            needs: asked.groups.len(),
+            met,
+            figures,
+            fresh_tokens: cast.oracle.fresh_tokens(),
+            refused,
+        })
     }
 }
 
@@ -122,23 +168,40 @@ struct Cast {
 
 impl Cast {
     fn agent(&self, catalog: Arc<dyn ToolSearch>) -> Result<Agent, String> {
-        let mut config =
-            AgentConfig { recommend_within: None, count_tokens: counting::tokens, ..AgentConfig::default() };
+        let mut config = AgentConfig {
+            recommend_within: None,
+            count_tokens: counting::tokens,
+            ..AgentConfig::default()
+        };
         config.run.environment = ENVIRONMENT.into();
         // A random marker has now more and now fewer tokens.
         config.run.fence = Some(Fence::with_marker(MARKER));
         // The tools played here do nothing, and nobody is there to ask.
         config.policies = Policies::permissive();
         match self.policy {
-            Policy::Search { eviction, budget_tokens } => {
+            Policy::Search {
+                eviction,
+                budget_tokens,
+            } => {
                 config.search_from_tools = 0;
-                config.toolbox = ToolboxConfig { eviction, budget_tokens, ..config.toolbox };
+                config.toolbox = ToolboxConfig {
+                    eviction,
+                    budget_tokens,
+                    ..config.toolbox
+                };
             }
             // No catalog is large enough to be searched: all of it is shown.
             Policy::All | Policy::Relevant => config.search_from_tools = usize::MAX,
         }
-        let builder = Agent::builder().shared_llm(self.oracle.clone()).shared_catalog(catalog).tools(Obliging);
-        builder.sessions(self.sessions.clone()).config(config).build().map_err(|error| error.to_string())
+        let builder = Agent::builder()
+            .shared_llm(self.oracle.clone())
+            .shared_catalog(catalog)
+            .tools(Obliging);
+        builder
+            .sessions(self.sessions.clone())
+            .config(config)
+            .build()
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -148,9 +211,16 @@ async fn answered(agent: &Agent, question: Question) -> Result<(Figures, usize),
     let (mut refused, mut error) = (0, String::from("it ended without a word"));
     while let Some((_, event)) = stream.next().await {
         match event {
-            Event::ToolResult { status: Status::Error, .. } => refused += 1,
+            Event::ToolResult {
+                status: Status::Error,
+                ..
+            } => refused += 1,
             Event::Error { content } => error = content,
-            Event::Done { status: TurnStatus::Answered, figures, .. } => return Ok((*figures, refused)),
+            Event::Done {
+                status: TurnStatus::Answered,
+                figures,
+                ..
+            } => return Ok((*figures, refused)),
             _ => {}
         }
     }

@@ -39,7 +39,13 @@ pub struct AgentReport {
 
 impl AgentReport {
     /// A report without figures yet.
-    pub(super) fn of(set: &EvalSet, conversations: &[Conversation], turns: usize, seed: u64, embedder: String) -> Self {
+    pub(super) fn of(
+        set: &EvalSet,
+        conversations: &[Conversation],
+        turns: usize,
+        seed: u64,
+        embedder: String,
+    ) -> Self {
         AgentReport {
             set: set.name.clone(),
             tools: set.tools.len(),
@@ -91,14 +97,19 @@ pub struct ArmFigures {
 impl ArmFigures {
     /// The figures of these turns.
     pub(super) fn of(policy: Policy, turns: &[TurnFigures], seed: u64) -> Self {
-        let column = |of: &dyn Fn(&TurnFigures) -> f64| -> Vec<f64> { turns.iter().map(of).collect() };
+        let column =
+            |of: &dyn Fn(&TurnFigures) -> f64| -> Vec<f64> { turns.iter().map(of).collect() };
         let succeeded = column(&|turn| f64::from(u8::from(turn.met == turn.needs)));
-        let (met, needs) = turns.iter().fold((0, 0), |sum, turn| (sum.0 + turn.met, sum.1 + turn.needs));
+        let (met, needs) = turns
+            .iter()
+            .fold((0, 0), |sum, turn| (sum.0 + turn.met, sum.1 + turn.needs));
         ArmFigures {
             policy: policy.name(),
             budget_tokens: policy.budget_tokens(),
             success: mean(&succeeded),
-            success_ci95: intervals(std::slice::from_ref(&succeeded), seed).first().copied(),
+            success_ci95: intervals(std::slice::from_ref(&succeeded), seed)
+                .first()
+                .copied(),
             needs_met: met as f64 / needs.max(1) as f64,
             searches: mean(&column(&|turn| turn.figures.searches.into())),
             rounds: mean(&column(&|turn| turn.figures.rounds.into())),
@@ -123,11 +134,21 @@ impl ArmFigures {
 /// The plain mean of each arm's figures over sets: every set weighs the same. Arms that a set lacks are left out;
 /// refused calls are added up.
 pub fn macro_average(reports: &[AgentReport]) -> Vec<ArmFigures> {
-    let Some(first) = reports.first() else { return Vec::new() };
+    let Some(first) = reports.first() else {
+        return Vec::new();
+    };
     let average = |arm: &ArmFigures| {
-        let same = |report: &AgentReport| report.arms.iter().find(|other| other.name() == arm.name()).cloned();
+        let same = |report: &AgentReport| {
+            report
+                .arms
+                .iter()
+                .find(|other| other.name() == arm.name())
+                .cloned()
+        };
         let same: Vec<ArmFigures> = reports.iter().map(same).collect::<Option<_>>()?;
-        let of = |figure: &dyn Fn(&ArmFigures) -> f64| mean(&same.iter().map(figure).collect::<Vec<_>>());
+        let of = |figure: &dyn Fn(&ArmFigures) -> f64| {
+            mean(&same.iter().map(figure).collect::<Vec<_>>())
+        };
         Some(ArmFigures {
             success: of(&|arm| arm.success),
             success_ci95: None,

@@ -17,10 +17,15 @@ impl Progress for Silent {
 fn pairs() -> EvalSet {
     let word = |number: usize| ["alpha", "bravo", "cedar", "delta", "ember", "fjord"][number % 6];
     let place = |number: usize| ["harbour", "island"][number / 6];
-    let names: Vec<[String; 2]> = (0..12).map(|n| [format!("s/open{n}"), format!("s/close{n}")]).collect();
+    let names: Vec<[String; 2]> = (0..12)
+        .map(|n| [format!("s/open{n}"), format!("s/close{n}")])
+        .collect();
     let texts: Vec<[String; 2]> = (0..12)
         .map(|n| {
-            [format!("Opens the {} {} gate", word(n), place(n)), format!("Closes the {} {} gate", word(n), place(n))]
+            [
+                format!("Opens the {} {} gate", word(n), place(n)),
+                format!("Closes the {} {} gate", word(n), place(n)),
+            ]
         })
         .collect();
     let tools: Vec<(&str, &str)> = names
@@ -32,18 +37,33 @@ fn pairs() -> EvalSet {
         .map(|n| {
             (
                 format!("q{n}"),
-                format!("Please open the {0} {1} gate now. Then close the {0} {1} gate.", word(n), place(n)),
+                format!(
+                    "Please open the {0} {1} gate now. Then close the {0} {1} gate.",
+                    word(n),
+                    place(n)
+                ),
             )
         })
         .collect();
-    let relevant: Vec<[&str; 2]> = names.iter().map(|pair| [pair[0].as_str(), pair[1].as_str()]).collect();
-    let queries: Vec<(&str, &str, &[&str])> =
-        asked.iter().zip(&relevant).map(|((id, text), tools)| (id.as_str(), text.as_str(), &tools[..])).collect();
+    let relevant: Vec<[&str; 2]> = names
+        .iter()
+        .map(|pair| [pair[0].as_str(), pair[1].as_str()])
+        .collect();
+    let queries: Vec<(&str, &str, &[&str])> = asked
+        .iter()
+        .zip(&relevant)
+        .map(|((id, text), tools)| (id.as_str(), text.as_str(), &tools[..]))
+        .collect();
     set(&tools, &queries)
 }
 
 fn plan(budgets: &[usize]) -> AgentPlan {
-    AgentPlan { budgets: budgets.to_vec(), turns: 8, queries: None, seed: 7 }
+    AgentPlan {
+        budgets: budgets.to_vec(),
+        turns: 8,
+        queries: None,
+        seed: 7,
+    }
 }
 
 fn simulated(set: EvalSet, plan: &AgentPlan) -> Result<AgentReport> {
@@ -53,7 +73,11 @@ fn simulated(set: EvalSet, plan: &AgentPlan) -> Result<AgentReport> {
 }
 
 fn arm<'a>(report: &'a AgentReport, name: &str) -> &'a ArmFigures {
-    report.arms.iter().find(|arm| arm.name() == name).unwrap_or_else(|| panic!("no arm {name}"))
+    report
+        .arms
+        .iter()
+        .find(|arm| arm.name() == name)
+        .unwrap_or_else(|| panic!("no arm {name}"))
 }
 
 #[test]
@@ -73,19 +97,39 @@ fn every_policy_plays_the_same_turns_and_the_bounds_hold() {
             "relevant only"
         ]
     );
-    assert!(report.queries == 12 && report.turns >= 12 && report.recurring > 0.2, "{report:?}");
+    assert!(
+        report.queries == 12 && report.turns >= 12 && report.recurring > 0.2,
+        "{report:?}"
+    );
     // Who sees all or just the right tools needs one round to call them and one to answer, and never fails.
     for name in ["all visible", "relevant only"] {
         let figures = arm(&report, name);
         assert_eq!(
-            (figures.success, figures.rounds, figures.searches, figures.calls_refused),
+            (
+                figures.success,
+                figures.rounds,
+                figures.searches,
+                figures.calls_refused
+            ),
             (1.0, 2.0, 0.0, 0),
             "{name}"
         );
     }
-    let (relevant, lru, all) = (arm(&report, "relevant only"), arm(&report, "lru 250"), arm(&report, "all visible"));
-    assert!(relevant.tokens_in < lru.tokens_in && lru.tokens_in < all.tokens_in, "{report:?}");
-    assert!(report.arms.iter().all(|arm| arm.tokens_in_fresh <= arm.tokens_in && arm.success <= arm.needs_met));
+    let (relevant, lru, all) = (
+        arm(&report, "relevant only"),
+        arm(&report, "lru 250"),
+        arm(&report, "all visible"),
+    );
+    assert!(
+        relevant.tokens_in < lru.tokens_in && lru.tokens_in < all.tokens_in,
+        "{report:?}"
+    );
+    assert!(
+        report
+            .arms
+            .iter()
+            .all(|arm| arm.tokens_in_fresh <= arm.tokens_in && arm.success <= arm.needs_met)
+    );
 }
 
 #[test]
@@ -93,13 +137,24 @@ fn eviction_makes_room_where_refusing_cannot() {
     let report = simulated(pairs(), &plan(&[250])).unwrap();
     let (lru, none) = (arm(&report, "lru 250"), arm(&report, "no eviction 250"));
     assert!(lru.success > 0.9, "{lru:?}");
-    assert!(none.success < lru.success && none.tools_evicted == 0.0 && lru.tools_evicted > 0.0, "{none:?}");
+    assert!(
+        none.success < lru.success && none.tools_evicted == 0.0 && lru.tools_evicted > 0.0,
+        "{none:?}"
+    );
 }
 
 #[test]
 fn a_seed_gives_the_same_figures_each_time() {
     let run = |seed| {
-        crate::eval::report::to_json(&[simulated(pairs(), &AgentPlan { seed, ..plan(&[250]) }).unwrap()]).unwrap()
+        crate::eval::report::to_json(&[simulated(
+            pairs(),
+            &AgentPlan {
+                seed,
+                ..plan(&[250])
+            },
+        )
+        .unwrap()])
+        .unwrap()
     };
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));

@@ -18,12 +18,17 @@ pub(super) fn read_into(judgements: &mut Judgements, path: &Path) -> Result<()> 
             [_, _, grade] if index == 0 && grade.parse::<f64>().is_err() => {}
             [query, document, grade] | [query, _, document, grade] => {
                 if grade_of(grade).ok_or_else(|| bad_grade(path, index, grade))? > 0.0 {
-                    judgements.entry(unescape(query)).or_default().push((*document).to_owned());
+                    judgements
+                        .entry(unescape(query))
+                        .or_default()
+                        .push((*document).to_owned());
                 }
             }
             _ => {
-                let reason =
-                    format!("{} columns; a judgement has `query 0 tool grade` or `query tool grade`", fields.len());
+                let reason = format!(
+                    "{} columns; a judgement has `query 0 tool grade` or `query tool grade`",
+                    fields.len()
+                );
                 return Err(EvalError::malformed(path, index + 1, reason));
             }
         }
@@ -37,7 +42,10 @@ pub(crate) fn escape(id: &str) -> String {
     for c in id.chars() {
         match c {
             '%' => escaped.push_str("%25"),
-            c if c.is_whitespace() => c.to_string().bytes().for_each(|byte| escaped.push_str(&format!("%{byte:02X}"))),
+            c if c.is_whitespace() => c
+                .to_string()
+                .bytes()
+                .for_each(|byte| escaped.push_str(&format!("%{byte:02X}"))),
             c => escaped.push(c),
         }
     }
@@ -49,7 +57,9 @@ pub(crate) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let escaped = (*first == b'%').then(|| tail.get(..2).and_then(hex_byte)).flatten();
+        let escaped = (*first == b'%')
+            .then(|| tail.get(..2).and_then(hex_byte))
+            .flatten();
         bytes.push(escaped.unwrap_or(*first));
         rest = if escaped.is_some() { &tail[2..] } else { tail };
     }
@@ -70,12 +80,17 @@ fn grade_of(text: &str) -> Option<f64> {
 }
 
 fn bad_grade(path: &Path, index: usize, grade: &str) -> EvalError {
-    EvalError::malformed(path, index + 1, format!("the grade {grade:?} is not a number"))
+    EvalError::malformed(
+        path,
+        index + 1,
+        format!("the grade {grade:?} is not a number"),
+    )
 }
 
 fn hex_byte(digits: &[u8]) -> Option<u8> {
-    let digits =
-        std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    let digits = std::str::from_utf8(digits)
+        .ok()
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     u8::from_str_radix(digits, 16).ok()
 }
 
@@ -85,7 +100,16 @@ mod tests {
 
     #[test]
     fn escaping_is_undone_and_leaves_one_column() {
-        for id in ["plain", "two words", "a%20b", "100%", "tab\there", "全角\u{3000}空白", "%zz", ""] {
+        for id in [
+            "plain",
+            "two words",
+            "a%20b",
+            "100%",
+            "tab\there",
+            "全角\u{3000}空白",
+            "%zz",
+            "",
+        ] {
             let escaped = escape(id);
             assert!(!escaped.contains(char::is_whitespace), "{escaped}");
             assert_eq!(unescape(&escaped), id);
@@ -96,10 +120,14 @@ mod tests {
     fn a_line_that_is_no_judgement_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("qrels");
-        for (text, expected) in [("q 0 d 1\nq d", "qrels:2: 2 columns"), ("q 0 d high", "qrels:1: the grade \"high\"")]
-        {
+        for (text, expected) in [
+            ("q 0 d 1\nq d", "qrels:2: 2 columns"),
+            ("q 0 d high", "qrels:1: the grade \"high\""),
+        ] {
             std::fs::write(&path, text).unwrap();
-            let message = read_into(&mut Judgements::new(), &path).unwrap_err().to_string();
+            let message = read_into(&mut Judgements::new(), &path)
+                .unwrap_err()
+                .to_string();
             assert!(message.contains(expected), "{message}");
         }
     }

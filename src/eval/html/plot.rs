@@ -45,15 +45,27 @@ pub(super) struct Axis<'a> {
 }
 
 /// Lines over two axes, with a legend. `mark` is one point of its own, with its name.
-pub(super) fn lines(x: &Axis<'_>, y: &Axis<'_>, lines: &[Line], mark: Option<(&str, f64, f64)>) -> String {
+pub(super) fn lines(
+    x: &Axis<'_>,
+    y: &Axis<'_>,
+    lines: &[Line],
+    mark: Option<(&str, f64, f64)>,
+) -> String {
     let height = 330.0;
-    let frame = Frame { x_end: x.end, y_end: y.end, height };
+    let frame = Frame {
+        x_end: x.end,
+        y_end: y.end,
+        height,
+    };
     let mut svg = frame.open(&format!("{} by {}", y.title, x.title));
     frame.x_axis(&mut svg, x);
     frame.y_axis(&mut svg, y);
     for (index, line) in lines.iter().enumerate() {
-        let points: Vec<String> =
-            line.points.iter().map(|&(px, py)| format!("{:.1},{:.1}", frame.x(px), frame.y(py))).collect();
+        let points: Vec<String> = line
+            .points
+            .iter()
+            .map(|&(px, py)| format!("{:.1},{:.1}", frame.x(px), frame.y(py)))
+            .collect();
         let _ = write!(
             svg,
             r#"<polyline fill="none" stroke="{}" stroke-width="2" points="{}"/>"#,
@@ -62,18 +74,31 @@ pub(super) fn lines(x: &Axis<'_>, y: &Axis<'_>, lines: &[Line], mark: Option<(&s
         );
     }
     if let Some((_, px, py)) = mark {
-        let _ = write!(svg, r#"<circle cx="{:.1}" cy="{:.1}" r="5" class="mark"/>"#, frame.x(px), frame.y(py));
+        let _ = write!(
+            svg,
+            r#"<circle cx="{:.1}" cy="{:.1}" r="5" class="mark"/>"#,
+            frame.x(px),
+            frame.y(py)
+        );
     }
     svg.push_str("</svg>");
-    let marked = mark.map(|(name, ..)| format!(r#"<span><i class="mark"></i>{}</span>"#, escape(name)));
-    format!("{svg}{}", legend(lines.iter().map(|line| line.name.as_str()), marked))
+    let marked =
+        mark.map(|(name, ..)| format!(r#"<span><i class="mark"></i>{}</span>"#, escape(name)));
+    format!(
+        "{svg}{}",
+        legend(lines.iter().map(|line| line.name.as_str()), marked)
+    )
 }
 
 /// A dot and its whisker a row, in groups; the same name has the same colour in every group.
 pub(super) fn whiskers(x: &Axis<'_>, groups: &[Group]) -> String {
     let rows: usize = groups.iter().map(|group| group.rows.len()).sum();
     let height = TOP + BOTTOM + rows as f64 * ROW + groups.len() as f64 * GAP;
-    let frame = Frame { x_end: x.end, y_end: 1.0, height };
+    let frame = Frame {
+        x_end: x.end,
+        y_end: 1.0,
+        height,
+    };
     let mut svg = frame.open(x.title);
     frame.x_axis(&mut svg, x);
     let mut names: Vec<&str> = Vec::new();
@@ -82,11 +107,20 @@ pub(super) fn whiskers(x: &Axis<'_>, groups: &[Group]) -> String {
         let middle = top + (group.rows.len() as f64 * ROW + GAP) / 2.0;
         text(&mut svg, (LEFT - 10.0, middle + 4.0), "end", &group.name);
         for (index, row) in group.rows.iter().enumerate() {
-            let colour_index = names.iter().position(|name| *name == row.name).unwrap_or_else(|| {
-                names.push(&row.name);
-                names.len() - 1
-            });
-            whisker(&mut svg, &frame, row, top + GAP / 2.0 + (index as f64 + 0.5) * ROW, colour_index);
+            let colour_index = names
+                .iter()
+                .position(|name| *name == row.name)
+                .unwrap_or_else(|| {
+                    names.push(&row.name);
+                    names.len() - 1
+                });
+            whisker(
+                &mut svg,
+                &frame,
+                row,
+                top + GAP / 2.0 + (index as f64 + 0.5) * ROW,
+                colour_index,
+            );
         }
         top += group.rows.len() as f64 * ROW + GAP;
     }
@@ -102,7 +136,11 @@ fn whisker(svg: &mut String, frame: &Frame, row: &Whisker, y: f64, index: usize)
         svg,
         r#"<line x1="{low:.1}" x2="{high:.1}" y1="{y:.1}" y2="{y:.1}" stroke="{colour}" stroke-width="3" stroke-opacity=".45"/><circle cx="{value:.1}" cy="{y:.1}" r="5" fill="{colour}"/>"#
     );
-    let (x, anchor) = if high + 90.0 > WIDTH { (low - 8.0, "end") } else { (high + 8.0, "start") };
+    let (x, anchor) = if high + 90.0 > WIDTH {
+        (low - 8.0, "end")
+    } else {
+        (high + 8.0, "start")
+    };
     text(svg, (x, y + 4.0), anchor, &row.label);
 }
 
@@ -115,7 +153,11 @@ struct Frame {
 
 impl Frame {
     fn open(&self, title: &str) -> String {
-        format!(r#"<svg viewBox="0 0 {WIDTH} {}" role="img" aria-label="{}">"#, self.height, escape(title))
+        format!(
+            r#"<svg viewBox="0 0 {WIDTH} {}" role="img" aria-label="{}">"#,
+            self.height,
+            escape(title)
+        )
     }
 
     fn x(&self, value: f64) -> f64 {
@@ -133,17 +175,29 @@ impl Frame {
     fn x_axis(&self, svg: &mut String, axis: &Axis<'_>) {
         for tick in ticks(axis.end) {
             let x = self.x(tick);
-            let _ = write!(svg, r#"<line x1="{x:.1}" x2="{x:.1}" y1="{TOP}" y2="{:.1}" class="grid"/>"#, self.bottom());
+            let _ = write!(
+                svg,
+                r#"<line x1="{x:.1}" x2="{x:.1}" y1="{TOP}" y2="{:.1}" class="grid"/>"#,
+                self.bottom()
+            );
             text(svg, (x, self.bottom() + 16.0), "middle", &number(tick));
         }
-        text(svg, ((LEFT + WIDTH - RIGHT) / 2.0, self.height - 8.0), "middle", axis.title);
+        text(
+            svg,
+            ((LEFT + WIDTH - RIGHT) / 2.0, self.height - 8.0),
+            "middle",
+            axis.title,
+        );
     }
 
     fn y_axis(&self, svg: &mut String, axis: &Axis<'_>) {
         for tick in ticks(axis.end) {
             let y = self.y(tick);
-            let _ =
-                write!(svg, r#"<line x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}" class="grid"/>"#, WIDTH - RIGHT);
+            let _ = write!(
+                svg,
+                r#"<line x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}" class="grid"/>"#,
+                WIDTH - RIGHT
+            );
             text(svg, (LEFT - 8.0, y + 4.0), "end", &number(tick));
         }
         let middle = (TOP + self.bottom()) / 2.0;
@@ -158,9 +212,14 @@ impl Frame {
 /// Round steps, four to ten of them, from 0 to the end.
 fn ticks(end: f64) -> Vec<f64> {
     let magnitude = 10f64.powf(end.log10().floor());
-    let step = [0.1, 0.2, 0.5, 1.0].into_iter().map(|step| step * magnitude).find(|step| end / step <= 10.0);
+    let step = [0.1, 0.2, 0.5, 1.0]
+        .into_iter()
+        .map(|step| step * magnitude)
+        .find(|step| end / step <= 10.0);
     let step = step.unwrap_or(magnitude);
-    (0..=(end / step + 1e-9) as usize).map(|index| index as f64 * step).collect()
+    (0..=(end / step + 1e-9) as usize)
+        .map(|index| index as f64 * step)
+        .collect()
 }
 
 fn number(value: f64) -> String {
@@ -170,12 +229,20 @@ fn number(value: f64) -> String {
 }
 
 fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
-    let _ = write!(svg, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escape(text));
+    let _ = write!(
+        svg,
+        r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#,
+        escape(text)
+    );
 }
 
 fn legend<'a>(names: impl Iterator<Item = &'a str>, more: Option<String>) -> String {
     let entry = |(index, name): (usize, &str)| {
-        format!(r#"<span><i style="background:{}"></i>{}</span>"#, colour(index), escape(name))
+        format!(
+            r#"<span><i style="background:{}"></i>{}</span>"#,
+            colour(index),
+            escape(name)
+        )
     };
     let entries: String = names.enumerate().map(entry).chain(more).collect();
     format!(r#"<p class="legend">{entries}</p>"#)
@@ -194,13 +261,17 @@ mod tests {
         assert_eq!(ticks(50.0).len(), 11);
         assert_eq!(ticks(50.0).last(), Some(&50.0));
         assert_eq!(
-            ticks(3.0).iter().map(|tick| number(*tick)).collect::<Vec<_>>(),
+            ticks(3.0)
+                .iter()
+                .map(|tick| number(*tick))
+                .collect::<Vec<_>>(),
             ["0", "0.5", "1", "1.5", "2", "2.5", "3"]
         );
         for end in [0.07, 0.4, 1.0, 9.3, 120.0, 4_000.0] {
             let ticks = ticks(end);
             assert!(
-                (4..=11).contains(&ticks.len()) && ticks.iter().all(|tick| *tick <= end * 1.000_001),
+                (4..=11).contains(&ticks.len())
+                    && ticks.iter().all(|tick| *tick <= end * 1.000_001),
                 "{end}: {ticks:?}"
             );
         }
@@ -208,7 +279,11 @@ mod tests {
 
     #[test]
     fn values_are_drawn_where_their_axes_say() {
-        let frame = Frame { x_end: 1.0, y_end: 1.0, height: 330.0 };
+        let frame = Frame {
+            x_end: 1.0,
+            y_end: 1.0,
+            height: 330.0,
+        };
         assert_eq!(
             (frame.x(0.0), frame.x(1.0), frame.y(0.0), frame.y(1.0)),
             (LEFT, WIDTH - RIGHT, 330.0 - BOTTOM, TOP)
@@ -218,8 +293,22 @@ mod tests {
 
     #[test]
     fn names_are_escaped() {
-        let line = Line { name: "<b>".into(), points: vec![(0.0, 0.0)] };
-        let svg = lines(&Axis { title: "x & y", end: 1.0 }, &Axis { title: "y", end: 1.0 }, &[line], None);
+        let line = Line {
+            name: "<b>".into(),
+            points: vec![(0.0, 0.0)],
+        };
+        let svg = lines(
+            &Axis {
+                title: "x & y",
+                end: 1.0,
+            },
+            &Axis {
+                title: "y",
+                end: 1.0,
+            },
+            &[line],
+            None,
+        );
         assert!(svg.contains("&lt;b&gt;") && svg.contains("x &amp; y") && !svg.contains("<b>"));
     }
 }

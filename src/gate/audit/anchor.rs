@@ -40,7 +40,11 @@ pub enum AnchorError {
 impl Anchor {
     /// The anchor of the log of this path.
     pub fn beside(log: &Path) -> Self {
-        Anchor { path: log.with_extension("anchor"), key_file: log.with_extension("key"), key: OnceLock::new() }
+        Anchor {
+            path: log.with_extension("anchor"),
+            key_file: log.with_extension("key"),
+            key: OnceLock::new(),
+        }
     }
 
     /// Its file.
@@ -70,7 +74,11 @@ impl Anchor {
     pub fn advance(&self, to: Link) -> Result<(), AnchorError> {
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
         file.lock()?;
-        if self.read_from(&file)?.seq < to.seq { self.write_to(&file, to) } else { Ok(()) }
+        if self.read_from(&file)?.seq < to.seq {
+            self.write_to(&file, to)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes it, or puts it to an entry whatever it knew before.
@@ -87,13 +95,21 @@ impl Anchor {
     fn read_from(&self, mut file: impl Read) -> Result<Link, AnchorError> {
         let mut text = String::new();
         // A number, two hashes and what is between them.
-        file.by_ref().take(256).read_to_string(&mut text).map_err(|_| AnchorError::Forged)?;
+        file.by_ref()
+            .take(256)
+            .read_to_string(&mut text)
+            .map_err(|_| AnchorError::Forged)?;
         let mut parts = text.split_whitespace();
         let seq = parts.next().and_then(|seq| seq.parse().ok());
         let (hash, code) = (parts.next().and_then(bytes), parts.next().and_then(bytes));
-        let (Some(seq), Some(hash), Some(code)) = (seq, hash, code) else { return Err(AnchorError::Forged) };
+        let (Some(seq), Some(hash), Some(code)) = (seq, hash, code) else {
+            return Err(AnchorError::Forged);
+        };
         let link = Link { seq, hash };
-        self.code_of(link)?.verify_slice(&code).map(|()| link).map_err(|_| AnchorError::Forged)
+        self.code_of(link)?
+            .verify_slice(&code)
+            .map(|()| link)
+            .map_err(|_| AnchorError::Forged)
     }
 
     /// In place and in one piece of fixed length, so that a process that is killed leaves the old or the new one.
@@ -124,7 +140,10 @@ impl Anchor {
     /// fit it.
     fn read_key(&self) -> Result<[u8; KEY_BYTES], AnchorError> {
         database::make_private(&self.key_file)?;
-        let mut file = OpenOptions::new().read(true).append(true).open(&self.key_file)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(&self.key_file)?;
         file.lock()?;
         let mut kept = Vec::new();
         Read::take(&mut file, KEY_BYTES as u64).read_to_end(&mut kept)?;

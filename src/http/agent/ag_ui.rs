@@ -30,16 +30,25 @@ struct InputMessage {
 impl RunInput {
     /// The user on whose behalf tools are called, as `forwardedProps.identity`.
     pub fn identity(&self) -> Option<String> {
-        self.forwarded_props.get("identity")?.as_str().map(str::to_owned)
+        self.forwarded_props
+            .get("identity")?
+            .as_str()
+            .map(str::to_owned)
     }
 
     /// The text of the last user message. The earlier ones are kept here under the thread's id already.
     pub fn question(&self) -> Option<String> {
-        let last = self.messages.iter().rev().find(|message| message.role == "user")?;
+        let last = self
+            .messages
+            .iter()
+            .rev()
+            .find(|message| message.role == "user")?;
         let text = match &last.content {
             Value::String(text) => text.clone(),
             Value::Array(parts) => {
-                let texts = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str));
+                let texts = parts
+                    .iter()
+                    .filter_map(|part| part.get("text").and_then(Value::as_str));
                 texts.collect::<Vec<_>>().join("\n")
             }
             _ => return None,
@@ -92,7 +101,9 @@ impl AgUi {
     pub fn translate(&mut self, event: Event) -> Vec<Value> {
         let mut out = Vec::new();
         if !std::mem::replace(&mut self.started, true) {
-            out.push(json!({ "type": "RUN_STARTED", "threadId": self.thread_id, "runId": self.run_id }));
+            out.push(
+                json!({ "type": "RUN_STARTED", "threadId": self.thread_id, "runId": self.run_id }),
+            );
         }
         match event {
             Event::Text { content } => self.words(Kind::Text, content, &mut out),
@@ -114,7 +125,9 @@ impl AgUi {
             self.close(out);
             self.begin(kind, out);
         }
-        let Some(Open { id, .. }) = &self.open else { return };
+        let Some(Open { id, .. }) = &self.open else {
+            return;
+        };
         let name = match kind {
             Kind::Text => "TEXT_MESSAGE_CONTENT",
             Kind::Reasoning => "REASONING_MESSAGE_CONTENT",
@@ -125,7 +138,9 @@ impl AgUi {
     fn begin(&mut self, kind: Kind, out: &mut Vec<Value>) {
         let id = self.next_message_id();
         match kind {
-            Kind::Text => out.push(json!({ "type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant" })),
+            Kind::Text => out.push(
+                json!({ "type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant" }),
+            ),
             Kind::Reasoning => out.extend([
                 json!({ "type": "REASONING_START", "messageId": id }),
                 json!({ "type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning" }),
@@ -135,7 +150,9 @@ impl AgUi {
     }
 
     fn close(&mut self, out: &mut Vec<Value>) {
-        let Some(Open { kind, id }) = self.open.take() else { return };
+        let Some(Open { kind, id }) = self.open.take() else {
+            return;
+        };
         match kind {
             Kind::Text => out.push(json!({ "type": "TEXT_MESSAGE_END", "messageId": id })),
             Kind::Reasoning => out.extend([
@@ -208,17 +225,26 @@ mod tests {
     use crate::tools::Status;
 
     fn done(status: TurnStatus) -> Event {
-        Event::Done { conversation: "t".into(), turn: 1, status, figures: Box::new(Figures::default()) }
+        Event::Done {
+            conversation: "t".into(),
+            turn: 1,
+            status,
+            figures: Box::new(Figures::default()),
+        }
     }
 
     fn text(content: &str) -> Event {
-        Event::Text { content: content.into() }
+        Event::Text {
+            content: content.into(),
+        }
     }
 
     fn types(events: Vec<Event>) -> Vec<String> {
         let mut ag_ui = AgUi::new("t", Some("r".into()));
         let translated = events.into_iter().flat_map(|event| ag_ui.translate(event));
-        translated.map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+        translated
+            .map(|event| event["type"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
@@ -233,13 +259,22 @@ mod tests {
             truncated_from_bytes: None,
         };
         let events = vec![
-            Event::Thinking { content: "hm".into() },
+            Event::Thinking {
+                content: "hm".into(),
+            },
             text("so"),
             text(""),
             text(" it"),
-            Event::ToolCall { id: "c".into(), name: "f".into(), arguments: json!({}) },
+            Event::ToolCall {
+                id: "c".into(),
+                name: "f".into(),
+                arguments: json!({}),
+            },
             result,
-            Event::ToolsInjected { tools: vec![ToolId::parse("a").unwrap()], tokens: 1 },
+            Event::ToolsInjected {
+                tools: vec![ToolId::parse("a").unwrap()],
+                tokens: 1,
+            },
             text("is"),
             done(TurnStatus::Answered),
         ];
@@ -271,11 +306,22 @@ mod tests {
 
     #[test]
     fn a_failure_is_the_last_word() {
-        let events = vec![text("half"), Event::Error { content: "down".into() }, done(TurnStatus::Failed)];
+        let events = vec![
+            text("half"),
+            Event::Error {
+                content: "down".into(),
+            },
+            done(TurnStatus::Failed),
+        ];
         assert_eq!(types(events).last().unwrap(), "RUN_ERROR");
         let mut ag_ui = AgUi::new("t", None);
-        ag_ui.translate(Event::Error { content: "down".into() });
-        assert_eq!(ag_ui.translate(done(TurnStatus::Failed))[0]["message"], "down");
+        ag_ui.translate(Event::Error {
+            content: "down".into(),
+        });
+        assert_eq!(
+            ag_ui.translate(done(TurnStatus::Failed))[0]["message"],
+            "down"
+        );
     }
 
     #[test]
@@ -288,8 +334,14 @@ mod tests {
         };
         let question = |messages| input(messages).question();
         let user = |content: Value| json!({ "id": "1", "role": "user", "content": content });
-        assert_eq!(question(json!([user("a".into()), { "role": "assistant", "content": "b" }])).as_deref(), Some("a"));
-        assert_eq!(question(json!([user(json!([{ "type": "text", "text": "c" }]))])).as_deref(), Some("c"));
+        assert_eq!(
+            question(json!([user("a".into()), { "role": "assistant", "content": "b" }])).as_deref(),
+            Some("a")
+        );
+        assert_eq!(
+            question(json!([user(json!([{ "type": "text", "text": "c" }]))])).as_deref(),
+            Some("c")
+        );
         assert_eq!(question(json!([user(" ".into())])), None);
         assert_eq!(question(json!([])), None);
     }

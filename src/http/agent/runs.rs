@@ -24,7 +24,11 @@ struct Running {
 impl Runs {
     /// At most `max` runs, and `max_per_key` of one key.
     pub fn new(max: usize, max_per_key: usize) -> Self {
-        Runs { running: Arc::default(), max, max_per_key }
+        Runs {
+            running: Arc::default(),
+            max,
+            max_per_key,
+        }
     }
 
     /// A place for one more run, given back when it is dropped. Without a key only the bound of all counts: the server
@@ -35,8 +39,10 @@ impl Runs {
     pub fn admit(&self, key: Option<&str>) -> ApiResult<Place> {
         let mut running = self.lock();
         if running.all >= self.max {
-            let message =
-                format!("{} questions are being answered, the most at one time; try again later", running.all);
+            let message = format!(
+                "{} questions are being answered, the most at one time; try again later",
+                running.all
+            );
             return Err(too_many(message));
         }
         if let Some(key) = key {
@@ -50,7 +56,10 @@ impl Runs {
             *own += 1;
         }
         running.all += 1;
-        Ok(Place { runs: self.clone(), key: key.map(str::to_owned) })
+        Ok(Place {
+            runs: self.clone(),
+            key: key.map(str::to_owned),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
@@ -69,7 +78,12 @@ impl Drop for Place {
         let mut running = self.runs.lock();
         running.all -= 1;
         let Some(key) = &self.key else { return };
-        let left = running.by_key.get(key).copied().unwrap_or_default().saturating_sub(1);
+        let left = running
+            .by_key
+            .get(key)
+            .copied()
+            .unwrap_or_default()
+            .saturating_sub(1);
         if left == 0 {
             running.by_key.remove(key);
         } else {
@@ -89,13 +103,24 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let runs = Runs::new(3, 2);
-        let places = [runs.admit(Some("a")), runs.admit(Some("a")), runs.admit(None)];
+        let places = [
+            runs.admit(Some("a")),
+            runs.admit(Some("a")),
+            runs.admit(None),
+        ];
         assert_eq!(places.iter().filter(|place| place.is_ok()).count(), 3);
-        assert_eq!(runs.admit(None).err().map(|error| error.code), Some("too_many_runs"));
+        assert_eq!(
+            runs.admit(None).err().map(|error| error.code),
+            Some("too_many_runs")
+        );
         drop(places);
         assert!(runs.lock().all == 0 && runs.lock().by_key.is_empty());
         let _one = [runs.admit(Some("a")), runs.admit(Some("a"))];
-        assert!(runs.admit(Some("a")).err().is_some_and(|error| error.message.contains("2 questions of this key")));
+        assert!(
+            runs.admit(Some("a"))
+                .err()
+                .is_some_and(|error| error.message.contains("2 questions of this key"))
+        );
         assert!(runs.admit(Some("b")).is_ok());
     }
 }

@@ -58,11 +58,19 @@ struct Server {
 
 impl Server {
     async fn with(script: Option<&str>) -> Self {
-        Server::start(script.map(|script| (script, Policies::permissive())), Limits::default()).await
+        Server::start(
+            script.map(|script| (script, Policies::permissive())),
+            Limits::default(),
+        )
+        .await
     }
 
     async fn limited(script: Option<&str>, limits: Limits) -> Self {
-        Server::start(script.map(|script| (script, Policies::permissive())), limits).await
+        Server::start(
+            script.map(|script| (script, Policies::permissive())),
+            limits,
+        )
+        .await
     }
 
     async fn with_policies(script: &str, policies: Policies) -> Self {
@@ -87,9 +95,20 @@ impl Server {
         };
         let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
         tokio::spawn(serve(listener, settings, shutdown.clone()));
-        let server =
-            Server { address, hangs, client: Client::builder().no_proxy().build().unwrap(), shutdown, _data: data };
-        while server.client.get(server.url("/readyz")).send().await.is_ok_and(|ready| !ready.status().is_success()) {
+        let server = Server {
+            address,
+            hangs,
+            client: Client::builder().no_proxy().build().unwrap(),
+            shutdown,
+            _data: data,
+        };
+        while server
+            .client
+            .get(server.url("/readyz"))
+            .send()
+            .await
+            .is_ok_and(|ready| !ready.status().is_success())
+        {
             tokio::task::yield_now().await;
         }
         server
@@ -100,11 +119,23 @@ impl Server {
     }
 
     async fn post(&self, path: &str, body: Value) -> Response {
-        self.client.post(self.url(path)).json(&body).send().await.unwrap()
+        self.client
+            .post(self.url(path))
+            .json(&body)
+            .send()
+            .await
+            .unwrap()
     }
 
     async fn get(&self, path: &str) -> Value {
-        self.client.get(self.url(path)).send().await.unwrap().json().await.unwrap()
+        self.client
+            .get(self.url(path))
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap()
     }
 }
 
@@ -122,7 +153,10 @@ impl Callable for Harmful {
 impl UserTool for Harmful {
     fn definition(&self) -> Tool {
         let mut tool = Tool::new("", "harmful").unwrap();
-        tool.input_schema = json!({ "properties": { "n": { "type": "integer" } } }).as_object().unwrap().clone();
+        tool.input_schema = json!({ "properties": { "n": { "type": "integer" } } })
+            .as_object()
+            .unwrap()
+            .clone();
         tool
     }
 }
@@ -130,10 +164,18 @@ impl UserTool for Harmful {
 fn source(script: &str, policies: Policies, hangs: Hangs) -> AgentSource {
     let turns = Script::parse("script", script).unwrap().turns;
     let model = Arc::new(ScriptedModel::new("script", turns));
-    let config = AgentConfig { recommend_within: None, count_tokens: str::len, policies, ..AgentConfig::default() };
+    let config = AgentConfig {
+        recommend_within: None,
+        count_tokens: str::len,
+        policies,
+        ..AgentConfig::default()
+    };
     Box::new(move |catalog| {
-        let builder =
-            Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).tool(hangs.clone()).tool(Harmful);
+        let builder = Agent::builder()
+            .shared_llm(model.clone())
+            .shared_catalog(catalog)
+            .tool(hangs.clone())
+            .tool(Harmful);
         Ok(builder.config(config.clone()).build()?)
     })
 }
@@ -142,18 +184,34 @@ fn source(script: &str, policies: Policies, hangs: Hangs) -> AgentSource {
 async fn events(response: Response) -> Vec<(u64, Value)> {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    let text = timeout(Duration::from_secs(60), response.text()).await.unwrap().unwrap();
+    let text = timeout(Duration::from_secs(60), response.text())
+        .await
+        .unwrap()
+        .unwrap();
     let field = |event: &str, name: &str| -> String {
-        event.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
+        event
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap()
+            .trim()
+            .to_owned()
     };
     let blocks = text.split("\n\n").filter(|block| block.contains("data:"));
     blocks
-        .map(|block| (field(block, "id:").parse().unwrap(), serde_json::from_str(&field(block, "data:")).unwrap()))
+        .map(|block| {
+            (
+                field(block, "id:").parse().unwrap(),
+                serde_json::from_str(&field(block, "data:")).unwrap(),
+            )
+        })
         .collect()
 }
 
 fn types(events: &[(u64, Value)]) -> Vec<&str> {
-    let mut types: Vec<&str> = events.iter().map(|(_, event)| event["type"].as_str().unwrap()).collect();
+    let mut types: Vec<&str> = events
+        .iter()
+        .map(|(_, event)| event["type"].as_str().unwrap())
+        .collect();
     types.dedup();
     types
 }
@@ -170,10 +228,20 @@ const HANGING: &str = r#"{"reply":{"text":"wait ","calls":[{"name":"hangs","argu
 #[tokio::test]
 async fn a_question_is_answered_as_numbered_events_and_kept() {
     let server = Server::with(Some(r#"{"reply":{"thinking":"hm ","text":"good day"}}"#)).await;
-    let response = server.post("/v1/agent/chat", json!({ "query": "hello", "conversation": "c 1/ü" })).await;
+    let response = server
+        .post(
+            "/v1/agent/chat",
+            json!({ "query": "hello", "conversation": "c 1/ü" }),
+        )
+        .await;
     let events = events(response).await;
     assert_eq!(types(&events), ["thinking", "text", "done"]);
-    assert!(events.iter().enumerate().all(|(at, (id, _))| *id == at as u64 + 1));
+    assert!(
+        events
+            .iter()
+            .enumerate()
+            .all(|(at, (id, _))| *id == at as u64 + 1)
+    );
     assert_eq!(events.last().unwrap().1["status"], "answered");
 
     let listed = server.get("/v1/agent/conversations").await;
@@ -183,19 +251,33 @@ async fn a_question_is_answered_as_numbered_events_and_kept() {
     let deleted = server.client.delete(server.url(path)).send().await.unwrap();
     assert_eq!(deleted.status(), 204);
     let again = server.client.delete(server.url(path)).send().await.unwrap();
-    assert_eq!(error_code(again).await, (404, "unknown_conversation".into()));
+    assert_eq!(
+        error_code(again).await,
+        (404, "unknown_conversation".into())
+    );
 }
 
 #[tokio::test]
 async fn the_predecessors_route_takes_the_question_in_the_query_string() {
     let server = Server::with(Some(r#"{"reply":{"text":"hi"}}"#)).await;
-    let token: Value = server.post("/v1/agent/token", json!({})).await.json().await.unwrap();
-    let question = format!("query=hello%20there&conversationId=c1&token={}", token["token"].as_str().unwrap());
+    let token: Value = server
+        .post("/v1/agent/token", json!({}))
+        .await
+        .json()
+        .await
+        .unwrap();
+    let question = format!(
+        "query=hello%20there&conversationId=c1&token={}",
+        token["token"].as_str().unwrap()
+    );
     let url = server.url(&format!("/agent/chat/stream?{question}"));
     let response = server.client.get(url).send().await.unwrap();
     assert_eq!(response.headers()["x-conversation-id"], "c1");
     assert_eq!(types(&events(response).await), ["text", "done"]);
-    assert_eq!(server.get("/v1/agent/conversations/c1").await["turns"][0]["question"], "hello there");
+    assert_eq!(
+        server.get("/v1/agent/conversations/c1").await["turns"][0]["question"],
+        "hello there"
+    );
 }
 
 #[tokio::test]
@@ -205,12 +287,26 @@ async fn ag_ui_clients_send_their_input_and_get_their_events() {
         "threadId": "t1", "runId": "r1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
         "messages": [{ "id": "m1", "role": "user", "content": "hello" }],
     });
-    let answered = events(server.post("/v1/agent/chat?protocol=ag-ui", input.clone()).await).await;
+    let answered = events(
+        server
+            .post("/v1/agent/chat?protocol=ag-ui", input.clone())
+            .await,
+    )
+    .await;
     assert_eq!(
         types(&answered),
-        ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "RUN_FINISHED"]
+        [
+            "RUN_STARTED",
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_END",
+            "RUN_FINISHED"
+        ]
     );
-    assert_eq!((&answered[0].1["threadId"], &answered[0].1["runId"]), (&json!("t1"), &json!("r1")));
+    assert_eq!(
+        (&answered[0].1["threadId"], &answered[0].1["runId"]),
+        (&json!("t1"), &json!("r1"))
+    );
     let failed = events(server.post("/v1/agent/chat?protocol=ag-ui", input).await).await;
     assert_eq!(types(&failed), ["RUN_STARTED", "RUN_ERROR"]);
 }
@@ -218,38 +314,71 @@ async fn ag_ui_clients_send_their_input_and_get_their_events() {
 #[tokio::test]
 async fn a_busy_conversation_is_refused_until_it_is_stopped() {
     let server = Server::with(Some(HANGING)).await;
-    let question = || server.post("/v1/agent/chat", json!({ "query": "go", "conversation": "c" }));
+    let question = || {
+        server.post(
+            "/v1/agent/chat",
+            json!({ "query": "go", "conversation": "c" }),
+        )
+    };
     let running = question().await;
     server.hangs.called.notified().await;
-    assert_eq!(error_code(question().await).await, (409, "conversation_busy".into()));
-    let stopped: Value = server.post("/v1/agent/stop", json!({ "conversation": "c" })).await.json().await.unwrap();
+    assert_eq!(
+        error_code(question().await).await,
+        (409, "conversation_busy".into())
+    );
+    let stopped: Value = server
+        .post("/v1/agent/stop", json!({ "conversation": "c" }))
+        .await
+        .json()
+        .await
+        .unwrap();
     assert_eq!(stopped, json!({ "stopped": true }));
     let events_of_stopped = events(running).await;
-    assert_eq!(types(&events_of_stopped), ["text", "tool_call", "tool_result", "done"]);
+    assert_eq!(
+        types(&events_of_stopped),
+        ["text", "tool_call", "tool_result", "done"]
+    );
     assert_eq!(events_of_stopped.last().unwrap().1["status"], "stopped");
     assert_eq!(types(&events(question().await).await), ["text", "done"]);
-    let stopped: Value = server.post("/v1/agent/stop", json!({ "conversation": "c" })).await.json().await.unwrap();
+    let stopped: Value = server
+        .post("/v1/agent/stop", json!({ "conversation": "c" }))
+        .await
+        .json()
+        .await
+        .unwrap();
     assert_eq!(stopped, json!({ "stopped": false }));
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_stops_its_run() {
     let server = Server::with(Some(HANGING)).await;
-    let response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
+    let response = server
+        .post("/v1/agent/chat", json!({ "query": "go" }))
+        .await;
     server.hangs.called.notified().await;
     drop(response);
-    timeout(Duration::from_secs(60), server.hangs.dropped.notified()).await.unwrap();
+    timeout(Duration::from_secs(60), server.hangs.dropped.notified())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_stream_with_nothing_to_say_shows_that_it_lives() {
-    let limits = Limits { heartbeat: Duration::from_millis(5), ..Limits::default() };
+    let limits = Limits {
+        heartbeat: Duration::from_millis(5),
+        ..Limits::default()
+    };
     let server = Server::limited(Some(HANGING), limits).await;
-    let mut response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
+    let mut response = server
+        .post("/v1/agent/chat", json!({ "query": "go" }))
+        .await;
     server.hangs.called.notified().await;
     let mut text = String::new();
     while !text.contains("\n:\n") {
-        let chunk = timeout(Duration::from_secs(60), response.chunk()).await.unwrap().unwrap();
+        let chunk = timeout(Duration::from_secs(60), response.chunk())
+            .await
+            .unwrap()
+            .unwrap();
         text.push_str(std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap());
     }
 }
@@ -257,7 +386,9 @@ async fn a_stream_with_nothing_to_say_shows_that_it_lives() {
 #[tokio::test]
 async fn a_server_that_ends_sends_the_terminal_event() {
     let server = Server::with(Some(HANGING)).await;
-    let response = server.post("/v1/agent/chat", json!({ "query": "go" })).await;
+    let response = server
+        .post("/v1/agent/chat", json!({ "query": "go" }))
+        .await;
     server.hangs.called.notified().await;
     server.shutdown.trigger();
     let events = events(response).await;
@@ -268,14 +399,21 @@ async fn a_server_that_ends_sends_the_terminal_event() {
 async fn next_event(response: &mut Response, rest: &mut String) -> Value {
     loop {
         if let Some((block, after)) = rest.split_once("\n\n") {
-            let data = block.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
+            let data = block
+                .lines()
+                .find_map(|line| line.strip_prefix("data: "))
+                .map(str::to_owned);
             *rest = after.to_owned();
             if let Some(data) = data {
                 return serde_json::from_str(&data).unwrap();
             }
             continue;
         }
-        let chunk = timeout(Duration::from_secs(60), response.chunk()).await.unwrap().unwrap().expect("another event");
+        let chunk = timeout(Duration::from_secs(60), response.chunk())
+            .await
+            .unwrap()
+            .unwrap()
+            .expect("another event");
         rest.push_str(std::str::from_utf8(&chunk).unwrap());
     }
 }
@@ -286,7 +424,12 @@ async fn a_call_waits_for_its_approval_and_each_is_good_once() {
         let script = r#"{"reply":{"calls":[{"name":"harmful","arguments":{"n":"7,000"}}]}}
 {"reply":{"text":"so be it"}}"#;
         let server = Server::with_policies(script, Policies::default()).await;
-        let mut response = server.post("/v1/agent/chat", json!({ "query": "go", "identity": "ada" })).await;
+        let mut response = server
+            .post(
+                "/v1/agent/chat",
+                json!({ "query": "go", "identity": "ada" }),
+            )
+            .await;
         let mut rest = String::new();
         let asked = loop {
             let event = next_event(&mut response, &mut rest).await;
@@ -294,13 +437,33 @@ async fn a_call_waits_for_its_approval_and_each_is_good_once() {
                 break event;
             }
         };
-        assert_eq!((&asked["tool"], &asked["arguments"]), (&json!("harmful"), &json!({ "n": 7000 })));
-        assert_eq!((&asked["class"], &asked["expires_in_ms"]), (&json!("state_changing"), &json!(300_000)));
-        let wrong = server.post("/v1/agent/approve", json!({ "id": "guess", "approve": true })).await;
+        assert_eq!(
+            (&asked["tool"], &asked["arguments"]),
+            (&json!("harmful"), &json!({ "n": 7000 }))
+        );
+        assert_eq!(
+            (&asked["class"], &asked["expires_in_ms"]),
+            (&json!("state_changing"), &json!(300_000))
+        );
+        let wrong = server
+            .post(
+                "/v1/agent/approve",
+                json!({ "id": "guess", "approve": true }),
+            )
+            .await;
         assert_eq!(error_code(wrong).await, (404, "unknown_approval".into()));
         let answer = json!({ "id": asked["id"], "approve": approve, "reason": "too risky" });
-        assert_eq!(server.post("/v1/agent/approve", answer.clone()).await.status(), 200);
-        assert_eq!(error_code(server.post("/v1/agent/approve", answer).await).await, (404, "unknown_approval".into()));
+        assert_eq!(
+            server
+                .post("/v1/agent/approve", answer.clone())
+                .await
+                .status(),
+            200
+        );
+        assert_eq!(
+            error_code(server.post("/v1/agent/approve", answer).await).await,
+            (404, "unknown_approval".into())
+        );
         let result = loop {
             let event = next_event(&mut response, &mut rest).await;
             if event["type"] == "tool_result" {
@@ -316,9 +479,21 @@ async fn bad_requests_get_the_one_shape_of_errors() {
     let server = Server::with(Some("")).await;
     let long = "x".repeat(300);
     for (path, body, expected) in [
-        ("/v1/agent/chat", json!({ "query": " " }), (422, "empty_question")),
-        ("/v1/agent/chat", json!({ "query": "x".repeat(300 << 10) }), (413, "question_too_long")),
-        ("/v1/agent/chat", json!({ "query": "q", "conversation": long }), (422, "invalid_conversation_id")),
+        (
+            "/v1/agent/chat",
+            json!({ "query": " " }),
+            (422, "empty_question"),
+        ),
+        (
+            "/v1/agent/chat",
+            json!({ "query": "x".repeat(300 << 10) }),
+            (413, "question_too_long"),
+        ),
+        (
+            "/v1/agent/chat",
+            json!({ "query": "q", "conversation": long }),
+            (422, "invalid_conversation_id"),
+        ),
         (
             "/v1/agent/chat?protocol=ag-ui",
             json!({ "threadId": "t", "runId": "r", "messages": [] }),
@@ -328,7 +503,9 @@ async fn bad_requests_get_the_one_shape_of_errors() {
         let (status, code) = error_code(server.post(path, body).await).await;
         assert_eq!((status, code.as_str()), expected, "{path}");
     }
-    let unknown = server.post("/v1/agent/chat", json!({ "query": "q", "querry": 1 })).await;
+    let unknown = server
+        .post("/v1/agent/chat", json!({ "query": "q", "querry": 1 }))
+        .await;
     assert_eq!(unknown.status(), 422);
     assert!(unknown.text().await.unwrap().contains("querry"));
 }

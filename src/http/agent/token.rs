@@ -37,7 +37,11 @@ impl PageToken {
         }
         let message = "a GET starts a run only with the `token` that POST /v1/agent/token gives to pages of this server; \
                        others ask with POST /v1/agent/chat";
-        Err(ApiError::auth(StatusCode::FORBIDDEN, "missing_token", message))
+        Err(ApiError::auth(
+            StatusCode::FORBIDDEN,
+            "missing_token",
+            message,
+        ))
     }
 }
 
@@ -51,5 +55,7 @@ pub struct TokenBody {
 /// Gives the token with which `EventSource` may ask where no keys are in use; where they are, the key is needed instead.
 #[utoipa::path(post, path = "/v1/agent/token", tag = "agent", responses((status = 200, body = TokenBody)))]
 pub async fn show(_: Asking, State(app): State<App>) -> Json<TokenBody> {
-    Json(TokenBody { token: app.page_token.0.clone() })
+    Json(TokenBody {
+        token: app.page_token.0.clone(),
+    })
 }

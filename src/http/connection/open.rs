@@ -83,7 +83,11 @@ impl Connections {
     /// A place for a connection from this address.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Admission {
         let address = network(address);
-        let bound = if address.is_loopback() { self.per_loopback_address } else { self.per_address };
+        let bound = if address.is_loopback() {
+            self.per_loopback_address
+        } else {
+            self.per_address
+        };
         let mut state = self.lock();
         let own = state.by_address.get(&address).copied().unwrap_or_default();
         if own >= bound && !self.end_idlest(&mut state, Some(address)) {
@@ -104,8 +108,11 @@ impl Connections {
 
     /// Ends the connection that is idle for longest, of this address where one is given; false where none is idle.
     fn end_idlest(&self, state: &mut State, address: Option<IpAddr>) -> bool {
-        let is_meant = |number: &u64| address.is_none_or(|address| state.open[number].address == address);
-        let Some((&since, &number)) = state.idle.iter().find(|(_, number)| is_meant(number)) else { return false };
+        let is_meant =
+            |number: &u64| address.is_none_or(|address| state.open[number].address == address);
+        let Some((&since, &number)) = state.idle.iter().find(|(_, number)| is_meant(number)) else {
+            return false;
+        };
         state.idle.remove(&since);
         state.ending += 1;
         if let Some(entry) = state.open.get_mut(&number) {
@@ -134,14 +141,28 @@ impl State {
         let end = CancellationToken::new();
         *self.by_address.entry(address).or_default() += 1;
         self.idle.insert(number, number);
-        let entry = Entry { address, phase: Phase::Idle(number), has_asked: false, end: end.clone() };
+        let entry = Entry {
+            address,
+            phase: Phase::Idle(number),
+            has_asked: false,
+            end: end.clone(),
+        };
         self.open.insert(number, entry);
-        Place { connections: Arc::clone(connections), number, end }
+        Place {
+            connections: Arc::clone(connections),
+            number,
+            end,
+        }
     }
 
     /// One connection less of this address.
     fn leave(&mut self, address: IpAddr) {
-        let left = self.by_address.get(&address).copied().unwrap_or_default().saturating_sub(1);
+        let left = self
+            .by_address
+            .get(&address)
+            .copied()
+            .unwrap_or_default()
+            .saturating_sub(1);
         if left == 0 {
             self.by_address.remove(&address);
         } else {
@@ -165,18 +186,27 @@ impl Place {
 
     /// True once a request has come.
     pub fn has_asked(&self) -> bool {
-        self.connections.lock().open.get(&self.number).is_some_and(|entry| entry.has_asked)
+        self.connections
+            .lock()
+            .open
+            .get(&self.number)
+            .is_some_and(|entry| entry.has_asked)
     }
 
     /// A request has come; `None` when the place is another's already.
     pub fn begin_request(&self) -> Option<InProgress> {
         let mut state = self.connections.lock();
         let entry = state.open.get_mut(&self.number)?;
-        let Phase::Idle(since) = entry.phase else { return None };
+        let Phase::Idle(since) = entry.phase else {
+            return None;
+        };
         entry.phase = Phase::Busy;
         entry.has_asked = true;
         state.idle.remove(&since);
-        Some(InProgress { connections: Arc::clone(&self.connections), number: self.number })
+        Some(InProgress {
+            connections: Arc::clone(&self.connections),
+            number: self.number,
+        })
     }
 }
 
@@ -209,7 +239,9 @@ impl Drop for InProgress {
         let mut state = self.connections.lock();
         let since = state.tick();
         // The connection may have ended before its answer.
-        let Some(entry) = state.open.get_mut(&self.number) else { return };
+        let Some(entry) = state.open.get_mut(&self.number) else {
+            return;
+        };
         entry.phase = Phase::Idle(since);
         state.idle.insert(since, self.number);
         self.connections.changed.notify_one();
@@ -224,7 +256,10 @@ pub struct Held {
 
 impl Held {
     pub fn new(body: Body, in_progress: InProgress) -> Self {
-        Held { body, _in_progress: in_progress }
+        Held {
+            body,
+            _in_progress: in_progress,
+        }
     }
 }
 
@@ -264,7 +299,11 @@ mod tests {
     use super::*;
 
     fn connections(max: usize, per_address: usize) -> Arc<Connections> {
-        let limits = Limits { max_connections: max, connections_per_address: per_address, ..Limits::default() };
+        let limits = Limits {
+            max_connections: max,
+            connections_per_address: per_address,
+            ..Limits::default()
+        };
         Arc::new(Connections::new(&limits, Arc::new(Metrics::new())))
     }
 
@@ -285,7 +324,10 @@ mod tests {
         assert!(idle.end.is_cancelled() && !busy.end.is_cancelled());
         assert!(idle.begin_request().is_none());
         let another = third.begin_request().unwrap();
-        assert!(matches!(open.admit("198.51.100.4".parse().unwrap()), Admission::Full));
+        assert!(matches!(
+            open.admit("198.51.100.4".parse().unwrap()),
+            Admission::Full
+        ));
         drop((request, another));
         // Of the two the first has been idle for longer.
         admitted(&open, "198.51.100.4");
@@ -300,13 +342,24 @@ mod tests {
         let second = admitted(&open, "2001:db8:0:1:ffff::2");
         let third = admitted(&open, "2001:db8:0:1::3");
         assert!(first.end.is_cancelled() && !other.end.is_cancelled());
-        let requests = [second.begin_request().unwrap(), third.begin_request().unwrap()];
-        assert!(matches!(open.admit("2001:db8:0:1::4".parse().unwrap()), Admission::Refused));
+        let requests = [
+            second.begin_request().unwrap(),
+            third.begin_request().unwrap(),
+        ];
+        assert!(matches!(
+            open.admit("2001:db8:0:1::4".parse().unwrap()),
+            Admission::Refused
+        ));
         drop((requests, first, second, third));
         assert_eq!(open.lock().by_address.len(), 1);
         drop(other);
         let state = open.lock();
-        assert!(state.open.is_empty() && state.idle.is_empty() && state.by_address.is_empty() && state.ending == 0);
+        assert!(
+            state.open.is_empty()
+                && state.idle.is_empty()
+                && state.by_address.is_empty()
+                && state.ending == 0
+        );
     }
 
     #[test]

@@ -66,7 +66,9 @@ impl Signer {
             catalog: self.hash("catalog", &answer.catalog),
             key: self.key_hash(answer.key),
             request_id: answer.request_id.to_owned(),
-            queries: queries.map(|query| self.hash("query", &[query.trim()])).collect(),
+            queries: queries
+                .map(|query| self.hash("query", &[query.trim()]))
+                .collect(),
             ids: ids.take(MAX_IDS).map(|id| self.hash("id", &[id])).collect(),
         };
         // A struct of numbers and text always serialises.
@@ -80,11 +82,20 @@ impl Signer {
     ///
     /// # Errors
     /// Why it proves nothing.
-    pub fn read(&self, token: &str, answer: &Answer<'_>, now: SystemTime) -> Result<Proof<'_>, &'static str> {
-        const FORGED: &str = "it was not given by this server; send feedback_token of the answer as it is";
+    pub fn read(
+        &self,
+        token: &str,
+        answer: &Answer<'_>,
+        now: SystemTime,
+    ) -> Result<Proof<'_>, &'static str> {
+        const FORGED: &str =
+            "it was not given by this server; send feedback_token of the answer as it is";
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| FORGED)?;
         let (claims, mac) = bytes.split_last_chunk::<MAC_BYTES>().ok_or(FORGED)?;
-        if !bool::from(subtle::ConstantTimeEq::ct_eq(&self.mac(claims)[..], &mac[..])) {
+        if !bool::from(subtle::ConstantTimeEq::ct_eq(
+            &self.mac(claims)[..],
+            &mac[..],
+        )) {
             return Err(FORGED);
         }
         let claims: Claims = serde_json::from_slice(claims).map_err(|_| FORGED)?;
@@ -97,7 +108,10 @@ impl Signer {
         if seconds(now).saturating_sub(claims.at_s) > MAX_AGE.as_secs() {
             return Err("it is older than seven days");
         }
-        Ok(Proof { signer: self, claims })
+        Ok(Proof {
+            signer: self,
+            claims,
+        })
     }
 
     fn key_hash(&self, key: Option<&str>) -> u32 {
@@ -107,7 +121,9 @@ impl Signer {
     fn hash(&self, kind: &str, parts: &[&str]) -> u32 {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         for part in [kind].iter().chain(parts) {
-            hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+            hasher
+                .update(&(part.len() as u64).to_le_bytes())
+                .update(part.as_bytes());
         }
         let [a, b, c, d, ..] = *hasher.finalize().as_bytes();
         u32::from_le_bytes([a, b, c, d])
@@ -141,12 +157,16 @@ impl Proof<'_> {
 
     /// True when this was asked.
     pub fn answers(&self, query: &str) -> bool {
-        self.claims.queries.contains(&self.signer.hash("query", &[query.trim()]))
+        self.claims
+            .queries
+            .contains(&self.signer.hash("query", &[query.trim()]))
     }
 }
 
 fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 #[cfg(test)]
@@ -156,11 +176,20 @@ mod tests {
     const NOW: SystemTime = UNIX_EPOCH;
 
     fn answer(key: Option<&str>) -> Answer<'_> {
-        Answer { catalog: ["c", "1"], key, request_id: "r-1" }
+        Answer {
+            catalog: ["c", "1"],
+            key,
+            request_id: "r-1",
+        }
     }
 
     fn token(signer: &Signer) -> String {
-        signer.token(&answer(Some("k")), ["mail it"].into_iter(), ["s/send"].into_iter(), NOW)
+        signer.token(
+            &answer(Some("k")),
+            ["mail it"].into_iter(),
+            ["s/send"].into_iter(),
+            NOW,
+        )
     }
 
     #[test]
@@ -177,19 +206,35 @@ mod tests {
     fn another_key_catalog_secret_or_time_and_every_changed_letter_are_refused() {
         let signer = Signer::new([7; 32]);
         let token = token(&signer);
-        let read = |token: &str, answer: &Answer<'_>, after: Duration| signer.read(token, answer, NOW + after).is_ok();
+        let read = |token: &str, answer: &Answer<'_>, after: Duration| {
+            signer.read(token, answer, NOW + after).is_ok()
+        };
         assert!(read(&token, &answer(Some("k")), MAX_AGE));
-        assert!(!read(&token, &answer(Some("k")), MAX_AGE + Duration::from_secs(1)));
+        assert!(!read(
+            &token,
+            &answer(Some("k")),
+            MAX_AGE + Duration::from_secs(1)
+        ));
         assert!(!read(&token, &answer(Some("other")), Duration::ZERO));
         assert!(!read(&token, &answer(None), Duration::ZERO));
-        let other = Answer { catalog: ["c", "2"], ..answer(Some("k")) };
+        let other = Answer {
+            catalog: ["c", "2"],
+            ..answer(Some("k"))
+        };
         assert!(!read(&token, &other, Duration::ZERO));
-        assert!(Signer::new([8; 32]).read(&token, &answer(Some("k")), NOW).is_err());
+        assert!(
+            Signer::new([8; 32])
+                .read(&token, &answer(Some("k")), NOW)
+                .is_err()
+        );
         for place in 0..token.len() {
             let mut changed = token.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert!(!read(&changed, &answer(Some("k")), Duration::ZERO), "letter {place}");
+            assert!(
+                !read(&changed, &answer(Some("k")), Duration::ZERO),
+                "letter {place}"
+            );
         }
         assert!(!read("", &answer(Some("k")), Duration::ZERO));
     }

@@ -22,7 +22,12 @@ const fn step(
     to: &'static str,
     parameters: &'static [(&'static str, &'static str)],
 ) -> Step {
-    Step { from, status, to, parameters }
+    Step {
+        from,
+        status,
+        to,
+        parameters,
+    }
 }
 
 /// A catalog named in the answer.
@@ -30,12 +35,27 @@ const CATALOG_OF_ANSWER: &[(&str, &str)] = &[("catalog", "$response.body#/name")
 /// The catalog of the request's path.
 const SAME_CATALOG: &[(&str, &str)] = &[("catalog", "$request.path.catalog")];
 /// One tool, as its change answers.
-const CHANGED_TOOL: &[(&str, &str)] = &[("catalog", "$request.path.catalog"), ("id", "$response.body#/id")];
+const CHANGED_TOOL: &[(&str, &str)] = &[
+    ("catalog", "$request.path.catalog"),
+    ("id", "$response.body#/id"),
+];
 /// The first tool of several, as their change answers.
-const FIRST_ITEM: &[(&str, &str)] = &[("catalog", "$request.path.catalog"), ("id", "$response.body#/items/0/id")];
-const FIRST_LISTED: &[(&str, &str)] = &[("catalog", "$request.path.catalog"), ("id", "$response.body#/tools/0/id")];
-const FIRST_HIT: &[(&str, &str)] = &[("catalog", "$request.path.catalog"), ("id", "$response.body#/hits/0/id")];
-const NEXT_PAGE: &[(&str, &str)] = &[("catalog", "$request.path.catalog"), ("cursor", "$response.body#/next_cursor")];
+const FIRST_ITEM: &[(&str, &str)] = &[
+    ("catalog", "$request.path.catalog"),
+    ("id", "$response.body#/items/0/id"),
+];
+const FIRST_LISTED: &[(&str, &str)] = &[
+    ("catalog", "$request.path.catalog"),
+    ("id", "$response.body#/tools/0/id"),
+];
+const FIRST_HIT: &[(&str, &str)] = &[
+    ("catalog", "$request.path.catalog"),
+    ("id", "$response.body#/hits/0/id"),
+];
+const NEXT_PAGE: &[(&str, &str)] = &[
+    ("catalog", "$request.path.catalog"),
+    ("cursor", "$response.body#/next_cursor"),
+];
 const TASK: &[(&str, &str)] = &[("id", "$response.body#/id")];
 const CONVERSATION: &[(&str, &str)] = &[("id", "$response.header.x-conversation-id")];
 
@@ -43,10 +63,20 @@ const STEPS: &[Step] = &[
     step("create_catalog", "201", "show_catalog", CATALOG_OF_ANSWER),
     step("create_catalog", "201", "upsert_tools", CATALOG_OF_ANSWER),
     step("create_catalog", "201", "delete_catalog", CATALOG_OF_ANSWER),
-    step("ensure_catalog", "201", "set_catalog_settings", SAME_CATALOG),
+    step(
+        "ensure_catalog",
+        "201",
+        "set_catalog_settings",
+        SAME_CATALOG,
+    ),
     step("ensure_catalog", "201", "upsert_tools", SAME_CATALOG),
     step("ensure_catalog", "200", "search", SAME_CATALOG),
-    step("set_catalog_settings", "200", "catalog_settings", SAME_CATALOG),
+    step(
+        "set_catalog_settings",
+        "200",
+        "catalog_settings",
+        SAME_CATALOG,
+    ),
     step("upsert_tools", "200", "show_tool", FIRST_ITEM),
     step("upsert_tools", "200", "search", SAME_CATALOG),
     step("upsert_tools", "200", "delete_tool", FIRST_ITEM),
@@ -74,7 +104,9 @@ impl Modify for Links {
     fn modify(&self, api: &mut Description) {
         for step in STEPS {
             if let Some(response) = answer(api, step) {
-                response.links.insert(step.to.to_owned(), RefOr::T(link(step)));
+                response
+                    .links
+                    .insert(step.to.to_owned(), RefOr::T(link(step)));
             }
         }
     }
@@ -82,7 +114,12 @@ impl Modify for Links {
 
 /// The answer that a step begins at.
 fn answer<'a>(api: &'a mut Description, step: &Step) -> Option<&'a mut Response> {
-    let operation = api.paths.paths.values_mut().flat_map(operations).find(|operation| named(operation, step.from))?;
+    let operation = api
+        .paths
+        .paths
+        .values_mut()
+        .flat_map(operations)
+        .find(|operation| named(operation, step.from))?;
     match operation.responses.responses.get_mut(step.status)? {
         RefOr::T(response) => Some(response),
         RefOr::Ref(_) => None,
@@ -90,10 +127,10 @@ fn answer<'a>(api: &'a mut Description, step: &Step) -> Option<&'a mut Response>
 }
 
 fn link(step: &Step) -> Link {
-    let parameters = step
-        .parameters
-        .iter()
-        .fold(Link::builder().operation_id(step.to), |link, (name, value)| link.parameter(*name, *value));
+    let parameters = step.parameters.iter().fold(
+        Link::builder().operation_id(step.to),
+        |link, (name, value)| link.parameter(*name, *value),
+    );
     parameters.build()
 }
 
@@ -121,8 +158,18 @@ mod tests {
         let distinct: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
         for step in STEPS {
-            assert!(answer(&mut api, step).is_some(), "no answer {} of {}", step.status, step.from);
-            assert!(distinct.contains(step.to), "{} leads to {}, which is not there", step.from, step.to);
+            assert!(
+                answer(&mut api, step).is_some(),
+                "no answer {} of {}",
+                step.status,
+                step.from
+            );
+            assert!(
+                distinct.contains(step.to),
+                "{} leads to {}, which is not there",
+                step.from,
+                step.to
+            );
         }
     }
 }

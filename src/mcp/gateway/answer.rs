@@ -39,7 +39,10 @@ pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool:
             None => ("nothing was found; try other words", &[][..]),
         };
         let nearest: Vec<String> = nearest.iter().take(MAX_NEAREST).map(names::shown).collect();
-        answer.insert("no_match".into(), json!({ "reason": reason, "nearest_names": nearest }));
+        answer.insert(
+            "no_match".into(),
+            json!({ "reason": reason, "nearest_names": nearest }),
+        );
     }
     Value::Object(answer)
 }
@@ -47,9 +50,14 @@ pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool:
 fn described(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>, Vec<String>) {
     // The leanest of the formats with a schema; the names are replaced by ours, which say the server.
     let fitted = budget::fit(tools, Emit::Anthropic, max_tokens);
-    let shown = tools.iter().filter(|tool| !fitted.omitted.contains(&tool.id));
+    let shown = tools
+        .iter()
+        .filter(|tool| !fitted.omitted.contains(&tool.id));
     let values = fitted.value.as_array().cloned().unwrap_or_default();
-    let described = shown.zip(values).map(|(tool, value)| entry(&tool.id, value, pool)).collect();
+    let described = shown
+        .zip(values)
+        .map(|(tool, value)| entry(&tool.id, value, pool))
+        .collect();
     (described, fitted.omitted.iter().map(names::shown).collect())
 }
 
@@ -71,16 +79,38 @@ mod tests {
     use crate::agent::search::doubles::tool;
 
     fn found(ids: &[&str]) -> Found {
-        let hits = ids.iter().map(|id| FoundTool { tool: tool(id, "does it"), score: 1.0 }).collect();
-        Found { hits, no_match: None }
+        let hits = ids
+            .iter()
+            .map(|id| FoundTool {
+                tool: tool(id, "does it"),
+                score: 1.0,
+            })
+            .collect();
+        Found {
+            hits,
+            no_match: None,
+        }
     }
 
     #[test]
     fn every_tool_says_its_server_and_whether_it_can_be_called() {
-        let answer = of(&found(&["mail/send", "chat/send"]), None, 1000, &Pool::default());
+        let answer = of(
+            &found(&["mail/send", "chat/send"]),
+            None,
+            1000,
+            &Pool::default(),
+        );
         assert_eq!(answer["tools"][1]["name"], "chat__send");
-        assert_eq!((&answer["tools"][0]["server"], answer.get("no_match")), (&"mail".into(), None));
-        assert!(answer["tools"][0]["unavailable"].as_str().unwrap().contains("not connected"));
+        assert_eq!(
+            (&answer["tools"][0]["server"], answer.get("no_match")),
+            (&"mail".into(), None)
+        );
+        assert!(
+            answer["tools"][0]["unavailable"]
+                .as_str()
+                .unwrap()
+                .contains("not connected")
+        );
         assert!(answer["tools"][0]["input_schema"].is_object());
     }
 
@@ -91,17 +121,33 @@ mod tests {
             evicted: vec![ToolId::parse("old/one").unwrap()],
             ..Injection::default()
         };
-        let answer = of(&found(&["mail/send"]), Some(&injection), 1000, &Pool::default());
+        let answer = of(
+            &found(&["mail/send"]),
+            Some(&injection),
+            1000,
+            &Pool::default(),
+        );
         assert_eq!(answer["added_to_your_list"], json!(["mail__send"]));
         assert_eq!(answer["removed_from_your_list"], json!(["old__one"]));
     }
 
     #[test]
     fn no_match_has_a_reason_and_nearest_names() {
-        let no_match = NoMatch { reason: "nothing like it".into(), nearest: vec![ToolId::parse("s/x").unwrap()] };
-        let nothing = Found { hits: Vec::new(), no_match: Some(no_match) };
+        let no_match = NoMatch {
+            reason: "nothing like it".into(),
+            nearest: vec![ToolId::parse("s/x").unwrap()],
+        };
+        let nothing = Found {
+            hits: Vec::new(),
+            no_match: Some(no_match),
+        };
         let answer = of(&nothing, None, 1000, &Pool::default());
-        assert_eq!(answer["no_match"], json!({ "reason": "nothing like it", "nearest_names": ["s__x"] }));
-        assert!(of(&Found::default(), None, 1000, &Pool::default())["no_match"]["reason"].is_string());
+        assert_eq!(
+            answer["no_match"],
+            json!({ "reason": "nothing like it", "nearest_names": ["s__x"] })
+        );
+        assert!(
+            of(&Found::default(), None, 1000, &Pool::default())["no_match"]["reason"].is_string()
+        );
     }
 }

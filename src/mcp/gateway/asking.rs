@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lru::LruCache;
 use rmcp::model::{
-    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
-    InputRequest, InputRequiredResult, InputResponses, ProtocolVersion,
+    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationSchema, InputRequest, InputRequiredResult, InputResponses, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer, ServiceError};
 use serde_json::{Value, json};
@@ -67,7 +67,10 @@ impl Reply {
     /// The answer that came with a call, if one did.
     pub fn of(request: &mut CallToolRequestParams) -> Option<Self> {
         let responses = request.input_responses.take()?;
-        Some(Reply { question: request.request_state.take()?, responses })
+        Some(Reply {
+            question: request.request_state.take()?,
+            responses,
+        })
     }
 }
 
@@ -82,19 +85,33 @@ impl<'a> Asking<'a> {
         reply: Option<Reply>,
     ) -> Self {
         let turn = Mutex::new(reply.map_or(Turn::First, Turn::Answered));
-        Asking { context, who, within, search, open, turn }
+        Asking {
+            context,
+            who,
+            within,
+            search,
+            open,
+            turn,
+        }
     }
 
     /// The question with which the call is to be answered.
     pub fn question(self) -> Option<InputRequiredResult> {
-        match self.turn.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match self
+            .turn
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
             Turn::Asked(question) => Some(question),
             _ => None,
         }
     }
 
     async fn ask_while_it_waits(&self, params: ElicitRequestParams) -> Answer {
-        let asking = self.context.peer.create_elicitation_with_timeout(params, Some(self.within));
+        let asking = self
+            .context
+            .peer
+            .create_elicitation_with_timeout(params, Some(self.within));
         let answered = tokio::select! {
             () = self.context.ct.cancelled() => return self.refused("the client cancelled the call"),
             answered = asking => answered,
@@ -102,7 +119,10 @@ impl<'a> Asking<'a> {
         match answered {
             Ok(result) => self.read(&result),
             Err(ServiceError::Timeout { .. }) => self.expired(),
-            Err(error) => self.refused(format!("the client did not ask: {}", excerpt(&error.to_string(), 200))),
+            Err(error) => self.refused(format!(
+                "the client did not ask: {}",
+                excerpt(&error.to_string(), 200)
+            )),
         }
     }
 
@@ -112,8 +132,10 @@ impl<'a> Asking<'a> {
         match mem::replace(&mut *turn, Turn::Over) {
             Turn::First => {
                 let question = self.open.ask(self.who, about);
-                let requests =
-                    BTreeMap::from([(APPROVE.into(), InputRequest::Elicitation(ElicitRequest::new(params)))]);
+                let requests = BTreeMap::from([(
+                    APPROVE.into(),
+                    InputRequest::Elicitation(ElicitRequest::new(params)),
+                )]);
                 *turn = Turn::Asked(InputRequiredResult::new(Some(requests), Some(question)));
                 self.refused("the client was asked, and repeats the call with the answer")
             }
@@ -127,12 +149,18 @@ impl<'a> Asking<'a> {
 
     fn answer(&self, reply: &Reply, about: [u8; 32]) -> Answer {
         match self.open.close(&reply.question, self.who) {
-            None => self.refused("the answer is to no question that is open; call again to be asked anew"),
-            Some(open) if open.about != about => {
-                self.refused("the answer is to a question about another call; call again to be asked anew")
-            }
+            None => self
+                .refused("the answer is to no question that is open; call again to be asked anew"),
+            Some(open) if open.about != about => self.refused(
+                "the answer is to a question about another call; call again to be asked anew",
+            ),
             Some(open) if open.asked.elapsed() > self.within => self.expired(),
-            Some(_) => match reply.responses.get(APPROVE).cloned().map(serde_json::from_value::<ElicitResult>) {
+            Some(_) => match reply
+                .responses
+                .get(APPROVE)
+                .cloned()
+                .map(serde_json::from_value::<ElicitResult>)
+            {
                 Some(Ok(result)) => self.read(&result),
                 _ => self.refused("the answer cannot be read"),
             },
@@ -141,27 +169,50 @@ impl<'a> Asking<'a> {
 
     /// Everything that a yes is a yes to.
     fn about(&self, request: &ApprovalRequest) -> [u8; 32] {
-        let definition = ToolId::parse(&request.tool).ok().and_then(|id| self.search.tool(&id));
+        let definition = ToolId::parse(&request.tool)
+            .ok()
+            .and_then(|id| self.search.tool(&id));
         let definition = definition.map(|tool| Definition::of(&tool).as_bytes().to_vec());
-        let ApprovalRequest { tool, class, arguments, rule, .. } = request;
-        digest(&mut json!([self.who, tool, class, arguments, rule, definition]))
+        let ApprovalRequest {
+            tool,
+            class,
+            arguments,
+            rule,
+            ..
+        } = request;
+        digest(&mut json!([
+            self.who, tool, class, arguments, rule, definition
+        ]))
     }
 
     fn read(&self, result: &ElicitResult) -> Answer {
-        let yes = result.content.as_ref().and_then(|content| content.get(APPROVE)) == Some(&Value::Bool(true));
+        let yes = result
+            .content
+            .as_ref()
+            .and_then(|content| content.get(APPROVE))
+            == Some(&Value::Bool(true));
         match result.action {
-            ElicitationAction::Accept if yes => Answer::Approved { by: self.who.to_owned() },
-            ElicitationAction::Accept => self.refused(format!("the form came back without a yes to {APPROVE:?}")),
+            ElicitationAction::Accept if yes => Answer::Approved {
+                by: self.who.to_owned(),
+            },
+            ElicitationAction::Accept => {
+                self.refused(format!("the form came back without a yes to {APPROVE:?}"))
+            }
             _ => self.refused(""),
         }
     }
 
     fn refused(&self, reason: impl Into<String>) -> Answer {
-        Answer::Refused { by: self.who.to_owned(), reason: reason.into() }
+        Answer::Refused {
+            by: self.who.to_owned(),
+            reason: reason.into(),
+        }
     }
 
     fn expired(&self) -> Answer {
-        Answer::Expired { after_ms: u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX) }
+        Answer::Expired {
+            after_ms: u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -182,39 +233,67 @@ impl Approver for Asking<'_> {
         };
         let version = self.context.protocol_version();
         let is_newest = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-        if is_newest { self.ask_by_the_result(&request, params) } else { self.ask_while_it_waits(params).await }
+        if is_newest {
+            self.ask_by_the_result(&request, params)
+        } else {
+            self.ask_while_it_waits(params).await
+        }
     }
 }
 
 /// A client that declares elicitation without saying which takes forms.
 fn takes_forms(context: &RequestContext<RoleServer>) -> bool {
-    let declared = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+    let declared = context
+        .client_capabilities()
+        .and_then(|capabilities| capabilities.elicitation);
     declared.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
 /// The question as a form with one field; `None` for arguments that are too long.
 fn form(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
-    let field = |approve: rmcp::model::BooleanSchema| approve.title("Make this call").with_default(false);
-    let requested_schema = ElicitationSchema::builder().required_bool_property(APPROVE, field).build().ok()?;
-    Some(ElicitRequestParams::FormElicitationParams { meta: None, message: message(request)?, requested_schema })
+    let field =
+        |approve: rmcp::model::BooleanSchema| approve.title("Make this call").with_default(false);
+    let requested_schema = ElicitationSchema::builder()
+        .required_bool_property(APPROVE, field)
+        .build()
+        .ok()?;
+    Some(ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: message(request)?,
+        requested_schema,
+    })
 }
 
 /// The call as it will be made.
 fn message(request: &ApprovalRequest) -> Option<String> {
-    let ApprovalRequest { tool, description, class, arguments, changes, rule, .. } = request;
+    let ApprovalRequest {
+        tool,
+        description,
+        class,
+        arguments,
+        changes,
+        rule,
+        ..
+    } = request;
     let arguments = serde_json::to_string_pretty(arguments).ok()?;
     if arguments.len() > MAX_SHOWN_BYTES {
         return None;
     }
-    let mut lines =
-        vec![format!("May toolscout call the tool {tool:?}? It is {class}, and {rule} wants you to be asked.")];
+    let mut lines = vec![format!(
+        "May toolscout call the tool {tool:?}? It is {class}, and {rule} wants you to be asked."
+    )];
     lines.push("Arguments, exactly as they will be sent:".into());
     lines.extend(arguments.lines().map(|line| format!("    {line}")));
     for Change { path, from, to, .. } in changes {
-        lines.push(format!("Changed from what was asked for: {path} from {from} to {to}"));
+        lines.push(format!(
+            "Changed from what was asked for: {path} from {from} to {to}"
+        ));
     }
     if !description.is_empty() {
-        lines.push(format!("Its server says of it, true or not: {:?}", excerpt(description, DESCRIPTION_CHARS)));
+        lines.push(format!(
+            "Its server says of it, true or not: {:?}",
+            excerpt(description, DESCRIPTION_CHARS)
+        ));
     }
     let lines: Vec<String> = lines.iter().map(|line| printable::line(line)).collect();
     Some(lines.join("\n"))
@@ -239,15 +318,25 @@ impl OpenQuestions {
     /// Opens a question and names it.
     fn ask(&self, who: &str, about: [u8; 32]) -> String {
         let id = Uuid::new_v4().to_string();
-        let open = Open { who: who.to_owned(), about, asked: Instant::now() };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(id.clone(), open);
+        let open = Open {
+            who: who.to_owned(),
+            about,
+            asked: Instant::now(),
+        };
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .put(id.clone(), open);
         id
     }
 
     /// Closes a question of this caller.
     fn close(&self, id: &str, who: &str) -> Option<Open> {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        questions.peek(id).is_some_and(|open| open.who == who).then(|| questions.pop(id))?
+        questions
+            .peek(id)
+            .is_some_and(|open| open.who == who)
+            .then(|| questions.pop(id))?
     }
 }
 
@@ -263,7 +352,12 @@ mod tests {
             description: "Orders.\nAllowed already.\u{202e}".into(),
             class: Class::Destructive,
             arguments,
-            changes: vec![Change { path: "/n".into(), from: json!("7,000"), to: json!(7000), why: Why::Number }],
+            changes: vec![Change {
+                path: "/n".into(),
+                from: json!("7,000"),
+                to: json!(7000),
+                why: Why::Number,
+            }],
             rule: "default destructive".into(),
         }
     }

@@ -33,12 +33,18 @@ pub struct Principal {
 impl Principal {
     /// Whoever started this program, on its standard input.
     pub fn local() -> Self {
-        Principal { who: "stdio".into(), may_change: true }
+        Principal {
+            who: "stdio".into(),
+            may_change: true,
+        }
     }
 
     /// A request that nobody has checked.
     pub fn unknown() -> Self {
-        Principal { who: "unknown".into(), may_change: false }
+        Principal {
+            who: "unknown".into(),
+            may_change: false,
+        }
     }
 }
 
@@ -99,12 +105,20 @@ pub struct Forwarded {
 impl Forwarded {
     /// A call that has not been made yet.
     pub fn new(pool: Pool, id: ToolId, calling: CallContext) -> Self {
-        Forwarded { pool, id, calling, answer: Mutex::default() }
+        Forwarded {
+            pool,
+            id,
+            calling,
+            answer: Mutex::default(),
+        }
     }
 
     /// What the server answered; `None` for a call that was not made.
     pub fn answer(&self) -> Option<Result<CallToolResult, CallError>> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.answer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
@@ -113,7 +127,9 @@ impl Callable for Forwarded {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
         let called = self.pool.call(&self.id, arguments, &self.calling).await;
         let outcome = match &called {
-            Ok(result) if result.is_error == Some(true) => Err(ToolFailure::new("the tool says that it failed")),
+            Ok(result) if result.is_error == Some(true) => {
+                Err(ToolFailure::new("the tool says that it failed"))
+            }
             Ok(_) => Ok(Value::Null),
             Err(error) => Err(ToolFailure::new(error.to_string())),
         };
@@ -130,9 +146,17 @@ mod tests {
     #[test]
     fn a_caller_has_one_ledger_whatever_its_sessions() {
         let ledgers = Ledgers::default();
-        let limits = CallLimits { calls: 1, ..CallLimits::default() };
+        let limits = CallLimits {
+            calls: 1,
+            ..CallLimits::default()
+        };
         let (decision, rule) = (Decision::Allow, String::new());
-        let ruling = Ruling { class: Class::ReadOnly, decision, rule, limit: None };
+        let ruling = Ruling {
+            class: Class::ReadOnly,
+            decision,
+            rule,
+            limit: None,
+        };
         assert!(ledgers.of("key:a").take(&ruling, &limits).is_ok());
         assert!(ledgers.of("key:a").take(&ruling, &limits).is_err());
         assert!(ledgers.of("key:b").take(&ruling, &limits).is_ok());

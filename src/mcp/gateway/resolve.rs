@@ -28,8 +28,14 @@ impl Wanted {
     /// # Errors
     /// Words that teach the model how to call.
     pub fn read(given: &Arguments) -> Result<Self, String> {
-        let name = given.get("name").and_then(Value::as_str).map(str::trim).filter(|name| !name.is_empty());
-        let name = name.ok_or("give `name`, the tool's name as `tool_search` gave it, and its `arguments`")?.to_owned();
+        let name = given
+            .get("name")
+            .and_then(Value::as_str)
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        let name = name
+            .ok_or("give `name`, the tool's name as `tool_search` gave it, and its `arguments`")?
+            .to_owned();
         let arguments = match given.get("arguments") {
             None | Some(Value::Null) => Arguments::new(),
             Some(Value::Object(arguments)) => arguments.clone(),
@@ -47,21 +53,35 @@ impl Wanted {
     pub fn resolve(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
         let name = self.name.as_str();
         let by_id = ToolId::parse(name).ok().and_then(|id| search.tool(&id));
-        let shown = || name.split_once("__").and_then(|(server, name)| search.tool(&ToolId::new(server, name).ok()?));
+        let shown = || {
+            name.split_once("__")
+                .and_then(|(server, name)| search.tool(&ToolId::new(server, name).ok()?))
+        };
         if let Some(tool) = by_id.or_else(shown) {
             return Ok(tool);
         }
         let tools = search.tools();
-        let named: Vec<&Arc<Tool>> = tools.iter().filter(|tool| names::denotes(name, &tool.id)).collect();
+        let named: Vec<&Arc<Tool>> = tools
+            .iter()
+            .filter(|tool| names::denotes(name, &tool.id))
+            .collect();
         match named.as_slice() {
             [only] => Ok(Arc::clone(only)),
             [] => {
-                let nearest = names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_OFFERED);
+                let nearest =
+                    names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_OFFERED);
                 Err(unknown(name, &nearest))
             }
             several => {
-                let ids: Vec<&str> = several.iter().take(MAX_OFFERED).map(|tool| tool.id.as_str()).collect();
-                Err(format!("several tools are called {name:?}; say which: {}", ids.join(", ")))
+                let ids: Vec<&str> = several
+                    .iter()
+                    .take(MAX_OFFERED)
+                    .map(|tool| tool.id.as_str())
+                    .collect();
+                Err(format!(
+                    "several tools are called {name:?}; say which: {}",
+                    ids.join(", ")
+                ))
             }
         }
     }
@@ -71,7 +91,10 @@ fn unknown(name: &str, nearest: &[&str]) -> String {
     let name = excerpt(name, SHOWN_CHARS);
     match nearest {
         [] => format!("no tool is called {name:?}; find tools with `tool_search`"),
-        nearest => format!("no tool is called {name:?}; names like it: {}", nearest.join(", ")),
+        nearest => format!(
+            "no tool is called {name:?}; names like it: {}",
+            nearest.join(", ")
+        ),
     }
 }
 
@@ -83,30 +106,65 @@ mod tests {
     use crate::agent::search::doubles::Shelf;
 
     fn resolve(name: &str) -> Result<String, String> {
-        let shelf = Shelf::of(&[("mail/send", ""), ("chat/send", ""), ("mail/read", ""), ("a__b/c", "")]);
-        let wanted = Wanted { name: name.into(), arguments: Arguments::new() };
+        let shelf = Shelf::of(&[
+            ("mail/send", ""),
+            ("chat/send", ""),
+            ("mail/read", ""),
+            ("a__b/c", ""),
+        ]);
+        let wanted = Wanted {
+            name: name.into(),
+            arguments: Arguments::new(),
+        };
         wanted.resolve(&shelf).map(|tool| tool.id.to_string())
     }
 
     #[test]
     fn a_name_is_an_id_a_shown_name_or_one_that_only_one_tool_has() {
-        for (name, id) in [("mail/send", "mail/send"), ("mail__send", "mail/send"), ("read", "mail/read")] {
+        for (name, id) in [
+            ("mail/send", "mail/send"),
+            ("mail__send", "mail/send"),
+            ("read", "mail/read"),
+        ] {
             assert_eq!(resolve(name).unwrap(), id);
         }
         let shown = names::shown(&ToolId::parse("a__b/c").unwrap());
         assert_eq!(resolve(&shown).unwrap(), "a__b/c");
-        assert!(resolve("send").unwrap_err().contains("say which: mail/send, chat/send"));
-        assert!(resolve("mail/sned").unwrap_err().contains("names like it: mail/send"));
-        assert!(resolve("qqq").unwrap_err().contains("find tools with `tool_search`"));
+        assert!(
+            resolve("send")
+                .unwrap_err()
+                .contains("say which: mail/send, chat/send")
+        );
+        assert!(
+            resolve("mail/sned")
+                .unwrap_err()
+                .contains("names like it: mail/send")
+        );
+        assert!(
+            resolve("qqq")
+                .unwrap_err()
+                .contains("find tools with `tool_search`")
+        );
     }
 
     #[test]
     fn arguments_are_an_object_or_text_that_is_one() {
         let read = |given: Value| Wanted::read(given.as_object().unwrap());
-        assert_eq!(read(json!({ "name": " a " })).unwrap().arguments, Arguments::new());
+        assert_eq!(
+            read(json!({ "name": " a " })).unwrap().arguments,
+            Arguments::new()
+        );
         let encoded = read(json!({ "name": "a", "arguments": "{\"n\": 1}" })).unwrap();
         assert_eq!(encoded.arguments["n"], 1);
-        assert!(read(json!({ "arguments": {} })).unwrap_err().contains("give `name`"));
-        assert!(read(json!({ "name": "a", "arguments": [1] })).unwrap_err().contains("must be an object"));
+        assert!(
+            read(json!({ "arguments": {} }))
+                .unwrap_err()
+                .contains("give `name`")
+        );
+        assert!(
+            read(json!({ "name": "a", "arguments": [1] }))
+                .unwrap_err()
+                .contains("must be an object")
+        );
     }
 }

@@ -38,7 +38,12 @@ pub struct FetchConfig {
 
 impl Default for FetchConfig {
     fn default() -> Self {
-        FetchConfig { private_hosts: Vec::new(), only_hosts: Vec::new(), timeout_s: 20, max_bytes: 2 << 20 }
+        FetchConfig {
+            private_hosts: Vec::new(),
+            only_hosts: Vec::new(),
+            timeout_s: 20,
+            max_bytes: 2 << 20,
+        }
     }
 }
 
@@ -62,10 +67,16 @@ impl WebFetch {
     ///
     /// # Errors
     /// [`BuiltinError::Client`].
-    pub fn with_lookup(config: &FetchConfig, lookup: Arc<dyn Lookup>) -> Result<Self, BuiltinError> {
+    pub fn with_lookup(
+        config: &FetchConfig,
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<Self, BuiltinError> {
         let private = PrivateHosts(config.private_hosts.clone());
         let client = GuardedClient::new(private, lookup, Duration::from_secs(config.timeout_s))?;
-        Ok(WebFetch { client, config: config.clone() })
+        Ok(WebFetch {
+            client,
+            config: config.clone(),
+        })
     }
 
     async fn fetch(&self, url: &str, max_text_bytes: usize) -> Result<Value, ToolFailure> {
@@ -74,40 +85,78 @@ impl WebFetch {
             self.check_host(&url)?;
             // Before a request is built of it, which takes a user name and password out.
             self.client.check(&url).map_err(failure)?;
-            let request = self.client.requests().get(url.clone()).build().map_err(failure)?;
+            let request = self
+                .client
+                .requests()
+                .get(url.clone())
+                .build()
+                .map_err(failure)?;
             let response = self.client.send(request).await.map_err(failure)?;
             match redirected(&url, &response)? {
                 Some(next) => url = next,
                 None => return self.page(url, response, max_text_bytes).await,
             }
         }
-        Err(ToolFailure::new(format!("more than {MAX_REDIRECTS} redirects; the last one leads to {url}")))
+        Err(ToolFailure::new(format!(
+            "more than {MAX_REDIRECTS} redirects; the last one leads to {url}"
+        )))
     }
 
     fn check_host(&self, url: &Url) -> Result<(), ToolFailure> {
         let host = url.host_str().unwrap_or_default();
         let only = &self.config.only_hosts;
-        if only.is_empty() || only.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
+        if only.is_empty()
+            || only
+                .iter()
+                .any(|allowed| allowed.eq_ignore_ascii_case(host))
+        {
             return Ok(());
         }
-        Err(ToolFailure::new(format!("{host} may not be fetched from; only {} may", only.join(", "))))
+        Err(ToolFailure::new(format!(
+            "{host} may not be fetched from; only {} may",
+            only.join(", ")
+        )))
     }
 
-    async fn page(&self, url: Url, response: Response, max_text_bytes: usize) -> Result<Value, ToolFailure> {
+    async fn page(
+        &self,
+        url: Url,
+        response: Response,
+        max_text_bytes: usize,
+    ) -> Result<Value, ToolFailure> {
         let status = response.status();
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let kind = kind.unwrap_or("text/plain").split(';').next().unwrap_or_default().trim().to_lowercase();
+        let kind = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
+        let kind = kind
+            .unwrap_or("text/plain")
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_lowercase();
         if !is_text(&kind) {
-            return Err(ToolFailure::new(format!("{url} is {kind}, and only text can be read")));
+            return Err(ToolFailure::new(format!(
+                "{url} is {kind}, and only text can be read"
+            )));
         }
-        let bytes = body(response, self.config.max_bytes).await.map_err(failure)?;
+        let bytes = body(response, self.config.max_bytes)
+            .await
+            .map_err(failure)?;
         let page = String::from_utf8_lossy(&bytes).into_owned();
         if !status.is_success() {
             let beginning = crate::llm::excerpt(&page, 200);
-            return Err(ToolFailure::new(format!("{url} answered {status}: {beginning}")));
+            return Err(ToolFailure::new(format!(
+                "{url} answered {status}: {beginning}"
+            )));
         }
         let is_html = kind == "text/html" || kind == "application/xhtml+xml";
-        let (title, whole) = if is_html { readable(page).await? } else { (None, page) };
+        let (title, whole) = if is_html {
+            readable(page).await?
+        } else {
+            (None, page)
+        };
         let end = whole.floor_char_boundary(max_text_bytes);
         let mut answer = json!({ "url": url.as_str(), "title": title, "text": whole[..end] });
         if end < whole.len() {
@@ -125,7 +174,11 @@ impl Callable for WebFetch {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let seconds = self.config.timeout_s;
         let fetched = timeout(Duration::from_secs(seconds), self.fetch(url, most)).await;
-        fetched.unwrap_or_else(|_| Err(ToolFailure::new(format!("no whole page within {seconds} s"))))
+        fetched.unwrap_or_else(|_| {
+            Err(ToolFailure::new(format!(
+                "no whole page within {seconds} s"
+            )))
+        })
     }
 }
 
@@ -135,7 +188,12 @@ impl UserTool for WebFetch {
             "url": { "type": "string", "description": "An address with http or https." },
             "max_bytes": { "type": "integer", "minimum": 1, "description": "Bytes of text, 32768 if left out." },
         });
-        let mut tool = definition("web_fetch", "Fetches a page from the web and gives its text.", properties, &["url"]);
+        let mut tool = definition(
+            "web_fetch",
+            "Fetches a page from the web and gives its text.",
+            properties,
+            &["url"],
+        );
         tool.annotations.read_only_hint = Some(true);
         tool.annotations.open_world_hint = Some(true);
         tool
@@ -147,18 +205,32 @@ fn redirected(from: &Url, response: &Response) -> Result<Option<Url>, ToolFailur
     if !response.status().is_redirection() {
         return Ok(None);
     }
-    let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-    let location = location.ok_or_else(|| ToolFailure::new(format!("{from} redirects to nowhere")))?;
-    let next = from.join(location).map_err(|error| ToolFailure::new(format!("{from} redirects to no URL: {error}")))?;
+    let location = response
+        .headers()
+        .get(LOCATION)
+        .and_then(|location| location.to_str().ok());
+    let location =
+        location.ok_or_else(|| ToolFailure::new(format!("{from} redirects to nowhere")))?;
+    let next = from
+        .join(location)
+        .map_err(|error| ToolFailure::new(format!("{from} redirects to no URL: {error}")))?;
     if from.scheme() == "https" && next.scheme() != "https" {
-        return Err(ToolFailure::new(format!("{from} redirects to {next}, which is not encrypted")));
+        return Err(ToolFailure::new(format!(
+            "{from} redirects to {next}, which is not encrypted"
+        )));
     }
     Ok(Some(next))
 }
 
 fn is_text(kind: &str) -> bool {
     kind.starts_with("text/")
-        || ["application/json", "application/xml", "application/xhtml+xml", "application/javascript"].contains(&kind)
+        || [
+            "application/json",
+            "application/xml",
+            "application/xhtml+xml",
+            "application/javascript",
+        ]
+        .contains(&kind)
         || kind.ends_with("+json")
         || kind.ends_with("+xml")
 }

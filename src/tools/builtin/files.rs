@@ -58,8 +58,14 @@ impl Root {
     /// [`BuiltinError::Root`].
     pub fn open(config: &FilesConfig) -> Result<Self, BuiltinError> {
         let opened = Dir::open_ambient_dir(&config.root, ambient_authority());
-        let dir = opened.map_err(|source| BuiltinError::Root { root: config.root.clone(), source })?;
-        Ok(Root { dir: Arc::new(dir), max_write_bytes: config.max_write_bytes })
+        let dir = opened.map_err(|source| BuiltinError::Root {
+            root: config.root.clone(),
+            source,
+        })?;
+        Ok(Root {
+            dir: Arc::new(dir),
+            max_write_bytes: config.max_write_bytes,
+        })
     }
 
     /// Works on the folder off the async threads.
@@ -68,17 +74,25 @@ impl Root {
         work: impl FnOnce(&Root) -> Result<Value, ToolFailure> + Send + 'static,
     ) -> Result<Value, ToolFailure> {
         let root = self.clone();
-        spawn_blocking(move || work(&root)).await.map_err(|_| ToolFailure::new("the file tool failed"))?
+        spawn_blocking(move || work(&root))
+            .await
+            .map_err(|_| ToolFailure::new("the file tool failed"))?
     }
 
     /// Opens what is at a path, if it is a plain file.
     fn open_file(&self, path: &str, options: &mut OpenOptions) -> Result<File, ToolFailure> {
         check(path)?;
         nonblocking(options);
-        let file = self.dir.open_with(path, options).map_err(|error| told(path, &error))?;
+        let file = self
+            .dir
+            .open_with(path, options)
+            .map_err(|error| told(path, &error))?;
         let metadata = file.metadata().map_err(|error| told(path, &error))?;
         if !metadata.is_file() {
-            return Err(ToolFailure::new(format!("{path} is {}, not a plain file", kind(metadata.file_type()))));
+            return Err(ToolFailure::new(format!(
+                "{path} is {}, not a plain file",
+                kind(metadata.file_type())
+            )));
         }
         Ok(file)
     }
@@ -103,8 +117,12 @@ impl Callable for FileRead {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
         let path = text(&arguments, "path")?.to_owned();
         let offset = number(&arguments, "offset").unwrap_or(0);
-        let most = number(&arguments, "max_bytes").unwrap_or(DEFAULT_READ_BYTES).min(MAX_READ_BYTES);
-        self.0.work(move |root| read(root, &path, offset, most)).await
+        let most = number(&arguments, "max_bytes")
+            .unwrap_or(DEFAULT_READ_BYTES)
+            .min(MAX_READ_BYTES);
+        self.0
+            .work(move |root| read(root, &path, offset, most))
+            .await
     }
 }
 
@@ -128,7 +146,11 @@ pub struct FileList(pub Root);
 #[async_trait]
 impl Callable for FileList {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
-        let path = arguments.get("path").and_then(Value::as_str).unwrap_or(".").to_owned();
+        let path = arguments
+            .get("path")
+            .and_then(Value::as_str)
+            .unwrap_or(".")
+            .to_owned();
         self.0.work(move |root| list(root, &path)).await
     }
 }
@@ -151,8 +173,14 @@ impl Callable for FileWrite {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
         let path = text(&arguments, "path")?.to_owned();
         let content = text(&arguments, "content")?.to_owned();
-        let mode = arguments.get("mode").and_then(Value::as_str).unwrap_or("create").to_owned();
-        self.0.work(move |root| write(root, &path, &content, &mode)).await
+        let mode = arguments
+            .get("mode")
+            .and_then(Value::as_str)
+            .unwrap_or("create")
+            .to_owned();
+        self.0
+            .work(move |root| write(root, &path, &content, &mode))
+            .await
     }
 }
 
@@ -166,7 +194,12 @@ impl UserTool for FileWrite {
                 "description": "create refuses a file that is there; create if left out.",
             },
         });
-        let mut tool = definition("file_write", "Writes a text file.", properties, &["path", "content"]);
+        let mut tool = definition(
+            "file_write",
+            "Writes a text file.",
+            properties,
+            &["path", "content"],
+        );
         tool.annotations.read_only_hint = Some(false);
         tool.annotations.destructive_hint = Some(true);
         tool
@@ -184,7 +217,8 @@ fn read(root: &Root, path: &str, offset: u64, most: u64) -> Result<Value, ToolFa
         return Err(ToolFailure::new(format!("{path} is no text file")));
     }
     let end = offset.saturating_add(bytes.len() as u64);
-    let mut answer = json!({ "path": path, "size_bytes": size, "text": String::from_utf8_lossy(&bytes) });
+    let mut answer =
+        json!({ "path": path, "size_bytes": size, "text": String::from_utf8_lossy(&bytes) });
     if end < size {
         answer["next_offset"] = end.into();
     }
@@ -195,7 +229,12 @@ fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
     check(path)?;
     let failed = |error| told(path, &error);
     let mut entries = Vec::new();
-    for entry in root.dir.read_dir(path).map_err(failed)?.take(MAX_ENTRIES + 1) {
+    for entry in root
+        .dir
+        .read_dir(path)
+        .map_err(failed)?
+        .take(MAX_ENTRIES + 1)
+    {
         let entry = entry.map_err(failed)?;
         // Of the entry itself: a link is a link, wherever it leads.
         let metadata = entry.metadata().map_err(failed)?;
@@ -215,7 +254,10 @@ fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
 fn write(root: &Root, path: &str, content: &str, mode: &str) -> Result<Value, ToolFailure> {
     let most = root.max_write_bytes;
     if content.len() > most {
-        return Err(ToolFailure::new(format!("content has {} bytes, {most} are allowed at once", content.len())));
+        return Err(ToolFailure::new(format!(
+            "content has {} bytes, {most} are allowed at once",
+            content.len()
+        )));
     }
     let mut options = OpenOptions::new();
     match mode {
@@ -241,7 +283,9 @@ fn only_link(file: &File, path: &str) -> Result<(), ToolFailure> {
     if links <= 1 {
         return Ok(());
     }
-    Err(ToolFailure::new(format!("{path} has {links} names (hard links), and is not written to for that")))
+    Err(ToolFailure::new(format!(
+        "{path} has {links} names (hard links), and is not written to for that"
+    )))
 }
 
 #[cfg(not(unix))]
@@ -254,11 +298,16 @@ fn check(path: &str) -> Result<(), ToolFailure> {
     if path.is_empty() || path.contains('\0') {
         return Err(ToolFailure::new(format!("{path:?} is no path")));
     }
-    let outside = Path::new(path)
-        .components()
-        .any(|part| matches!(part, Component::RootDir | Component::Prefix(_) | Component::ParentDir));
+    let outside = Path::new(path).components().any(|part| {
+        matches!(
+            part,
+            Component::RootDir | Component::Prefix(_) | Component::ParentDir
+        )
+    });
     if outside {
-        return Err(ToolFailure::new(format!("{path:?} is outside: give a path inside the root, without `..`")));
+        return Err(ToolFailure::new(format!(
+            "{path:?} is outside: give a path inside the root, without `..`"
+        )));
     }
     Ok(())
 }
@@ -267,8 +316,12 @@ fn told(path: &str, error: &io::Error) -> ToolFailure {
     let path = crate::llm::excerpt(path, 200);
     ToolFailure::new(match error.kind() {
         io::ErrorKind::NotFound => format!("there is no {path:?}; `file_list` shows what there is"),
-        io::ErrorKind::AlreadyExists => format!("{path:?} is there already; use the mode overwrite or append"),
-        io::ErrorKind::PermissionDenied => format!("{path:?} leads outside of the root or may not be used: {error}"),
+        io::ErrorKind::AlreadyExists => {
+            format!("{path:?} is there already; use the mode overwrite or append")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{path:?} leads outside of the root or may not be used: {error}")
+        }
         _ => format!("{path:?} cannot be used: {error}"),
     })
 }

@@ -75,7 +75,9 @@ impl Reader {
                     _ => None,
                 };
             }
-            CallbackEvent::AttributeValue { value } => self.take_attribute(&String::from_utf8_lossy(value)),
+            CallbackEvent::AttributeValue { value } => {
+                self.take_attribute(&String::from_utf8_lossy(value))
+            }
             CallbackEvent::CloseStartTag { .. } => {
                 if let Some(name) = self.tag.take() {
                     self.start(&name);
@@ -86,13 +88,17 @@ impl Reader {
                 self.end(name);
             }
             CallbackEvent::String { value } => self.take_text(&String::from_utf8_lossy(value)),
-            CallbackEvent::Comment { .. } | CallbackEvent::Doctype { .. } | CallbackEvent::Error(_) => {}
+            CallbackEvent::Comment { .. }
+            | CallbackEvent::Doctype { .. }
+            | CallbackEvent::Error(_) => {}
         }
     }
 
     fn take_attribute(&mut self, value: &str) {
         match self.attribute.take() {
-            Some(Attribute::Address) if leads_somewhere(value) => self.href = Some(value.trim().to_owned()),
+            Some(Attribute::Address) if leads_somewhere(value) => {
+                self.href = Some(value.trim().to_owned())
+            }
             Some(Attribute::Alternative) if !value.trim().is_empty() => {
                 self.text.words("[");
                 self.text.words(value.trim());
@@ -104,7 +110,9 @@ impl Reader {
 
     fn take_text(&mut self, text: &str) {
         match self.inside {
-            Some(Inside::Title) => self.title = Some(text.trim().to_owned()).filter(|title| !title.is_empty()),
+            Some(Inside::Title) => {
+                self.title = Some(text.trim().to_owned()).filter(|title| !title.is_empty())
+            }
             Some(Inside::Code) => {}
             None => self.text.words(text),
         }
@@ -119,7 +127,8 @@ impl Reader {
         match name {
             b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
                 self.text.leave(Gap::Paragraph);
-                self.text.mark(&format!("{} ", "#".repeat(usize::from(name[1] - b'0'))));
+                self.text
+                    .mark(&format!("{} ", "#".repeat(usize::from(name[1] - b'0'))));
             }
             b"li" => {
                 self.text.leave(Gap::Line);
@@ -164,14 +173,19 @@ impl Reader {
 
     fn finish(mut self) -> Page {
         self.end_link();
-        Page { title: self.title, text: self.text.written }
+        Page {
+            title: self.title,
+            text: self.text.written,
+        }
     }
 }
 
 fn leads_somewhere(address: &str) -> bool {
     let address = address.trim();
     let is_of_page = address.is_empty() || address.starts_with('#');
-    let is_script = address.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("javascript:"));
+    let is_script = address
+        .get(..11)
+        .is_some_and(|start| start.eq_ignore_ascii_case("javascript:"));
     !is_of_page && !is_script && address.len() <= MAX_HREF_BYTES
 }
 
@@ -189,11 +203,12 @@ enum Gap {
 /// The gap before and after an element.
 fn gap(name: &[u8]) -> Gap {
     match name {
-        b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"ul" | b"ol" | b"dl" | b"table" | b"blockquote"
-        | b"hr" | b"figure" => Gap::Paragraph,
-        b"br" | b"div" | b"section" | b"article" | b"header" | b"footer" | b"main" | b"nav" | b"aside" | b"tr"
-        | b"li" | b"form" | b"fieldset" | b"figcaption" | b"details" | b"summary" | b"dt" | b"dd" | b"address"
-        | b"caption" | b"option" | b"body" | b"head" | b"title" => Gap::Line,
+        b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"ul" | b"ol" | b"dl" | b"table"
+        | b"blockquote" | b"hr" | b"figure" => Gap::Paragraph,
+        b"br" | b"div" | b"section" | b"article" | b"header" | b"footer" | b"main" | b"nav"
+        | b"aside" | b"tr" | b"li" | b"form" | b"fieldset" | b"figcaption" | b"details"
+        | b"summary" | b"dt" | b"dd" | b"address" | b"caption" | b"option" | b"body" | b"head"
+        | b"title" => Gap::Line,
         _ => Gap::Nothing,
     }
 }
@@ -294,7 +309,9 @@ mod tests {
 
     #[test]
     fn links_without_text_or_address_are_no_links() {
-        let page = read("<a href=/a><img src=x></a>b <a href='javascript:x()'>c</a> <a href=/d>d<a href=/e>e");
+        let page = read(
+            "<a href=/a><img src=x></a>b <a href='javascript:x()'>c</a> <a href=/d>d<a href=/e>e",
+        );
         assert_eq!(page.text, "b c [d](/d)[e](/e)");
     }
 
@@ -303,29 +320,46 @@ mod tests {
     #[test]
     fn broken_pages_are_read_in_one_pass() {
         let fill = |unit: &str| unit.repeat(PAGE_BYTES / unit.len());
-        let numbered = |unit: fn(usize) -> String| (0..PAGE_BYTES / 16).map(unit).collect::<String>();
+        let numbered =
+            |unit: fn(usize) -> String| (0..PAGE_BYTES / 16).map(unit).collect::<String>();
         for (what, page) in [
             ("elements within elements", fill("<div>")),
             ("unclosed formatting", fill("<b><i><font color=red>")),
-            ("formatting closed in the wrong order", fill("<b><p><i></b>x</i>")),
+            (
+                "formatting closed in the wrong order",
+                fill("<b><p><i></b>x</i>"),
+            ),
             ("links within links", fill("<a href=/x><b>")),
             ("tables within tables", fill("<table><tr><td>")),
             ("text between table rows", fill("<table>x<tr>y<td>")),
-            ("wide tables", format!("<table>{}", fill("<tr><td colspan=1000>x"))),
+            (
+                "wide tables",
+                format!("<table>{}", fill("<tr><td colspan=1000>x")),
+            ),
             ("comments that never end", fill("<!-- <b> --!")),
             ("lists within lists", fill("<ul><li>")),
             ("closing what was never open", fill("</div></b></x>")),
             ("references that are none", fill("&ampx&#x110000;&nosuch")),
             ("headings within headings", fill("<h1><h2>")),
-            ("attributes of one tag", format!("<p {}>", numbered(|number| format!("a{number}={number} ")))),
+            (
+                "attributes of one tag",
+                format!("<p {}>", numbered(|number| format!("a{number}={number} "))),
+            ),
             ("half a tag", fill("<p <p \"")),
-            ("a script that never ends", format!("<script>{}", fill("</scrip"))),
+            (
+                "a script that never ends",
+                format!("<script>{}", fill("</scrip")),
+            ),
             ("marks", fill("<li><a href=/x>")),
         ] {
             let page = format!("<title>t</title>{page} words");
             let read = read(&page);
             assert_eq!(read.title.as_deref(), Some("t"), "{what}");
-            assert!(read.text.len() <= 2 * page.len(), "{what}: {} bytes of text", read.text.len());
+            assert!(
+                read.text.len() <= 2 * page.len(),
+                "{what}: {} bytes of text",
+                read.text.len()
+            );
         }
     }
 }

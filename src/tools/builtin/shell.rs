@@ -87,12 +87,18 @@ impl Shell {
     /// # Errors
     /// [`BuiltinError::NoProgram`], [`BuiltinError::OpenInterpreter`].
     pub fn new(config: &ShellConfig) -> Result<Self, BuiltinError> {
-        let allowed: Result<Vec<Allowed>, BuiltinError> = config.allow.iter().map(|entry| allowed(entry)).collect();
+        let allowed: Result<Vec<Allowed>, BuiltinError> =
+            config.allow.iter().map(|entry| allowed(entry)).collect();
         let passed_on = config.env.iter().map(String::as_str).chain(["PATH"]);
-        let mut environment: BTreeMap<String, String> =
-            passed_on.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+        let mut environment: BTreeMap<String, String> = passed_on
+            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+            .collect();
         environment.insert("LANG".into(), "C.UTF-8".into());
-        Ok(Shell { config: config.clone(), allowed: allowed?, environment })
+        Ok(Shell {
+            config: config.clone(),
+            allowed: allowed?,
+            environment,
+        })
     }
 
     /// The path of the program of an allowed call.
@@ -124,17 +130,30 @@ impl Shell {
 
     /// The entries, for the model to read.
     fn known(&self) -> String {
-        self.allowed.iter().map(|allowed| allowed.entry.as_str()).collect::<Vec<_>>().join(", ")
+        self.allowed
+            .iter()
+            .map(|allowed| allowed.entry.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     async fn run(&self, words: &[String]) -> Result<Value, ToolFailure> {
         let mut command = Command::new(self.program(words)?);
-        command.args(&words[1..]).env_clear().envs(&self.environment).current_dir(&self.config.dir);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+            .args(&words[1..])
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir(&self.config.dir);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
-        let mut child =
-            command.spawn().map_err(|error| ToolFailure::new(format!("{} does not start: {error}", words[0])))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| ToolFailure::new(format!("{} does not start: {error}", words[0])))?;
         let group = Group::of(child.id());
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let most = self.config.max_output_bytes;
@@ -144,9 +163,13 @@ impl Shell {
             group.end();
             status
         };
-        let (stdout, stderr, status) =
-            tokio::join!(bounded(stdout, most, &group), bounded(stderr, most, &group), ended);
-        let status = status.map_err(|error| ToolFailure::new(format!("{} was lost: {error}", words[0])))?;
+        let (stdout, stderr, status) = tokio::join!(
+            bounded(stdout, most, &group),
+            bounded(stderr, most, &group),
+            ended
+        );
+        let status =
+            status.map_err(|error| ToolFailure::new(format!("{} was lost: {error}", words[0])))?;
         Ok(answer(status, &stdout, &stderr))
     }
 }
@@ -157,9 +180,14 @@ impl Callable for Shell {
         let words = words(&arguments)?;
         let seconds = self.config.timeout_s;
         // Dropped, a run takes its whole process group with it.
-        timeout(Duration::from_secs(seconds), self.run(&words)).await.unwrap_or_else(|_| {
-            Err(ToolFailure::new(format!("{} took longer than {seconds} s and was ended", words[0])))
-        })
+        timeout(Duration::from_secs(seconds), self.run(&words))
+            .await
+            .unwrap_or_else(|_| {
+                Err(ToolFailure::new(format!(
+                    "{} took longer than {seconds} s and was ended",
+                    words[0]
+                )))
+            })
     }
 }
 
@@ -191,7 +219,10 @@ struct Output {
 
 /// Reads up to a bound; a program that writes more is ended.
 async fn bounded(from: Option<impl AsyncRead + Unpin>, most: usize, group: &Group) -> Output {
-    let mut output = Output { bytes: Vec::new(), cut: false };
+    let mut output = Output {
+        bytes: Vec::new(),
+        cut: false,
+    };
     let Some(mut from) = from else { return output };
     let mut chunk = [0; 8 << 10];
     while let Ok(read @ 1..) = from.read(&mut chunk).await {
@@ -213,7 +244,8 @@ fn answer(status: ExitStatus, stdout: &Output, stderr: &Output) -> Value {
         "stderr": String::from_utf8_lossy(&stderr.bytes),
     });
     if stdout.cut || stderr.cut {
-        answer["note"] = "it wrote more than is allowed and was ended; this is the beginning".into();
+        answer["note"] =
+            "it wrote more than is allowed and was ended; this is the beginning".into();
     }
     answer
 }
@@ -251,10 +283,18 @@ impl Drop for Group {
 }
 
 fn words(arguments: &Arguments) -> Result<Vec<String>, ToolFailure> {
-    let items = arguments.get("argv").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let words: Option<Vec<String>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+    let items = arguments
+        .get("argv")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let words: Option<Vec<String>> = items
+        .iter()
+        .map(|item| item.as_str().map(str::to_owned))
+        .collect();
     let words = words.filter(|words| !words.is_empty());
-    let words = words.ok_or_else(|| ToolFailure::new("`argv` is a list of texts, the program first"))?;
+    let words =
+        words.ok_or_else(|| ToolFailure::new("`argv` is a list of texts, the program first"))?;
     let bytes: usize = words.iter().map(String::len).sum();
     if words.len() > MAX_ARGUMENTS || bytes > MAX_ARGUMENT_BYTES {
         let message = format!(
@@ -264,7 +304,9 @@ fn words(arguments: &Arguments) -> Result<Vec<String>, ToolFailure> {
         return Err(ToolFailure::new(message));
     }
     if words.iter().any(|word| word.contains('\0')) {
-        return Err(ToolFailure::new("an argument holds a NUL character; leave it out"));
+        return Err(ToolFailure::new(
+            "an argument holds a NUL character; leave it out",
+        ));
     }
     Ok(words)
 }
@@ -278,22 +320,33 @@ fn allowed(entry: &str) -> Result<Allowed, BuiltinError> {
     let program = words.first().cloned().unwrap_or_default();
     let path = found(&program).ok_or(BuiltinError::NoProgram { program })?;
     if is_open && words.len() == 1 && options::is_interpreter(&path) {
-        return Err(BuiltinError::OpenInterpreter { entry: entry.to_owned() });
+        return Err(BuiltinError::OpenInterpreter {
+            entry: entry.to_owned(),
+        });
     }
-    Ok(Allowed { entry: entry.to_owned(), words, is_open, path })
+    Ok(Allowed {
+        entry: entry.to_owned(),
+        words,
+        is_open,
+        path,
+    })
 }
 
 impl Allowed {
     /// The arguments of a call beyond those of the entry; `None` for a call that is not of this entry.
     fn further<'a>(&self, words: &'a [String]) -> Option<&'a [String]> {
-        words.strip_prefix(self.words.as_slice()).filter(|further| self.is_open || further.is_empty())
+        words
+            .strip_prefix(self.words.as_slice())
+            .filter(|further| self.is_open || further.is_empty())
     }
 }
 
 /// The program's file: the path itself where it is one, else the first in `PATH`.
 fn found(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
-        return std::path::absolute(program).ok().filter(|path| path.is_file());
+        return std::path::absolute(program)
+            .ok()
+            .filter(|path| path.is_file());
     }
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders)

@@ -35,12 +35,23 @@ pub struct Parts {
 /// Words for the model about an argument that does not fit its place.
 pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, String> {
     let method = call.get("method").and_then(Value::as_str).unwrap_or("GET");
-    let method = Method::from_bytes(method.as_bytes()).map_err(|_| format!("{method:?} is no HTTP method"))?;
-    let mut path = call.get("path").and_then(Value::as_str).unwrap_or("/").to_owned();
-    let (mut query, mut headers, mut cookies, mut form) = (Vec::new(), HeaderMap::new(), Vec::new(), Vec::new());
+    let method = Method::from_bytes(method.as_bytes())
+        .map_err(|_| format!("{method:?} is no HTTP method"))?;
+    let mut path = call
+        .get("path")
+        .and_then(Value::as_str)
+        .unwrap_or("/")
+        .to_owned();
+    let (mut query, mut headers, mut cookies, mut form) =
+        (Vec::new(), HeaderMap::new(), Vec::new(), Vec::new());
     for (argument, target) in places(call) {
-        let Some(value) = arguments.get(argument).filter(|value| !value.is_null()) else { continue };
-        let name = target.get("name").and_then(Value::as_str).unwrap_or(argument);
+        let Some(value) = arguments.get(argument).filter(|value| !value.is_null()) else {
+            continue;
+        };
+        let name = target
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or(argument);
         match target.get("in").and_then(Value::as_str).unwrap_or_default() {
             "path" => path = path.replace(&format!("{{{name}}}"), &segment(argument, value)?),
             "query" => query.extend(pairs(name, target, value)),
@@ -58,11 +69,20 @@ pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, S
     }
     let url = joined(base, &path, &query)?;
     let body = body(call, arguments, form)?;
-    Ok(Parts { method, url, headers, body })
+    Ok(Parts {
+        method,
+        url,
+        headers,
+        body,
+    })
 }
 
 fn places(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value>)> {
-    let declared = call.get("parameters").and_then(Value::as_object).into_iter().flatten();
+    let declared = call
+        .get("parameters")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     declared.filter_map(|(argument, target)| Some((argument, target.as_object()?)))
 }
 
@@ -83,7 +103,9 @@ fn joined(base: &Url, path: &str, query: &[(String, String)]) -> Result<Url, Str
 fn segment(argument: &str, value: &Value) -> Result<String, String> {
     let text = simple(value);
     if text.is_empty() || text == "." || text == ".." {
-        return Err(format!("`{argument}` is {text:?}, which is no part of a path"));
+        return Err(format!(
+            "`{argument}` is {text:?}, which is no part of a path"
+        ));
     }
     Ok(encoded(&text))
 }
@@ -93,7 +115,9 @@ fn encoded(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => safe.push(byte.into()),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                safe.push(byte.into())
+            }
             _ => safe.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -104,9 +128,11 @@ fn encoded(text: &str) -> String {
 fn simple(value: &Value) -> String {
     match value {
         Value::Array(items) => items.iter().map(scalar).collect::<Vec<_>>().join(","),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| format!("{name},{}", scalar(value))).collect::<Vec<_>>().join(",")
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| format!("{name},{}", scalar(value)))
+            .collect::<Vec<_>>()
+            .join(","),
         other => scalar(other),
     }
 }
@@ -120,7 +146,10 @@ fn scalar(value: &Value) -> String {
 
 /// A query or form parameter, in its style.
 fn pairs(name: &str, target: &Map<String, Value>, value: &Value) -> Vec<(String, String)> {
-    let style = target.get("style").and_then(Value::as_str).unwrap_or("form");
+    let style = target
+        .get("style")
+        .and_then(Value::as_str)
+        .unwrap_or("form");
     let format = target.get("collectionFormat").and_then(Value::as_str);
     let separator = match (style, format) {
         ("spaceDelimited", _) | (_, Some("ssv")) => " ",
@@ -129,52 +158,91 @@ fn pairs(name: &str, target: &Map<String, Value>, value: &Value) -> Vec<(String,
         _ => ",",
     };
     let declared = target.get("explode").and_then(Value::as_bool);
-    let explodes = declared.unwrap_or(style == "form" && format.is_none_or(|format| format == "multi"));
+    let explodes =
+        declared.unwrap_or(style == "form" && format.is_none_or(|format| format == "multi"));
     let named = |value: String| (name.to_owned(), value);
     match value {
         Value::Array(items) if explodes => items.iter().map(|item| named(scalar(item))).collect(),
-        Value::Array(items) => vec![named(items.iter().map(scalar).collect::<Vec<_>>().join(separator))],
-        Value::Object(fields) if style == "deepObject" => {
-            fields.iter().map(|(key, value)| (format!("{name}[{key}]"), scalar(value))).collect()
-        }
-        Value::Object(fields) if explodes => fields.iter().map(|(key, value)| (key.clone(), scalar(value))).collect(),
+        Value::Array(items) => vec![named(
+            items.iter().map(scalar).collect::<Vec<_>>().join(separator),
+        )],
+        Value::Object(fields) if style == "deepObject" => fields
+            .iter()
+            .map(|(key, value)| (format!("{name}[{key}]"), scalar(value)))
+            .collect(),
+        Value::Object(fields) if explodes => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), scalar(value)))
+            .collect(),
         other => vec![named(simple(other))],
     }
 }
 
-fn add_header(headers: &mut HeaderMap, argument: &str, name: &str, value: &str) -> Result<(), String> {
+fn add_header(
+    headers: &mut HeaderMap,
+    argument: &str,
+    name: &str,
+    value: &str,
+) -> Result<(), String> {
     let lower = name.to_ascii_lowercase();
     if FORBIDDEN_HEADERS.contains(&lower.as_str()) {
-        return Err(format!("`{argument}` would set the header {name}, which is not for arguments to set"));
+        return Err(format!(
+            "`{argument}` would set the header {name}, which is not for arguments to set"
+        ));
     }
-    let parsed = HeaderName::from_bytes(lower.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
-    let (name, value) =
-        parsed.ok_or_else(|| format!("`{argument}` is {:?}, which no header can hold", excerpt(value, 60)))?;
+    let parsed = HeaderName::from_bytes(lower.as_bytes())
+        .ok()
+        .zip(HeaderValue::from_str(value).ok());
+    let (name, value) = parsed.ok_or_else(|| {
+        format!(
+            "`{argument}` is {:?}, which no header can hold",
+            excerpt(value, 60)
+        )
+    })?;
     headers.insert(name, value);
     Ok(())
 }
 
 /// The body with its content type, where the operation has one and arguments for it were given.
-fn body(call: &Value, arguments: &Arguments, form: Vec<(String, String)>) -> Result<Option<(String, Vec<u8>)>, String> {
-    let Some(declared) = call.get("body") else { return Ok(None) };
-    let content_type = declared.get("content_type").and_then(Value::as_str).unwrap_or("application/json");
+fn body(
+    call: &Value,
+    arguments: &Arguments,
+    form: Vec<(String, String)>,
+) -> Result<Option<(String, Vec<u8>)>, String> {
+    let Some(declared) = call.get("body") else {
+        return Ok(None);
+    };
+    let content_type = declared
+        .get("content_type")
+        .and_then(Value::as_str)
+        .unwrap_or("application/json");
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     if declared.get("form").is_some() {
         return Ok(Some(form_body(&form)));
     }
-    let Some(content) = content(declared, arguments) else { return Ok(None) };
+    let Some(content) = content(declared, arguments) else {
+        return Ok(None);
+    };
     if kind == "application/x-www-form-urlencoded" {
         let fields = content.as_object().into_iter().flatten();
-        let form: Vec<(String, String)> = fields.flat_map(|(name, value)| pairs(name, &Map::new(), value)).collect();
+        let form: Vec<(String, String)> = fields
+            .flat_map(|(name, value)| pairs(name, &Map::new(), value))
+            .collect();
         return Ok(Some(form_body(&form)));
     }
     if kind == "application/json" || kind.ends_with("+json") || kind == "*/*" {
-        let kind = if kind == "*/*" { "application/json" } else { kind };
+        let kind = if kind == "*/*" {
+            "application/json"
+        } else {
+            kind
+        };
         return Ok(Some((kind.to_owned(), content.to_string().into_bytes())));
     }
     match content {
         Value::String(text) => Ok(Some((kind.to_owned(), text.into_bytes()))),
-        _ => Err(format!("a body of {kind} cannot be made of these arguments")),
+        _ => Err(format!(
+            "a body of {kind} cannot be made of these arguments"
+        )),
     }
 }
 
@@ -183,16 +251,27 @@ fn content(declared: &Value, arguments: &Arguments) -> Option<Value> {
     if let Some(argument) = declared.get("argument").and_then(Value::as_str) {
         return arguments.get(argument).cloned();
     }
-    let names = declared.get("properties").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let fields: Map<String, Value> =
-        names.filter_map(|name| Some((name.to_owned(), arguments.get(name)?.clone()))).collect();
+    let names = declared
+        .get("properties")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    let fields: Map<String, Value> = names
+        .filter_map(|name| Some((name.to_owned(), arguments.get(name)?.clone())))
+        .collect();
     let required = declared.get("required") == Some(&Value::Bool(true));
     (required || !fields.is_empty()).then_some(Value::Object(fields))
 }
 
 fn form_body(form: &[(String, String)]) -> (String, Vec<u8>) {
-    let pairs = form.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
-    ("application/x-www-form-urlencoded".to_owned(), pairs.collect::<Vec<_>>().join("&").into_bytes())
+    let pairs = form
+        .iter()
+        .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+    (
+        "application/x-www-form-urlencoded".to_owned(),
+        pairs.collect::<Vec<_>>().join("&").into_bytes(),
+    )
 }
 
 #[cfg(test)]
@@ -239,7 +318,12 @@ mod tests {
     fn nothing_leads_out_of_its_place() {
         let call = || json!({ "path": "/users/{id}", "parameters": { "id": { "in": "path", "name": "id" } } });
         for id in ["..", ".", ""] {
-            assert!(made(call(), json!({ "id": id })).unwrap_err().contains("no part of a path"), "{id:?}");
+            assert!(
+                made(call(), json!({ "id": id }))
+                    .unwrap_err()
+                    .contains("no part of a path"),
+                "{id:?}"
+            );
         }
         for (id, expected) in [
             ("../admin", "/v1/users/..%2Fadmin"),
@@ -247,7 +331,10 @@ mod tests {
             ("a?b#c", "/v1/users/a%3Fb%23c"),
             ("//evil.test/x", "/v1/users/%2F%2Fevil.test%2Fx"),
         ] {
-            assert_eq!(url(call(), json!({ "id": id })), format!("https://api.test{expected}"));
+            assert_eq!(
+                url(call(), json!({ "id": id })),
+                format!("https://api.test{expected}")
+            );
         }
         assert!(made(call(), json!({})).unwrap_err().contains("{id}"));
     }
@@ -255,9 +342,18 @@ mod tests {
     #[test]
     fn headers_cannot_be_smuggled_or_taken_over() {
         let call = |name: &str| json!({ "path": "/", "parameters": { "h": { "in": "header", "name": name } } });
-        assert!(made(call("X-A"), json!({ "h": "a\r\nHost: evil" })).unwrap_err().contains("no header can hold"));
+        assert!(
+            made(call("X-A"), json!({ "h": "a\r\nHost: evil" }))
+                .unwrap_err()
+                .contains("no header can hold")
+        );
         for name in ["Host", "Authorization", "Transfer-Encoding"] {
-            assert!(made(call(name), json!({ "h": "x" })).unwrap_err().contains("not for arguments to set"), "{name}");
+            assert!(
+                made(call(name), json!({ "h": "x" }))
+                    .unwrap_err()
+                    .contains("not for arguments to set"),
+                "{name}"
+            );
         }
     }
 
@@ -265,14 +361,26 @@ mod tests {
     fn bodies_are_put_together_again() {
         let flat = json!({ "method": "POST", "path": "/", "body": { "content_type": "application/json", "required": true, "properties": ["a", "b"] } });
         let body = |call: Value, arguments: Value| {
-            made(call, arguments).unwrap().body.map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+            made(call, arguments)
+                .unwrap()
+                .body
+                .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
         };
-        assert_eq!(body(flat.clone(), json!({ "a": 1, "c": 2 })).as_deref(), Some(r#"{"a":1}"#));
+        assert_eq!(
+            body(flat.clone(), json!({ "a": 1, "c": 2 })).as_deref(),
+            Some(r#"{"a":1}"#)
+        );
         assert_eq!(body(flat, json!({})).as_deref(), Some("{}"));
         let whole = json!({ "path": "/", "body": { "content_type": "application/json", "argument": "body" } });
-        assert_eq!(body(whole.clone(), json!({ "body": [1] })).as_deref(), Some("[1]"));
+        assert_eq!(
+            body(whole.clone(), json!({ "body": [1] })).as_deref(),
+            Some("[1]")
+        );
         assert_eq!(body(whole, json!({})), None);
         let form = json!({ "path": "/", "body": { "content_type": "application/x-www-form-urlencoded", "properties": ["a"] } });
-        assert_eq!(body(form, json!({ "a": "x&y=z" })).as_deref(), Some("a=x%26y%3Dz"));
+        assert_eq!(
+            body(form, json!({ "a": "x&y=z" })).as_deref(),
+            Some("a=x%26y%3Dz")
+        );
     }
 }

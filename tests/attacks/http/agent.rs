@@ -39,7 +39,11 @@ pub struct Model {
 
 impl Model {
     pub fn new(manner: Manner) -> Self {
-        Model { manner, asked: Arc::default(), heard: Arc::default() }
+        Model {
+            manner,
+            asked: Arc::default(),
+            heard: Arc::default(),
+        }
     }
 
     /// How often it was asked.
@@ -49,7 +53,9 @@ impl Model {
 
     /// Waits until it was asked once more.
     pub async fn is_asked(&self) {
-        timeout(PATIENCE, self.heard.notified()).await.expect("the model is asked");
+        timeout(PATIENCE, self.heard.notified())
+            .await
+            .expect("the model is asked");
     }
 
     /// A server with this model's agent.
@@ -64,9 +70,17 @@ impl Model {
     /// An agent whose runs live so long.
     pub fn agent(&self, time_to_live: Duration) -> AgentSource {
         let model = Arc::new(self.clone());
-        let config = AgentConfig { recommend_within: None, count_tokens: str::len, time_to_live, ..Default::default() };
+        let config = AgentConfig {
+            recommend_within: None,
+            count_tokens: str::len,
+            time_to_live,
+            ..Default::default()
+        };
         Box::new(move |catalog| {
-            let agent = Agent::builder().shared_llm(model.clone()).shared_catalog(catalog).tool(Harmful);
+            let agent = Agent::builder()
+                .shared_llm(model.clone())
+                .shared_catalog(catalog)
+                .tool(Harmful);
             Ok(agent.config(config.clone()).build()?)
         })
     }
@@ -81,7 +95,10 @@ impl ChatModel for Model {
     async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         self.heard.notify_one();
-        let has_called = request.messages.iter().any(|message| message.content().contains("harm was done"));
+        let has_called = request
+            .messages
+            .iter()
+            .any(|message| message.content().contains("harm was done"));
         let delta = match self.manner {
             Manner::Hangs => return Ok(stream::pending().boxed()),
             Manner::CallsHarmful if !has_called => Delta::Call(CallFragment {
@@ -115,7 +132,13 @@ impl UserTool for Harmful {
 
 /// Asks the agent with a key and gives the stream of events.
 pub async fn chat(server: &Server, key: &str, body: Value) -> Response {
-    server.request(Method::POST, "/v1/agent/chat").bearer_auth(key).json(&body).send().await.expect("an answer")
+    server
+        .request(Method::POST, "/v1/agent/chat")
+        .bearer_auth(key)
+        .json(&body)
+        .send()
+        .await
+        .expect("an answer")
 }
 
 /// Reads a stream to the first event of this type.
@@ -123,12 +146,17 @@ pub async fn event(response: &mut Response, wanted: &str) -> Value {
     let reading = async {
         let mut text = String::new();
         loop {
-            let events =
-                text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+            let events = text.lines().filter_map(|line| {
+                serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok()
+            });
             if let Some(event) = events.into_iter().find(|event| event["type"] == wanted) {
                 return event;
             }
-            let chunk = response.chunk().await.expect("no error").unwrap_or_else(|| panic!("no {wanted} in {text}"));
+            let chunk = response
+                .chunk()
+                .await
+                .expect("no error")
+                .unwrap_or_else(|| panic!("no {wanted} in {text}"));
             text.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
         }
     };

@@ -26,10 +26,18 @@ impl Chromium {
             "--disable-sync",
         ];
         let mut command = Command::new(program);
-        command.args(flags).arg(format!("--user-data-dir={}", profile.display()));
+        command
+            .args(flags)
+            .arg(format!("--user-data-dir={}", profile.display()));
         // A page that is only loaded would be closed before its requests are made.
         command.arg("--remote-debugging-port=0").arg(address);
-        Chromium(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("Chromium starts"))
+        Chromium(
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("Chromium starts"),
+        )
     }
 }
 
@@ -66,27 +74,40 @@ fn page(server: &str) -> String {
 
 /// How often the agent's routes were asked, by the metrics.
 fn requests(metrics: &str) -> u64 {
-    let of_agent = |line: &&str| line.starts_with("toolscout_http_requests_total") && line.contains("/agent/chat");
+    let of_agent = |line: &&str| {
+        line.starts_with("toolscout_http_requests_total") && line.contains("/agent/chat")
+    };
     let counters = metrics.lines().filter(of_agent);
-    counters.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    counters
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum()
 }
 
 #[tokio::test]
 async fn a_real_browser_runs_nothing_for_other_sites() {
-    let Some(chromium) = std::env::var_os("TOOLSCOUT_TEST_CHROMIUM") else { return };
+    let Some(chromium) = std::env::var_os("TOOLSCOUT_TEST_CHROMIUM") else {
+        return;
+    };
     // By the name that is in the address, the page is of another site or only of another port.
     for site in ["127.0.0.1", "localhost"] {
         let model = Model::new(Manner::Answers);
         let server = model.serve(|_| {}).await;
         let page = page(&server.url);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = format!("http://{site}:{}/", listener.local_addr().expect("an address").port());
+        let address = format!(
+            "http://{site}:{}/",
+            listener.local_addr().expect("an address").port()
+        );
         let router = Router::new().route("/", get(async move || Html(page)));
         let serving = tokio::spawn(axum::serve(listener, router).into_future());
         let profile = tempfile::tempdir().expect("a temporary folder");
         let browser = Chromium::open(Path::new(&chromium), profile.path(), &address);
         // iframe, image, form, events, two fetches, and the navigation.
-        server.wait_for("/metrics", |metrics| requests(metrics.as_str().unwrap_or_default()) >= 7).await;
+        server
+            .wait_for("/metrics", |metrics| {
+                requests(metrics.as_str().unwrap_or_default()) >= 7
+            })
+            .await;
         drop(browser);
         serving.abort();
         assert_eq!(model.asked(), 0, "a page of {site} ran the agent");

@@ -75,18 +75,37 @@ const RUNS: usize = 64;
 async fn runs_of_one_key_are_bounded() {
     let model = Model::new(Manner::Hangs);
     let server = model.serve(|_| {}).await;
-    let (greedy, modest) = (server.key(Scope::Search, "default"), server.key(Scope::Search, "default"));
+    let (greedy, modest) = (
+        server.key(Scope::Search, "default"),
+        server.key(Scope::Search, "default"),
+    );
     for _ in 0..RUNS_PER_KEY {
         let left = chat(&server, &greedy, json!({ "query": "go", "detached": true })).await;
         assert_eq!(left.status(), 200);
     }
     for detached in [true, false] {
-        let refused = chat(&server, &greedy, json!({ "query": "go", "detached": detached })).await;
+        let refused = chat(
+            &server,
+            &greedy,
+            json!({ "query": "go", "detached": detached }),
+        )
+        .await;
         assert_eq!(refused.status(), 429);
         assert!(refused.headers().contains_key("retry-after"));
-        assert!(refused.text().await.expect("a body").contains("too_many_runs"));
+        assert!(
+            refused
+                .text()
+                .await
+                .expect("a body")
+                .contains("too_many_runs")
+        );
     }
-    assert_eq!(chat(&server, &modest, json!({ "query": "go" })).await.status(), 200);
+    assert_eq!(
+        chat(&server, &modest, json!({ "query": "go" }))
+            .await
+            .status(),
+        200
+    );
 }
 
 #[tokio::test]
@@ -97,19 +116,41 @@ async fn runs_are_bounded_overall() {
     for _ in 0..RUNS / RUNS_PER_KEY {
         let key = server.key(Scope::Search, "default");
         for run in 0..RUNS_PER_KEY {
-            running.push(chat(&server, &key, json!({ "query": "go", "detached": run % 2 == 0 })).await);
+            running.push(
+                chat(
+                    &server,
+                    &key,
+                    json!({ "query": "go", "detached": run % 2 == 0 }),
+                )
+                .await,
+            );
         }
     }
     assert!(running.iter().all(|run| run.status() == 200));
     let late = server.key(Scope::Search, "default");
-    let refused =
-        read(server.request(Method::POST, "/v1/agent/chat").bearer_auth(&late).json(&json!({ "query": "go" })));
+    let refused = read(
+        server
+            .request(Method::POST, "/v1/agent/chat")
+            .bearer_auth(&late)
+            .json(&json!({ "query": "go" })),
+    );
     let refused = refused.await;
-    assert_eq!((refused.status.as_u16(), refused.error_code()), (429, "too_many_runs"));
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (429, "too_many_runs")
+    );
     // The last one is attached: it ends with its client.
     drop(running.pop());
-    let admitted = async { while chat(&server, &late, json!({ "query": "go" })).await.status() != 200 {} };
-    timeout(PATIENCE, admitted).await.expect("a run that ended makes room");
+    let admitted = async {
+        while chat(&server, &late, json!({ "query": "go" }))
+            .await
+            .status()
+            != 200
+        {}
+    };
+    timeout(PATIENCE, admitted)
+        .await
+        .expect("a run that ended makes room");
 }
 
 #[tokio::test]
@@ -117,7 +158,12 @@ async fn a_detached_run_ends_at_its_time_to_live() {
     let model = Model::new(Manner::Hangs);
     let short = model.agent(Duration::from_millis(50));
     let server = model.serve(|settings| settings.agent = Some(short)).await;
-    let mut run = chat(&server, "", json!({ "query": "go", "detached": true, "conversation": "c1" })).await;
+    let mut run = chat(
+        &server,
+        "",
+        json!({ "query": "go", "detached": true, "conversation": "c1" }),
+    )
+    .await;
     assert_eq!(event(&mut run, "done").await["status"], "expired");
 }
 
@@ -125,10 +171,15 @@ async fn a_detached_run_ends_at_its_time_to_live() {
 async fn half_a_request(address: SocketAddr, from: Option<IpAddr>) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     if let Some(from) = from {
-        socket.bind(SocketAddr::new(from, 0)).expect("an address of this machine");
+        socket
+            .bind(SocketAddr::new(from, 0))
+            .expect("an address of this machine");
     }
     let mut stream = socket.connect(address).await.expect("a connection");
-    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.expect("sent");
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        .await
+        .expect("sent");
     stream
 }
 
@@ -142,7 +193,11 @@ async fn is_served(address: SocketAddr, from: Option<IpAddr>) -> bool {
 }
 
 fn address(server: &Server) -> SocketAddr {
-    server.url.trim_start_matches("http://").parse().expect("an address")
+    server
+        .url
+        .trim_start_matches("http://")
+        .parse()
+        .expect("an address")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -160,7 +215,10 @@ async fn slow_connections_starve_nobody() {
     for _ in 0..1_500 {
         slow.push(half_a_request(address(&server), None).await);
     }
-    assert!(is_served(address(&server), None).await, "a client that came later was not served");
+    assert!(
+        is_served(address(&server), None).await,
+        "a client that came later was not served"
+    );
     // A client whose connection was open before is answered too, if need be over a new one.
     assert_eq!(server.get("/livez").await.status, 200);
     drop(slow);
@@ -182,12 +240,20 @@ async fn one_address_takes_not_all_connections() {
     for _ in 0..20 {
         held.push(half_a_request(address(&server), Some(greedy)).await);
     }
-    let closed = timeout(PATIENCE, first.read_u8()).await.expect("its idlest is closed");
+    let closed = timeout(PATIENCE, first.read_u8())
+        .await
+        .expect("its idlest is closed");
     assert!(closed.is_err());
     assert!(is_served(address(&server), Some(greedy)).await);
-    waiting.write_all(b"no\r\nConnection: close\r\n\r\n").await.expect("sent");
+    waiting
+        .write_all(b"no\r\nConnection: close\r\n\r\n")
+        .await
+        .expect("sent");
     let mut answer = String::new();
-    timeout(PATIENCE, waiting.read_to_string(&mut answer)).await.expect("in time").expect("an answer");
+    timeout(PATIENCE, waiting.read_to_string(&mut answer))
+        .await
+        .expect("in time")
+        .expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
@@ -198,10 +264,14 @@ async fn a_first_request_has_to_come_soon() {
         settings.limits.header_timeout = Duration::from_secs(3600);
     })
     .await;
-    let mut silent = TcpStream::connect(address(&server)).await.expect("a connection");
+    let mut silent = TcpStream::connect(address(&server))
+        .await
+        .expect("a connection");
     let mut slow = half_a_request(address(&server), None).await;
     for stream in [&mut silent, &mut slow] {
-        let closed = timeout(PATIENCE, stream.read_u8()).await.expect("it is closed");
+        let closed = timeout(PATIENCE, stream.read_u8())
+            .await
+            .expect("it is closed");
         assert!(closed.is_err());
     }
 }
@@ -209,7 +279,9 @@ async fn a_first_request_has_to_come_soon() {
 #[tokio::test]
 async fn a_request_in_progress_is_not_closed_for_others() {
     let model = Model::new(Manner::Hangs);
-    let server = model.serve(|settings| settings.limits.max_connections = 2).await;
+    let server = model
+        .serve(|settings| settings.limits.max_connections = 2)
+        .await;
     let mut run = chat(&server, "", json!({ "query": "go", "conversation": "c1" })).await;
     model.is_asked().await;
     let mut idle: Vec<TcpStream> = Vec::new();
@@ -217,7 +289,9 @@ async fn a_request_in_progress_is_not_closed_for_others() {
         idle.push(half_a_request(address(&server), None).await);
         assert!(is_served(address(&server), None).await);
     }
-    let stopped = server.post("/v1/agent/stop", &json!({ "conversation": "c1" })).await;
+    let stopped = server
+        .post("/v1/agent/stop", &json!({ "conversation": "c1" }))
+        .await;
     assert_eq!(stopped.body, json!({ "stopped": true }));
     assert_eq!(event(&mut run, "done").await["status"], "stopped");
 }
@@ -226,23 +300,60 @@ async fn a_request_in_progress_is_not_closed_for_others() {
 async fn more_catalogs_than_descriptors_are_served() {
     let data = tempfile::tempdir().expect("a temporary folder");
     let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_toolscout")]);
+    limited.args([
+        "-c",
+        "ulimit -n 256; exec \"$0\" \"$@\"",
+        env!("CARGO_BIN_EXE_toolscout"),
+    ]);
     let program = Program::start_by(limited, data.path(), &[]).await;
     let client = reqwest::Client::new();
     let url = |catalog: usize, path: &str| format!("{}/v1/catalogs/c{catalog}{path}", program.url);
     for catalog in 0..80 {
-        let made = client.put(url(catalog, "")).send().await.expect("an answer");
-        assert_eq!(made.status(), 201, "catalog {catalog}: {:?}", made.text().await);
+        let made = client
+            .put(url(catalog, ""))
+            .send()
+            .await
+            .expect("an answer");
+        assert_eq!(
+            made.status(),
+            201,
+            "catalog {catalog}: {:?}",
+            made.text().await
+        );
         let tools = json!([tool("s", &format!("t{catalog}"), "Does a thing.")]);
-        let written = client.post(url(catalog, "/tools")).json(&tools).send().await.expect("an answer");
-        assert_eq!(written.status(), 200, "catalog {catalog}: {:?}", written.text().await);
+        let written = client
+            .post(url(catalog, "/tools"))
+            .json(&tools)
+            .send()
+            .await
+            .expect("an answer");
+        assert_eq!(
+            written.status(),
+            200,
+            "catalog {catalog}: {:?}",
+            written.text().await
+        );
     }
     for catalog in 0..80 {
-        let found = client.get(url(catalog, "/search?q=thing")).send().await.expect("an answer");
+        let found = client
+            .get(url(catalog, "/search?q=thing"))
+            .send()
+            .await
+            .expect("an answer");
         assert_eq!(found.status(), 200, "catalog {catalog}");
-        assert!(found.text().await.expect("a body").contains(&format!("s/t{catalog}")));
+        assert!(
+            found
+                .text()
+                .await
+                .expect("a body")
+                .contains(&format!("s/t{catalog}"))
+        );
     }
-    let ready = client.get(format!("{}/readyz", program.url)).send().await.expect("an answer");
+    let ready = client
+        .get(format!("{}/readyz", program.url))
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(ready.status(), 200);
 }
 
@@ -250,10 +361,17 @@ async fn more_catalogs_than_descriptors_are_served() {
 async fn readyz_says_when_descriptors_run_out() {
     let limit = 2_000;
     let server = Server::start_with(|settings| settings.limits.descriptors = Some(limit)).await;
-    let files: Vec<_> = (0..limit).map(|_| std::fs::File::open("/dev/null").expect("a descriptor")).collect();
+    let files: Vec<_> = (0..limit)
+        .map(|_| std::fs::File::open("/dev/null").expect("a descriptor"))
+        .collect();
     let answer = server.get("/readyz").await;
-    assert_eq!((answer.status.as_u16(), answer.error_code()), (503, "descriptors_low"));
+    assert_eq!(
+        (answer.status.as_u16(), answer.error_code()),
+        (503, "descriptors_low")
+    );
     assert_eq!(server.get("/livez").await.status, 200);
     drop(files);
-    server.wait_for("/readyz", |answer| answer["status"] == "ok").await;
+    server
+        .wait_for("/readyz", |answer| answer["status"] == "ok")
+        .await;
 }

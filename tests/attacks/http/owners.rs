@@ -52,7 +52,12 @@ pub const SECTION: Section = Section {
 fn key(server: &Server, scopes: &[Scope]) -> String {
     let scopes: Scopes = scopes.iter().copied().collect();
     let store = KeyStore::open(server.dir.path()).expect("a key store");
-    let made = store.create(scopes, "default".parse().expect("catalogs"), None, std::time::SystemTime::now());
+    let made = store.create(
+        scopes,
+        "default".parse().expect("catalogs"),
+        None,
+        std::time::SystemTime::now(),
+    );
     made.expect("a key").token
 }
 
@@ -61,7 +66,11 @@ fn ask(server: &Server, key: &str, method: Method, path: &str) -> RequestBuilder
 }
 
 async fn approve(server: &Server, key: &str, id: &Value) -> Answer {
-    read(ask(server, key, Method::POST, "/v1/agent/approve").json(&json!({ "id": id, "approve": true }))).await
+    read(
+        ask(server, key, Method::POST, "/v1/agent/approve")
+            .json(&json!({ "id": id, "approve": true })),
+    )
+    .await
 }
 
 fn refusal(answer: &Answer) -> (u16, &str) {
@@ -75,27 +84,47 @@ async fn a_search_key_approves_nothing() {
     let mut run = chat(&server, &own, json!({ "query": "go" })).await;
     let asked = event(&mut run, "approval_required").await;
     for key in [&own, &call] {
-        assert_eq!(refusal(&approve(&server, key, &asked["id"]).await), (403, "wrong_scope"));
+        assert_eq!(
+            refusal(&approve(&server, key, &asked["id"]).await),
+            (403, "wrong_scope")
+        );
     }
     let operator = server.key(Scope::Admin, "*");
-    assert_eq!(approve(&server, &operator, &asked["id"]).await.status, 200, "it still waits");
+    assert_eq!(
+        approve(&server, &operator, &asked["id"]).await.status,
+        200,
+        "it still waits"
+    );
 }
 
 #[tokio::test]
 async fn a_run_is_approved_by_its_owner_or_an_operator() {
     let server = Model::new(Manner::CallsHarmful).serve(|_| {}).await;
-    let (own, other) = (key(&server, &[Scope::Approve]), key(&server, &[Scope::Approve]));
+    let (own, other) = (
+        key(&server, &[Scope::Approve]),
+        key(&server, &[Scope::Approve]),
+    );
     // An admin of the one catalog is no operator.
     let admin_of_one = key(&server, &[Scope::Admin]);
     for approver in [own.clone(), server.key(Scope::Admin, "*")] {
         let mut run = chat(&server, &own, json!({ "query": "go" })).await;
         let asked = event(&mut run, "approval_required").await;
         for key in [&other, &admin_of_one] {
-            assert_eq!(refusal(&approve(&server, key, &asked["id"]).await), (404, "unknown_approval"));
+            assert_eq!(
+                refusal(&approve(&server, key, &asked["id"]).await),
+                (404, "unknown_approval")
+            );
         }
         assert_eq!(approve(&server, &approver, &asked["id"]).await.status, 200);
-        let id = approver.trim_start_matches("tsk_").split('_').next().expect("an id");
-        assert_eq!(event(&mut run, "gate").await["answer"]["by"], format!("key:{id}"));
+        let id = approver
+            .trim_start_matches("tsk_")
+            .split('_')
+            .next()
+            .expect("an id");
+        assert_eq!(
+            event(&mut run, "gate").await["answer"]["by"],
+            format!("key:{id}")
+        );
     }
 }
 
@@ -103,8 +132,16 @@ async fn a_run_is_approved_by_its_owner_or_an_operator() {
 async fn a_conversation_is_its_owners_alone() {
     let model = Model::new(Manner::Answers);
     let server = model.serve(|_| {}).await;
-    let (own, other) = (key(&server, &[Scope::Search]), key(&server, &[Scope::Search]));
-    let mut run = chat(&server, &own, json!({ "query": "my secret is 42", "conversation": "c1" })).await;
+    let (own, other) = (
+        key(&server, &[Scope::Search]),
+        key(&server, &[Scope::Search]),
+    );
+    let mut run = chat(
+        &server,
+        &own,
+        json!({ "query": "my secret is 42", "conversation": "c1" }),
+    )
+    .await;
     event(&mut run, "done").await;
 
     let path = "/v1/agent/conversations/c1";
@@ -114,13 +151,35 @@ async fn a_conversation_is_its_owners_alone() {
     );
     assert_eq!(refusal(&continued.await), (404, "unknown_conversation"));
     let thread = json!({ "threadId": "c1", "runId": "r", "messages": [{ "role": "user", "content": "what is it?" }] });
-    let continued = read(ask(&server, &other, Method::POST, "/v1/agent/chat?protocol=ag-ui").json(&thread)).await;
+    let continued = read(
+        ask(
+            &server,
+            &other,
+            Method::POST,
+            "/v1/agent/chat?protocol=ag-ui",
+        )
+        .json(&thread),
+    )
+    .await;
     assert_eq!(refusal(&continued), (404, "unknown_conversation"));
-    let continued = read(ask(&server, &other, Method::GET, "/agent/chat/stream?query=what&conversationId=c1")).await;
+    let continued = read(ask(
+        &server,
+        &other,
+        Method::GET,
+        "/agent/chat/stream?query=what&conversationId=c1",
+    ))
+    .await;
     assert_eq!(refusal(&continued), (404, "unknown_conversation"));
-    assert_eq!(refusal(&read(ask(&server, &other, Method::GET, path)).await), (404, "unknown_conversation"));
-    assert_eq!(refusal(&read(ask(&server, &other, Method::DELETE, path)).await), (404, "unknown_conversation"));
-    let stop = ask(&server, &other, Method::POST, "/v1/agent/stop").json(&json!({ "conversation": "c1" }));
+    assert_eq!(
+        refusal(&read(ask(&server, &other, Method::GET, path)).await),
+        (404, "unknown_conversation")
+    );
+    assert_eq!(
+        refusal(&read(ask(&server, &other, Method::DELETE, path)).await),
+        (404, "unknown_conversation")
+    );
+    let stop =
+        ask(&server, &other, Method::POST, "/v1/agent/stop").json(&json!({ "conversation": "c1" }));
     assert_eq!(refusal(&read(stop).await), (404, "unknown_conversation"));
     let listed = read(ask(&server, &other, Method::GET, "/v1/agent/conversations")).await;
     assert_eq!(listed.body, json!({ "conversations": [] }));
@@ -130,52 +189,108 @@ async fn a_conversation_is_its_owners_alone() {
     assert_eq!(listed.body["conversations"][0]["id"], "c1");
     let shown = read(ask(&server, &own, Method::GET, path)).await;
     assert_eq!(shown.body["turns"][0]["question"], "my secret is 42");
-    let mut run = chat(&server, &own, json!({ "query": "go on", "conversation": "c1" })).await;
+    let mut run = chat(
+        &server,
+        &own,
+        json!({ "query": "go on", "conversation": "c1" }),
+    )
+    .await;
     assert_eq!(event(&mut run, "done").await["turn"], 2);
-    assert_eq!(read(ask(&server, &own, Method::DELETE, path)).await.status, 204);
+    assert_eq!(
+        read(ask(&server, &own, Method::DELETE, path)).await.status,
+        204
+    );
 }
 
 #[tokio::test]
 async fn a_run_that_only_begins_has_its_owner() {
     let model = Model::new(Manner::Hangs);
     let server = model.serve(|_| {}).await;
-    let (own, other) = (key(&server, &[Scope::Search]), key(&server, &[Scope::Search]));
+    let (own, other) = (
+        key(&server, &[Scope::Search]),
+        key(&server, &[Scope::Search]),
+    );
     let stop = async |key: &str| {
-        read(ask(&server, key, Method::POST, "/v1/agent/stop").json(&json!({ "conversation": "c1" }))).await
+        read(
+            ask(&server, key, Method::POST, "/v1/agent/stop")
+                .json(&json!({ "conversation": "c1" })),
+        )
+        .await
     };
-    let mut run = chat(&server, &own, json!({ "query": "go", "conversation": "c1" })).await;
-    let asked =
-        ask(&server, &other, Method::POST, "/v1/agent/chat").json(&json!({ "query": "q", "conversation": "c1" }));
+    let mut run = chat(
+        &server,
+        &own,
+        json!({ "query": "go", "conversation": "c1" }),
+    )
+    .await;
+    let asked = ask(&server, &other, Method::POST, "/v1/agent/chat")
+        .json(&json!({ "query": "q", "conversation": "c1" }));
     assert_eq!(refusal(&read(asked).await), (404, "unknown_conversation"));
     assert_eq!(refusal(&stop(&other).await), (404, "unknown_conversation"));
     assert_eq!(stop(&own).await.body, json!({ "stopped": true }));
     assert_eq!(event(&mut run, "done").await["status"], "stopped");
     // The model gives no answer, so the next run is stopped by the operator.
-    let mut run = chat(&server, &own, json!({ "query": "go", "conversation": "c1" })).await;
-    assert_eq!(stop(&server.key(Scope::Admin, "*")).await.body, json!({ "stopped": true }));
+    let mut run = chat(
+        &server,
+        &own,
+        json!({ "query": "go", "conversation": "c1" }),
+    )
+    .await;
+    assert_eq!(
+        stop(&server.key(Scope::Admin, "*")).await.body,
+        json!({ "stopped": true })
+    );
     assert_eq!(event(&mut run, "done").await["status"], "stopped");
 }
 
 #[tokio::test]
 async fn an_operator_sees_and_ends_all_conversations() {
     let server = Model::new(Manner::Answers).serve(|_| {}).await;
-    let (own, operator) = (key(&server, &[Scope::Search]), server.key(Scope::Admin, "*"));
-    let mut run = chat(&server, &own, json!({ "query": "hello", "conversation": "c1" })).await;
+    let (own, operator) = (
+        key(&server, &[Scope::Search]),
+        server.key(Scope::Admin, "*"),
+    );
+    let mut run = chat(
+        &server,
+        &own,
+        json!({ "query": "hello", "conversation": "c1" }),
+    )
+    .await;
     event(&mut run, "done").await;
-    let listed = read(ask(&server, &operator, Method::GET, "/v1/agent/conversations")).await;
+    let listed = read(ask(
+        &server,
+        &operator,
+        Method::GET,
+        "/v1/agent/conversations",
+    ))
+    .await;
     assert_eq!(listed.body["conversations"][0]["title"], "hello");
     let path = "/v1/agent/conversations/c1";
-    assert_eq!(read(ask(&server, &operator, Method::GET, path)).await.body["turns"][0]["answer"], "good day");
-    let continued =
-        ask(&server, &operator, Method::POST, "/v1/agent/chat").json(&json!({ "query": "q", "conversation": "c1" }));
-    assert_eq!(refusal(&read(continued).await), (403, "not_your_conversation"));
-    assert_eq!(read(ask(&server, &operator, Method::DELETE, path)).await.status, 204);
+    assert_eq!(
+        read(ask(&server, &operator, Method::GET, path)).await.body["turns"][0]["answer"],
+        "good day"
+    );
+    let continued = ask(&server, &operator, Method::POST, "/v1/agent/chat")
+        .json(&json!({ "query": "q", "conversation": "c1" }));
+    assert_eq!(
+        refusal(&read(continued).await),
+        (403, "not_your_conversation")
+    );
+    assert_eq!(
+        read(ask(&server, &operator, Method::DELETE, path))
+            .await
+            .status,
+        204
+    );
 }
 
 fn mcp(server: &Server, key: &str, method: Method, session: Option<&str>) -> RequestBuilder {
-    let request = ask(server, key, method, "/mcp").header("accept", "application/json, text/event-stream");
+    let request =
+        ask(server, key, method, "/mcp").header("accept", "application/json, text/event-stream");
     match session {
-        Some(session) => request.header("mcp-session-id", session).header("mcp-protocol-version", "2025-06-18"),
+        Some(session) => request
+            .header("mcp-session-id", session)
+            .header("mcp-protocol-version", "2025-06-18"),
         None => request,
     }
 }
@@ -187,14 +302,29 @@ fn rpc(method: &str, params: Value) -> Value {
 #[tokio::test]
 async fn an_mcp_session_is_its_keys_alone() {
     let server = Server::start().await;
-    let (own, other) = (key(&server, &[Scope::Search]), key(&server, &[Scope::Search]));
+    let (own, other) = (
+        key(&server, &[Scope::Search]),
+        key(&server, &[Scope::Search]),
+    );
     let client = json!({ "name": "raw", "version": "1" });
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
-    let begun = mcp(&server, &own, Method::POST, None).json(&rpc("initialize", hello)).send().await.expect("an answer");
-    let session = begun.headers()["mcp-session-id"].to_str().expect("text").to_owned();
+    let hello =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let begun = mcp(&server, &own, Method::POST, None)
+        .json(&rpc("initialize", hello))
+        .send()
+        .await
+        .expect("an answer");
+    let session = begun.headers()["mcp-session-id"]
+        .to_str()
+        .expect("text")
+        .to_owned();
     let _ = begun.text().await;
     let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    let accepted = mcp(&server, &own, Method::POST, Some(&session)).json(&ready).send().await.expect("an answer");
+    let accepted = mcp(&server, &own, Method::POST, Some(&session))
+        .json(&ready)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(accepted.status(), 202);
 
     // Each as the answer to a session that never was.
@@ -203,14 +333,26 @@ async fn an_mcp_session_is_its_keys_alone() {
         for method in [Method::POST, Method::GET, Method::DELETE] {
             let answered = async |session: &str| {
                 let request = mcp(&server, operator, method.clone(), Some(session));
-                let request = if method == Method::POST { request.json(&list) } else { request };
+                let request = if method == Method::POST {
+                    request.json(&list)
+                } else {
+                    request
+                };
                 let answer = read(request).await;
                 (answer.status, answer.body)
             };
-            assert_eq!(answered(&session).await, answered("never-was").await, "{method}");
+            assert_eq!(
+                answered(&session).await,
+                answered("never-was").await,
+                "{method}"
+            );
         }
     }
-    let listed = mcp(&server, &own, Method::POST, Some(&session)).json(&list).send().await.expect("an answer");
+    let listed = mcp(&server, &own, Method::POST, Some(&session))
+        .json(&list)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(listed.status(), 200);
     assert!(listed.text().await.expect("a body").contains("tool_search"));
 }

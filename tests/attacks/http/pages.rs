@@ -42,31 +42,70 @@ const STREAM: &str = "/agent/chat/stream?query=read+my+mail&conversationId=mine&
 
 /// What browsers send of a request that a page makes: site, mode, destination.
 fn from_page(server: &Server, method: Method, path: &str, metadata: [&str; 3]) -> RequestBuilder {
-    let request = server.request(method, path).header("sec-fetch-site", metadata[0]);
-    request.header("sec-fetch-mode", metadata[1]).header("sec-fetch-dest", metadata[2])
+    let request = server
+        .request(method, path)
+        .header("sec-fetch-site", metadata[0]);
+    request
+        .header("sec-fetch-mode", metadata[1])
+        .header("sec-fetch-dest", metadata[2])
 }
 
 #[tokio::test]
 async fn pages_of_other_sites_reach_no_route() {
     let model = Model::new(Manner::Answers);
-    let server = model.serve(|settings| settings.allowed_origins = vec!["https://app.example".into()]).await;
-    let ways = [["no-cors", "image"], ["no-cors", "empty"], ["navigate", "iframe"], ["navigate", "document"]];
+    let server = model
+        .serve(|settings| settings.allowed_origins = vec!["https://app.example".into()])
+        .await;
+    let ways = [
+        ["no-cors", "image"],
+        ["no-cors", "empty"],
+        ["navigate", "iframe"],
+        ["navigate", "document"],
+    ];
     for site in ["cross-site", "same-site"] {
-        for path in [STREAM, "/v1/catalogs", "/v1/catalogs/default/search?q=x", "/livez", "/docs", "/no/such/route"] {
+        for path in [
+            STREAM,
+            "/v1/catalogs",
+            "/v1/catalogs/default/search?q=x",
+            "/livez",
+            "/docs",
+            "/no/such/route",
+        ] {
             for [mode, destination] in ways {
-                let answer = read(from_page(&server, Method::GET, path, [site, mode, destination])).await;
-                assert_eq!((answer.status.as_u16(), answer.error_code()), (403, "cross_site"), "{site} {mode} {path}");
+                let answer = read(from_page(
+                    &server,
+                    Method::GET,
+                    path,
+                    [site, mode, destination],
+                ))
+                .await;
+                assert_eq!(
+                    (answer.status.as_u16(), answer.error_code()),
+                    (403, "cross_site"),
+                    "{site} {mode} {path}"
+                );
             }
         }
     }
     // A listed origin may fetch, and may neither embed nor navigate.
     let listed = |mode: &'static str, destination: &'static str| {
-        let request = from_page(&server, Method::GET, "/v1/catalogs", ["cross-site", mode, destination]);
+        let request = from_page(
+            &server,
+            Method::GET,
+            "/v1/catalogs",
+            ["cross-site", mode, destination],
+        );
         read(request.header("origin", "https://app.example"))
     };
     assert_eq!(listed("cors", "empty").await.status, 200);
-    assert_eq!(listed("navigate", "iframe").await.error_code(), "cross_site");
-    assert_eq!(listed("navigate", "document").await.error_code(), "cross_site");
+    assert_eq!(
+        listed("navigate", "iframe").await.error_code(),
+        "cross_site"
+    );
+    assert_eq!(
+        listed("navigate", "document").await.error_code(),
+        "cross_site"
+    );
     assert_eq!(model.asked(), 0);
 }
 
@@ -74,24 +113,48 @@ async fn pages_of_other_sites_reach_no_route() {
 async fn no_get_starts_a_run_without_a_key_or_a_token() {
     let model = Model::new(Manner::Answers);
     let server = model.serve(|_| {}).await;
-    for path in [STREAM.to_owned(), format!("{STREAM}&token="), format!("{STREAM}&token=guess")] {
+    for path in [
+        STREAM.to_owned(),
+        format!("{STREAM}&token="),
+        format!("{STREAM}&token=guess"),
+    ] {
         let answer = server.get(&path).await;
-        assert_eq!((answer.status.as_u16(), answer.error_code()), (403, "missing_token"), "{path}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (403, "missing_token"),
+            "{path}"
+        );
     }
     assert_eq!(server.get("/v1/agent/token").await.status, 405);
     assert_eq!(model.asked(), 0);
 
-    let token = server.post("/v1/agent/token", &json!({})).await.body["token"].as_str().expect("a token").to_owned();
+    let token = server.post("/v1/agent/token", &json!({})).await.body["token"]
+        .as_str()
+        .expect("a token")
+        .to_owned();
     let own = ["same-origin", "cors", "empty"];
-    let with_token = from_page(&server, Method::GET, &format!("{STREAM}&token={token}"), own);
+    let with_token = from_page(
+        &server,
+        Method::GET,
+        &format!("{STREAM}&token={token}"),
+        own,
+    );
     let mut answer = with_token.send().await.expect("an answer");
     assert_eq!(event(&mut answer, "done").await["status"], "answered");
 
     let key = server.key(toolscout::keys::Scope::Search, "default");
     let without_key = server.get(&format!("{STREAM}&token={token}")).await;
-    assert_eq!((without_key.status.as_u16(), without_key.error_code()), (401, "missing_key"));
+    assert_eq!(
+        (without_key.status.as_u16(), without_key.error_code()),
+        (401, "missing_key")
+    );
     let fresh = "/agent/chat/stream?query=hello";
-    let mut answer = server.request(Method::GET, fresh).bearer_auth(key).send().await.expect("an answer");
+    let mut answer = server
+        .request(Method::GET, fresh)
+        .bearer_auth(key)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(event(&mut answer, "done").await["status"], "answered");
 }
 
@@ -99,10 +162,20 @@ async fn no_get_starts_a_run_without_a_key_or_a_token() {
 async fn a_form_starts_no_run() {
     let model = Model::new(Manner::Answers);
     let server = model.serve(|_| {}).await;
-    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
-        let form = server.request(Method::POST, "/v1/agent/chat").header("content-type", kind);
+    for kind in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+    ] {
+        let form = server
+            .request(Method::POST, "/v1/agent/chat")
+            .header("content-type", kind);
         let answer = read(form.body(r#"{"query":"read my mail"}"#)).await;
-        assert_eq!((answer.status.as_u16(), answer.error_code()), (415, "unsupported_media_type"), "{kind}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (415, "unsupported_media_type"),
+            "{kind}"
+        );
     }
     assert_eq!(model.asked(), 0);
 }
@@ -111,10 +184,21 @@ async fn a_form_starts_no_run() {
 async fn what_a_person_opens_is_shown_but_not_in_a_frame() {
     let server = Server::start().await;
     for path in ["/docs", "/openapi.json", "/livez"] {
-        let answer = read(from_page(&server, Method::GET, path, ["none", "navigate", "document"])).await;
+        let answer = read(from_page(
+            &server,
+            Method::GET,
+            path,
+            ["none", "navigate", "document"],
+        ))
+        .await;
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(answer.headers["x-frame-options"], "DENY", "{path}");
         let policies = answer.headers.get_all("content-security-policy").iter();
-        assert!(policies.into_iter().any(|policy| policy == "frame-ancestors 'none'"), "{path}");
+        assert!(
+            policies
+                .into_iter()
+                .any(|policy| policy == "frame-ancestors 'none'"),
+            "{path}"
+        );
     }
 }

@@ -30,7 +30,11 @@ pub(super) struct Vocabulary {
 impl Vocabulary {
     /// Numbers tokens in the order they come.
     pub(super) fn new<'a>(tokens: impl Iterator<Item = &'a str>) -> Self {
-        let mut vocabulary = Vocabulary { first: HashMap::new(), next: HashMap::new(), longest: 0 };
+        let mut vocabulary = Vocabulary {
+            first: HashMap::new(),
+            next: HashMap::new(),
+            longest: 0,
+        };
         for (number, token) in tokens.enumerate() {
             let (map, token) = match token.strip_prefix("##") {
                 Some(rest) if !rest.is_empty() => (&mut vocabulary.next, rest),
@@ -60,8 +64,14 @@ impl Vocabulary {
         }
         let mut rest = word;
         while !rest.is_empty() {
-            let map = if pieces.is_empty() { &self.first } else { &self.next };
-            let Some((token, length)) = self.longest_prefix(map, rest) else { return false };
+            let map = if pieces.is_empty() {
+                &self.first
+            } else {
+                &self.next
+            };
+            let Some((token, length)) = self.longest_prefix(map, rest) else {
+                return false;
+            };
             pieces.push(token);
             rest = &rest[length..];
         }
@@ -69,8 +79,11 @@ impl Vocabulary {
     }
 
     fn longest_prefix(&self, map: &HashMap<Box<str>, u32>, rest: &str) -> Option<(u32, usize)> {
-        let ends = (1..=rest.len().min(self.longest)).rev().filter(|&end| rest.is_char_boundary(end));
-        ends.into_iter().find_map(|end| Some((*map.get(&rest[..end])?, end)))
+        let ends = (1..=rest.len().min(self.longest))
+            .rev()
+            .filter(|&end| rest.is_char_boundary(end));
+        ends.into_iter()
+            .find_map(|end| Some((*map.get(&rest[..end])?, end)))
     }
 }
 
@@ -100,8 +113,13 @@ fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
     let plain = is_nfd(text);
     let as_is = plain.then(|| visible.clone());
     let decomposed = (!plain).then(|| visible.nfd());
-    let chars = as_is.into_iter().flatten().chain(decomposed.into_iter().flatten());
-    chars.filter(|&c| c.is_ascii() || !is(&ACCENT, c)).flat_map(char::to_lowercase)
+    let chars = as_is
+        .into_iter()
+        .flatten()
+        .chain(decomposed.into_iter().flatten());
+    chars
+        .filter(|&c| c.is_ascii() || !is(&ACCENT, c))
+        .flat_map(char::to_lowercase)
 }
 
 fn is_dropped(c: char) -> bool {
@@ -114,7 +132,11 @@ fn is_dropped(c: char) -> bool {
 }
 
 fn stands_alone(c: char) -> bool {
-    if c.is_ascii() { c.is_ascii_punctuation() } else { is_ideograph(c) || is(&PUNCTUATION, c) }
+    if c.is_ascii() {
+        c.is_ascii_punctuation()
+    } else {
+        is_ideograph(c) || is(&PUNCTUATION, c)
+    }
 }
 
 /// BERT's own ranges: Han characters, not kana or Hangul.
@@ -148,21 +170,32 @@ mod tests {
             ("  Café\tNAÏVE\nÅngström ", "cafe naive angstrom"),
             ("查询weather天气", "查 询 weather 天 气"),
             ("カタカナ 한국", "カタカナ 한국"),
-            ("soft\u{ad}hyphen zero\u{200b}width nul\u{0}", "softhyphen zerowidth nul"),
+            (
+                "soft\u{ad}hyphen zero\u{200b}width nul\u{0}",
+                "softhyphen zerowidth nul",
+            ),
             ("“quoted” — 5€ ¿qué?", "“ quoted ” — 5€ ¿ que ?"),
             ("non\u{a0}breaking\u{3000}space", "non breaking space"),
             ("", ""),
         ] {
-            let expected: Vec<String> = expected.split_whitespace().map(|w| w.nfd().collect()).collect();
+            let expected: Vec<String> = expected
+                .split_whitespace()
+                .map(|w| w.nfd().collect())
+                .collect();
             let found: Vec<String> = words(text).iter().map(|w| w.nfd().collect()).collect();
             let unvoiced = |w: &String| w.chars().filter(|&c| !is(&ACCENT, c)).collect::<String>();
-            assert_eq!(found, expected.iter().map(unvoiced).collect::<Vec<_>>(), "{text}");
+            assert_eq!(
+                found,
+                expected.iter().map(unvoiced).collect::<Vec<_>>(),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn the_longest_tokens_win_and_unspellable_words_are_left_out() {
-        let vocabulary = Vocabulary::new(["un", "unable", "##able", "##a", "play", "##ing", "##"].into_iter());
+        let vocabulary =
+            Vocabulary::new(["un", "unable", "##able", "##a", "play", "##ing", "##"].into_iter());
         let tokens = |text: &str| {
             let mut tokens = Vec::new();
             vocabulary.tokens(text, |token| tokens.push(token));

@@ -18,7 +18,13 @@ const BYTES_PER_NODE: usize = 64;
 /// Keywords whose value is data and not a schema.
 const DATA_KEYWORDS: [&str; 5] = ["example", "examples", "default", "enum", "const"];
 /// Keywords whose value maps names to schemas, so that its keys are no keywords.
-const NAME_KEYWORDS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+const NAME_KEYWORDS: [&str; 5] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+];
 
 /// The value itself, or what its chain of local references ends at.
 ///
@@ -26,13 +32,21 @@ const NAME_KEYWORDS: [&str; 5] = ["properties", "patternProperties", "$defs", "d
 /// Says which reference leads nowhere, in a circle, or out of the document.
 pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Value, String> {
     for _ in 0..MAX_HOPS {
-        let Some(reference) = reference(value) else { return Ok(value) };
+        let Some(reference) = reference(value) else {
+            return Ok(value);
+        };
         value = match pointer(reference) {
             Some(pointer) => root.pointer(&pointer).ok_or_else(|| dangling(reference))?,
-            None => return Err(format!("{reference:?} lies outside the document; bundle it into one file")),
+            None => {
+                return Err(format!(
+                    "{reference:?} lies outside the document; bundle it into one file"
+                ));
+            }
         };
     }
-    Err(format!("its references go in a circle, or through more than {MAX_HOPS} others"))
+    Err(format!(
+        "its references go in a circle, or through more than {MAX_HOPS} others"
+    ))
 }
 
 /// A document whose operations share one budget.
@@ -47,13 +61,22 @@ pub(super) struct Document<'a> {
 impl<'a> Document<'a> {
     pub fn new(root: &'a Value, operations: usize) -> Self {
         let share = (MAX_NODES_PER_DOCUMENT / operations.max(1)).min(MAX_NODES_PER_OPERATION);
-        Document { root, share, left: 2 * MAX_NODES_PER_DOCUMENT }
+        Document {
+            root,
+            share,
+            left: 2 * MAX_NODES_PER_DOCUMENT,
+        }
     }
 
     /// Starts on one operation.
     pub fn expansion<'d>(&'d mut self) -> Expansion<'d, 'a> {
         let share = self.share;
-        Expansion { document: self, share, open: Vec::new(), cut: BTreeSet::new() }
+        Expansion {
+            document: self,
+            share,
+            open: Vec::new(),
+            cut: BTreeSet::new(),
+        }
     }
 }
 
@@ -84,7 +107,10 @@ impl Expansion<'_, '_> {
                 Some(reference) => self.reference(reference, fields, depth),
                 None => self.keywords(fields, depth),
             },
-            Value::Array(items) => items.iter().map(|item| self.schema(item, depth + 1)).collect(),
+            Value::Array(items) => items
+                .iter()
+                .map(|item| self.schema(item, depth + 1))
+                .collect(),
             scalar => Ok(scalar.clone()),
         }
     }
@@ -109,8 +135,12 @@ impl Expansion<'_, '_> {
     }
 
     fn named(&mut self, schemas: &Map<String, Value>, depth: usize) -> Result<Value, String> {
-        let expanded = schemas.iter().map(|(name, schema)| Ok((name.clone(), self.schema(schema, depth + 1)?)));
-        expanded.collect::<Result<Map<_, _>, String>>().map(Value::Object)
+        let expanded = schemas
+            .iter()
+            .map(|(name, schema)| Ok((name.clone(), self.schema(schema, depth + 1)?)));
+        expanded
+            .collect::<Result<Map<_, _>, String>>()
+            .map(Value::Object)
     }
 
     /// Counts a value that is copied as it is.
@@ -126,8 +156,15 @@ impl Expansion<'_, '_> {
         }
     }
 
-    fn reference(&mut self, reference: &str, fields: &Map<String, Value>, depth: usize) -> Result<Value, String> {
-        let Some(pointer) = pointer(reference) else { return Ok(fields.clone().into()) };
+    fn reference(
+        &mut self,
+        reference: &str,
+        fields: &Map<String, Value>,
+        depth: usize,
+    ) -> Result<Value, String> {
+        let Some(pointer) = pointer(reference) else {
+            return Ok(fields.clone().into());
+        };
         let root = self.document.root;
         let target = root.pointer(&pointer).ok_or_else(|| dangling(reference))?;
         if self.share == 0 || depth >= MAX_EXPANSION_DEPTH || self.open.contains(&pointer) {
@@ -164,7 +201,10 @@ fn placeholder(reference: &str, target: &Value) -> Value {
     if let Some(kind) = target.get("type").filter(|kind| kind.is_string()) {
         schema.insert("type".into(), kind.clone());
     }
-    schema.insert("description".into(), json!(format!("not expanded: {reference}")));
+    schema.insert(
+        "description".into(),
+        json!(format!("not expanded: {reference}")),
+    );
     schema.into()
 }
 
@@ -182,7 +222,10 @@ fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
-        let digits = tail.get(..2).filter(|_| first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        let digits = tail
+            .get(..2)
+            .filter(|_| first == b'%')
+            .and_then(|hex| std::str::from_utf8(hex).ok());
         let escaped = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok());
         bytes.push(escaped.unwrap_or(first));
         rest = if escaped.is_some() { &tail[2..] } else { tail };

@@ -15,7 +15,12 @@ struct Known {
     words: &'static [&'static str],
 }
 
-const NOTHING: Known = Known { programs: &[], letters: "", long: &[], words: &[] };
+const NOTHING: Known = Known {
+    programs: &[],
+    letters: "",
+    long: &[],
+    words: &[],
+};
 
 const KNOWN: &[Known] = &[
     Known {
@@ -43,10 +48,18 @@ const KNOWN: &[Known] = &[
     },
     Known {
         programs: &["find", "gfind", "bfs"],
-        words: &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"],
+        words: &[
+            "-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf",
+            "-fls",
+        ],
         ..NOTHING
     },
-    Known { programs: &["fd", "fdfind"], letters: "xX", long: &["exec", "exec-batch"], ..NOTHING },
+    Known {
+        programs: &["fd", "fdfind"],
+        letters: "xX",
+        long: &["exec", "exec-batch"],
+        ..NOTHING
+    },
     Known {
         programs: &["sort", "gsort"],
         letters: "oT",
@@ -105,38 +118,83 @@ const KNOWN: &[Known] = &[
         ],
         ..NOTHING
     },
-    Known { programs: &["sed", "gsed"], letters: "ief", long: &["in-place", "expression", "file"], ..NOTHING },
+    Known {
+        programs: &["sed", "gsed"],
+        letters: "ief",
+        long: &["in-place", "expression", "file"],
+        ..NOTHING
+    },
     Known {
         programs: &["awk", "gawk", "mawk", "nawk"],
         letters: "fileEopdDW",
-        long: &["file", "include", "load", "source", "exec", "pretty-print", "profile", "debug", "dump-variables"],
+        long: &[
+            "file",
+            "include",
+            "load",
+            "source",
+            "exec",
+            "pretty-print",
+            "profile",
+            "debug",
+            "dump-variables",
+        ],
         ..NOTHING
     },
-    Known { programs: &["rg", "ag"], long: &["pre", "hostname-bin", "pager"], ..NOTHING },
-    Known { programs: &["less", "man"], letters: "oOPHC", long: &["log-file", "pager", "html"], ..NOTHING },
-    Known { programs: &["jq", "yq"], letters: "iL", long: &["inplace", "library-path"], ..NOTHING },
-    Known { programs: &["date"], letters: "s", long: &["set"], ..NOTHING },
-    Known { programs: &["tree", "iconv", "shuf"], letters: "o", long: &["output"], ..NOTHING },
+    Known {
+        programs: &["rg", "ag"],
+        long: &["pre", "hostname-bin", "pager"],
+        ..NOTHING
+    },
+    Known {
+        programs: &["less", "man"],
+        letters: "oOPHC",
+        long: &["log-file", "pager", "html"],
+        ..NOTHING
+    },
+    Known {
+        programs: &["jq", "yq"],
+        letters: "iL",
+        long: &["inplace", "library-path"],
+        ..NOTHING
+    },
+    Known {
+        programs: &["date"],
+        letters: "s",
+        long: &["set"],
+        ..NOTHING
+    },
+    Known {
+        programs: &["tree", "iconv", "shuf"],
+        letters: "o",
+        long: &["output"],
+        ..NOTHING
+    },
 ];
 
 /// Programs that run whatever their arguments say: with open arguments, an entry of one allows everything.
 const INTERPRETERS: &[&str] = &[
-    "sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "env", "xargs", "nice", "nohup", "timeout",
-    "time", "setsid", "stdbuf", "sudo", "doas", "su", "chroot", "ssh", "watch", "parallel", "script", "strace",
-    "python", "pypy", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "tclsh", "awk", "gawk", "mawk",
-    "nawk", "sed", "gsed", "ed", "vi", "vim", "emacs", "npx", "uvx", "pipx",
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "env", "xargs", "nice",
+    "nohup", "timeout", "time", "setsid", "stdbuf", "sudo", "doas", "su", "chroot", "ssh", "watch",
+    "parallel", "script", "strace", "python", "pypy", "perl", "ruby", "node", "nodejs", "deno",
+    "bun", "php", "lua", "tclsh", "awk", "gawk", "mawk", "nawk", "sed", "gsed", "ed", "vi", "vim",
+    "emacs", "npx", "uvx", "pipx",
 ];
 
 /// The argument by which a program of this path writes or starts something, if there is one among these.
 pub fn writing<'a>(path: &Path, arguments: &'a [String]) -> Option<&'a str> {
     let names = names(path);
     let known: Vec<&Known> = KNOWN.iter().filter(|known| known.is_of(&names)).collect();
-    arguments.iter().map(String::as_str).find(|argument| known.iter().any(|known| known.refuses(argument)))
+    arguments
+        .iter()
+        .map(String::as_str)
+        .find(|argument| known.iter().any(|known| known.refuses(argument)))
 }
 
 /// True for a program that runs whatever its arguments say.
 pub fn is_interpreter(path: &Path) -> bool {
-    names(path).iter().any(|name| INTERPRETERS.contains(&name.as_str()))
+    names(path)
+        .iter()
+        .any(|name| INTERPRETERS.contains(&name.as_str()))
 }
 
 /// The names that a program goes by: that of its path, and that of the file which a link leads to, without a version.
@@ -146,14 +204,19 @@ fn names(path: &Path) -> Vec<String> {
     let name = |path: &std::path::PathBuf| {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
         let name = name.strip_suffix(".exe").unwrap_or(&name);
-        Some(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-').to_owned())
+        Some(
+            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
+                .to_owned(),
+        )
     };
     paths.iter().filter_map(name).collect()
 }
 
 impl Known {
     fn is_of(&self, names: &[String]) -> bool {
-        names.iter().any(|name| self.programs.contains(&name.as_str()))
+        names
+            .iter()
+            .any(|name| self.programs.contains(&name.as_str()))
     }
 
     fn refuses(&self, argument: &str) -> bool {
@@ -217,7 +280,14 @@ mod tests {
 
     #[test]
     fn interpreters_are_known_by_any_version() {
-        for path in ["sh", "/bin/bash", "python3.12", "perl5", "node-22", "SH.EXE"] {
+        for path in [
+            "sh",
+            "/bin/bash",
+            "python3.12",
+            "perl5",
+            "node-22",
+            "SH.EXE",
+        ] {
             assert!(is_interpreter(Path::new(path)), "{path}");
         }
         assert!(!is_interpreter(Path::new("/usr/bin/git")) && !is_interpreter(Path::new("cat")));
