@@ -1,13 +1,14 @@
 //! What the gate costs a call that nobody is asked about, beside the tool itself.
 //!
-//! `judge`: class, rule, identity, normalising and checking of a call with four arguments, two of which have to be
-//! changed, under 20 rules. `tool_alone`: a tool that does nothing, in the task of its own that contains it. `pass`: the
-//! judged call let through to that tool. `pass_audited`: that with both of its entries in the audit log on disk.
-//! `deny_audited`: a call that is refused and written down. The gate costs what is left without `tool_alone`.
+//! `judge`: class, rule, identity, normalising and checking of a call with four arguments, two of
+//! which have to be changed, under 20 rules. `tool_alone`: a tool that does nothing, in the task of
+//! its own that contains it. `pass`: the judged call let through to that tool. `pass_audited`: that
+//! with both of its entries in the audit log on disk. `deny_audited`: a call that is refused and
+//! written down. The gate costs what is left without `tool_alone`.
 //!
-//! `upstream_alone` and `upstream_gated` are calls of an MCP server, a small one in Python, by the pool alone and as the
-//! gateway makes them: judged, written down and let through to the pool. The gate before calls of the gateway costs the
-//! difference.
+//! `upstream_alone` and `upstream_gated` are calls of an MCP server, a small one in Python, by the
+//! pool alone and as the gateway makes them: judged, written down and let through to the pool. The
+//! gate before calls of the gateway costs the difference.
 
 use std::path::Path;
 use std::sync::Arc;

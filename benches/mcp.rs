@@ -1,8 +1,9 @@
 //! What a call through this program costs over a direct one, with servers that others wrote.
 //!
-//! Each server is called directly and through `toolscout mcp`, in turn and by the same client code over stdio, so that
-//! a busy machine slows both; what counts is the ratio of the medians. Then 100 calls over 4 servers at once, directly
-//! and through, and the tokens that a model is shown either way.
+//! Each server is called directly and through `toolscout mcp`, in turn and by the same client code
+//! over stdio, so that a busy machine slows both; what counts is the ratio of the medians. Then 100
+//! calls over 4 servers at once, directly and through, and the tokens that a model is shown either
+//! way.
 //!
 //!     scripts/mcp_peers.sh && cargo bench --bench mcp
 

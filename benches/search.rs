@@ -1,7 +1,8 @@
 //! How long one search takes by each mode, over the fixtures and over catalogs grown from them.
 //!
-//! Queries are the fixtures' own, in turn. The dense leg has vectors of 384 dimensions, as MiniLM has, from an embedder
-//! that needs no model: what is timed is the search around the model, which `toolscout eval` times with it.
+//! Queries are the fixtures' own, in turn. The dense leg has vectors of 384 dimensions, as MiniLM
+//! has, from an embedder that needs no model: what is timed is the search around the model, which
+//! `toolscout eval` times with it.
 
 use std::cell::Cell;
 use std::path::Path;

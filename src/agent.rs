@@ -1,7 +1,8 @@
 //! The agent: a model that sees one tool at first, `tool_search`, and the rest when it needs them.
 //!
-//! A question becomes a [`Run`](run::Run), a state machine without I/O; the [driver] carries out what it asks for and
-//! sends its [events](event::Event). What the agent needs of the index is the small trait
+//! A question becomes a [`Run`](run::Run), a state machine without I/O; the [driver] carries out
+//! what it asks for and sends its [events](event::Event). What the agent needs of the index is the
+//! small trait
 //! [`ToolSearch`].
 
 pub mod catalog;
@@ -54,7 +55,8 @@ pub struct AgentConfig {
     pub run: RunConfig,
     /// How much the toolbox holds and for how long.
     pub toolbox: ToolboxConfig,
-    /// What the gate goes by. By default tools that only read are called, and a person is asked about all others.
+    /// What the gate goes by. By default tools that only read are called, and a person is asked
+    /// about all others.
     pub policies: Policies,
     /// Tools of the catalog that are always visible, by id or name.
     pub pins: Vec<String>,
@@ -110,7 +112,8 @@ struct Shared {
     config: AgentConfig,
     /// One run per conversation.
     running: Mutex<BTreeMap<ConversationId, Running>>,
-    /// Tokens of the whole catalog at a generation; counted once, since it takes a second for ten thousand tools.
+    /// Tokens of the whole catalog at a generation; counted once, since it takes a second for ten
+    /// thousand tools.
     catalog_tokens: Mutex<Option<(Version, usize)>>,
 }
 
@@ -150,13 +153,15 @@ impl Question {
         self
     }
 
-    /// The same question, asked by this person or key: who owns the conversation, and stands in the audit log.
+    /// The same question, asked by this person or key: who owns the conversation, and stands in the
+    /// audit log.
     pub fn asked_by(mut self, who: impl Into<String>) -> Self {
         self.who = who.into();
         self
     }
 
-    /// The same question on behalf of this user, the only one whom arguments that the policies bind may name.
+    /// The same question on behalf of this user, the only one whom arguments that the policies bind
+    /// may name.
     pub fn on_behalf_of(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
@@ -222,7 +227,8 @@ impl Agent {
         self.start_holding(question, ())
     }
 
-    /// As [`Agent::start`]; what is `held` is dropped when the run has ended, also when nobody listens to it any more.
+    /// As [`Agent::start`]; what is `held` is dropped when the run has ended, also when nobody
+    /// listens to it any more.
     ///
     /// # Errors
     /// As [`Agent::start`].

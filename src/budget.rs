@@ -13,9 +13,11 @@ pub const MIN_TOKENS: usize = 64;
 /// The largest budget; no model's context is larger by much.
 pub const MAX_TOKENS: usize = 1_000_000;
 
-/// Text is counted in pieces of at most this many bytes, since the tokenizer's pattern may give up on longer ones.
+/// Text is counted in pieces of at most this many bytes, since the tokenizer's pattern may give up
+/// on longer ones.
 const PIECE_BYTES: usize = 16 << 10;
-/// The longest token of o200k has 128 bytes: text longer than this many bytes a token cannot fit and is not counted.
+/// The longest token of o200k has 128 bytes: text longer than this many bytes a token cannot fit
+/// and is not counted.
 const MAX_TOKEN_BYTES: usize = 128;
 /// A shortened description ends after its first sentence, and here at the latest.
 const TERSE_DESCRIPTION_CHARS: usize = 160;
@@ -44,9 +46,12 @@ pub struct Fitted {
     pub omitted: Vec<ToolId>,
 }
 
-/// Writes tools, best first, into at most `max_tokens` tokens: whole while there is room, then shortened, then left out.
+/// Writes tools, best first, into at most `max_tokens` tokens: whole while there is room, then
+/// shortened, then left out.
 ///
-/// Half of the budget at most is kept for the lower ones, so that as many as possible are there in some form. Once a tool had to be shortened, no later one is longer. Budgets below [`MIN_TOKENS`] count as that many.
+/// Half of the budget at most is kept for the lower ones, so that as many as possible are there in
+/// some form. Once a tool had to be shortened, no later one is longer. Budgets below [`MIN_TOKENS`]
+/// count as that many.
 pub fn fit(tools: &[Arc<Tool>], emit: Emit, max_tokens: usize) -> Fitted {
     let budget = max_tokens.max(MIN_TOKENS);
     let mut plan = Plan::choose(tools, emit, budget);
@@ -56,13 +61,14 @@ pub fn fit(tools: &[Arc<Tool>], emit: Emit, max_tokens: usize) -> Fitted {
         if tokens <= budget || plan.shown.is_empty() {
             return plan.finish(value, tokens);
         }
-        // Rare: names grow when they collide within the set, and token counts do not add up exactly.
+        // Rare: names grow when they collide within the set, and token counts do not add up
+        // exactly.
         plan.drop_last();
     }
 }
 
-/// The number of tokens of a text by the o200k encoding; slightly more for texts of many kilobytes, which are counted
-/// piece by piece.
+/// The number of tokens of a text by the o200k encoding; slightly more for texts of many kilobytes,
+/// which are counted piece by piece.
 pub fn count(text: &str) -> usize {
     let tokenizer = o200k_base_singleton();
     pieces(text)
@@ -121,7 +127,8 @@ impl<'a> Plan<'a> {
         let mut detail = Detail::Whole;
         for (tool, shortest) in tools.iter().zip(shortest) {
             later -= shortest;
-            // The tools below keep the room for their shortest forms, as far as they need no more than half of all.
+            // The tools below keep the room for their shortest forms, as far as they need no more
+            // than half of all.
             let room = left
                 .saturating_sub(later.min(budget / 2))
                 .max(shortest.min(left));
@@ -233,8 +240,8 @@ fn without_explanations(schema: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// What a keyword holds, stripped. Keys under `properties` and the like are names and not keywords; what `enum`,
-/// `const` and `required` hold are values.
+/// What a keyword holds, stripped. Keys under `properties` and the like are names and not keywords;
+/// what `enum`, `const` and `required` hold are values.
 fn strip_keyword(keyword: &str, value: &Value) -> Value {
     match (keyword, value) {
         (

@@ -1,9 +1,10 @@
 //! The command line: one file a verb, each of which parses, calls and prints.
 //!
-//! To add a verb: a file `cli/<verb>.rs` with an `Args` and its `run`, a variant of `Verb`, a line in [`Cli::run`].
+//! To add a verb: a file `cli/<verb>.rs` with an `Args` and its `run`, a variant of `Verb`, a line
+//! in [`Cli::run`].
 //!
-//! Data goes to stdout; warnings, logs and progress go to stderr. The exit code is 0 for success, 1 for an error and 2
-//! for a command line that cannot be understood.
+//! Data goes to stdout; warnings, logs and progress go to stderr. The exit code is 0 for success, 1
+//! for an error and 2 for a command line that cannot be understood.
 
 mod context;
 mod input;
@@ -70,24 +71,28 @@ struct Globals {
     /// Directory of the catalogs [env: TOOLSCOUT_DATA; default: the platform's data directory]
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Directory of models and the ONNX Runtime [env: TOOLSCOUT_CACHE; default: the platform's cache directory]
+    /// Directory of models and the ONNX Runtime [env: TOOLSCOUT_CACHE; default: the platform's
+    /// cache directory]
     #[arg(long, global = true, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Catalog to work on [env: TOOLSCOUT_CATALOG; default: default]
     #[arg(long, global = true, value_name = "NAME")]
     catalog: Option<String>,
-    /// What embeds: auto (the built-in table, and the model where it was pulled), table, minilm or none
+    /// What embeds: auto (the built-in table, and the model where it was pulled), table, minilm or
+    /// none
     /// [env: TOOLSCOUT_EMBEDDER; default: auto]
     #[arg(long, global = true, value_name = "MODEL")]
     embedder: Option<EmbedderKind>,
-    /// Configuration file [env: TOOLSCOUT_CONFIG; default: config.toml in the platform's configuration directory]
+    /// Configuration file [env: TOOLSCOUT_CONFIG; default: config.toml in the platform's
+    /// configuration directory]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// How results are printed; by default a table on a terminal and plain columns elsewhere
     #[arg(long, global = true, value_name = "KIND")]
     output: Option<Output>,
     /// Print JSON; the same as --output json
-    // A text and no switch, because `eval --json FILE` takes the flag's place and clap hands globals up and down.
+    // A text and no switch, because `eval --json FILE` takes the flag's place and clap hands
+    // globals up and down.
     #[arg(
         long,
         global = true,
@@ -248,7 +253,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
 }
 
-/// The chain of causes, joined by colons; a cause that its parent's text already ends with is not said twice.
+/// The chain of causes, joined by colons; a cause that its parent's text already ends with is not
+/// said twice.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -271,8 +277,8 @@ fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Logs go to stderr at the level of `TOOLSCOUT_LOG`, by default warnings. The ONNX Runtime warns about matters that
-/// nobody can act on, so only its errors are shown.
+/// Logs go to stderr at the level of `TOOLSCOUT_LOG`, by default warnings. The ONNX Runtime warns
+/// about matters that nobody can act on, so only its errors are shown.
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TOOLSCOUT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,ort=error"));

@@ -1,7 +1,9 @@
-//! Settings: read from flags, environment and file, in that order of precedence, and validated once.
+//! Settings: read from flags, environment and file, in that order of precedence, and validated
+//! once.
 //!
-//! Every setting has one key. `search.k` in the file is `TOOLSCOUT_SEARCH_K` in the environment. A key that does not
-//! exist is an error that names it, since a misspelt setting would otherwise be silently ignored.
+//! Every setting has one key. `search.k` in the file is `TOOLSCOUT_SEARCH_K` in the environment. A
+//! key that does not exist is an error that names it, since a misspelt setting would otherwise be
+//! silently ignored.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,8 @@ use toolscout_index::{Fusion, Mode};
 /// The catalog that is used when none is named.
 pub const DEFAULT_CATALOG: &str = "default";
 
-/// Reads one environment variable; injected so that tests need not touch the process's own environment.
+/// Reads one environment variable; injected so that tests need not touch the process's own
+/// environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Every setting, complete and within its range.
@@ -50,7 +53,8 @@ pub enum EmbedderKind {
     Auto,
     /// The built-in table alone, whatever files there are.
     Table,
-    /// The built-in table and all-MiniLM-L6-v2 on the ONNX Runtime; answers without it count as degraded.
+    /// The built-in table and all-MiniLM-L6-v2 on the ONNX Runtime; answers without it count as
+    /// degraded.
     Minilm,
     /// None: every search is lexical.
     None,
@@ -167,12 +171,12 @@ pub struct FetchLayer {
 impl Settings {
     /// Joins flags, environment and file, fills in the defaults and checks every value.
     ///
-    /// `config` is the file named by a flag. Without one `TOOLSCOUT_CONFIG` names it, else `config.toml` in the
-    /// platform's configuration directory is read if it is there.
+    /// `config` is the file named by a flag. Without one `TOOLSCOUT_CONFIG` names it, else
+    /// `config.toml` in the platform's configuration directory is read if it is there.
     ///
     /// # Errors
-    /// A file that cannot be read or holds an unknown key, a variable that cannot be parsed, a value out of its range:
-    /// each named.
+    /// A file that cannot be read or holds an unknown key, a variable that cannot be parsed, a
+    /// value out of its range: each named.
     pub fn resolve(
         flags: Layer,
         config: Option<&Path>,

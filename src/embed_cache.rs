@@ -1,5 +1,5 @@
-//! Query embedding for many callers at once: vectors that were computed before are kept, and what callers ask for at
-//! the same time is computed in one call.
+//! Query embedding for many callers at once: vectors that were computed before are kept, and what
+//! callers ask for at the same time is computed in one call.
 //!
 //! [`CachedEmbedder`] belongs to one catalog, so that nobody can tell from an answer's timing what users of another
 //! one ask; [`BatchingEmbedder`] is shared by all, in front of the model.
@@ -118,8 +118,8 @@ impl Embedder for CachedEmbedder {
 
 /// Joins the queries of callers on several threads into one call of the model.
 ///
-/// There is no added delay: the first caller embeds at once, and whoever comes meanwhile goes into the next batch, which
-/// one of them embeds for all.
+/// There is no added delay: the first caller embeds at once, and whoever comes meanwhile goes into
+/// the next batch, which one of them embeds for all.
 pub struct BatchingEmbedder {
     inner: Arc<dyn Embedder>,
     line: Mutex<Line>,
@@ -286,8 +286,8 @@ impl Seat {
     }
 }
 
-/// Callers whose texts are being embedded. Dropping it tells those that were not served, so that nobody waits for a
-/// thread that panicked, and hands over.
+/// Callers whose texts are being embedded. Dropping it tells those that were not served, so that
+/// nobody waits for a thread that panicked, and hands over.
 struct Batch<'a> {
     embedder: &'a BatchingEmbedder,
     jobs: Vec<Job>,
@@ -331,7 +331,8 @@ mod tests {
 
     use super::*;
 
-    /// Gives a text's length as its vector, tells which texts it was called with, and waits to be let go.
+    /// Gives a text's length as its vector, tells which texts it was called with, and waits to be
+    /// let go.
     struct Gated {
         calls: Mutex<Sender<Vec<String>>>,
         gate: Mutex<Receiver<()>>,

@@ -1,7 +1,8 @@
 //! Measures how well and at what cost tools are found, on any catalog with judged queries.
 //!
 //! [`evaluate`] runs one [`EvalSet`] by a [`Plan`]: every arm over one index in one process, then what abstaining,
-//! building, searching and tokens cost. Its [`Evaluation`] is printed ([`table`]), written ([`report`], [`trec`],
+//! building, searching and tokens cost. Its [`Evaluation`] is printed ([`table`]), written
+//! ([`report`], [`trec`],
 //! [`html`]) and compared with earlier ones ([`baseline`]). [`agent`] plays whole conversations without a model.
 //! [`tune`] looks for better settings. Modules are listed in the order data flows.
 
@@ -143,7 +144,8 @@ pub trait Progress: Sync {
 /// Measures one set.
 ///
 /// # Errors
-/// An [`EvalError`] for a plan that does not fit the set, and the engine's; never a report with parts missing.
+/// An [`EvalError`] for a plan that does not fit the set, and the engine's; never a report with
+/// parts missing.
 pub fn evaluate(
     set: EvalSet,
     plan: &Plan,

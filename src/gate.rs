@@ -1,8 +1,9 @@
 //! The gate: what stands between a model and everything it can call.
 //!
-//! A call goes through it whole, in this order: the [policies](policy) give it a class and a decision; arguments that
-//! name a user are [held to the caller](identity); the rest is [normalised](normalize) by the tool's schema and checked
-//! against it; the run's limits are counted; a [person](approval) is asked where the decision says so;
+//! A call goes through it whole, in this order: the [policies](policy) give it a class and a
+//! decision; arguments that name a user are [held to the caller](identity); the rest is
+//! [normalised](normalize) by the tool's schema and checked against it; the run's limits are
+//! counted; a [person](approval) is asked where the decision says so;
 //! [preconditions](precondition) are met; the [audit log](audit) is written; then, and only then, the tool is called.
 //! There is no other way from an agent to a tool.
 
@@ -220,7 +221,8 @@ impl Gate {
         self.judge_with(caller, tool, given, |_| true)
     }
 
-    /// Judges a call of which some arguments are not known yet: only violations that `counts` says yes to count.
+    /// Judges a call of which some arguments are not known yet: only violations that `counts` says
+    /// yes to count.
     pub fn judge_with(
         &self,
         caller: &Caller,

@@ -184,20 +184,24 @@ pub enum Exposure {
 /// The bounds of everything a client can make the server hold, or wait for.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections. For one more, that without a request which waited longest is closed; while all of them have
-    /// requests, more wait in the system's backlog.
+    /// Open connections. For one more, that without a request which waited longest is closed; while
+    /// all of them have requests, more wait in the system's backlog.
     pub max_connections: usize,
-    /// Connections from one address, or one IPv6 network of 64 bits: enough for a proxy, not enough to be alone.
+    /// Connections from one address, or one IPv6 network of 64 bits: enough for a proxy, not enough
+    /// to be alone.
     pub connections_per_address: usize,
     /// Connections from an address of this machine, where proxies are.
     pub connections_per_loopback_address: usize,
     /// Descriptors that the process may have; `/readyz` says when they are nearly used up.
     pub descriptors: Option<u64>,
-    /// Runs of the agent at one time, those without a listener included. Each holds a connection to the model.
+    /// Runs of the agent at one time, those without a listener included. Each holds a connection to
+    /// the model.
     pub max_runs: usize,
-    /// Runs of one key at one time: enough for a person with a few windows, and an eighth of the server.
+    /// Runs of one key at one time: enough for a person with a few windows, and an eighth of the
+    /// server.
     pub max_runs_per_key: usize,
-    /// Threads for searches and other CPU work. Twice the cores, since some wait for a shared embedding.
+    /// Threads for searches and other CPU work. Twice the cores, since some wait for a shared
+    /// embedding.
     pub search_threads: usize,
     /// Searches that wait for a thread; more are turned away.
     pub search_line: usize,
@@ -227,8 +231,8 @@ pub struct Limits {
     pub body_stall: Duration,
     /// A pause of a client that reads its answer.
     pub write_stall: Duration,
-    /// Between two signs of life on a stream that has nothing to say. Proxies close connections that are silent for 30 to
-    /// 60 seconds.
+    /// Between two signs of life on a stream that has nothing to say. Proxies close connections
+    /// that are silent for 30 to 60 seconds.
     pub heartbeat: Duration,
     /// From the signal to end until open connections and tasks are cut off.
     pub grace: Duration,
@@ -265,17 +269,18 @@ impl Default for Limits {
     }
 }
 
-/// Descriptors kept for everything but connections and catalogs: databases of keys, feedback, conversations and audit
-/// with their logs, MCP servers, connections to models.
+/// Descriptors kept for everything but connections and catalogs: databases of keys, feedback,
+/// conversations and audit with their logs, MCP servers, connections to models.
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Descriptors of an open catalog: four to read it, and as many again while it is written.
 const DESCRIPTORS_PER_CATALOG: u64 = 8;
-/// Most connections however many descriptors there are: the buffers of so many take 256 MiB at worst.
+/// Most connections however many descriptors there are: the buffers of so many take 256 MiB at
+/// worst.
 const MOST_CONNECTIONS: u64 = 4096;
 
 impl Limits {
-    /// The limits by default in a process that may have so many descriptors: of those left half are for connections, half
-    /// for catalogs. `None` is for one without a limit.
+    /// The limits by default in a process that may have so many descriptors: of those left half are
+    /// for connections, half for catalogs. `None` is for one without a limit.
     pub fn within(descriptors: Option<u64>) -> Self {
         let half = descriptors.map_or(u64::MAX, |descriptors| {
             descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2
@@ -402,7 +407,8 @@ impl App {
         if let Ok((catalog, _)) = &opened {
             self.serve_mcp(catalog)?;
         }
-        // One that is damaged is in nobody's way: the others are served, and its own routes say what is wrong with it.
+        // One that is damaged is in nobody's way: the others are served, and its own routes say
+        // what is wrong with it.
         let is_damaged = self.catalogs.damaged().contains_key(&self.default_catalog);
         let opened = opened.map(drop);
         let opened = if opened.is_ok() || is_damaged {
@@ -417,8 +423,8 @@ impl App {
         Ok(())
     }
 
-    /// Connects to the MCP servers, and opens the `/mcp` route. Its calls go through the agent's gate, so that both have
-    /// the same policies and one audit log.
+    /// Connects to the MCP servers, and opens the `/mcp` route. Its calls go through the agent's
+    /// gate, so that both have the same policies and one audit log.
     fn serve_mcp(&self, catalog: &Arc<OpenCatalog>) -> anyhow::Result<()> {
         let agent = self.agent.get();
         let gate = match agent {
@@ -444,7 +450,8 @@ impl App {
         Ok(())
     }
 
-    /// Ends the MCP servers, finishes tasks, for as long as the grace period, and every change in line.
+    /// Ends the MCP servers, finishes tasks, for as long as the grace period, and every change in
+    /// line.
     async fn close(&self) {
         self.upstream.close().await;
         if tokio::time::timeout(self.limits.grace, self.tasks.ended())
@@ -492,7 +499,8 @@ impl App {
 /// Takes the address, if the keys allow to listen there.
 ///
 /// # Errors
-/// When the address cannot be had, and for one beyond this machine while no key was made and none was waived.
+/// When the address cannot be had, and for one beyond this machine while no key was made and none
+/// was waived.
 pub async fn bind(address: SocketAddr, settings: &Settings) -> anyhow::Result<TcpListener> {
     if !address.ip().is_loopback() && settings.exposure == Exposure::Loopback {
         let keys = KeyStore::open(&settings.data)?;
@@ -508,7 +516,8 @@ pub async fn bind(address: SocketAddr, settings: &Settings) -> anyhow::Result<Tc
         .with_context(|| format!("cannot listen on {address}"))
 }
 
-/// Serves the API until the shutdown: then open requests are answered, tasks and changes finished, and streams ended.
+/// Serves the API until the shutdown: then open requests are answered, tasks and changes finished,
+/// and streams ended.
 ///
 /// # Errors
 /// When the data directory cannot be used.

@@ -1,7 +1,8 @@
 //! API keys: who may search or change which catalogs. Only hashes are kept.
 //!
-//! A key reads `tsk_<id>_<secret>`. The id is public and finds the row; the secret has 256 random bits, so that one
-//! SHA-256 is enough to keep (nothing can be guessed from it), and the hashes are compared in constant time.
+//! A key reads `tsk_<id>_<secret>`. The id is public and finds the row; the secret has 256 random
+//! bits, so that one SHA-256 is enough to keep (nothing can be guessed from it), and the hashes are
+//! compared in constant time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -285,8 +286,8 @@ pub struct KeyStore {
 }
 
 impl KeyStore {
-    /// Opens the keys of a data directory; directory and file are made when they are not there, the file readable by
-    /// its owner only.
+    /// Opens the keys of a data directory; directory and file are made when they are not there, the
+    /// file readable by its owner only.
     ///
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Database`].

@@ -1,8 +1,9 @@
-//! Everything around the engine: where settings and models come from, the agent, and the command line.
+//! Everything around the engine: where settings and models come from, the agent, and the command
+//! line.
 //!
-//! Retrieval itself is in [`toolscout_index`]; start there to use tool search as a library. This crate is what the
-//! `toolscout` program is made of. The modules are listed in the order in which they may use one another: a module
-//! knows those above it and none below.
+//! Retrieval itself is in [`toolscout_index`]; start there to use tool search as a library. This
+//! crate is what the `toolscout` program is made of. The modules are listed in the order in which
+//! they may use one another: a module knows those above it and none below.
 
 pub mod config;
 pub mod models;

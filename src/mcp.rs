@@ -1,11 +1,12 @@
 //! The Model Context Protocol both ways.
 //!
-//! As a client: [`config`] says which servers there are, the [`Pool`] keeps a [`connection`] to each of them, puts their
-//! tools on a [`Shelf`] and calls them. As a server: the [`Gateway`] shows any MCP client a handful of tools over a
-//! catalog of thousands, and [`install`] writes it into the settings of such clients.
+//! As a client: [`config`] says which servers there are, the [`Pool`] keeps a [`connection`] to
+//! each of them, puts their tools on a [`Shelf`] and calls them. As a server: the [`Gateway`] shows
+//! any MCP client a handful of tools over a catalog of thousands, and [`install`] writes it into
+//! the settings of such clients.
 //!
-//! One server is one failure: whatever it does, the others are served meanwhile, and nothing it sends is kept beyond
-//! the [`Limits`].
+//! One server is one failure: whatever it does, the others are served meanwhile, and nothing it
+//! sends is kept beyond the [`Limits`].
 
 pub mod approved;
 pub mod changes;
@@ -36,7 +37,8 @@ pub use shelf::{CatalogShelf, Shelf};
 /// The bounds of what one server can make us hold, or wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From the start of a server to the end of the handshake. Package runners fetch the server first.
+    /// From the start of a server to the end of the handshake. Package runners fetch the server
+    /// first.
     pub connect: Duration,
     /// All pages of a list of tools.
     pub list: Duration,
@@ -56,11 +58,13 @@ pub struct Limits {
     pub pages: usize,
     /// All pages of one list together.
     pub list_bytes: usize,
-    /// The title or the description of a tool. Clients cut them at 2 to 10 KiB, and models read all of it.
+    /// The title or the description of a tool. Clients cut them at 2 to 10 KiB, and models read all
+    /// of it.
     pub description_bytes: usize,
     /// A tool as a whole, with its schemas.
     pub tool_bytes: usize,
-    /// Definitions that are remembered of one server, those of tools that it does not offer any more included.
+    /// Definitions that are remembered of one server, those of tools that it does not offer any
+    /// more included.
     pub definitions: usize,
     /// The first pause before a new attempt to connect; doubled from attempt to attempt.
     pub first_pause: Duration,
@@ -68,7 +72,8 @@ pub struct Limits {
     pub longest_pause: Duration,
     /// How often the tools of a server are looked at without being told of a change.
     pub refresh: Duration,
-    /// How long a server may take to end after its input was closed, and again after it was asked to terminate.
+    /// How long a server may take to end after its input was closed, and again after it was asked
+    /// to terminate.
     pub farewell: Duration,
 }
 

@@ -1,7 +1,9 @@
-//! Where the embedding model and the ONNX Runtime are, how they get there, and what is wrong with them.
+//! Where the embedding model and the ONNX Runtime are, how they get there, and what is wrong with
+//! them.
 //!
-//! The model is in a hub-style cache (`models--Qdrant--all-MiniLM-L6-v2-onnx`), the runtime is a shared library of its
-//! own. [`locate`] only looks at paths and sizes, so every start can afford it; [`verify`] reads and checks everything;
+//! The model is in a hub-style cache (`models--Qdrant--all-MiniLM-L6-v2-onnx`), the runtime is a
+//! shared library of its own. [`locate`] only looks at paths and sizes, so every start can afford
+//! it; [`verify`] reads and checks everything;
 //! [`embedders`] loads (about 0.3 s with the model, 10 ms for the table that is part of the program); [`pull`] fetches
 //! what is missing.
 
@@ -156,12 +158,14 @@ pub fn locate(settings: &Settings) -> ModelStatus {
     inspect(settings, Depth::Sizes)
 }
 
-/// Finds the model and the runtime and reads them through, comparing checksums where they are known.
+/// Finds the model and the runtime and reads them through, comparing checksums where they are
+/// known.
 pub fn verify(settings: &Settings) -> ModelStatus {
     inspect(settings, Depth::Checksums)
 }
 
-/// What is wrong with a library that `ORT_DYLIB_PATH` names. Such a library is passed over, not an end to the search.
+/// What is wrong with a library that `ORT_DYLIB_PATH` names. Such a library is passed over, not an
+/// end to the search.
 pub fn named_runtime_problem(settings: &Settings) -> Option<String> {
     let named = settings.places.ort_dylib.as_deref()?;
     runtime::check(named, Depth::Sizes).problem("the ONNX Runtime named by ORT_DYLIB_PATH")
@@ -192,7 +196,8 @@ fn tabled(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
     };
     match StaticTable::bundled() {
         Ok(table) => found.insert(0, table),
-        // A test reads the table that is built in; a program in which it is damaged searches without.
+        // A test reads the table that is built in; a program in which it is damaged searches
+        // without.
         Err(error) => tracing::error!(%error, "the built-in table cannot be used"),
     }
     Embedders {
@@ -261,7 +266,8 @@ pub struct PullOptions {
     pub from: Source,
     /// Fetch also what is there already.
     pub force: bool,
-    /// A command that calls [`fetch_from_hub_here`] in a process of its own, so that it can be stopped.
+    /// A command that calls [`fetch_from_hub_here`] in a process of its own, so that it can be
+    /// stopped.
     pub hub_fetcher: Command,
 }
 
@@ -288,10 +294,12 @@ pub struct Pulled {
     pub status: ModelStatus,
 }
 
-/// Fetches what embedding needs and is not there or is damaged; everything is checked before it takes its place.
+/// Fetches what embedding needs and is not there or is damaged; everything is checked before it
+/// takes its place.
 ///
 /// # Errors
-/// No Python or pip, no network, a checksum that differs, a cache that cannot be written: each with the next step.
+/// No Python or pip, no network, a checksum that differs, a cache that cannot be written: each with
+/// the next step.
 pub fn pull(
     settings: &Settings,
     options: PullOptions,

@@ -1,17 +1,19 @@
-//! Text from outside made safe for a terminal: what tools, servers, models and users say can neither command it nor look
-//! like something else. Every face of the command line prints through this module. Pure.
+//! Text from outside made safe for a terminal: what tools, servers, models and users say can
+//! neither command it nor look like something else. Every face of the command line prints through
+//! this module. Pure.
 
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
 
-/// Longest name that is shown, in characters; providers allow 64, and an id has a server's name before it.
+/// Longest name that is shown, in characters; providers allow 64, and an id has a server's name
+/// before it.
 const MAX_NAME_CHARS: usize = 96;
 /// What a line begins with that a model has written.
 pub const MARK: &str = "│ ";
 
-/// The text on one line. Blanks of every kind become spaces; control characters, those that reorder text, and those
-/// that are not seen are written as `\u{…}`.
+/// The text on one line. Blanks of every kind become spaces; control characters, those that reorder
+/// text, and those that are not seen are written as `\u{…}`.
 pub fn line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -34,8 +36,8 @@ pub fn lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Running text with its line breaks. What is not seen is left out, but for the joiners and variation selectors that
-/// Persian, Indian scripts and emoji are written with.
+/// Running text with its line breaks. What is not seen is left out, but for the joiners and
+/// variation selectors that Persian, Indian scripts and emoji are written with.
 pub fn prose(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -50,8 +52,9 @@ pub fn prose(text: &str) -> String {
     safe
 }
 
-/// A name from outside. One that holds anything but letters, digits and `_ - . / : *` of ASCII, or is very long, is
-/// quoted, its blanks collapsed and its end cut off, so that what stands around it cannot be part of it.
+/// A name from outside. One that holds anything but letters, digits and `_ - . / : *` of ASCII, or
+/// is very long, is quoted, its blanks collapsed and its end cut off, so that what stands around it
+/// cannot be part of it.
 pub fn name(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:*".contains(c);
     if !text.is_empty() && text.len() <= MAX_NAME_CHARS && text.chars().all(plain) {
@@ -66,14 +69,15 @@ pub fn name(text: &str) -> String {
     format!("\"{}\"", line(&kept))
 }
 
-/// JSON text that means the same, without characters that a terminal obeys or hides: they are written as `\uXXXX`.
+/// JSON text that means the same, without characters that a terminal obeys or hides: they are
+/// written as `\uXXXX`.
 pub fn json(text: &str) -> String {
     // A line break stands only between JSON's own parts: within a text it is escaped already.
     escaped(text, |c| c == '\n')
 }
 
-/// A line of a log, in words or JSON. Escape characters are the log's own colours: `tracing` writes those of its fields
-/// as `\x1b`.
+/// A line of a log, in words or JSON. Escape characters are the log's own colours: `tracing` writes
+/// those of its fields as `\x1b`.
 pub fn log(text: &str) -> String {
     escaped(text, |c| c == '\n' || c == '\x1b')
 }
@@ -92,7 +96,8 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> String {
     safe
 }
 
-/// Characters that command a terminal, reorder text, or are not seen where a reader takes them for nothing or a blank.
+/// Characters that command a terminal, reorder text, or are not seen where a reader takes them for
+/// nothing or a blank.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -102,8 +107,9 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Text that comes in pieces, with a mark at the beginning of each line and no line wider than the terminal: what the
-/// terminal would break itself begins at the first column, where only the program's own words stand.
+/// Text that comes in pieces, with a mark at the beginning of each line and no line wider than the
+/// terminal: what the terminal would break itself begins at the first column, where only the
+/// program's own words stand.
 #[derive(Clone, Debug)]
 pub struct Margin {
     mark: &'static str,
@@ -164,7 +170,8 @@ impl Margin {
     }
 }
 
-/// Lines of the program's own in which text from outside stands: what does not fit goes on in an indented line.
+/// Lines of the program's own in which text from outside stands: what does not fit goes on in an
+/// indented line.
 pub fn hanging(text: &str, width: usize) -> String {
     let mut shown = String::new();
     for line in text.split('\n') {

@@ -181,8 +181,8 @@ pub struct Figures {
     pub tokens_out: u64,
     /// True when the provider sent no usage for a round and tokens were counted here.
     pub tokens_estimated: bool,
-    /// Tool tokens that showing the whole catalog in every round would have cost more. Negative when it would have
-    /// cost less.
+    /// Tool tokens that showing the whole catalog in every round would have cost more. Negative
+    /// when it would have cost less.
     pub tokens_saved: i64,
     /// What the tools quoted.
     pub references: Vec<Reference>,
@@ -295,8 +295,8 @@ impl Sessions {
         Sessions::of(Path::new("memory"), prepared)
     }
 
-    /// Begins a turn by saving its question, and returns its number. Who begins a conversation owns it. A turn before
-    /// it that never ended, since its process did, is marked as interrupted.
+    /// Begins a turn by saving its question, and returns its number. Who begins a conversation owns
+    /// it. A turn before it that never ended, since its process did, is marked as interrupted.
     ///
     /// # Errors
     /// [`SessionError::NotOwned`], [`SessionError::Database`].
@@ -334,7 +334,8 @@ impl Sessions {
         })
     }
 
-    /// Whether this owner may go on with a conversation: it is the owner's, or there is none of this id.
+    /// Whether this owner may go on with a conversation: it is the owner's, or there is none of
+    /// this id.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -413,7 +414,8 @@ impl Sessions {
         .map(drop)
     }
 
-    /// The last messages before this turn, oldest first: questions, and answers or what became of them.
+    /// The last messages before this turn, oldest first: questions, and answers or what became of
+    /// them.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -458,7 +460,8 @@ impl Sessions {
             .and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// The conversations within reach, the last used first: at most `limit`, `offset` of them left out.
+    /// The conversations within reach, the last used first: at most `limit`, `offset` of them left
+    /// out.
     ///
     /// # Errors
     /// [`SessionError::Database`].

@@ -14,7 +14,8 @@ impl Shutdown {
         Shutdown::default()
     }
 
-    /// Starts on SIGTERM or SIGINT. A second signal ends the process at once, for whoever does not want to wait.
+    /// Starts on SIGTERM or SIGINT. A second signal ends the process at once, for whoever does not
+    /// want to wait.
     ///
     /// # Errors
     /// When the system refuses the signal handlers.

@@ -1,4 +1,5 @@
-//! What the service tells of itself: structured logs, Prometheus metrics, and spans for a collector.
+//! What the service tells of itself: structured logs, Prometheus metrics, and spans for a
+//! collector.
 
 pub mod traces;
 
@@ -32,7 +33,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging, and handing spans to `traces`. `filter` is a level or a list of `target=level`, as `tracing` reads it.
+/// Starts logging, and handing spans to `traces`. `filter` is a level or a list of `target=level`,
+/// as `tracing` reads it.
 ///
 /// # Errors
 /// A filter that cannot be read, or logging that was started before.
@@ -80,7 +82,8 @@ impl Write for PrintableStderr {
     }
 }
 
-/// Upper ends of the latency buckets in seconds: from a cached lexical search to a request at its limit.
+/// Upper ends of the latency buckets in seconds: from a cached lexical search to a request at its
+/// limit.
 const SECONDS: [f64; 15] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     10.0,

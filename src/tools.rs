@@ -1,5 +1,5 @@
-//! Things that can be called: what a call gives back, a trait for a user's own tools, and where a tool id finds its
-//! implementation.
+//! Things that can be called: what a call gives back, a trait for a user's own tools, and where a
+//! tool id finds its implementation.
 
 pub mod arguments;
 pub mod builtin;
@@ -29,7 +29,8 @@ pub type Arguments = Map<String, Value>;
 
 /// Something that can be called.
 ///
-/// A call is dropped when its run is stopped or its time is up, so it has to be safe to drop at any `await`.
+/// A call is dropped when its run is stopped or its time is up, so it has to be safe to drop at any
+/// `await`.
 #[async_trait]
 pub trait Callable: Send + Sync {
     /// Calls it.
@@ -161,7 +162,8 @@ impl ToolResult {
         self
     }
 
-    /// The same result with at most this many bytes of data; longer data becomes text that ends in saying so.
+    /// The same result with at most this many bytes of data; longer data becomes text that ends in
+    /// saying so.
     pub fn truncated(mut self, max_bytes: usize) -> Self {
         if let Some(message) = self.error_message.take() {
             self.error_message = Some(cut(message, max_bytes).0);
@@ -196,7 +198,8 @@ fn text_of(data: &Value) -> String {
     }
 }
 
-/// The text's beginning with a note, and its length in bytes before, when it is longer than allowed.
+/// The text's beginning with a note, and its length in bytes before, when it is longer than
+/// allowed.
 fn cut(text: String, max_bytes: usize) -> (String, Option<usize>) {
     if text.len() <= max_bytes {
         return (text, None);

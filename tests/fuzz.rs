@@ -1,7 +1,9 @@
-//! Every reader of foreign bytes over the kept corpus and over mutations of it, the same in every run.
+//! Every reader of foreign bytes over the kept corpus and over mutations of it, the same in every
+//! run.
 //!
 //! `scripts/fuzz` lets the same run longer: `TOOLSCOUT_FUZZ_SECONDS` is the time of each target,
-//! `TOOLSCOUT_FUZZ_SEED` where to begin, `TOOLSCOUT_FUZZ_FINDINGS` the folder for inputs that panic.
+//! `TOOLSCOUT_FUZZ_SEED` where to begin, `TOOLSCOUT_FUZZ_FINDINGS` the folder for inputs that
+//! panic.
 
 mod fuzz {
     pub mod mutate;

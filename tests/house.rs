@@ -1,5 +1,5 @@
-//! The rules of the house that the compiler does not know: imports run one way, and the engine stays free of networks
-//! and async runtimes.
+//! The rules of the house that the compiler does not know: imports run one way, and the engine
+//! stays free of networks and async runtimes.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,18 +1,21 @@
 //! What a search, an opening and a change cost, by size of the catalog.
 //!
-//! - `lexical`, `dense`, `hybrid`: one request through [`Searcher::search`], k = 5. Vectors are prepared, so that the
-//!   model's own time is not in them: that is the model's matter, and 100 times ours.
+//! - `lexical`, `dense`, `hybrid`: one request through [`Searcher::search`], k = 5. Vectors are
+//!   prepared, so that the model's own time is not in them: that is the model's matter, and 100
+//!   times ours.
 //! - `open`: a catalog from disk, vectors and all, until it answers.
 //! - `commit_one_change`: one tool changed, committed, and visible to searches.
-//! - `bm25::*`: our scorer against tantivy's own over the same terms of the same field. Ours scores every tool, because
-//!   fusion needs the range of all scores; tantivy's stops at the best ten. It has to be as fast all the same.
-//! - `nearest::*`: the exact scan against the graph, by number of vectors: where one overtakes the other is the setting
-//!   `graph_min_vectors`.
+//! - `bm25::*`: our scorer against tantivy's own over the same terms of the same field. Ours scores
+//!   every tool, because fusion needs the range of all scores; tantivy's stops at the best ten. It
+//!   has to be as fast all the same.
+//! - `nearest::*`: the exact scan against the graph, by number of vectors: where one overtakes the
+//!   other is the setting `graph_min_vectors`.
 //!
-//! The corpus is a seeded generator of tools that read like real ones: a few verbs, many nouns, descriptions of some
-//! twenty words of a skewed vocabulary, three to six described parameters. With `TOOLSCOUT_SETS=DIR` it is the tools and
-//! queries of the real sets there (folders with `tools.jsonl` and `queries.jsonl`), evenly thinned to each size.
-//! `TOOLSCOUT_BENCH_LARGE=1` adds the graph over 40,000 vectors, which takes minutes to build.
+//! The corpus is a seeded generator of tools that read like real ones: a few verbs, many nouns,
+//! descriptions of some twenty words of a skewed vocabulary, three to six described parameters.
+//! With `TOOLSCOUT_SETS=DIR` it is the tools and queries of the real sets there (folders with
+//! `tools.jsonl` and `queries.jsonl`), evenly thinned to each size. `TOOLSCOUT_BENCH_LARGE=1` adds
+//! the graph over 40,000 vectors, which takes minutes to build.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;

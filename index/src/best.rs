@@ -5,7 +5,8 @@ use crate::hit::ranked;
 /// Scores that are compared at once with what a tool must reach.
 const LANES: usize = 16;
 
-/// The best of the tools that are accepted, by these scores, one a tool; in order, and only those above the floor.
+/// The best of the tools that are accepted, by these scores, one a tool; in order, and only those
+/// above the floor.
 pub(crate) fn above(
     floor: f32,
     scores: &[f32],
@@ -25,7 +26,8 @@ pub(crate) fn above(
 pub(crate) struct Best {
     count: usize,
     kept: Vec<(usize, f32)>,
-    /// What a tool must reach to be looked at: the worst of those that were kept when they were last told apart.
+    /// What a tool must reach to be looked at: the worst of those that were kept when they were
+    /// last told apart.
     bar: f32,
 }
 
@@ -45,13 +47,15 @@ impl Best {
             return;
         }
         self.kept.push((tool, score));
-        // Told apart only when there are twice as many, so that most tools cost no more than a comparison.
+        // Told apart only when there are twice as many, so that most tools cost no more than a
+        // comparison.
         if self.kept.len() >= 2 * self.count.max(1) {
             self.shorten();
         }
     }
 
-    /// Keeps those of all tools that are among the best so far; asks for acceptance only of what is good enough.
+    /// Keeps those of all tools that are among the best so far; asks for acceptance only of what is
+    /// good enough.
     pub(crate) fn offer_all(&mut self, scores: &[f32], accepts: impl Fn(usize) -> bool) {
         let (blocks, rest) = scores.as_chunks::<LANES>();
         let mut offer = |first: usize, scores: &[f32]| {

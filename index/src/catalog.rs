@@ -1,8 +1,9 @@
 //! Catalogs on disk: open, write, search.
 //!
-//! A catalog is a folder: `tools.db` is the truth, `lexical/` and `graph-*/` are derived from it, `writer.lock` is held
-//! by the one writer. Whatever derived data does not fit the truth is rebuilt: on disk by whoever can take the lock,
-//! else in memory. So a reader never waits, and a crash at any moment leaves nothing to repair.
+//! A catalog is a folder: `tools.db` is the truth, `lexical/` and `graph-*/` are derived from it,
+//! `writer.lock` is held by the one writer. Whatever derived data does not fit the truth is
+//! rebuilt: on disk by whoever can take the lock, else in memory. So a reader never waits, and a
+//! crash at any moment leaves nothing to repair.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
@@ -28,7 +29,8 @@ use crate::tool::{Tool, ToolId};
 
 /// Texts embedded and kept at once: at 30 a second a killed process loses a second's work.
 const EMBED_BATCH: usize = 32;
-/// How long a writer waits for the lock, and how often it asks: a reader that rebuilds an index holds it for a moment.
+/// How long a writer waits for the lock, and how often it asks: a reader that rebuilds an index
+/// holds it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// Longest catalog name, in bytes.
@@ -51,7 +53,8 @@ impl DataDir {
         &self.path
     }
 
-    /// The names of the catalogs in it, sorted; those that are damaged too. A folder in which one was only begun is none.
+    /// The names of the catalogs in it, sorted; those that are damaged too. A folder in which one
+    /// was only begun is none.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -103,7 +106,8 @@ impl DataDir {
         Catalog::open(dir, options)
     }
 
-    /// Deletes a catalog and all it holds, damaged or not. Killed midway, it is deleted all the same.
+    /// Deletes a catalog and all it holds, damaged or not. Killed midway, it is deleted all the
+    /// same.
     ///
     /// # Errors
     /// [`Error::UnknownCatalog`], [`Error::Locked`] while it is being written.
@@ -119,7 +123,8 @@ impl DataDir {
         std::fs::remove_dir_all(&aside).map_err(|e| Error::io("delete", &aside, e))
     }
 
-    /// Where a catalog's folder is moved before what it holds is deleted file by file: no name of a catalog.
+    /// Where a catalog's folder is moved before what it holds is deleted file by file: no name of a
+    /// catalog.
     fn aside(&self, name: &str) -> PathBuf {
         self.path.join(CATALOGS).join(format!(".deleted-{name}"))
     }
@@ -167,7 +172,8 @@ enum Contents {
 
 impl Contents {
     fn of(dir: &Path) -> Self {
-        // Looked for first: an index is made after the tables, so that a creation under way is not taken for a loss.
+        // Looked for first: an index is made after the tables, so that a creation under way is not
+        // taken for a loss.
         let has_index = holds_index(dir);
         let database = dir.join(DATABASE);
         match database.exists() && !database::is_blank(&database) {
@@ -270,8 +276,9 @@ impl Catalog {
         )
     }
 
-    /// Publishes what other processes have committed since, and returns the newest snapshot. While another process is in
-    /// the middle of a commit the present snapshot stays. Where the catalog was deleted and made anew, it is the new one.
+    /// Publishes what other processes have committed since, and returns the newest snapshot. While
+    /// another process is in the middle of a commit the present snapshot stays. Where the catalog
+    /// was deleted and made anew, it is the new one.
     ///
     /// # Errors
     /// [`Error::Store`], also when it was deleted.
@@ -401,8 +408,9 @@ impl Catalog {
     }
 }
 
-/// The one writer of a catalog. Changes gather in a transaction; [`Writer::commit`] makes them durable and visible,
-/// dropping the writer without a commit undoes them, and so does an error of the store.
+/// The one writer of a catalog. Changes gather in a transaction; [`Writer::commit`] makes them
+/// durable and visible, dropping the writer without a commit undoes them, and so does an error of
+/// the store.
 pub struct Writer {
     catalog: Catalog,
     store: Store,
@@ -519,19 +527,21 @@ impl Writer {
         }
     }
 
-    /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and returns the new
-    /// generation. Embeds with instant embedders only.
+    /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and
+    /// returns the new generation. Embeds with instant embedders only.
     ///
     /// # Errors
     /// [`Error::Store`]; the changes are then undone.
     pub fn commit(&mut self) -> Result<u64> {
         self.begin()?;
-        // Taken first: a commit that fails undoes all, and the next change begins a transaction of its own.
+        // Taken first: a commit that fails undoes all, and the next change begins a transaction of
+        // its own.
         let pending = std::mem::take(&mut self.pending);
         let generation = self.store.commit()?;
         let mut loaded = self.load()?;
         loaded.keep_vectors(&self.catalog.shared.dir);
-        // The store is committed. A lexical index that cannot be brought up to it is rebuilt, in memory if need be.
+        // The store is committed. A lexical index that cannot be brought up to it is rebuilt, in
+        // memory if need be.
         let lexical_dir = self.catalog.shared.dir.join(LEXICAL);
         let lexical = match guarded(&lexical_dir, || self.update_lexical(&loaded, &pending)) {
             Ok(lexical) => lexical,
@@ -544,9 +554,9 @@ impl Writer {
         Ok(generation)
     }
 
-    /// Commits, then embeds what has no vectors yet, batch by batch, each kept as soon as it is there, builds graphs that
-    /// are missing or damaged, and publishes a snapshot at the end. Ends early when `progress` breaks. Returns how many
-    /// texts were embedded.
+    /// Commits, then embeds what has no vectors yet, batch by batch, each kept as soon as it is
+    /// there, builds graphs that are missing or damaged, and publishes a snapshot at the end. Ends
+    /// early when `progress` breaks. Returns how many texts were embedded.
     ///
     /// # Errors
     /// [`Error::Embedder`], [`Error::Store`].
@@ -585,8 +595,8 @@ impl Writer {
         result.and(graphs).map(|_| state.done)
     }
 
-    /// Runs a change within the transaction. Where it fails, all since the last commit is undone: a full disk makes
-    /// SQLite do so anyway, and half a change is nothing to go on from.
+    /// Runs a change within the transaction. Where it fails, all since the last commit is undone: a
+    /// full disk makes SQLite do so anyway, and half a change is nothing to go on from.
     fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.begin()?;
         change(self).inspect_err(|_| {
@@ -827,7 +837,8 @@ fn lexical_on_disk(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
     })
 }
 
-/// The lexical index built anew: on disk where nobody else is writing and the disk allows, else in memory.
+/// The lexical index built anew: on disk where nobody else is writing and the disk allows, else in
+/// memory.
 fn rebuilt(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
     let on_disk = lock(dir).and_then(|_lock| create_lexical(dir, loaded));
     on_disk.or_else(|_| in_memory(loaded))

@@ -1,8 +1,10 @@
-//! A request split into its needs: "check the weather in Oslo and then mail it to Ann" asks for two tools.
+//! A request split into its needs: "check the weather in Oslo and then mail it to Ann" asks for two
+//! tools.
 //!
-//! Two patterns split: ends of sentences, and conjunctions that begin something new. Fragments too short to be a need
-//! join their neighbour. Searching the clauses beside the whole request is worth 5 points of nDCG@5 and 12 of
-//! completeness@5 on sets with several tools a request, and nothing is lost on the others.
+//! Two patterns split: ends of sentences, and conjunctions that begin something new. Fragments too
+//! short to be a need join their neighbour. Searching the clauses beside the whole request is worth
+//! 5 points of nDCG@5 and 12 of completeness@5 on sets with several tools a request, and nothing is
+//! lost on the others.
 
 use std::sync::LazyLock;
 
@@ -20,7 +22,8 @@ static SENTENCE_END: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r#"[a-zA-Z0-9)"'”](?<cut>[.?!;]+\s+)[A-Z0-9"'“(]|(?<cut2>[;\n]+|[。！？；]+)"#)
 });
 
-/// Words that join needs. A bare "and" splits only before something like "send the …": a verb and a determiner.
+/// Words that join needs. A bare "and" splits only before something like "send the …": a verb and a
+/// determiner.
 static CONJUNCTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(concat!(
         r"(?i)(?<cut>,?\s+(?:and then|and also|and finally|as well as|then|additionally|furthermore|moreover|finally|afterwards?|also)\s*,?\s+",

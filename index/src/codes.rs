@@ -18,8 +18,9 @@ fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
         .sum()
 }
 
-/// Sixteen products an instruction, added in pairs by `pmaddwd`, which the compiler does not find by itself: it widens to
-/// 32 bits first and takes longer. Two sums, since one addition waits for the last.
+/// Sixteen products an instruction, added in pairs by `pmaddwd`, which the compiler does not find
+/// by itself: it widens to 32 bits first and takes longer. Two sums, since one addition waits for
+/// the last.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -29,7 +30,8 @@ fn dot_avx2(row: &[i8], query: &[i16]) -> i32 {
         _mm256_madd_epi16, _mm256_setzero_si256, _mm256_storeu_si256,
     };
     let products = |row: &[i8; 16], query: &[i16; 16]| {
-        // SAFETY: both arrays are as long as what is loaded from them, and neither load needs alignment.
+        // SAFETY: both arrays are as long as what is loaded from them, and neither load needs
+        // alignment.
         let (row, query) = unsafe {
             (
                 _mm_loadu_si128(row.as_ptr().cast()),
@@ -72,7 +74,8 @@ pub(crate) fn add_dots(rows: &[i8], query: &[i16], sums: &mut [i32]) {
     }
 }
 
-/// Four rows at a time: what is left to add up at a row's end takes as long as its products otherwise.
+/// Four rows at a time: what is left to add up at a row's end takes as long as its products
+/// otherwise.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {
@@ -108,7 +111,8 @@ fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {
             _mm256_castsi256_si128(halves),
             _mm256_extracti128_si256::<1>(halves),
         );
-        // SAFETY: four sums are as long as what is loaded from and stored to them, and neither needs alignment.
+        // SAFETY: four sums are as long as what is loaded from and stored to them, and neither
+        // needs alignment.
         unsafe {
             let place = sums.as_mut_ptr().cast();
             _mm_storeu_si128(place, _mm_add_epi32(_mm_loadu_si128(place), products));

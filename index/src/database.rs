@@ -1,5 +1,5 @@
-//! The one way to open an SQLite file of this program: its owner's alone, in WAL mode, patient with other processes, and
-//! of a layout that this version knows.
+//! The one way to open an SQLite file of this program: its owner's alone, in WAL mode, patient with
+//! other processes, and of a layout that this version knows.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -39,8 +39,9 @@ pub enum DatabaseError {
     },
 }
 
-/// Opens a database, made when it is not there. `steps` lead from one layout to the next: the first makes the tables,
-/// each other one changes what the version before it has left, and their number is the layout's.
+/// Opens a database, made when it is not there. `steps` lead from one layout to the next: the first
+/// makes the tables, each other one changes what the version before it has left, and their number
+/// is the layout's.
 ///
 /// # Errors
 /// [`DatabaseError`].
@@ -79,7 +80,8 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
     Ok(connection)
 }
 
-/// Switches to WAL mode. The switch does not wait for another connection's by itself, whatever the busy timeout.
+/// Switches to WAL mode. The switch does not wait for another connection's by itself, whatever the
+/// busy timeout.
 ///
 /// # Errors
 /// What SQLite says, when it is busy for longer than `patience` too.
@@ -99,13 +101,14 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-/// True for a database that was begun and not yet given its tables: its creation was cut short, or is under way.
+/// True for a database that was begun and not yet given its tables: its creation was cut short, or
+/// is under way.
 pub fn is_blank(path: &Path) -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     match Connection::open_with_flags(path, flags).and_then(count_tables) {
         Ok(tables) => tables == 0,
-        // A process that was killed while it switched a new file to WAL mode leaves a journal that only a writer can
-        // take back. With a log beside it, the tables may be in that.
+        // A process that was killed while it switched a new file to WAL mode leaves a journal that
+        // only a writer can take back. With a log beside it, the tables may be in that.
         Err(_) if has_log(path) => false,
         Err(_) => open_alone(path)
             .and_then(count_tables)
@@ -138,8 +141,8 @@ fn count_tables(connection: Connection) -> rusqlite::Result<u32> {
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
 }
 
-/// Makes an empty file that its owner alone may use, where there is none; one that is there is narrowed to that, and so
-/// are the logs that SQLite keeps beside it.
+/// Makes an empty file that its owner alone may use, where there is none; one that is there is
+/// narrowed to that, and so are the logs that SQLite keeps beside it.
 ///
 /// # Errors
 /// When the file cannot be made.
@@ -152,7 +155,8 @@ pub fn make_private(path: &Path) -> io::Result<()> {
         options.open(path)?;
     }
     for file in with_logs(path) {
-        // Whoever may not narrow a file did not make it; to its owner it is told at the program's start.
+        // Whoever may not narrow a file did not make it; to its owner it is told at the program's
+        // start.
         let _ = narrow(&file);
     }
     Ok(())
@@ -170,8 +174,8 @@ pub fn create_private_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Takes from a file or folder what others may do with it; true when there was something to take. A folder with the
-/// sticky bit is shared on purpose and left alone.
+/// Takes from a file or folder what others may do with it; true when there was something to take. A
+/// folder with the sticky bit is shared on purpose and left alone.
 ///
 /// # Errors
 /// When it belongs to somebody else, or its file system is read-only.

@@ -1,11 +1,13 @@
 //! The dense leg: vectors of one embedder, several views a tool, scored by the nearest view.
 //!
-//! Vectors are kept as one byte a dimension with a scale each: a quarter of the memory, and since a scan is bound by
-//! memory, faster than floats by as much (18,917 tools with two views of 384 dimensions are 14 MB). The loss in ranking
-//! is below .001 nDCG@10. All tools are scanned while they are few; [`Graph`] takes over where it is measured to win.
+//! Vectors are kept as one byte a dimension with a scale each: a quarter of the memory, and since a
+//! scan is bound by memory, faster than floats by as much (18,917 tools with two views of 384
+//! dimensions are 14 MB). The loss in ranking is below .001 nDCG@10. All tools are scanned while
+//! they are few; [`Graph`] takes over where it is measured to win.
 //!
-//! A scan takes as long as memory does. Where an embedder's leading dimensions say most, they lie apart from the rest: in a
-//! large catalog all tools are scored by them, and by the rest only those that may be hits.
+//! A scan takes as long as memory does. Where an embedder's leading dimensions say most, they lie
+//! apart from the rest: in a large catalog all tools are scored by them, and by the rest only those
+//! that may be hits.
 
 mod graph;
 mod kept;
@@ -26,7 +28,8 @@ const MIN_TOOLS_ROUGH: usize = 2048;
 /// More views than any tool has.
 pub const ALL_VIEWS: usize = usize::MAX;
 
-/// Names the text a vector was made of: 128 bits of its hash, under which the store keeps the vector.
+/// Names the text a vector was made of: 128 bits of its hash, under which the store keeps the
+/// vector.
 pub type TextHash = [u8; 16];
 
 /// The score of a tool that has no vector.
@@ -172,13 +175,15 @@ impl Vectors {
             .collect()
     }
 
-    /// The cosine of each query with each tool's nearest view, for all tools in one pass over memory.
+    /// The cosine of each query with each tool's nearest view, for all tools in one pass over
+    /// memory.
     pub fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
         scan::scores(self, &self.encode(queries), ALL_VIEWS, true)
     }
 
-    /// As [`Vectors::scores`], by each tool's first `views` views; where the leading dimensions suffice to tell which tools
-    /// may be near, by those alone, to be followed by [`Vectors::refine`].
+    /// As [`Vectors::scores`], by each tool's first `views` views; where the leading dimensions
+    /// suffice to tell which tools may be near, by those alone, to be followed by
+    /// [`Vectors::refine`].
     pub fn rough_scores(&self, queries: &[Vec<f32>], views: usize) -> Vec<Vec<f32>> {
         scan::scores(self, &self.encode(queries), views, !self.is_rough())
     }
@@ -188,7 +193,8 @@ impl Vectors {
         self.leading < self.dimensions && self.tools() >= MIN_TOOLS_ROUGH
     }
 
-    /// Replaces the scores of these tools by what [`Vectors::scores`] gives them, by their first `views` views.
+    /// Replaces the scores of these tools by what [`Vectors::scores`] gives them, by their first
+    /// `views` views.
     pub fn refine(
         &self,
         queries: &[Vec<f32>],
@@ -208,8 +214,8 @@ impl Vectors {
         self.leads.len() + if self.is_rough() { 0 } else { self.rests.len() }
     }
 
-    /// As [`Vectors::scores`], where only the tools that the graph finds near are scored; all others get the lowest
-    /// score found.
+    /// As [`Vectors::scores`], where only the tools that the graph finds near are scored; all
+    /// others get the lowest score found.
     pub fn scores_by(&self, graph: &Graph, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
         let encoded = self.encode(queries);
         let by_query = queries.iter().zip(&encoded).map(|(query, code)| {
@@ -219,8 +225,8 @@ impl Vectors {
         by_query.collect()
     }
 
-    /// Tells the cosine of a query with one view of a tool, by its place among the `of` views that tools have; nothing of a
-    /// tool that lacks some of them.
+    /// Tells the cosine of a query with one view of a tool, by its place among the `of` views that
+    /// tools have; nothing of a tool that lacks some of them.
     pub fn view_cosine<'a>(
         &'a self,
         query: &[f32],

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use crate::text;
 use crate::tool::Tool;
 
-/// Changes whenever [`views`] changes, so that a catalog lists its tools' texts anew. Texts that stay the same keep their
-/// vectors.
+/// Changes whenever [`views`] changes, so that a catalog lists its tools' texts anew. Texts that
+/// stay the same keep their vectors.
 pub const TEMPLATE_VERSION: u32 = 2;
 
 /// Enum values read per parameter; longer lists are catalogs of their own and drown the rest.
@@ -66,8 +66,8 @@ impl Field {
 
 /// How much an occurrence in each field counts, as a multiple of one in the description.
 ///
-/// The defaults were found on nine public sets; one weighted field beats a sum of BM25 per field by 2 to 3 points of
-/// nDCG@10.
+/// The defaults were found on nine public sets; one weighted field beats a sum of BM25 per field by
+/// 2 to 3 points of nDCG@10.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Weights {
@@ -138,7 +138,8 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
     }
 }
 
-/// The beginning of a field's text, of at most so many bytes, for whoever must not take long over any tool.
+/// The beginning of a field's text, of at most so many bytes, for whoever must not take long over
+/// any tool.
 pub fn field_head(tool: &Tool, field: Field, max_bytes: usize) -> String {
     if field == Field::Description {
         return tool.description[..tool.description.floor_char_boundary(max_bytes)].to_owned();
@@ -148,7 +149,8 @@ pub fn field_head(tool: &Tool, field: Field, max_bytes: usize) -> String {
     text
 }
 
-/// A way to put a tool in words. An embedder names those it wants; a request is as near to the tool as to the nearest.
+/// A way to put a tool in words. An embedder names those it wants; a request is as near to the tool
+/// as to the nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// All that is short: server, name, description, names of parameters.

@@ -1,9 +1,10 @@
 //! Tools that are the same on several servers, decided when they are indexed.
 //!
-//! Two tools are near-duplicates when they have the same name, their servers' names left out, and say nearly the same:
-//! at least about four fifths of the words of their descriptions and of the names of their parameters taken together.
-//! The share is estimated from sixteen minima of hashes (Broder, "On the resemblance and containment of documents",
-//! 1997), so that a tool's fingerprint is 48 bytes and comparing two takes nanoseconds.
+//! Two tools are near-duplicates when they have the same name, their servers' names left out, and
+//! say nearly the same: at least about four fifths of the words of their descriptions and of the
+//! names of their parameters taken together. The share is estimated from sixteen minima of hashes
+//! (Broder, "On the resemblance and containment of documents", 1997), so that a tool's fingerprint
+//! is 48 bytes and comparing two takes nanoseconds.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,7 +16,8 @@ use crate::tool::{Tool, ToolId};
 const MINIMA: usize = 16;
 /// Minima that must agree.
 const MIN_AGREEING: usize = 12;
-/// Tools of one name that a further one is compared with: names like `search` stand on hundreds of servers.
+/// Tools of one name that a further one is compared with: names like `search` stand on hundreds of
+/// servers.
 const MAX_COMPARED: usize = 64;
 
 /// What of a tool decides whether another is its near-duplicate.
@@ -90,8 +92,8 @@ pub struct Duplicates {
 }
 
 impl Duplicates {
-    /// Groups tools, given in the order of ids. A tool joins the first group whose first tool it resembles and which has
-    /// none of its server: two tools of one server are two tools.
+    /// Groups tools, given in the order of ids. A tool joins the first group whose first tool it
+    /// resembles and which has none of its server: two tools of one server are two tools.
     pub fn new<'a>(tools: impl Iterator<Item = (&'a ToolId, Option<&'a Fingerprint>)>) -> Self {
         let mut by_name: HashMap<&[u8; 16], Vec<Group<'a>>> = HashMap::new();
         for (tool, (id, fingerprint)) in tools.enumerate() {
@@ -145,8 +147,8 @@ struct Group<'a> {
     servers: Vec<&'a str>,
 }
 
-/// The name's words, without those of the server where it begins with them: `github/github_create_issue` is
-/// `create issue`.
+/// The name's words, without those of the server where it begins with them:
+/// `github/github_create_issue` is `create issue`.
 fn bare_name(id: &ToolId) -> String {
     let (name, server) = (text::words(id.name()), text::words(id.server()));
     let rest = name
@@ -177,7 +179,8 @@ fn hashed(feature: &str) -> u64 {
     u64::from_le_bytes(low)
 }
 
-/// The finalizer of SplitMix64 over the hash and a seed: one of many independent orders of the same features.
+/// The finalizer of SplitMix64 over the hash and a seed: one of many independent orders of the same
+/// features.
 fn mixed(hash: u64, seed: usize) -> u64 {
     let mut bits = hash.wrapping_add((seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -23,15 +23,15 @@ pub enum Scripts {
 
 /// Turns texts into unit vectors.
 ///
-/// The same text must give the same vector for as long as the id stays the same: vectors are kept under it and never
-/// computed again.
+/// The same text must give the same vector for as long as the id stays the same: vectors are kept
+/// under it and never computed again.
 pub trait Embedder: Send + Sync {
     /// Names the model and its exact weights; part of the key under which vectors are kept.
     fn id(&self) -> &str;
     /// Length of every vector.
     fn dimensions(&self) -> usize;
-    /// How many of them, from the first on, say most of what all say, so that the others only need to be looked at for tools
-    /// that come near by these; all where none says more than another.
+    /// How many of them, from the first on, say most of what all say, so that the others only need
+    /// to be looked at for tools that come near by these; all where none says more than another.
     fn leading_dimensions(&self) -> usize {
         self.dimensions()
     }
@@ -45,8 +45,9 @@ pub trait Embedder: Send + Sync {
     fn share(&self) -> f32 {
         1.0
     }
-    /// True when embedding a tool takes no longer than indexing its words. A commit then embeds at once, and the clauses
-    /// of a request are left to this embedder where slower ones stand beside it.
+    /// True when embedding a tool takes no longer than indexing its words. A commit then embeds at
+    /// once, and the clauses of a request are left to this embedder where slower ones stand beside
+    /// it.
     fn is_instant(&self) -> bool {
         false
     }

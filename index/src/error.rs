@@ -1,4 +1,5 @@
-//! The engine's one error type. Every variant carries the value that was wrong, and its message names the next step.
+//! The engine's one error type. Every variant carries the value that was wrong, and its message
+//! names the next step.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Files: written whole or not at all, told apart when one takes another's place, and what is read from them checked.
+//! Files: written whole or not at all, told apart when one takes another's place, and what is read
+//! from them checked.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,8 +12,8 @@ use crate::error::{Error, Result};
 /// Bytes of a [`checksum`]: chance passes damaged data once in 2^64 times.
 pub const CHECKSUM_BYTES: usize = 8;
 
-/// Replaces a file in one step: whatever happens, it holds what it held before or all of `bytes`, and when this returns a
-/// power cut does not undo it.
+/// Replaces a file in one step: whatever happens, it holds what it held before or all of `bytes`,
+/// and when this returns a power cut does not undo it.
 ///
 /// # Errors
 /// [`Error::Io`]; the file is then as it was.
@@ -80,8 +81,8 @@ impl FileId {
     }
 }
 
-/// Tells whether these bytes are what was written, and stand where they were written to: `parts` are the bytes and what
-/// names their place.
+/// Tells whether these bytes are what was written, and stand where they were written to: `parts`
+/// are the bytes and what names their place.
 pub fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -108,8 +109,9 @@ pub fn sealed_vector(vector: &[f32], place: &[&[u8]]) -> Vec<u8> {
 /// How far a vector without a checksum may be from unit length.
 const LENGTH_TOLERANCE: f32 = 0.05;
 
-/// The vector that [`sealed_vector`] wrote; `None` for a damaged one, and for one of another row. Earlier versions wrote no
-/// checksum: of their vectors it can only be told that they are unit vectors.
+/// The vector that [`sealed_vector`] wrote; `None` for a damaged one, and for one of another row.
+/// Earlier versions wrote no checksum: of their vectors it can only be told that they are unit
+/// vectors.
 pub fn opened_vector(bytes: &[u8], dimensions: usize, place: &[&[u8]]) -> Option<Vec<f32>> {
     let (floats, sum) = bytes.split_at_checked(dimensions * size_of::<f32>())?;
     let vector: Vec<f32> = floats

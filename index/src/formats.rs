@@ -1,6 +1,7 @@
 //! Every wire format of tool definitions, in and out. Pure functions over bytes and values.
 //!
-//! Reading: [`parse`] detects the format and gives [`Tool`]s, and beside them what it had to leave out. Writing:
+//! Reading: [`parse`] detects the format and gives [`Tool`]s, and beside them what it had to leave
+//! out. Writing:
 //! [`emit`] for a list, [`emit_tool`] for one. What a format has no field for waits in [`Tool::metadata`] and is
 //! written back by the format that has one.
 
@@ -159,7 +160,8 @@ pub struct ReadOptions {
     pub include_tags: Vec<String>,
     /// OpenAPI: no operation with one of these tags.
     pub exclude_tags: Vec<String>,
-    /// OpenAPI: only these paths and what lies below them; `*` stands for any text. Empty means all.
+    /// OpenAPI: only these paths and what lies below them; `*` stands for any text. Empty means
+    /// all.
     pub include_paths: Vec<String>,
     /// OpenAPI: none of these paths.
     pub exclude_paths: Vec<String>,
@@ -172,9 +174,11 @@ pub struct Parsed {
     pub format: Format,
     /// The valid tools, in input order, with unique ids.
     pub tools: Vec<Tool>,
-    /// The items that are no valid tools, in input order. Whether they spoil the rest is the caller's decision.
+    /// The items that are no valid tools, in input order. Whether they spoil the rest is the
+    /// caller's decision.
     pub skipped: Vec<Skipped>,
-    /// The servers of an `mcpServers` configuration, which has no tools of its own until someone connects.
+    /// The servers of an `mcpServers` configuration, which has no tools of its own until someone
+    /// connects.
     pub servers_to_connect: Vec<String>,
 }
 
@@ -193,11 +197,13 @@ pub struct Skipped {
 
 /// Reads tools in any accepted format.
 ///
-/// A bad item, or the second of two with one id, goes to [`Parsed::skipped`]; so does a malformed line of NDJSON.
+/// A bad item, or the second of two with one id, goes to [`Parsed::skipped`]; so does a malformed
+/// line of NDJSON.
 ///
 /// # Errors
 /// [`Error::Parse`] where the input as a whole cannot be read: empty, not UTF-8, malformed, nested too deep, in no known
-/// format, with more than [`MAX_SKIPPED`] bad items, or so dense that it would take far more memory than its length.
+/// format, with more than [`MAX_SKIPPED`] bad items, or so dense that it would take far more memory
+/// than its length.
 pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
     match input::read(
         bytes,
@@ -411,7 +417,8 @@ impl<'t> Outline<'t> {
             .any(|value| value.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()))
     }
 
-    /// The format of an object that is one tool. Schemas tell formats apart, and a name alone makes an MCP tool.
+    /// The format of an object that is one tool. Schemas tell formats apart, and a name alone makes
+    /// an MCP tool.
     fn tool_format(&self) -> Option<Format> {
         let is_group = ["tools", "functions"]
             .iter()
@@ -435,8 +442,8 @@ impl<'t> Outline<'t> {
     }
 }
 
-/// Bad items that are named one by one; with the next one the input is given up. A set with more is in no format of
-/// ours, or was made wrongly throughout.
+/// Bad items that are named one by one; with the next one the input is given up. A set with more is
+/// in no format of ours, or was made wrongly throughout.
 pub const MAX_SKIPPED: usize = 1_000;
 /// Lists and wrappers within each other. Four occur: an answer, its list, a namespace, its list.
 const MAX_GROUPS: usize = 8;

@@ -8,7 +8,8 @@ const RRF_DEPTH: usize = 100;
 /// Scores that are looked at side by side: as many as two registers hold.
 const LANES: usize = 8;
 
-/// The lowest and the highest of the scores that are known; infinity and minus infinity where none is.
+/// The lowest and the highest of the scores that are known; infinity and minus infinity where none
+/// is.
 pub fn bounds(scores: &[f32]) -> (f32, f32) {
     let low = in_lanes(scores, f32::INFINITY, |low, score| {
         if is_known(score) && score < low {
@@ -63,9 +64,9 @@ fn in_lanes(scores: &[f32], start: f32, step: impl Fn(f32, f32) -> f32) -> [f32;
     lanes
 }
 
-/// Scales scores in place: `floor` becomes 0, `best` becomes 1, what lies outside is cut off. The floor is what a tool
-/// without any likeness gets, and not the worst of those that may be hits: the only tool that passes a filter is still a
-/// match. All at the floor gives 0.
+/// Scales scores in place: `floor` becomes 0, `best` becomes 1, what lies outside is cut off. The
+/// floor is what a tool without any likeness gets, and not the worst of those that may be hits: the
+/// only tool that passes a filter is still a match. All at the floor gives 0.
 pub fn min_max(scores: &mut [f32], floor: f32, best: f32) {
     let scale = if best > floor {
         1.0 / (best - floor)
@@ -83,8 +84,9 @@ pub fn convex(a: f32, b: f32, weight: f32) -> f32 {
     (1.0 - weight) * a + weight * b
 }
 
-/// Reciprocal rank fusion of several lists of `tools` scores, each with its weight, scaled so that first in all is 1.
-/// Ties share the better rank; scores that are not finite or not above `floor` take no part.
+/// Reciprocal rank fusion of several lists of `tools` scores, each with its weight, scaled so that
+/// first in all is 1. Ties share the better rank; scores that are not finite or not above `floor`
+/// take no part.
 pub fn reciprocal_rank(lists: &[(&[f32], f32)], floor: f32, tools: usize) -> Vec<f32> {
     let mut fused = vec![0.0; tools];
     let total: f32 = lists.iter().map(|(_, weight)| weight).sum();

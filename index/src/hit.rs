@@ -9,8 +9,8 @@ use crate::query::Mode;
 use crate::tool::{Tool, ToolId};
 use crate::variant::Variant;
 
-/// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal output. A tool may
-/// stand for its id by its position in a snapshot, which is in the order of ids.
+/// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal
+/// output. A tool may stand for its id by its position in a snapshot, which is in the order of ids.
 pub fn ranked<T: Ord>(a: (f32, T), b: (f32, T)) -> Ordering {
     b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1))
 }
@@ -23,7 +23,8 @@ pub struct Hit {
     pub tool: Arc<Tool>,
     /// Its id.
     pub id: ToolId,
-    /// The fused score; comparable within one answer only. 1 is the best a plain match reaches, exact names lie above.
+    /// The fused score; comparable within one answer only. 1 is the best a plain match reaches,
+    /// exact names lie above.
     pub score: f32,
     /// Which of the query's texts found it, by position.
     pub matched_queries: Vec<usize>,
@@ -201,7 +202,8 @@ pub struct Results {
     pub mode: Mode,
     /// How much of the pipeline was run.
     pub variant: Variant,
-    /// The embedders that were heard, by id: which tier answered. Empty when only words were matched.
+    /// The embedders that were heard, by id: which tier answered. Empty when only words were
+    /// matched.
     pub embedders: Vec<String>,
     /// Set when a leg that was asked for could not take part.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,8 +213,9 @@ pub struct Results {
     pub no_match: Option<NoMatch>,
     /// How much there was to go by, at best over the query's texts.
     pub signals: Signals,
-    /// How likely one of the first five hits is right, 0 to 1: the highest over the query's texts, 1 for a tool asked for
-    /// by name. Absent where confidence was not learned for the legs that were heard.
+    /// How likely one of the first five hits is right, 0 to 1: the highest over the query's texts,
+    /// 1 for a tool asked for by name. Absent where confidence was not learned for the legs that
+    /// were heard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f32>,
     /// Where the time went.

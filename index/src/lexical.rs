@@ -1,11 +1,13 @@
 //! The lexical leg: BM25 over one weighted field, in tantivy.
 //!
-//! A tool's fields are indexed into a single `body` in which an occurrence counts as often as its field's weight says,
-//! so that term frequency and length are both weighted (BM25F with one length). tantivy keeps the postings; scoring is
-//! ours (`bm25`), since its scorer fixes k1 = 1.2 and rounds lengths to a byte.
+//! A tool's fields are indexed into a single `body` in which an occurrence counts as often as its
+//! field's weight says, so that term frequency and length are both weighted (BM25F with one
+//! length). tantivy keeps the postings; scoring is ours (`bm25`), since its scorer fixes k1 = 1.2
+//! and rounds lengths to a byte.
 //!
-//! The index is derived data. It proves that it belongs to a catalog state by holding exactly its keys, and carries a
-//! stamp of the settings it was built with; whatever does not fit is built anew.
+//! The index is derived data. It proves that it belongs to a catalog state by holding exactly its
+//! keys, and carries a stamp of the settings it was built with; whatever does not fit is built
+//! anew.
 
 mod bm25;
 mod fuzzy;
@@ -52,7 +54,8 @@ pub struct LexicalSettings {
 }
 
 impl Default for LexicalSettings {
-    /// k1 = 2 and b = .75, found with the weights on nine public sets (73.8 nDCG@10; 72.0 at k1 = 1.2).
+    /// k1 = 2 and b = .75, found with the weights on nine public sets (73.8 nDCG@10; 72.0 at k1 =
+    /// 1.2).
     fn default() -> Self {
         LexicalSettings {
             weights: Weights::default(),
@@ -185,7 +188,8 @@ impl LexicalIndex {
         })
     }
 
-    /// The index in this folder, if it is whole and was built with this stamp. Reads every file once.
+    /// The index in this folder, if it is whole and was built with this stamp. Reads every file
+    /// once.
     ///
     /// # Errors
     /// [`Error::Derived`] saying what does not fit; the caller rebuilds.
@@ -229,7 +233,8 @@ impl LexicalIndex {
             .index
             .writer_with_num_threads(1, WRITER_MEMORY_BYTES)
             .map_err(|e| self.error(e))?;
-        // Segments are merged within a commit and not behind its back: the files are then those that are written down.
+        // Segments are merged within a commit and not behind its back: the files are then those
+        // that are written down.
         writer.set_merge_policy(Box::new(NoMergePolicy));
         Ok(LexicalWriter {
             writer,
@@ -341,8 +346,8 @@ impl LexicalWriter {
     }
 }
 
-/// Runs what reads or writes an index. tantivy takes files at their word and panics over some that are wrong: that is an
-/// error of the index, which is built anew.
+/// Runs what reads or writes an index. tantivy takes files at their word and panics over some that
+/// are wrong: that is an error of the index, which is built anew.
 ///
 /// # Errors
 /// What `work` says, and [`Error::Derived`] where it panics.

@@ -1,11 +1,13 @@
-//! Usage memory: what was asked, and which tool was then called, so that the same need finds the same tool again.
+//! Usage memory: what was asked, and which tool was then called, so that the same need finds the
+//! same tool again.
 //!
-//! Off until a catalog switches it on. It lives in a file of its own in the catalog's folder and knows of no other
-//! catalog; deleting the catalog deletes it. A request is compared with those remembered and with the centre of each
-//! tool's; only where one of them is near does it add to a tool's score.
+//! Off until a catalog switches it on. It lives in a file of its own in the catalog's folder and
+//! knows of no other catalog; deleting the catalog deletes it. A request is compared with those
+//! remembered and with the centre of each tool's; only where one of them is near does it add to a
+//! tool's score.
 //!
-//! Every pair knows who taught it. What the owner teaches counts in full. An API key that may only search has one vote a
-//! pair, and its votes are worth little alone: `trust` says how little.
+//! Every pair knows who taught it. What the owner teaches counts in full. An API key that may only
+//! search has one vote a pair, and its votes are worth little alone: `trust` says how little.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -25,10 +27,11 @@ use crate::files::{self, FileId};
 use crate::query::MAX_QUERY_BYTES;
 use crate::tool::ToolId;
 
-/// Most pairs of request and tool; the ones longest unused make room, those that do not count in full first. About 3 KB
-/// each with two embedders.
+/// Most pairs of request and tool; the ones longest unused make room, those that do not count in
+/// full first. About 3 KB each with two embedders.
 pub const MAX_ENTRIES: usize = 10_000;
-/// Most pairs that one key may have taught; its own oldest make room. A tenth, so that one key cannot fill the memory.
+/// Most pairs that one key may have taught; its own oldest make room. A tenth, so that one key
+/// cannot fill the memory.
 pub const MAX_ENTRIES_OF_A_KEY: usize = MAX_ENTRIES / 10;
 /// This many different keys count as much as the owner.
 pub const QUORUM: usize = 3;
@@ -39,9 +42,11 @@ pub const FILE_NAME: &str = "usage.db";
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Neighbours that have a say.
 const NEIGHBOURS: usize = 8;
-/// A remembered request has no say below this cosine, which requests for different things reach too, and all of it at 1.
+/// A remembered request has no say below this cosine, which requests for different things reach
+/// too, and all of it at 1.
 const MIN_COSINE: f32 = 0.6;
-/// From this likeness on, 1 being the most, a request is the same: what it led to is not put to the vote.
+/// From this likeness on, 1 being the most, a request is the same: what it led to is not put to the
+/// vote.
 const SAME: f32 = 0.99;
 /// What the centre of a tool's requests counts beside the nearest of them.
 const CENTRE_SHARE: f32 = 0.5;
@@ -66,7 +71,8 @@ const SCHEMA: &str = "
     ) STRICT;
 ";
 
-/// From layout 1, in which nobody was named, to layout 2. `sum` is over all else that is known of an entry.
+/// From layout 1, in which nobody was named, to layout 2. `sum` is over all else that is known of
+/// an entry.
 const UPGRADE: &str = "
     ALTER TABLE entries ADD COLUMN in_full INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE entries ADD COLUMN sum BLOB NOT NULL DEFAULT x'';
@@ -124,9 +130,10 @@ impl fmt::Display for Teacher {
     }
 }
 
-/// What an entry counts, 0 to 1, by who taught it. The votes of keys count as the square of their share of a quorum: a
-/// single key moves a score by an eighth of what the best plain match has, so that it puts a tool first only where that
-/// was near to first anyway; two by half of it; three put it first.
+/// What an entry counts, 0 to 1, by who taught it. The votes of keys count as the square of their
+/// share of a quorum: a single key moves a score by an eighth of what the best plain match has, so
+/// that it puts a tool first only where that was near to first anyway; two by half of it; three put
+/// it first.
 fn trust(teachers: &[Teacher]) -> f32 {
     if teachers.iter().any(|teacher| !teacher.is_one_of_many()) {
         return 1.0;
@@ -155,8 +162,8 @@ pub struct Entry {
     pub times: u64,
     /// When last, in milliseconds since 1970.
     pub at_ms: i64,
-    /// Who said so: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key, `unknown` for what an
-    /// earlier version remembered.
+    /// Who said so: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key,
+    /// `unknown` for what an earlier version remembered.
     pub taught_by: Vec<Teacher>,
 }
 
@@ -263,7 +270,8 @@ impl Memory {
         self.reload()
     }
 
-    /// Remembers who said that a tool was called for a request. Does nothing while it is switched off; says whether it did.
+    /// Remembers who said that a tool was called for a request. Does nothing while it is switched
+    /// off; says whether it did.
     ///
     /// # Errors
     /// [`Error::InvalidQuery`] for an empty request, [`Error::Store`], [`Error::Embedder`].
@@ -289,7 +297,8 @@ impl Memory {
         Ok(true)
     }
 
-    /// Takes entries in, as [`Memory::entries`] gave them; of those that are there the larger count holds.
+    /// Takes entries in, as [`Memory::entries`] gave them; of those that are there the larger count
+    /// holds.
     ///
     /// # Errors
     /// As [`Memory::remember`]; nothing is kept then.
@@ -319,7 +328,8 @@ impl Memory {
         self.reload()
     }
 
-    /// What is remembered, by request and tool, after this pair (exclusive): a page of at most `limit`.
+    /// What is remembered, by request and tool, after this pair (exclusive): a page of at most
+    /// `limit`.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -391,8 +401,8 @@ impl Memory {
         self.loaded().recall.is_some()
     }
 
-    /// How strongly remembered requests speak for tools, 0 to 1, by the vectors of a request: an embedder's id, its say
-    /// and the vector each. Only tools that anything speaks for.
+    /// How strongly remembered requests speak for tools, 0 to 1, by the vectors of a request: an
+    /// embedder's id, its say and the vector each. Only tools that anything speaks for.
     pub(crate) fn recall<'a>(
         &self,
         voices: impl Iterator<Item = (&'a str, f32, &'a [f32])>,
@@ -509,7 +519,8 @@ impl Memory {
             .connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // A file that was deleted under an open connection takes no more changes, and another may stand in its place.
+        // A file that was deleted under an open connection takes no more changes, and another may
+        // stand in its place.
         let is_gone = |file: Option<FileId>| file != FileId::of(&self.path) || !self.path.exists();
         connection.take_if(|(file, _)| is_gone(*file));
         let open = match connection.take() {
@@ -633,8 +644,9 @@ impl Neighbours {
         }
     }
 
-    /// The tools that near requests and centres speak for, each by the one that does so most. What counts in full is
-    /// looked at by itself, so that no key can talk it down or push it out of what is near.
+    /// The tools that near requests and centres speak for, each by the one that does so most. What
+    /// counts in full is looked at by itself, so that no key can talk it down or push it out of
+    /// what is near.
     fn near(&self, vector: &[f32]) -> HashMap<ToolId, f32> {
         let query = [vector.to_vec()];
         let requests = &self.requests.scores(&query)[0];
@@ -693,8 +705,9 @@ fn found<'a>(
     .collect()
 }
 
-/// How far the near requests agree on a tool: the share of what they say that speaks for it, cubed, since where requests in
-/// nearly the same words led to different tools they say little. A request that led to several tools counts once.
+/// How far the near requests agree on a tool: the share of what they say that speaks for it, cubed,
+/// since where requests in nearly the same words led to different tools they say little. A request
+/// that led to several tools counts once.
 fn agreement(found: &[Found<'_>], tool: &ToolId) -> f32 {
     let mut requests: Vec<f32> = found.iter().map(|found| found.alike).collect();
     // Nearest first, so those of one request stand together.
@@ -726,7 +739,8 @@ fn connect(path: &Path) -> std::result::Result<(Connection, bool), DatabaseError
     Ok((connection, was_blank))
 }
 
-/// Gives entries of an earlier layout their checksums. Takes the lock for writing only where there are such.
+/// Gives entries of an earlier layout their checksums. Takes the lock for writing only where there
+/// are such.
 fn seal_older(connection: &mut Connection) -> rusqlite::Result<()> {
     if unsealed(connection)?.is_empty() {
         return Ok(());
@@ -920,7 +934,8 @@ fn put_vector(
     statement.execute(params![entry, embedder, bytes]).map(drop)
 }
 
-/// Takes back the oldest votes of a key that has given more than its share; entries that nobody else taught go with them.
+/// Takes back the oldest votes of a key that has given more than its share; entries that nobody
+/// else taught go with them.
 fn make_room_of(connection: &Connection, teacher: &Teacher) -> rusqlite::Result<()> {
     if !teacher.is_one_of_many() {
         return Ok(());

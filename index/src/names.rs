@@ -66,7 +66,8 @@ impl Names {
         found
     }
 
-    /// The tools whose names share most letter triples with this one, best first; none that share fewer than a third.
+    /// The tools whose names share most letter triples with this one, best first; none that share
+    /// fewer than a third.
     pub fn similar(&self, name: &str, most: usize) -> Vec<u32> {
         let wanted = triples(&text::name_key(name));
         let share = |key: &str| {

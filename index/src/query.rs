@@ -14,8 +14,8 @@ use crate::variant::{Parts, Variant};
 pub const DEFAULT_K: usize = 5;
 /// Most hits a query may ask for: beyond it a model's context is better spent on a second search.
 pub const MAX_K: usize = 50;
-/// Longest query text that is looked at, in bytes. The rest of a longer one is ignored: no request that finds tools
-/// needs more, and it bounds the time of a search.
+/// Longest query text that is looked at, in bytes. The rest of a longer one is ignored: no request
+/// that finds tools needs more, and it bounds the time of a search.
 pub const MAX_QUERY_BYTES: usize = 8 << 10;
 /// Most texts in one query.
 pub const MAX_TEXTS: usize = 16;
@@ -35,7 +35,8 @@ pub enum Mode {
     Dense,
     /// Both, fused.
     Hybrid,
-    /// The best that is possible: hybrid where there is an embedder, else lexical (and then degraded).
+    /// The best that is possible: hybrid where there is an embedder, else lexical (and then
+    /// degraded).
     #[default]
     Auto,
 }
@@ -108,8 +109,8 @@ pub struct Filter {
     pub ids: BTreeSet<String>,
     /// Only tools whose read-only hint is this; an absent hint counts as `false`, MCP's default.
     pub read_only: Option<bool>,
-    /// Only tools whose destructive hint is this; an absent hint counts as `true` unless the tool is read-only, MCP's
-    /// default.
+    /// Only tools whose destructive hint is this; an absent hint counts as `true` unless the tool
+    /// is read-only, MCP's default.
     pub destructive: Option<bool>,
 }
 
@@ -184,7 +185,8 @@ impl Query {
         Query::any_of([text])
     }
 
-    /// A query for several texts at once; hits are merged without duplicates and say which text found them.
+    /// A query for several texts at once; hits are merged without duplicates and say which text
+    /// found them.
     pub fn any_of<S: Into<String>>(texts: impl IntoIterator<Item = S>) -> Self {
         Query {
             texts: texts.into_iter().map(Into::into).collect(),
@@ -250,8 +252,9 @@ impl Query {
         self
     }
 
-    /// In about this many milliseconds: by the best variant that is expected to take no longer, and by the cheapest when
-    /// none is. A first search after opening goes by figures of a typical machine, later ones by what earlier ones took.
+    /// In about this many milliseconds: by the best variant that is expected to take no longer, and
+    /// by the cheapest when none is. A first search after opening goes by figures of a typical
+    /// machine, later ones by what earlier ones took.
     pub fn budget_ms(mut self, budget_ms: f64) -> Self {
         self.effort = Effort::BudgetMs(budget_ms);
         self
@@ -281,8 +284,9 @@ impl Query {
         self
     }
 
-    /// Answers "no match" below this confidence, 0 to 1. 0, the default, never abstains for it: at any higher value some
-    /// requests that could have been answered are not (BENCHMARKS.md has the price).
+    /// Answers "no match" below this confidence, 0 to 1. 0, the default, never abstains for it: at
+    /// any higher value some requests that could have been answered are not (BENCHMARKS.md has the
+    /// price).
     pub fn min_confidence(mut self, min_confidence: f32) -> Self {
         self.min_confidence = min_confidence;
         self

@@ -1,12 +1,15 @@
-//! The learned ranker and the confidence in an answer: small forests over what is measured of candidates.
+//! The learned ranker and the confidence in an answer: small forests over what is measured of
+//! candidates.
 //!
-//! The best 32 tools of the formula are candidates. A forest trained with LightGBM on public sets gives each a score
-//! that is added to the formula's with a weight; another tells from the answer as a whole how likely one of its first
-//! five hits is right. Which forests answer is decided by the legs that were heard: what is worth much beside a
-//! transformer is worth something else without.
+//! The best 32 tools of the formula are candidates. A forest trained with LightGBM on public sets
+//! gives each a score that is added to the formula's with a weight; another tells from the answer
+//! as a whole how likely one of its first five hits is right. Which forests answer is decided by
+//! the legs that were heard: what is worth much beside a transformer is worth something else
+//! without.
 //!
-//! The file is a line `toolscout-ranker VERSION CHECKSUM`, the checksum being BLAKE3 of all that follows, and then JSON.
-//! `scripts/train_ranker.py` writes it; `assets/RANKER_CARD.md` says of what and how well it does.
+//! The file is a line `toolscout-ranker VERSION CHECKSUM`, the checksum being BLAKE3 of all that
+//! follows, and then JSON. `scripts/train_ranker.py` writes it; `assets/RANKER_CARD.md` says of
+//! what and how well it does.
 
 pub mod facts;
 pub mod features;
@@ -53,7 +56,8 @@ pub struct Ranker {
 pub struct Model {
     /// Names of the embedders beside the lexical leg, sorted.
     legs: Vec<String>,
-    /// What the ranker's score is multiplied by before it is added to the formula's; 0 where it does not pay.
+    /// What the ranker's score is multiplied by before it is added to the formula's; 0 where it
+    /// does not pay.
     mix: f32,
     trees: Forest,
     /// The logit of confidence.
@@ -61,8 +65,8 @@ pub struct Model {
 }
 
 impl Ranker {
-    /// The ranker the crate carries, read once for the process in a few milliseconds. `None` where the program was built
-    /// with a file that cannot be read, which a test rules out.
+    /// The ranker the crate carries, read once for the process in a few milliseconds. `None` where
+    /// the program was built with a file that cannot be read, which a test rules out.
     pub fn bundled() -> Option<Arc<Self>> {
         static RANKER: LazyLock<Option<Arc<Ranker>>> = LazyLock::new(|| {
             Ranker::read(BUNDLED, Path::new("of the program"))

@@ -36,11 +36,12 @@ pub(crate) use words::Words;
 
 /// The share of the clauses in a request's score; the rest is the request as a whole.
 const CLAUSES_SHARE: f32 = 0.5;
-/// What a request that was asked before, word for word, adds to its tool's score; less the less alike it is. Above 1, so
-/// that what was called for the very same request comes before the best match by content.
+/// What a request that was asked before, word for word, adds to its tool's score; less the less
+/// alike it is. Above 1, so that what was called for the very same request comes before the best
+/// match by content.
 const MEMORY_WEIGHT: f32 = 1.2;
-/// The best tools by rough scores that are scored again: several times the candidates of the ranker, by the formula, and as
-/// many as have a say in what is measured of a leg.
+/// The best tools by rough scores that are scored again: several times the candidates of the
+/// ranker, by the formula, and as many as have a say in what is measured of a leg.
 const LIKELY: usize = 256;
 const LIKELY_BY_LEG: usize = 64;
 /// Names offered when nothing fits.
@@ -61,7 +62,8 @@ pub struct Searcher {
     /// The catalog's own, or the one the crate carries.
     pub(crate) ranker: Option<Arc<Ranker>>,
     pub(crate) own_ranker: OwnRanker,
-    /// What was asked before and which tools were called then; shared by all snapshots of a catalog.
+    /// What was asked before and which tools were called then; shared by all snapshots of a
+    /// catalog.
     pub(crate) memory: Option<Arc<Memory>>,
 }
 
@@ -107,14 +109,15 @@ struct Evidence {
     signals: Signals,
     /// What the ranker says, where it has a say.
     verdict: Option<Verdict>,
-    /// One score per tool with what the ranker and the memory say, without the name tier; none where neither has a say.
+    /// One score per tool with what the ranker and the memory say, without the name tier; none
+    /// where neither has a say.
     reranked: Option<Vec<f32>>,
     /// How strongly remembered requests speak for tools, by position.
     recalled: HashMap<usize, f32>,
 }
 
-/// The vectors of every text: by leg (`None` for one that takes no part), by request, by text (the request as a whole
-/// first, then those clauses the leg is asked about).
+/// The vectors of every text: by leg (`None` for one that takes no part), by request, by text (the
+/// request as a whole first, then those clauses the leg is asked about).
 type QueryVectors = Vec<Option<Vec<Vec<Vec<f32>>>>>;
 
 /// A search under way.
@@ -172,8 +175,8 @@ impl Searcher {
         })
     }
 
-    /// Measures the candidates of a query's first text, as the ranker sees them. `None` where it has no say: in dense mode
-    /// and with reciprocal rank fusion.
+    /// Measures the candidates of a query's first text, as the ranker sees them. `None` where it
+    /// has no say: in dense mode and with reciprocal rank fusion.
     ///
     /// # Errors
     /// As [`Searcher::search`].
@@ -250,7 +253,8 @@ impl Searcher {
         self.rows[first..].iter().map(|row| &row.stored.id)
     }
 
-    /// The ids whose names look most like this one, nearest first: what may have been meant by an unknown name.
+    /// The ids whose names look most like this one, nearest first: what may have been meant by an
+    /// unknown name.
     pub fn similar_names(&self, name: &str, most: usize) -> Vec<ToolId> {
         let similar = self.names.similar(name, most);
         similar
@@ -274,12 +278,14 @@ impl Searcher {
         self.version.generation
     }
 
-    /// The commit this snapshot shows, and of which catalog: one that was made anew under the same name is another.
+    /// The commit this snapshot shows, and of which catalog: one that was made anew under the same
+    /// name is another.
     pub fn version(&self) -> &Version {
         &self.version
     }
 
-    /// Stored vectors that were found damaged when the catalog was opened. Embedding computes them anew.
+    /// Stored vectors that were found damaged when the catalog was opened. Embedding computes them
+    /// anew.
     pub fn damaged_vectors(&self) -> usize {
         self.legs.iter().map(|leg| leg.damaged).sum()
     }
@@ -353,7 +359,8 @@ impl Searcher {
         })
     }
 
-    /// How much of what is asked is done: what the query says, or what its budget is expected to suffice for.
+    /// How much of what is asked is done: what the query says, or what its budget is expected to
+    /// suffice for.
     fn variant(&self, query: &Query, asked: Parts, requests: &[Request]) -> Variant {
         let standby = self.standby(asked);
         match query.effort {
@@ -397,8 +404,8 @@ impl Searcher {
         load
     }
 
-    /// What of a request a leg is asked about. Most of a slow embedder's time would go to clauses; where an instant one
-    /// tells them apart, asking both is worth .1 points of nDCG@10.
+    /// What of a request a leg is asked about. Most of a slow embedder's time would go to clauses;
+    /// where an instant one tells them apart, asking both is worth .1 points of nDCG@10.
     fn texts_for<'a>(&self, leg: &DenseLeg, request: &'a Request, parts: Parts) -> &'a [String] {
         let stands_by = |other: &DenseLeg| {
             other.embedder.is_instant()
@@ -516,8 +523,8 @@ impl Search<'_> {
         })
     }
 
-    /// What the dense legs say. Where one has scored roughly, the tools that may be hits by what all say so far are scored
-    /// again.
+    /// What the dense legs say. Where one has scored roughly, the tools that may be hits by what
+    /// all say so far are scored again.
     fn hear(&self, mut heard: Vec<Hearing<'_>>, lexical: &LegScores) -> Vec<Voice> {
         let voice = |hearing: &Hearing<'_>| hearing.voice(self.allowed.as_deref());
         let mut voices: Vec<Voice> = heard.iter().map(voice).collect();
@@ -553,8 +560,8 @@ impl Search<'_> {
         likely
     }
 
-    /// Reads what the ranker has to know of the candidates. False where time is up before all are read; those that were
-    /// are kept, so that the next search gets further.
+    /// Reads what the ranker has to know of the candidates. False where time is up before all are
+    /// read; those that were are kept, so that the next search gets further.
     fn is_in_time_to_rank(&self, evidence: &Evidence, deadline: Deadline) -> bool {
         if deadline.budget_ms.is_none() || !rerank::has_a_say(self, evidence) {
             return true;
@@ -631,8 +638,8 @@ impl Search<'_> {
         }
     }
 
-    /// One score per tool, 0 to 1: half by the request as a whole, half by its clauses where it has several. A leg that
-    /// was not asked about clauses leaves its say in them to those that were.
+    /// One score per tool, 0 to 1: half by the request as a whole, half by its clauses where it has
+    /// several. A leg that was not asked about clauses leaves its say in them to those that were.
     fn fuse(&self, lexical: &LegScores, dense: &[Voice]) -> Vec<f32> {
         let whole: Vec<(&[f32], f32)> = dense
             .iter()
@@ -653,8 +660,8 @@ impl Search<'_> {
             .collect()
     }
 
-    /// Fuses what the legs, each with its share, say of one part of a request. A tool without a vector is judged by its
-    /// words alone.
+    /// Fuses what the legs, each with its share, say of one part of a request. A tool without a
+    /// vector is judged by its words alone.
     fn fuse_part(&self, lexical: &[f32], dense: &[(&[f32], f32)]) -> Vec<f32> {
         let dense_weight = self.dense_weight(dense.len());
         let shares: f32 = dense.iter().map(|(_, share)| share).sum();
@@ -954,7 +961,8 @@ impl Evidence {
         self.reranked.as_deref().unwrap_or(&self.fused)
     }
 
-    /// How likely one of the first five hits is right; certain for a tool that was asked for by name.
+    /// How likely one of the first five hits is right; certain for a tool that was asked for by
+    /// name.
     fn confidence(&self) -> Option<f32> {
         let named = self.named.values().any(|name| *name >= NameMatch::Exact);
         if named {

@@ -15,8 +15,8 @@ pub struct Settings {
     pub dense_weight: f32,
     /// The same where several dense legs are heard, which together deserve more trust.
     pub joint_dense_weight: f32,
-    /// A search finds nothing when the best tool contains less than this share of the request's words (any share at
-    /// all where there is no dense leg) ...
+    /// A search finds nothing when the best tool contains less than this share of the request's
+    /// words (any share at all where there is no dense leg) ...
     pub no_match_coverage: f32,
     /// ... and no tool's cosine reaches this.
     pub no_match_cosine: f32,
@@ -30,12 +30,13 @@ impl Default for Settings {
             lexical: LexicalSettings::default(),
             dense_weight: 0.6,
             joint_dense_weight: 0.7,
-            // So low that hardly a word in common is enough: abstaining must not cost answerable requests by default
-            // (at .1 and .3 it emptied 11% of them on metatool). BENCHMARKS.md has the curve for those who want more.
+            // So low that hardly a word in common is enough: abstaining must not cost answerable
+            // requests by default (at .1 and .3 it emptied 11% of them on metatool). BENCHMARKS.md
+            // has the curve for those who want more.
             no_match_coverage: 0.02,
             no_match_cosine: 0.25,
-            // A scan of 10,000 vectors takes .24 ms and a graph 4.7 ms, minutes of building apart; at this size a scan
-            // takes about 5 ms. Where the two meet was not measured.
+            // A scan of 10,000 vectors takes .24 ms and a graph 4.7 ms, minutes of building apart;
+            // at this size a scan takes about 5 ms. Where the two meet was not measured.
             graph_min_vectors: 200_000,
         }
     }

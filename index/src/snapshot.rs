@@ -1,4 +1,5 @@
-//! From the store to a [`Searcher`]: reads one consistent state and takes over what a previous snapshot already holds.
+//! From the store to a [`Searcher`]: reads one consistent state and takes over what a previous
+//! snapshot already holds.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -29,7 +30,8 @@ pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
     catalog.join(format!("{GRAPH_PREFIX}{model}"))
 }
 
-/// The file of an instant embedder's vectors within a catalog's folder, the same for all versions of the embedder.
+/// The file of an instant embedder's vectors within a catalog's folder, the same for all versions
+/// of the embedder.
 fn kept_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
     let name = embedder.id().split('/').next().unwrap_or_default();
     catalog.join(format!("{name}.{VECTORS}"))
@@ -37,8 +39,9 @@ fn kept_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
 
 /// Rows read and analyzed at once: in parallel, and only these are in memory twice.
 const CHUNK: usize = 4096;
-/// The file of an instant embedder's vectors is written anew when it lacks more than this many and more than a twentieth
-/// of all: computing them takes some 10 µs each at every opening, writing the file 20 ms for 50,000.
+/// The file of an instant embedder's vectors is written anew when it lacks more than this many and
+/// more than a twentieth of all: computing them takes some 10 µs each at every opening, writing the
+/// file 20 ms for 50,000.
 const MIN_UNKEPT: usize = 1024;
 
 /// A state of the store in memory, all but the lexical index.
@@ -116,7 +119,8 @@ impl Loaded {
         })
     }
 
-    /// What a lexical index must have been built with, and of which catalog: keys of another mean other tools.
+    /// What a lexical index must have been built with, and of which catalog: keys of another mean
+    /// other tools.
     pub(crate) fn lexical_stamp(&self) -> String {
         format!(
             "{}, catalog {}",
@@ -155,10 +159,12 @@ impl Loaded {
         self.legs.iter().any(DenseLeg::has_unkept_vectors)
     }
 
-    /// Writes the files of instant embedders' vectors that lack too many. Only for whoever holds the writer's lock.
+    /// Writes the files of instant embedders' vectors that lack too many. Only for whoever holds
+    /// the writer's lock.
     pub(crate) fn keep_vectors(&mut self, dir: &Path) {
         for leg in self.legs.iter_mut().filter(|leg| leg.has_unkept_vectors()) {
-            // Derived data: where the disk is full or must not be written, the next opening computes it again.
+            // Derived data: where the disk is full or must not be written, the next opening
+            // computes it again.
             if leg
                 .vectors
                 .save(&kept_path(dir, leg.embedder.as_ref()), leg.embedder.id())
@@ -199,8 +205,8 @@ pub(crate) fn settings(store: &Store) -> Result<Settings> {
         .map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))
 }
 
-/// The catalog's own ranker, where it has one, else the one the crate carries. One that cannot be read changes nothing
-/// but for what is said about it.
+/// The catalog's own ranker, where it has one, else the one the crate carries. One that cannot be
+/// read changes nothing but for what is said about it.
 fn ranker(dir: &Path, previous: Option<&Searcher>) -> (Option<Arc<Ranker>>, OwnRanker) {
     let path = dir.join(ranker::FILE_NAME);
     if !path.exists() {
@@ -221,8 +227,8 @@ fn ranker(dir: &Path, previous: Option<&Searcher>) -> (Option<Arc<Ranker>>, OwnR
 /// Texts with their hashes.
 pub(crate) type PendingTexts = Vec<(TextHash, String)>;
 
-/// The texts of these rows that have no vector of this model, with their hashes, shortest first: batches of equal
-/// length waste no padding.
+/// The texts of these rows that have no vector of this model, with their hashes, shortest first:
+/// batches of equal length waste no padding.
 fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>) -> PendingTexts {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
     for row in rows.iter().filter(|row| {
@@ -277,8 +283,8 @@ fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
     }
 }
 
-/// The near-duplicates among these rows; those of the previous snapshot where none came, went or changed in what tells
-/// them.
+/// The near-duplicates among these rows; those of the previous snapshot where none came, went or
+/// changed in what tells them.
 fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Duplicates> {
     fn told(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
         rows.iter()
@@ -290,7 +296,8 @@ fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Duplicates>
     }
 }
 
-/// Where each row stood in a previous snapshot, if it is the same row still. Both are in the order of ids.
+/// Where each row stood in a previous snapshot, if it is the same row still. Both are in the order
+/// of ids.
 fn places(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
     let mut before = previous.iter().enumerate().peekable();
     rows.iter()
@@ -347,8 +354,9 @@ fn leg(
     })
 }
 
-/// The leg of an embedder that is quicker than reading its vectors from the database: they come from the previous
-/// snapshot, else from a file beside the index, and what neither has is computed. It never lags behind.
+/// The leg of an embedder that is quicker than reading its vectors from the database: they come
+/// from the previous snapshot, else from a file beside the index, and what neither has is computed.
+/// It never lags behind.
 fn instant_leg(
     dir: &Path,
     embedder: &Arc<dyn Embedder>,

@@ -1,8 +1,8 @@
 //! The one source of truth: tools and vectors in SQLite.
 //!
-//! Readers and the writer are connections of their own; WAL lets them not wait for each other. A vector is kept under
-//! the model's id and dimensions and the hash of the template version and the text, so it is computed once for as long
-//! as anything says the same.
+//! Readers and the writer are connections of their own; WAL lets them not wait for each other. A
+//! vector is kept under the model's id and dimensions and the hash of the template version and the
+//! text, so it is computed once for as long as anything says the same.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::files::{self, CHECKSUM_BYTES, FileId};
 use crate::tool::{Tool, ToolId};
 
-/// Goes into the hash of every text; changes when vectors must not be found again under their texts.
+/// Goes into the hash of every text; changes when vectors must not be found again under their
+/// texts.
 const TEXT_HASH_VERSION: u32 = 1;
 
 /// The layout of the database; a newer one is refused.
@@ -31,8 +32,8 @@ const DAMAGED: &str = "it is damaged";
 /// How long a connection waits for another's short lock before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-// `vectors` has row ids: in a table without, rows over about 1,000 bytes spill to a page each, which takes five times the
-// disk and the time to read.
+// `vectors` has row ids: in a table without, rows over about 1,000 bytes spill to a page each,
+// which takes five times the disk and the time to read.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS tools (
@@ -75,7 +76,8 @@ pub struct StoredTool {
     pub id: ToolId,
     /// The texts of its views, in the order of [`View`].
     pub texts: Vec<TextHash>,
-    /// What tells its near-duplicates; none for a tool that says too little, or of a catalog that an earlier version wrote.
+    /// What tells its near-duplicates; none for a tool that says too little, or of a catalog that
+    /// an earlier version wrote.
     pub fingerprint: Option<Fingerprint>,
     /// The tool as JSON.
     pub json: String,
@@ -105,7 +107,8 @@ pub struct Store {
 /// Which state of which catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Tells the catalog from every other; empty for one that no version with identities has written to.
+    /// Tells the catalog from every other; empty for one that no version with identities has
+    /// written to.
     pub identity: String,
     /// The number of the last commit.
     pub generation: u64,
@@ -171,8 +174,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes the file as it is. Without write permission SQLite cannot share a log; nobody else can write either. What
-    /// stands in a log is not in the file, so there must be none.
+    /// Takes the file as it is. Without write permission SQLite cannot share a log; nobody else can
+    /// write either. What stands in a log is not in the file, so there must be none.
     fn open_alone(&mut self) -> Result<()> {
         let Ok(connection) = database::open_alone(&self.path) else {
             return Ok(());
@@ -262,7 +265,8 @@ impl Store {
         self.rollback();
     }
 
-    /// Moves the log into the database file, so that the file alone is the catalog. What readers still look at stays.
+    /// Moves the log into the database file, so that the file alone is the catalog. What readers
+    /// still look at stays.
     pub fn checkpoint(&self) {
         // The log is as durable as the database: one that could not be moved is moved another time.
         let _ = self
@@ -274,7 +278,8 @@ impl Store {
     pub fn rollback(&self) {
         self.digest_change.set(0);
         if !self.connection.is_autocommit() {
-            // A rollback that fails leaves a transaction that SQLite rolls back when the connection closes.
+            // A rollback that fails leaves a transaction that SQLite rolls back when the connection
+            // closes.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
     }
@@ -300,7 +305,8 @@ impl Store {
         commit().inspect_err(|_| self.rollback())
     }
 
-    /// The digest of all tools at this generation; none where it was not kept for it, as by an earlier version.
+    /// The digest of all tools at this generation; none where it was not kept for it, as by an
+    /// earlier version.
     fn digest(&self, generation: u64) -> Result<Option<u128>> {
         let Some(text) = self.meta(DIGEST)? else {
             return Ok(None);
@@ -335,7 +341,8 @@ impl Store {
         keys.map_err(|e| self.error(e))
     }
 
-    /// Every tool, in the order of ids. SQLite does not notice when a row is gone from a page; the digest of all does.
+    /// Every tool, in the order of ids. SQLite does not notice when a row is gone from a page; the
+    /// digest of all does.
     ///
     /// # Errors
     /// [`Error::Store`], also when these are not the tools that were committed.
@@ -535,7 +542,8 @@ impl Store {
         )
     }
 
-    /// Brings the hashes of texts up to date after the template has changed with the program. True when it had to.
+    /// Brings the hashes of texts up to date after the template has changed with the program. True
+    /// when it had to.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -565,7 +573,8 @@ impl Store {
     fn prepare(&self) -> rusqlite::Result<()> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
         database::use_wal(&self.connection, BUSY_TIMEOUT)?;
-        // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and worth the sync.
+        // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and
+        // worth the sync.
         self.connection.pragma_update(None, "synchronous", "full")?;
         if self
             .connection
@@ -644,8 +653,8 @@ impl Store {
         })
     }
 
-    /// What the damaged column `texts` of a tool must hold. It can be said of the tool alone, which the damage may also
-    /// have moved to another id.
+    /// What the damaged column `texts` of a tool must hold. It can be said of the tool alone, which
+    /// the damage may also have moved to another id.
     fn texts_anew(&self, stored: &StoredTool) -> Result<Vec<u8>> {
         let tool = stored.parse()?;
         if tool.id != stored.id {
@@ -674,7 +683,8 @@ impl Store {
 }
 
 impl StoredTool {
-    /// The texts of these views. A catalog that an earlier version wrote may lack some until it is written to.
+    /// The texts of these views. A catalog that an earlier version wrote may lack some until it is
+    /// written to.
     pub fn texts_of<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = &'a TextHash> {
         views
             .iter()
@@ -711,8 +721,8 @@ fn checked_texts(tool: &Tool) -> Vec<u8> {
     bytes
 }
 
-/// The texts of a tool without their checksum; none where they are damaged. Earlier versions wrote none, and then hashes
-/// and a fingerprint fill whole steps of 16 bytes.
+/// The texts of a tool without their checksum; none where they are damaged. Earlier versions wrote
+/// none, and then hashes and a fingerprint fill whole steps of 16 bytes.
 fn sound_texts<'a>(column: &'a [u8], id: &ToolId) -> Option<&'a [u8]> {
     if column.len().is_multiple_of(size_of::<TextHash>()) {
         return Some(column);
@@ -721,7 +731,8 @@ fn sound_texts<'a>(column: &'a [u8], id: &ToolId) -> Option<&'a [u8]> {
     (files::checksum(&[texts, id.as_str().as_bytes()]) == sum).then_some(texts)
 }
 
-/// What the hash of one tool adds to the digest of all. Exclusive or: it can be taken out again, and order is nothing.
+/// What the hash of one tool adds to the digest of all. Exclusive or: it can be taken out again,
+/// and order is nothing.
 fn digest_of(hash: &[u8; 32]) -> u128 {
     let mut half = [0; 16];
     half.copy_from_slice(&hash[..16]);

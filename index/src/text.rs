@@ -1,10 +1,11 @@
 //! The analyzer: text to terms. One for index and query, so that both sides always agree.
 //!
-//! Identifiers are split (`findSymbol`, `find_symbol`, `HTTPServer2` give `find symbol`, `http server 2`), words are
-//! lowercased, freed of accents, stripped of request phrases ("please", "I need") and stemmed; runs of Chinese,
-//! Japanese and Korean become bigrams, and Han characters stand alone too. Splitting is worth 3 points of nDCG@5,
-//! stemming 1, the stop-list 3, Han characters beside bigrams 2. The whole identifier is not a scored term (it costs .5
-//! points there); [`name_key`] keeps it for the exact tier.
+//! Identifiers are split (`findSymbol`, `find_symbol`, `HTTPServer2` give `find symbol`, `http
+//! server 2`), words are lowercased, freed of accents, stripped of request phrases ("please", "I
+//! need") and stemmed; runs of Chinese, Japanese and Korean become bigrams, and Han characters
+//! stand alone too. Splitting is worth 3 points of nDCG@5, stemming 1, the stop-list 3, Han
+//! characters beside bigrams 2. The whole identifier is not a scored term (it costs .5 points
+//! there); [`name_key`] keeps it for the exact tier.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,10 +26,12 @@ const STOP_WORDS: &[&str] = &[
     "what", "which", "who", "will", "with", "would", "you", "your",
 ];
 
-/// Words longer than this are cut: no term of a language is longer, and it bounds the work a hostile text can cause.
+/// Words longer than this are cut: no term of a language is longer, and it bounds the work a
+/// hostile text can cause.
 const MAX_WORD_CHARS: usize = 64;
 
-/// Stems kept per thread. A catalog of 19,000 tools has 15,000 distinct words; stemming is most of analysis time.
+/// Stems kept per thread. A catalog of 19,000 tools has 15,000 distinct words; stemming is most of
+/// analysis time.
 const STEM_CACHE_WORDS: usize = 1 << 16;
 
 /// One scored term of a text.
@@ -88,8 +91,8 @@ pub fn spaced(identifier: &str) -> String {
     spaced
 }
 
-/// What is left of a name when case, separators and accents do not count: `Find-Symbol` and `findSymbol` give
-/// `findsymbol`.
+/// What is left of a name when case, separators and accents do not count: `Find-Symbol` and
+/// `findSymbol` give `findsymbol`.
 pub fn name_key(name: &str) -> String {
     normalised(name)
         .flat_map(char::to_lowercase)
@@ -97,7 +100,8 @@ pub fn name_key(name: &str) -> String {
         .collect()
 }
 
-/// The share of Chinese, Japanese and Korean in a text, 0 to 1; a Latin word weighs as much as three characters.
+/// The share of Chinese, Japanese and Korean in a text, 0 to 1; a Latin word weighs as much as
+/// three characters.
 pub fn cjk_share(text: &str) -> f32 {
     let cjk = text.chars().filter(|&c| is_cjk(c)).count() as f32;
     let latin = text
@@ -166,7 +170,8 @@ impl Hasher for TermHasher {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // An odd constant without pattern, so that the highest bits, by which tables tell entries apart, are used too.
+        // An odd constant without pattern, so that the highest bits, by which tables tell entries
+        // apart, are used too.
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
@@ -239,7 +244,8 @@ fn flush(word: &mut String, run: &mut Vec<char>, emit: &mut impl FnMut(Word<'_>)
     }
 }
 
-/// True where a hump or a digit begins a new word: `fooBar`, `HTTPServer` before `S`, `v2` before `2`.
+/// True where a hump or a digit begins a new word: `fooBar`, `HTTPServer` before `S`, `v2` before
+/// `2`.
 fn starts_word(previous: Option<char>, c: char, next: Option<char>) -> bool {
     let Some(previous) = previous else {
         return false;

@@ -1,7 +1,7 @@
 //! A tool as the engine keeps it: an id, what it says of itself, its schemas and its hints.
 //!
-//! A [`Tool`] is valid from the moment it exists: [`Tool::new`] and deserialisation check it, so nothing further in
-//! has to.
+//! A [`Tool`] is valid from the moment it exists: [`Tool::new`] and deserialisation check it, so
+//! nothing further in has to.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,18 +12,20 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// Longest accepted tool name, in bytes. Names are identifiers; the longest in 33,000 public tools has 132.
+/// Longest accepted tool name, in bytes. Names are identifiers; the longest in 33,000 public tools
+/// has 132.
 pub const MAX_NAME_BYTES: usize = 512;
-/// Longest accepted description, in bytes. Longer text is an error and not cut: a cut description would not be the
-/// tool's.
+/// Longest accepted description, in bytes. Longer text is an error and not cut: a cut description
+/// would not be the tool's.
 pub const MAX_DESCRIPTION_BYTES: usize = 16 << 20;
 /// Deepest accepted nesting of a schema. serde_json itself stops at 128.
 pub const MAX_SCHEMA_DEPTH: usize = 100;
 
 /// Identifies a tool within a catalog: `server/name`, or `name` alone for a tool without a server.
 ///
-/// The text is the identity: where a server or a name contains `/`, an id read back with [`ToolId::parse`] is split
-/// elsewhere and still equal. Ordered by its text, which is the tie-break of every ranked list.
+/// The text is the identity: where a server or a name contains `/`, an id read back with
+/// [`ToolId::parse`] is split elsewhere and still equal. Ordered by its text, which is the
+/// tie-break of every ranked list.
 #[derive(Clone)]
 pub struct ToolId {
     text: Box<str>,
@@ -157,7 +159,8 @@ pub struct Annotations {
 
 /// One registered tool.
 ///
-/// Its JSON is MCP's shape with `server`, `tags` and `metadata` beside it, which is also what the store keeps.
+/// Its JSON is MCP's shape with `server`, `tags` and `metadata` beside it, which is also what the
+/// store keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawTool", into = "RawTool")]
 pub struct Tool {
@@ -180,7 +183,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// A tool with this server (may be empty) and name, an empty description and a schema without parameters.
+    /// A tool with this server (may be empty) and name, an empty description and a schema without
+    /// parameters.
     ///
     /// # Errors
     /// As [`ToolId::new`].

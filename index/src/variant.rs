@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// The parts of the pipeline that can be left out, each true when it takes part. For measuring what a part is worth;
-/// a search that leaves none out is the default.
+/// The parts of the pipeline that can be left out, each true when it takes part. For measuring what
+/// a part is worth; a search that leaves none out is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parts {
     /// Embedders that take no time to speak of, such as the static table.
@@ -41,7 +41,8 @@ impl Default for Parts {
     }
 }
 
-/// What a search runs, dearest first. [`Results::variant`](crate::Results::variant) says which one answered.
+/// What a search runs, dearest first. [`Results::variant`](crate::Results::variant) says which one
+/// answered.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -77,7 +78,8 @@ impl Variant {
         }
     }
 
-    /// What is left of these parts. `instant` tells whether an instant embedder is there to stand in for slow ones.
+    /// What is left of these parts. `instant` tells whether an instant embedder is there to stand
+    /// in for slow ones.
     pub fn of(self, asked: Parts, instant: Standby) -> Parts {
         let slow = asked.slow_embedders && (self == Variant::Full || instant == Standby::Absent);
         match self {
@@ -127,8 +129,8 @@ pub struct Load {
     pub compared_bytes: usize,
 }
 
-/// How fast this process is at each stage, learned from the searches it has answered. All snapshots of a catalog share
-/// one, so that a commit forgets nothing.
+/// How fast this process is at each stage, learned from the searches it has answered. All snapshots
+/// of a catalog share one, so that a commit forgets nothing.
 #[derive(Debug)]
 pub struct Pace {
     /// Nanoseconds a text.
@@ -175,7 +177,8 @@ impl Pace {
         last
     }
 
-    /// Learns from a search: the milliseconds of embedding, and of scoring and fusing by words and by vectors.
+    /// Learns from a search: the milliseconds of embedding, and of scoring and fusing by words and
+    /// by vectors.
     pub fn learn(&self, load: &Load, embed_ms: f64, lexical_ms: f64, dense_ms: f64) {
         self.embed.learn(embed_ms * 1e6, load.slow_texts);
         self.lexical.learn(lexical_ms * 1e9, load.scored);

@@ -1,5 +1,6 @@
-//! Catalog folders that are not as they were left: creations and deletions cut short, catalogs replaced under an open one,
-//! and every kind of file damaged in every way. Answers are the same as before, or an error or `degraded` says why not.
+//! Catalog folders that are not as they were left: creations and deletions cut short, catalogs
+//! replaced under an open one, and every kind of file damaged in every way. Answers are the same as
+//! before, or an error or `degraded` says why not.
 #![allow(clippy::print_stdout, reason = "a test says its seed")]
 
 #[path = "support/child.rs"]
@@ -313,7 +314,8 @@ fn a_log_that_cannot_be_read_is_refused_and_not_passed_over() {
     child::run_mounted(UNREAD_LOG, copied.path(), read_only);
 }
 
-/// A catalog with a file of every kind but instant vectors: several lexical segments, a graph, a ranker, a memory.
+/// A catalog with a file of every kind but instant vectors: several lexical segments, a graph, a
+/// ranker, a memory.
 fn whole(data: &DataDir) -> Vec<Value> {
     let catalog = data.open_or_create("c", hashing()).unwrap();
     let chance = &mut Chance::new(3);
@@ -384,7 +386,8 @@ fn answers(catalog: &Catalog) -> Vec<Value> {
         .collect()
 }
 
-/// Ways for a file to go bad. `sibling` is another file of the folder, of the same kind where there is one.
+/// Ways for a file to go bad. `sibling` is another file of the folder, of the same kind where there
+/// is one.
 const DAMAGES: [(&str, Damage); 5] = [
     ("cut in half", |file, _, _| {
         let bytes = fs::read(file).unwrap();
@@ -410,7 +413,8 @@ const DAMAGES: [(&str, Damage); 5] = [
     ("deleted", |file, _, _| fs::remove_file(file).unwrap()),
 ];
 
-/// The file that a file is swapped with: the next of its kind in its folder, else the next of any kind.
+/// The file that a file is swapped with: the next of its kind in its folder, else the next of any
+/// kind.
 fn sibling<'a>(file: &Path, all: &'a [PathBuf]) -> &'a PathBuf {
     let place = all.iter().position(|other| other == file).unwrap();
     let others = || {
@@ -447,7 +451,8 @@ fn outcome(data: &DataDir, expected: &[Value]) -> std::result::Result<(), String
             ));
         }
     }
-    // What is missing is computed anew, and a catalog is whole again but for what it says that it lacks.
+    // What is missing is computed anew, and a catalog is whole again but for what it says that it
+    // lacks.
     embed_all(&mut catalog.writer().map_err(|error| error.to_string())?);
     let healed = data
         .open("c", hashing())

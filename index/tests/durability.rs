@@ -1,6 +1,7 @@
 //! What is on disk: damage, older states, other models, full and read-only disks, second writers.
 //!
-//! Derived data (lexical folder, graph dump) heals silently; damage to the truth (`tools.db`) is an error that names it.
+//! Derived data (lexical folder, graph dump) heals silently; damage to the truth (`tools.db`) is an
+//! error that names it.
 #![allow(
     clippy::print_stdout,
     reason = "a test says its seed and what it skips"
@@ -178,7 +179,8 @@ fn a_damaged_lexical_folder_does_not_hinder_the_writer() {
     }
 }
 
-/// What a crash between the store's commit and the lexical one leaves, and what restoring one from a backup does.
+/// What a crash between the store's commit and the lexical one leaves, and what restoring one from
+/// a backup does.
 #[test]
 fn a_lexical_folder_of_another_state_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
@@ -239,7 +241,8 @@ fn a_lexical_folder_of_another_state_is_rebuilt() {
     );
 }
 
-/// A page of the database is overwritten, each in turn: either it is not needed, or the error names the file.
+/// A page of the database is overwritten, each in turn: either it is not needed, or the error names
+/// the file.
 #[test]
 fn a_damaged_database_is_an_error_that_names_it_and_never_a_wrong_answer() {
     const PAGE_BYTES: usize = 4096;
@@ -668,7 +671,8 @@ fn a_read_only_data_directory_is_searched_and_not_written() {
         let dir = tempfile::tempdir().unwrap();
         let catalog = fresh(&DataDir::new(dir.path()), "c", &tools(1));
         let read_only = r#"mount --bind "$1" "$1" && mount -o remount,bind,ro "$1""#;
-        // With the log of an open connection beside the database, without it, and without the lexical folder.
+        // With the log of an open connection beside the database, without it, and without the
+        // lexical folder.
         child::run_mounted(READ_ONLY, dir.path(), read_only);
         let lexical = catalog.path().join("lexical");
         drop(catalog);

@@ -1,4 +1,5 @@
-//! Formats from outside: what is detected, what is refused, and that what is written reads back the same.
+//! Formats from outside: what is detected, what is refused, and that what is written reads back the
+//! same.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,9 @@
-//! The graph against the exact scan, through catalogs that differ only in the setting that asks for one.
+//! The graph against the exact scan, through catalogs that differ only in the setting that asks for
+//! one.
 //!
-//! With `TOOLSCOUT_SETS=DIR` (folders with a `tools.jsonl` and a `queries.jsonl`), `TOOLSCOUT_CACHE=DIR` and
-//! `ORT_DYLIB_PATH=FILE` also on real embeddings of the set named by `TOOLSCOUT_GRAPH_SET` (default `livemcpbench`).
+//! With `TOOLSCOUT_SETS=DIR` (folders with a `tools.jsonl` and a `queries.jsonl`),
+//! `TOOLSCOUT_CACHE=DIR` and `ORT_DYLIB_PATH=FILE` also on real embeddings of the set named by
+//! `TOOLSCOUT_GRAPH_SET` (default `livemcpbench`).
 #![allow(
     clippy::print_stdout,
     reason = "a test says its seed and what it skips"

@@ -1,6 +1,6 @@
-//! A process is killed (SIGKILL) at random moments of adding, removing, synchronising and embedding, again and again on
-//! one catalog. What it had said to be committed is there and exactly there, searches work, nothing needs repair, and
-//! embedding goes on from where it was.
+//! A process is killed (SIGKILL) at random moments of adding, removing, synchronising and
+//! embedding, again and again on one catalog. What it had said to be committed is there and exactly
+//! there, searches work, nothing needs repair, and embedding goes on from where it was.
 //!
 //! `TOOLSCOUT_KILL_ROUNDS=100` for more rounds, `TOOLSCOUT_SEED` for other moments.
 #![allow(
@@ -140,7 +140,8 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// Changes and embeds until it is killed; told the seed and the first change's number by the environment.
+/// Changes and embeds until it is killed; told the seed and the first change's number by the
+/// environment.
 #[test]
 fn child_writes_until_it_is_killed() {
     let Some(folder) = child::folder() else {
@@ -315,7 +316,8 @@ fn a_creation_killed_at_any_moment_leaves_a_good_catalog_or_none() {
             .spawn()
             .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
-        // The random moment is the point of the test: after some catalogs, somewhere within the next.
+        // The random moment is the point of the test: after some catalogs, somewhere within the
+        // next.
         let enough = created + chance.below(3);
         let said = out
             .by_ref()

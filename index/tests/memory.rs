@@ -1,4 +1,5 @@
-//! Usage memory: it finds again what was called, only where it is switched on, only in its own catalog, and forgets.
+//! Usage memory: it finds again what was called, only where it is switched on, only in its own
+//! catalog, and forgets.
 
 use serde_json::json;
 use toolscout_index::embed::StaticTable;

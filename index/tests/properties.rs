@@ -399,8 +399,8 @@ fn a_catalog_of_one_tool_and_a_filter_that_leaves_one_find_it() {
     }
 }
 
-/// Every commit replaces all tools by ones of the next version. Whoever reads sees one version only, and a snapshot that
-/// is held never changes.
+/// Every commit replaces all tools by ones of the next version. Whoever reads sees one version
+/// only, and a snapshot that is held never changes.
 #[test]
 fn readers_see_one_state_while_a_writer_commits() {
     const TOOLS: usize = 20;

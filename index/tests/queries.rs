@@ -1,6 +1,7 @@
 //! What may be asked: names in every form, and queries that are no queries.
 //!
-//! `TOOLSCOUT_SETS=DIR` also tries the names of real catalogs, one folder with a `tools.jsonl` each.
+//! `TOOLSCOUT_SETS=DIR` also tries the names of real catalogs, one folder with a `tools.jsonl`
+//! each.
 #![allow(
     clippy::print_stdout,
     reason = "a test says its seed and what it skips"
@@ -19,7 +20,8 @@ use world::{Chance, fresh, hashing, plain};
 
 const SAMPLED: usize = 200;
 
-/// The words of an identifier, told apart here without the engine's own analyzer: by separators and humps.
+/// The words of an identifier, told apart here without the engine's own analyzer: by separators and
+/// humps.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut previous = ' ';

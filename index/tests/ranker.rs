@@ -1,4 +1,5 @@
-//! The ranker: its trees against LightGBM's own predictions, its files, and what it may and may not do to an answer.
+//! The ranker: its trees against LightGBM's own predictions, its files, and what it may and may not
+//! do to an answer.
 
 use std::path::Path;
 
@@ -8,7 +9,8 @@ use toolscout_index::ranker::refit::Judged;
 use toolscout_index::ranker::{FILE_NAME, Feature, Forest, Signal};
 use toolscout_index::{Catalog, DataDir, Error, Options, Query, Ranker, Tool};
 
-/// A forest of 4 trees on 3 features with LightGBM's own predictions: `scripts/check_ranker.py` wrote it.
+/// A forest of 4 trees on 3 features with LightGBM's own predictions: `scripts/check_ranker.py`
+/// wrote it.
 const LIGHTGBM: &str = include_str!("lightgbm.json");
 
 #[test]

@@ -1,4 +1,5 @@
-//! The static table in a catalog: never pending, kept in a file that can be lost, and heard beside a slower embedder.
+//! The static table in a catalog: never pending, kept in a file that can be lost, and heard beside
+//! a slower embedder.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};

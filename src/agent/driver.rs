@@ -1,7 +1,8 @@
 //! The only async part: carries out what a run asks for, under its limits, and tells what happens.
 //!
-//! Each turn is one task. It ends when the run does, at its time to live, when it is stopped, or when nobody listens
-//! any more; whichever it is, the turn is saved and the stream ends in one [`Event::Done`].
+//! Each turn is one task. It ends when the run does, at its time to live, when it is stopped, or
+//! when nobody listens any more; whichever it is, the turn is saved and the stream ends in one
+//! [`Event::Done`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -92,7 +93,8 @@ impl RunStream {
         Some((id, event))
     }
 
-    /// The terminal event of a run whose task died: a bug, but the listener's stream still ends properly.
+    /// The terminal event of a run whose task died: a bug, but the listener's stream still ends
+    /// properly.
     fn broken_off(&self) -> Event {
         done(
             &self.conversation,

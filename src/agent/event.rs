@@ -10,7 +10,8 @@ use crate::gate::{Answer, ApprovalRequest, Change, Class, Decision};
 use crate::session::{Figures, Reference, TurnStatus};
 use crate::tools::{ErrorCode, Status};
 
-/// One event of a run. A run ends with exactly one [`Event::Done`], after an [`Event::Error`] when it failed.
+/// One event of a run. A run ends with exactly one [`Event::Done`], after an [`Event::Error`] when
+/// it failed.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = AgentEvent)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -74,7 +75,8 @@ pub enum Event {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         problems: Vec<String>,
     },
-    /// What a plan has come to: the [`ToolResult`](crate::tools::ToolResult) of every step, by its key.
+    /// What a plan has come to: the [`ToolResult`](crate::tools::ToolResult) of every step, by its
+    /// key.
     PlanOutcome {
         /// By step.
         steps: Map<String, Value>,

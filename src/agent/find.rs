@@ -1,4 +1,5 @@
-//! The `tool_search` tool: what a model may ask, and what it is answered. Pure; the index is asked by the driver.
+//! The `tool_search` tool: what a model may ask, and what it is answered. Pure; the index is asked
+//! by the driver.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -222,7 +223,8 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
     Value::Object(answer)
 }
 
-/// What a model is told, as a turn begins, of the tools that it called before and does not see any more.
+/// What a model is told, as a turn begins, of the tools that it called before and does not see any
+/// more.
 pub fn missed_notice(ids: &[&ToolId]) -> String {
     let names: Vec<String> = ids
         .iter()

@@ -1,4 +1,5 @@
-//! What the model remembers: earlier turns in a sliding window, this turn's messages, and what stays after a refresh.
+//! What the model remembers: earlier turns in a sliding window, this turn's messages, and what
+//! stays after a refresh.
 
 use crate::agent::prompt::Fence;
 use crate::llm::{Message, excerpt};
@@ -100,8 +101,9 @@ impl Context {
         self.history.clear();
     }
 
-    /// The messages after the system prompt. Earlier turns give way, oldest first, when there are more than the window
-    /// holds; this run's messages all stay, since a call without its result is refused by every provider.
+    /// The messages after the system prompt. Earlier turns give way, oldest first, when there are
+    /// more than the window holds; this run's messages all stay, since a call without its result is
+    /// refused by every provider.
     pub fn messages(&self) -> Vec<Message> {
         let room = self.window.saturating_sub(self.this_run.len() + 1);
         let mut history = &self.history[self.history.len() - self.history.len().min(room)..];

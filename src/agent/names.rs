@@ -17,8 +17,8 @@ const MAX_NAME_CHARS: usize = 64;
 /// Hex digits of the hash that keeps changed names apart.
 const HASH_DIGITS: usize = 8;
 
-/// A tool as a model is shown it. The server that wrote the description stands before it in brackets, since providers
-/// have no other place to say where it comes from.
+/// A tool as a model is shown it. The server that wrote the description stands before it in
+/// brackets, since providers have no other place to say where it comes from.
 pub fn spec(tool: &Tool) -> ToolSpec {
     let description = match tool.id.server() {
         "" => tool.description.clone(),
@@ -33,8 +33,8 @@ pub fn spec(tool: &Tool) -> ToolSpec {
 
 /// The name under which a model sees a tool: `server__name`, matching `^[a-zA-Z0-9_-]{1,64}$`.
 ///
-/// A pure function of the id, so that a tool has the same name in every round. Where writing it this way loses
-/// something, a hash of the id is added, so that two tools never share a name.
+/// A pure function of the id, so that a tool has the same name in every round. Where writing it
+/// this way loses something, a hash of the id is added, so that two tools never share a name.
 pub fn shown(id: &ToolId) -> String {
     let plain = match id.server() {
         "" => id.name().to_owned(),
@@ -59,7 +59,8 @@ pub fn denotes(name: &str, id: &ToolId) -> bool {
     name == id.as_str() || name == id.name() || name == shown(id)
 }
 
-/// The names that are most like this one, best first; those that share nothing with it are left out.
+/// The names that are most like this one, best first; those that share nothing with it are left
+/// out.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = bigrams(name);
     let mut scored: Vec<(f64, &str)> = names

@@ -1,7 +1,8 @@
-//! Plans: what a model wants done, step by step. Read from whatever it says, checked whole, then worked through. Pure.
+//! Plans: what a model wants done, step by step. Read from whatever it says, checked whole, then
+//! worked through. Pure.
 //!
-//! A step may use what an earlier one gave: `"${1.order.id}"` is the field `id` in the field `order` of the result of step
-//! 1, with its type where the text is nothing else.
+//! A step may use what an earlier one gave: `"${1.order.id}"` is the field `id` in the field
+//! `order` of the result of step 1, with its type where the text is nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -95,8 +96,8 @@ pub struct CheckedPlan {
     pub execution: Execution,
 }
 
-/// Reads a model's words: pure JSON, fenced, in noise, or after other JSON. Words without a plan in them are an answer
-/// and never become one.
+/// Reads a model's words: pure JSON, fenced, in noise, or after other JSON. Words without a plan in
+/// them are an answer and never become one.
 pub fn read(text: &str) -> Reading {
     let starts = text
         .match_indices('{')
@@ -228,8 +229,8 @@ fn step(number: usize, action: &Value) -> Result<Step, String> {
     })
 }
 
-/// Checks a plan as a whole. `find` gives a tool by its name, or words about why there is none; `judge` judges a call of
-/// which the arguments at these pointers are not known yet.
+/// Checks a plan as a whole. `find` gives a tool by its name, or words about why there is none;
+/// `judge` judges a call of which the arguments at these pointers are not known yet.
 pub fn check(
     plan: &Plan,
     find: impl Fn(&str) -> Result<Arc<Tool>, String>,
@@ -442,7 +443,8 @@ impl Execution {
             .map(|(step, (key, result))| (key.as_str(), &*step.tool, result))
     }
 
-    /// What the plan says at its end: nothing where a step failed, since it was written before that.
+    /// What the plan says at its end: nothing where a step failed, since it was written before
+    /// that.
     pub fn final_answer(&self) -> Option<String> {
         let all_good = self
             .outcome
@@ -473,7 +475,8 @@ impl Execution {
             .map(|(_, result)| result)
     }
 
-    /// A value with its references filled in. What is filled in is data: it is not looked into again.
+    /// A value with its references filled in. What is filled in is data: it is not looked into
+    /// again.
     fn filled(&self, value: &Value) -> Result<Value, String> {
         match value {
             Value::String(text) => self.filled_text(text),

@@ -24,8 +24,8 @@ pub struct References {
 }
 
 impl References {
-    /// Takes every entry with a `url` out of every `results` list in this data, also where the list stands in a text
-    /// that is JSON (as in MCP's text content).
+    /// Takes every entry with a `url` out of every `results` list in this data, also where the list
+    /// stands in a text that is JSON (as in MCP's text content).
     pub fn collect(&mut self, data: &Value) {
         self.visit(data, MAX_DEPTH);
     }

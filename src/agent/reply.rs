@@ -106,10 +106,12 @@ impl ReplyBuilder {
             .push_str(&arguments[..arguments.floor_char_boundary(room)]);
     }
 
-    /// The position of the call that a fragment continues, or of a new one; `None` when there are too many.
+    /// The position of the call that a fragment continues, or of a new one; `None` when there are
+    /// too many.
     ///
-    /// The index decides, unless the id under it changed: some servers send every call under index 0. Without an index
-    /// the id decides, and a fragment with neither continues the last call unless it names another tool.
+    /// The index decides, unless the id under it changed: some servers send every call under index
+    /// 0. Without an index the id decides, and a fragment with neither continues the last call
+    /// unless it names another tool.
     fn call_of(&mut self, fragment: &CallFragment) -> Option<usize> {
         let calls = &self.reply.calls;
         let same_id = |position: usize| match (&calls[position].id, &fragment.id) {
@@ -140,7 +142,8 @@ impl ReplyBuilder {
     }
 }
 
-/// A fragment without index and id begins a new call when it names a tool after arguments have come.
+/// A fragment without index and id begins a new call when it names a tool after arguments have
+/// come.
 fn continues(last: &RawCall, fragment: &CallFragment) -> bool {
     fragment.name.is_none() || last.arguments.is_empty() && last.name.is_empty()
 }

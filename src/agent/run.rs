@@ -3,7 +3,8 @@
 //! ```text
 //! CallModel -> model_answered -> CallTools -> tools_answered -> CallModel ... -> Done
 //! ```
-//! Every call of the model gets exactly one result, in call order and under its id, whatever happened to it.
+//! Every call of the model gets exactly one result, in call order and under its id, whatever
+//! happened to it.
 
 mod plan;
 
@@ -75,8 +76,8 @@ pub struct RunConfig {
     pub window: usize,
     /// What it may search for; `None` takes `tool_search` away.
     pub find: Option<FindConfig>,
-    /// The boundary around what comes from outside; `None` for a new one with each run, as it should be wherever tools
-    /// are not one's own.
+    /// The boundary around what comes from outside; `None` for a new one with each run, as it
+    /// should be wherever tools are not one's own.
     pub fence: Option<Fence>,
 }
 
@@ -192,8 +193,8 @@ const OWN_WORDS: &str = "toolscout";
 type Refusal = (ErrorCode, String);
 
 impl Run {
-    /// Begins a run; the toolbox's turn begins with it. The model is told what it called in earlier turns and does not
-    /// see any more.
+    /// Begins a run; the toolbox's turn begins with it. The model is told what it called in earlier
+    /// turns and does not see any more.
     pub fn new(
         config: RunConfig,
         count: TokenCounter,
@@ -280,8 +281,8 @@ impl Run {
         events
     }
 
-    /// Takes what the searches found and the calls gave, each in the order of the [`Work`]. What is missing counts as
-    /// failed.
+    /// Takes what the searches found and the calls gave, each in the order of the [`Work`]. What is
+    /// missing counts as failed.
     pub fn tools_answered(&mut self, founds: Vec<Found>, results: Vec<ToolResult>) -> Vec<Event> {
         let State::Carry(slots) = &mut self.state else {
             return Vec::new();
@@ -358,7 +359,8 @@ impl Run {
         })
     }
 
-    /// True when the model's words are for the user as they come; else they are a protocol and come with
+    /// True when the model's words are for the user as they come; else they are a protocol and come
+    /// with
     /// [`Run::model_answered`].
     pub fn streams_text(&self) -> bool {
         self.config.protocol == Protocol::Native
@@ -458,7 +460,8 @@ impl Run {
         self.figures.tokens_out += output;
     }
 
-    /// Tokens of the tools of this round. Those of held tools are known; ten thousand of them are not counted anew.
+    /// Tokens of the tools of this round. Those of held tools are known; ten thousand of them are
+    /// not counted anew.
     fn tool_tokens(&self) -> usize {
         if self.is_last_round() {
             return 0;
@@ -774,7 +777,8 @@ impl Run {
     }
 }
 
-/// Who a result's words are from: the tool, or this program where it was not called or did not answer.
+/// Who a result's words are from: the tool, or this program where it was not called or did not
+/// answer.
 fn source_of(tool: &Tool, result: &ToolResult) -> String {
     match result.error_code {
         // A precondition quotes what other tools have said.

@@ -1,4 +1,5 @@
-//! How the agent reaches the index: one trait, implemented for the engine's catalog in `agent/catalog`.
+//! How the agent reaches the index: one trait, implemented for the engine's catalog in
+//! `agent/catalog`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Skills: know-how in Markdown files, offered like tools and found by the same search; calling one gives its text.
+//! Skills: know-how in Markdown files, offered like tools and found by the same search; calling one
+//! gives its text.
 //!
 //! A file begins with YAML front matter, as other agents read it too:
 //! ```text
@@ -9,8 +10,8 @@
 //! # Weekly report
 //! ...
 //! ```
-//! A folder of skills holds such files, `*.md`, or a folder each with a `SKILL.md` in it. Fields other than `name` and
-//! `description` are somebody else's and ignored.
+//! A folder of skills holds such files, `*.md`, or a folder each with a `SKILL.md` in it. Fields
+//! other than `name` and `description` are somebody else's and ignored.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -48,7 +49,8 @@ struct Skill {
     path: PathBuf,
 }
 
-/// Why a folder of skills cannot be used. Every message names the file, and the line where there is one.
+/// Why a folder of skills cannot be used. Every message names the file, and the line where there is
+/// one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkillError {
@@ -126,8 +128,8 @@ impl Skills {
             .collect()
     }
 
-    /// Makes the catalog's tools of the server [`SERVER`] these and no others. Where they are so already, nothing is
-    /// written and no lock is taken.
+    /// Makes the catalog's tools of the server [`SERVER`] these and no others. Where they are so
+    /// already, nothing is written and no lock is taken.
     ///
     /// # Errors
     /// The engine's.

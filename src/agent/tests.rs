@@ -153,7 +153,8 @@ async fn a_question_goes_through_search_and_calls_to_its_answer() {
         ),
         (TurnStatus::Answered, 3, 1, 1)
     );
-    // Three tools of ten tokens in three rounds, against search alone and then search and one tool twice.
+    // Three tools of ten tokens in three rounds, against search alone and then search and one tool
+    // twice.
     assert_eq!(figures.tokens_saved, 90 - 50);
     assert_eq!(figures.references[0].url, "https://w.example/1");
     let turns = agent.sessions().turns(&conversation()).unwrap();

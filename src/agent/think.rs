@@ -14,8 +14,8 @@ pub enum Piece {
 
 /// Splits a stream of words into text and thinking.
 ///
-/// Words go out as soon as they cannot be part of a tag any more: at most ten bytes are held back. A closing tag
-/// without an opening one (templates that open the tag in the prompt) is dropped.
+/// Words go out as soon as they cannot be part of a tag any more: at most ten bytes are held back.
+/// A closing tag without an opening one (templates that open the tag in the prompt) is dropped.
 #[derive(Debug, Default)]
 pub struct ThinkSplitter {
     held: String,

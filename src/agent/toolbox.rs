@@ -1,7 +1,8 @@
-//! The tools a model holds: injected in order, under a token budget, evicted in batches when they are no longer used.
+//! The tools a model holds: injected in order, under a token budget, evicted in batches when they
+//! are no longer used.
 //!
-//! Providers cache a prompt by its prefix, and tools come first in it. So injected tools are only ever added at the end,
-//! and an eviction, which breaks the prefix, makes more room than it has to.
+//! Providers cache a prompt by its prefix, and tools come first in it. So injected tools are only
+//! ever added at the end, and an eviction, which breaks the prefix, makes more room than it has to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub fn spec_tokens(spec: &ToolSpec, count: TokenCounter) -> usize {
     count(&spec.to_json().to_string())
 }
 
-/// An eviction goes on until this share of the budget is free, in percent, so that the next few injections fit.
+/// An eviction goes on until this share of the budget is free, in percent, so that the next few
+/// injections fit.
 const FREED_PERCENT: usize = 25;
 /// Evicted ids that are remembered, to tell the model that a search brings them back.
 const MAX_REMEMBERED: usize = 64;
@@ -146,8 +148,8 @@ impl Toolbox {
         }
     }
 
-    /// The toolbox of this state, with pins first. Tools that are gone from the catalog are left out, changed ones come
-    /// as they are now.
+    /// The toolbox of this state, with pins first. Tools that are gone from the catalog are left
+    /// out, changed ones come as they are now.
     pub fn restore(
         mut self,
         state: &ToolboxState,
@@ -324,7 +326,8 @@ impl Toolbox {
             .find(|id| names::denotes(name, id))
     }
 
-    /// The tools that were called, evicted and have not come back: the last `most` of them, the last one last.
+    /// The tools that were called, evicted and have not come back: the last `most` of them, the
+    /// last one last.
     pub fn missed(&self, most: usize) -> Vec<&ToolId> {
         let called: Vec<&ToolId> = self
             .unloaded
@@ -395,8 +398,8 @@ impl Toolbox {
         (use_.last, use_.active_turn) = (self.clock, self.turn);
     }
 
-    /// True when nothing protects this tool: it is no pin, has no open call, was not used this turn and is not named
-    /// by the injection at hand.
+    /// True when nothing protects this tool: it is no pin, has no open call, was not used this turn
+    /// and is not named by the injection at hand.
     fn may_go(&self, held: &Held, named: &BTreeSet<&ToolId>) -> bool {
         let used_now = held.use_.turn == self.turn && held.use_.times > 0;
         self.config.eviction != Eviction::None

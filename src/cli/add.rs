@@ -15,8 +15,9 @@ use super::output::tell;
 /// Most bad items that are told one by one.
 const MAX_TOLD: usize = 50;
 
-/// Adds tools from files, folders, URLs or stdin; tools whose id is there are replaced. The format is detected: OpenAI
-/// (chat, Responses, namespaces), Anthropic, MCP tools/list, OpenAPI and Swagger, arrays and NDJSON.
+/// Adds tools from files, folders, URLs or stdin; tools whose id is there are replaced. The format
+/// is detected: OpenAI (chat, Responses, namespaces), Anthropic, MCP tools/list, OpenAPI and
+/// Swagger, arrays and NDJSON.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Files, folders (every .json, .jsonl, .ndjson, .yaml and .yml in them), URLs, or - for stdin
@@ -99,8 +100,8 @@ impl Args {
 }
 
 impl How {
-    /// Lets a batch pass that is all valid; one that is not, only where that is wanted, and never without saying what
-    /// is left out.
+    /// Lets a batch pass that is all valid; one that is not, only where that is wanted, and never
+    /// without saying what is left out.
     pub fn accept(&self, context: &Context, batch: Batch) -> Result<Batch> {
         for rejected in batch.rejected.iter().take(MAX_TOLD) {
             if self.skip_invalid {

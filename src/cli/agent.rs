@@ -39,15 +39,16 @@ use approve::{Questions, changed};
 const DEFAULT_LLM: &str = "http://127.0.0.1:11434/v1";
 /// The conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
-/// How long the first question waits for MCP servers; those that take longer are there for later ones.
+/// How long the first question waits for MCP servers; those that take longer are there for later
+/// ones.
 const MCP_PATIENCE: Duration = Duration::from_secs(20);
 /// Columns of a terminal that does not say.
 const DEFAULT_COLUMNS: usize = 80;
 /// Characters of a call's arguments and results on the terminal.
 const SHOWN_CHARS: usize = 160;
 
-/// Answers a question, or holds a conversation when none is given. The answer goes to stdout, everything else to
-/// stderr.
+/// Answers a question, or holds a conversation when none is given. The answer goes to stdout,
+/// everything else to stderr.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The question; left out, questions are read from stdin line by line
@@ -58,7 +59,8 @@ pub struct Args {
     /// The conversation to go on with; a new one by default
     #[arg(long, value_name = "ID")]
     conversation: Option<String>,
-    /// The user on whose behalf tools are called; arguments that the profile binds may name nobody else
+    /// The user on whose behalf tools are called; arguments that the profile binds may name nobody
+    /// else
     #[arg(long, value_name = "USER")]
     identity: Option<String>,
 }
@@ -85,11 +87,12 @@ pub struct AgentArgs {
         hide_env_values = true
     )]
     llm_key: Option<String>,
-    /// How the model calls tools: native (function calling), manual (a JSON answer) or plan (all of them at once,
-    /// checked and shown before they are made)
+    /// How the model calls tools: native (function calling), manual (a JSON answer) or plan (all of
+    /// them at once, checked and shown before they are made)
     #[arg(long, value_parser = protocol)]
     mode: Option<Protocol>,
-    /// How found tools come into its hands: inject (they join its list) or dispatch (the list stays)
+    /// How found tools come into its hands: inject (they join its list) or dispatch (the list
+    /// stays)
     #[arg(long, value_parser = style)]
     style: Option<Style>,
     /// Answers of the model per question [default: 5]
@@ -101,7 +104,8 @@ pub struct AgentArgs {
     /// A tool that is always visible (repeatable)
     #[arg(long, value_name = "ID")]
     pin: Vec<String>,
-    /// A folder of skills: Markdown files with front matter (name, description), found and called like tools
+    /// A folder of skills: Markdown files with front matter (name, description), found and called
+    /// like tools
     #[arg(long, value_name = "FOLDER", env = "TOOLSCOUT_SKILLS")]
     skills: Option<PathBuf>,
     /// Ask for no recommended questions
@@ -168,8 +172,9 @@ impl AgentArgs {
         Ok(Pool::new(self.mcp.config()?))
     }
 
-    /// What makes the agent once there is a catalog, calling the tools of these servers and keeping its conversations
-    /// in the data directory. Everything that can be wrong with the flags is told now.
+    /// What makes the agent once there is a catalog, calling the tools of these servers and keeping
+    /// its conversations in the data directory. Everything that can be wrong with the flags is told
+    /// now.
     pub fn source(&self, context: &Context, pool: Pool) -> Result<AgentSource> {
         let mut profile = self.policy.profile()?;
         let skills = self.skills(&profile, context)?;
@@ -376,7 +381,8 @@ impl Terminal {
         self.ask()
     }
 
-    /// Answers the lines of stdin, one after the other. Ctrl-C between two questions ends the conversation.
+    /// Answers the lines of stdin, one after the other. Ctrl-C between two questions ends the
+    /// conversation.
     async fn converse(&mut self) -> Result<Outcome> {
         let prompts = io::stdin().is_terminal();
         let mut outcome = Outcome::Done;
@@ -432,8 +438,8 @@ fn person() -> String {
     format!("terminal:{}", name.unwrap_or_else(|| "unknown".into()))
 }
 
-/// The lines of stdin, each read when it is wanted. What is typed before that stays with the terminal, which can be told
-/// to forget it.
+/// The lines of stdin, each read when it is wanted. What is typed before that stays with the
+/// terminal, which can be told to forget it.
 #[derive(Debug, Default)]
 struct Input {
     /// Once a line was wanted: where to ask for the next one, and where lines come.
@@ -443,7 +449,8 @@ struct Input {
 }
 
 impl Input {
-    /// The next line; `None` at the end. When this is dropped before the line is there, the next call waits for it.
+    /// The next line; `None` at the end. When this is dropped before the line is there, the next
+    /// call waits for it.
     async fn next(&mut self) -> Option<String> {
         let (ask, lines) = self.reader.get_or_insert_with(line_reader);
         if !self.is_reading {
@@ -513,9 +520,9 @@ impl View {
         View::new(colour_wanted(), stdout, stderr)
     }
 
-    /// A view for outputs of so many columns, `None` for one that is no terminal. What a model says is marked at the
-    /// beginning of each line, so that it looks like nothing that the program says; where the answer goes to another
-    /// program it is left as it is.
+    /// A view for outputs of so many columns, `None` for one that is no terminal. What a model says
+    /// is marked at the beginning of each line, so that it looks like nothing that the program
+    /// says; where the answer goes to another program it is left as it is.
     fn new(dims: bool, stdout: Option<usize>, stderr: Option<usize>) -> Self {
         let answer = stdout.map(|columns| Margin::new(MARK, columns));
         let thinking = Margin::new(MARK, stderr.unwrap_or(usize::MAX));

@@ -1,4 +1,5 @@
-//! `toolscout audit`: what the agent's tools were called with, and that nobody has edited the record.
+//! `toolscout audit`: what the agent's tools were called with, and that nobody has edited the
+//! record.
 
 use std::path::PathBuf;
 
@@ -21,16 +22,18 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Check that every entry is as it was written and none is missing, and print the number of entries and the last
-    /// one's hash
+    /// Check that every entry is as it was written and none is missing, and print the number of
+    /// entries and the last one's hash
     Verify {
-        /// A hash that an earlier check printed: the entry must still be there, so that none was cut off
+        /// A hash that an earlier check printed: the entry must still be there, so that none was
+        /// cut off
         #[arg(long, value_name = "HASH")]
         head: Option<String>,
     },
     /// Print every entry as a line of JSON
     Export,
-    /// Trust the log as it is now: make a new anchor, after `verify` has found that there is none or that it does not fit
+    /// Trust the log as it is now: make a new anchor, after `verify` has found that there is none
+    /// or that it does not fit
     Anchor,
 }
 

@@ -91,7 +91,8 @@ fn described(name: &str, tools: &toolscout_index::Result<usize>) -> Value {
 fn delete(context: &Context, name: &str) -> Result<Outcome> {
     let deleted = context.data_dir().delete(name);
     let data = &context.settings.data;
-    // Of a catalog that is not there, too: an earlier delete may have been cut short between the two.
+    // Of a catalog that is not there, too: an earlier delete may have been cut short between the
+    // two.
     let is_gone = matches!(deleted, Ok(()) | Err(Error::UnknownCatalog { .. }));
     if is_gone && data.join(FEEDBACK_FILE).exists() {
         FeedbackStore::open(data)?

@@ -8,7 +8,8 @@ use clap_complete::Shell;
 
 use super::{Cli, Outcome};
 
-/// Prints completions for a shell, for example `toolscout completions bash > ~/.local/share/bash-completion/completions/toolscout`.
+/// Prints completions for a shell, for example `toolscout completions bash >
+/// ~/.local/share/bash-completion/completions/toolscout`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The shell

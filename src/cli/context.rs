@@ -63,7 +63,8 @@ impl Context {
 
     /// Opens the catalog in question, which must exist.
     pub fn open(&self, legs: Legs) -> Result<Catalog> {
-        // First without a model: a catalog that is not there should be told at once and without a warning before it.
+        // First without a model: a catalog that is not there should be told at once and without a
+        // warning before it.
         let dir = self.data_dir();
         if legs == Legs::All && !dir.catalogs()?.contains(&self.settings.catalog) {
             return Ok(dir.open(&self.settings.catalog, Options::default())?);
@@ -118,8 +119,9 @@ impl Context {
     }
 }
 
-/// Takes from others what an earlier version, or a wider umask, has let them do with the data, and names what that was.
-/// The data folder itself is left alone where somebody else's files are in it too.
+/// Takes from others what an earlier version, or a wider umask, has let them do with the data, and
+/// names what that was. The data folder itself is left alone where somebody else's files are in it
+/// too.
 fn narrowed(data: &Path) -> Vec<PathBuf> {
     let here = entries(data);
     let is_ours =

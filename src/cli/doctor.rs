@@ -16,8 +16,9 @@ use crate::models::{self, MODEL_DIMENSIONS, Part};
 
 const PULL: &str = "toolscout models pull";
 
-/// Checks settings, data directory, catalogs, ONNX Runtime and model, and says what mends each. The exit code is 1
-/// when something that is there or configured does not work; what is merely missing does not count.
+/// Checks settings, data directory, catalogs, ONNX Runtime and model, and says what mends each. The
+/// exit code is 1 when something that is there or configured does not work; what is merely missing
+/// does not count.
 #[derive(clap::Args, Debug)]
 pub struct Args {}
 
@@ -141,7 +142,8 @@ fn data_dir(path: &Path) -> Check {
         .unwrap_or(path);
     let probe = existing.join(format!(".toolscout-probe-{}", std::process::id()));
     let written = std::fs::write(&probe, b"probe");
-    // The probe is one small file; failing to delete what could be written is no news worth a failure.
+    // The probe is one small file; failing to delete what could be written is no news worth a
+    // failure.
     let _ = std::fs::remove_file(&probe);
     match written {
         Ok(()) if path.exists() => Check::ok("data", path.display().to_string()),

@@ -15,8 +15,8 @@ use super::output::bar;
 
 const TEMPLATE: &str = "{msg} [{bar:30}] {pos}/{len} ({per_sec}, {eta} left)";
 
-/// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or once the model is
-/// there. Ctrl-C keeps what was embedded; the next run goes on.
+/// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
+/// once the model is there. Ctrl-C keeps what was embedded; the next run goes on.
 #[derive(clap::Args, Debug)]
 pub struct Args {}
 

@@ -30,11 +30,12 @@ use crate::printable;
 const DEFAULT_ARMS: [&str; 3] = ["lexical", "dense", "hybrid"];
 const TEMPLATE: &str = "{msg} [{bar:30}] {pos}/{len} {elapsed}";
 
-/// Measures retrieval on your own tools and queries: quality with intervals, abstaining, speed, memory, tokens.
+/// Measures retrieval on your own tools and queries: quality with intervals, abstaining, speed,
+/// memory, tokens.
 ///
-/// A set is a folder with tools.jsonl (or tools.json, tools.yaml, a folder tools/; any format that `add` reads) and
-/// queries.jsonl with lines {"id","query","relevant":[tool ids]}, or a BEIR folder. Tools are embedded once and kept, so
-/// a second run is fast.
+/// A set is a folder with tools.jsonl (or tools.json, tools.yaml, a folder tools/; any format that
+/// `add` reads) and queries.jsonl with lines {"id","query","relevant":[tool ids]}, or a BEIR
+/// folder. Tools are embedded once and kept, so a second run is fast.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Folders of sets; several end in a macro average
@@ -60,11 +61,12 @@ pub struct Args {
     /// Share of the dense legs in the hybrid, 0 to 1, instead of the default
     #[arg(long, value_name = "WEIGHT")]
     dense_weight: Option<f32>,
-    /// Measure every arm by the formula alone; `formula` among --arms is the hybrid without the ranker beside it
+    /// Measure every arm by the formula alone; `formula` among --arms is the hybrid without the
+    /// ranker beside it
     #[arg(long)]
     no_ranker: bool,
-    /// Rank with this file instead of the built-in ranker; with a folder each set by its `without-SET.json`, which has not
-    /// seen the set
+    /// Rank with this file instead of the built-in ranker; with a folder each set by its
+    /// `without-SET.json`, which has not seen the set
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "no_ranker")]
     ranker: Option<PathBuf>,
     /// Embed with this file instead of the built-in table
@@ -182,7 +184,8 @@ impl Args {
         Ok(outcome)
     }
 
-    /// The sets named. Beside folders, files are passed over: `eval sets/*` also names the README among them.
+    /// The sets named. Beside folders, files are passed over: `eval sets/*` also names the README
+    /// among them.
     fn folders(&self) -> impl Iterator<Item = &Path> {
         let any_folder = self.sets.iter().any(|path| path.is_dir());
         self.sets

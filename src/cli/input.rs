@@ -77,7 +77,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads every place. What cannot be read is in [`Batch::rejected`]; whether that matters is the caller's decision.
+    /// Reads every place. What cannot be read is in [`Batch::rejected`]; whether that matters is
+    /// the caller's decision.
     ///
     /// # Errors
     /// A folder that cannot be listed or holds nothing to read.

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 /// Exit code of a program that was ended by Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
 
-/// Remembers that Ctrl-C was pressed. Pressed a second time it ends the program at once, which is safe at any moment:
-/// what is committed stays.
+/// Remembers that Ctrl-C was pressed. Pressed a second time it ends the program at once, which is
+/// safe at any moment: what is committed stays.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 

@@ -21,14 +21,16 @@ pub struct Args {
 enum Action {
     /// Make a key and print it; it is not shown again
     Create {
-        /// What it may do, with commas between. Every key may search and ask the agent; `call` lets it call tools that
-        /// do more than read through /mcp, `approve` lets it approve calls of its own runs, `admin` is everything
+        /// What it may do, with commas between. Every key may search and ask the agent; `call` lets
+        /// it call tools that do more than read through /mcp, `approve` lets it approve calls of
+        /// its own runs, `admin` is everything
         #[arg(long, value_enum, value_delimiter = ',', required = true)]
         scope: Vec<Scope>,
         /// The catalogs it is for, with commas between; `*` for all, those to come included
         #[arg(long, value_name = "NAMES")]
         catalogs: Catalogs,
-        /// How long it is good for, as `30d`, `12h`, `45m` or `90s`; without it, until it is revoked
+        /// How long it is good for, as `30d`, `12h`, `45m` or `90s`; without it, until it is
+        /// revoked
         #[arg(long, value_name = "DURATION", value_parser = lifetime)]
         expires: Option<Duration>,
     },

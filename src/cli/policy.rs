@@ -9,7 +9,8 @@ use crate::gate::{Decision, Pattern, Policies, Rule};
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Calls")]
 pub struct PolicyArgs {
-    /// A preset: web-search, files, plan-and-execute, skills, or a TOML file; its `[gate]` says which calls are made
+    /// A preset: web-search, files, plan-and-execute, skills, or a TOML file; its `[gate]` says
+    /// which calls are made
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
     /// Call tools of these ids without asking; `*` stands for any text (repeatable)
@@ -18,7 +19,8 @@ pub struct PolicyArgs {
     /// Ask before tools of these ids, or that look like it, are called (repeatable)
     #[arg(long, value_name = "PATTERN")]
     ask: Vec<String>,
-    /// Never call tools of these ids, or that look like it; wins over --ask, and that over --allow (repeatable)
+    /// Never call tools of these ids, or that look like it; wins over --ask, and that over --allow
+    /// (repeatable)
     #[arg(long, value_name = "PATTERN")]
     deny: Vec<String>,
     /// Call nothing, and say what would be called

@@ -68,8 +68,8 @@ pub struct Args {
     /// Say how each hit came to its place
     #[arg(long)]
     explain: bool,
-    /// Write the found tools in this format: openai, openai_responses, anthropic, anthropic_reference, mcp, names,
-    /// signature
+    /// Write the found tools in this format: openai, openai_responses, anthropic,
+    /// anthropic_reference, mcp, names, signature
     #[arg(long, value_name = "FORMAT")]
     format: Option<Emit>,
 }
@@ -121,7 +121,8 @@ impl Args {
         Ok(texts)
     }
 
-    /// Where embedding is switched off, lexical search is what is wanted and not a lack of something.
+    /// Where embedding is switched off, lexical search is what is wanted and not a lack of
+    /// something.
     fn mode_in(&self, context: &Context) -> Mode {
         match self.mode.unwrap_or(context.settings.search.mode) {
             Mode::Auto if context.settings.embedder == EmbedderKind::None => Mode::Lexical,

@@ -15,7 +15,8 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
 
-/// Serves tool search over HTTP until SIGTERM or SIGINT, which let open requests and accepted changes finish.
+/// Serves tool search over HTTP until SIGTERM or SIGINT, which let open requests and accepted
+/// changes finish.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The address to listen on; port 0 takes a free one
@@ -32,23 +33,26 @@ pub struct Args {
     /// An origin whose pages may call the API, as `https://app.example` (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Listen beyond this machine without API keys: whoever reaches the address may read, change and delete
+    /// Listen beyond this machine without API keys: whoever reaches the address may read, change
+    /// and delete
     #[arg(long)]
     insecure_no_keys: bool,
     /// Searches that wait for a thread before more are turned away
     #[arg(long, value_name = "N")]
     search_line: Option<usize>,
-    /// Open connections; for one more, the one that is idle for longest is closed [default: by the limit of descriptors]
+    /// Open connections; for one more, the one that is idle for longest is closed [default: by the
+    /// limit of descriptors]
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZero<usize>>,
-    /// Open connections of one address, or one IPv6 network of 64 bits; proxies on other machines may need more
+    /// Open connections of one address, or one IPv6 network of 64 bits; proxies on other machines
+    /// may need more
     /// [default: a quarter of all]
     #[arg(long, value_name = "N")]
     connections_per_address: Option<NonZero<usize>>,
     #[command(flatten)]
     agent: AgentArgs,
-    /// How found tools come into the hands of clients of the /mcp route: dispatch (through call_tool) or inject (they
-    /// join the client's list) [default: dispatch]
+    /// How found tools come into the hands of clients of the /mcp route: dispatch (through
+    /// call_tool) or inject (they join the client's list) [default: dispatch]
     #[arg(long, value_parser = style, value_name = "STYLE")]
     mcp_style: Option<Style>,
     /// How log lines are written
@@ -68,7 +72,8 @@ pub struct Args {
         value_name = "FILTER"
     )]
     log: String,
-    /// An OpenTelemetry collector for spans of requests and searches, over OTLP as HTTP, as `http://127.0.0.1:4318`
+    /// An OpenTelemetry collector for spans of requests and searches, over OTLP as HTTP, as
+    /// `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<String>,
 }

@@ -17,7 +17,8 @@ pub struct Args {
     /// Ids, as in server/name
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// Write them in this format instead: openai, openai_responses, anthropic, anthropic_reference, mcp, names, signature
+    /// Write them in this format instead: openai, openai_responses, anthropic, anthropic_reference,
+    /// mcp, names, signature
     #[arg(long, value_name = "FORMAT")]
     format: Option<Emit>,
 }

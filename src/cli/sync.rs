@@ -1,4 +1,5 @@
-//! `toolscout sync`: makes a server's tools exactly those of a file, or those of MCP servers what these offer.
+//! `toolscout sync`: makes a server's tools exactly those of a file, or those of MCP servers what
+//! these offer.
 
 mod servers;
 
@@ -12,8 +13,9 @@ use super::context::Context;
 use super::upstream::McpArgs;
 use super::{Outcome, Usage};
 
-/// Makes a server's tools exactly those of the input, or with --mcp asks MCP servers for their tools: adds, replaces
-/// and removes. Prints `+` for added, `~` for changed and `-` for removed tools.
+/// Makes a server's tools exactly those of the input, or with --mcp asks MCP servers for their
+/// tools: adds, replaces and removes. Prints `+` for added, `~` for changed and `-` for removed
+/// tools.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Files, folders, URLs, or - for stdin; together they are all the tools of the server

@@ -1,4 +1,5 @@
-//! `toolscout tune`: looks for settings that serve a set better, and shows on other tools what they are worth.
+//! `toolscout tune`: looks for settings that serve a set better, and shows on other tools what they
+//! are worth.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,8 @@ use crate::http::FeedbackStore;
 
 /// Looks for the fusion weight and the field weights that serve a set best.
 ///
-/// Half of the tools decide, with the queries they answer; the gain is shown on the other half. With --apply what is found
-/// becomes the settings of the catalog named by --catalog.
+/// Half of the tools decide, with the queries they answer; the gain is shown on the other half.
+/// With --apply what is found becomes the settings of the catalog named by --catalog.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Folder of the set
@@ -25,7 +26,8 @@ pub struct Args {
     /// Fit the learned ranker instead of the settings
     #[arg(long)]
     ranker: bool,
-    /// Judged queries over the catalog named by --catalog, instead of a set: lines {"id","query","relevant":[tool ids]}
+    /// Judged queries over the catalog named by --catalog, instead of a set: lines
+    /// {"id","query","relevant":[tool ids]}
     #[arg(long, value_name = "FILE", requires = "ranker", conflicts_with = "set")]
     queries: Option<PathBuf>,
     /// What HTTP clients have said they used, with its `query`, as judged queries over the catalog

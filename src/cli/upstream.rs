@@ -19,11 +19,12 @@ pub struct McpArgs {
     /// One more server: its URL, or the command that starts it (repeatable)
     #[arg(long, value_name = "NAME=URL|COMMAND")]
     mcp_server: Vec<String>,
-    /// A header for an HTTP server; ${VARIABLE} in the value is taken from the environment (repeatable)
+    /// A header for an HTTP server; ${VARIABLE} in the value is taken from the environment
+    /// (repeatable)
     #[arg(long, value_name = "SERVER:HEADER=VALUE")]
     mcp_header: Vec<String>,
-    /// What becomes of a tool that is not any more what it was when it was taken in: warn (take it in and say so), block
-    /// (keep the old one and do not call it) or accept [default: warn]
+    /// What becomes of a tool that is not any more what it was when it was taken in: warn (take it
+    /// in and say so), block (keep the old one and do not call it) or accept [default: warn]
     #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true)]
     on_change: Option<OnChange>,
 }

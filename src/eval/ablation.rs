@@ -1,4 +1,5 @@
-//! What each part of the default way of searching is worth: arms that add one part at a time, and a table of the gains.
+//! What each part of the default way of searching is worth: arms that add one part at a time, and a
+//! table of the gains.
 
 use toolscout_index::{Fusion, Mode, Parts};
 
@@ -27,8 +28,8 @@ pub struct Step {
     pub after: Option<usize>,
 }
 
-/// The steps from words alone to the whole: with instant embedders, then, where there is a slow one, from words again
-/// with that.
+/// The steps from words alone to the whole: with instant embedders, then, where there is a slow
+/// one, from words again with that.
 pub fn steps(embedding: Embedding) -> Vec<Step> {
     let hybrid = |name: &str, fusion, parts| Arm {
         name: name.into(),

@@ -1,8 +1,8 @@
 //! Fits the ranker to one catalog, and shows on other tools whether it gained by that.
 //!
-//! The tools are split in two as in [`tune`](super::tune). On the train half the leaves of the forest are fitted anew
-//! and the ranker's weight is chosen, each judged by queries it was not fitted to; the test half tells the gain. What
-//! does not gain there is not worth keeping.
+//! The tools are split in two as in [`tune`](super::tune). On the train half the leaves of the
+//! forest are fitted anew and the ranker's weight is chosen, each judged by queries it was not
+//! fitted to; the test half tells the gain. What does not gain there is not worth keeping.
 
 use serde::Serialize;
 use toolscout_index::ranker::refit::{Judged, refit};
@@ -113,8 +113,8 @@ pub fn adapt(
     Ok((adapted, ranker))
 }
 
-/// How much to keep and how much weight to give: what serves queries best that were not fitted to. What changes least
-/// wins among equals.
+/// How much to keep and how much weight to give: what serves queries best that were not fitted to.
+/// What changes least wins among equals.
 fn choose(trees: &Forest, mix: f32, fitting: &[Lesson], choosing: &[Lesson]) -> (f64, f32) {
     let score = |trees: &Forest, mix: f32| {
         mean(

@@ -1,9 +1,10 @@
 //! The agent without a model: what injection and eviction cost and bring over whole conversations.
 //!
-//! The queries of a set that need several tools are [put together](conversations) into conversations in which tools
-//! recur. An [oracle] that knows the right tools answers in the model's place: it calls what it sees, searches
-//! for what it does not see, and nothing else. Everything else is the real thing: the [agent](crate::agent) with its
-//! runs, its toolbox, its search and its token counting, turn by turn, conversations kept in memory.
+//! The queries of a set that need several tools are [put together](conversations) into
+//! conversations in which tools recur. An [oracle] that knows the right tools answers in the
+//! model's place: it calls what it sees, searches for what it does not see, and nothing else.
+//! Everything else is the real thing: the [agent](crate::agent) with its runs, its toolbox, its
+//! search and its token counting, turn by turn, conversations kept in memory.
 
 pub mod arguments;
 pub mod conversations;
@@ -25,7 +26,8 @@ use play::Stage;
 
 /// Tokens of all visible tools, unless others are asked for.
 pub const DEFAULT_BUDGETS: [usize; 3] = [2_000, 4_000, 8_000];
-/// Turns of a conversation, unless asked otherwise: enough for the largest of the budgets to overflow.
+/// Turns of a conversation, unless asked otherwise: enough for the largest of the budgets to
+/// overflow.
 pub const DEFAULT_TURNS: usize = 12;
 /// Most turns of a conversation.
 pub const MAX_TURNS: usize = 200;

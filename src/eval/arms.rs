@@ -1,4 +1,5 @@
-//! The ways of searching that are compared: a mode, for the hybrid a fusion, and the parts that take part.
+//! The ways of searching that are compared: a mode, for the hybrid a fusion, and the parts that
+//! take part.
 
 use toolscout_index::{Fusion, Mode, Parts, Query};
 

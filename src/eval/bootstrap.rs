@@ -1,9 +1,11 @@
-//! How far a figure can be trusted: bootstrap intervals of a mean, and a paired test of a difference.
+//! How far a figure can be trusted: bootstrap intervals of a mean, and a paired test of a
+//! difference.
 
 use super::metrics::{mean, percentile};
 use super::random::Random;
 
-/// Resamples behind an interval. 1,000 keep the Monte Carlo error of a 2.5% quantile near a twentieth of the interval.
+/// Resamples behind an interval. 1,000 keep the Monte Carlo error of a 2.5% quantile near a
+/// twentieth of the interval.
 pub const RESAMPLES: usize = 1_000;
 /// Sign flips behind a p-value; its smallest possible value is 1 / (FLIPS + 1).
 pub const FLIPS: usize = 10_000;
@@ -13,8 +15,8 @@ pub type Interval = [f64; 2];
 
 /// The 95% percentile bootstrap intervals of the means of several columns over the same queries.
 ///
-/// `columns[m][q]` is metric `m` of query `q`. Each resample draws queries once for all columns. Deterministic given
-/// the seed.
+/// `columns[m][q]` is metric `m` of query `q`. Each resample draws queries once for all columns.
+/// Deterministic given the seed.
 pub fn intervals(columns: &[Vec<f64>], seed: u64) -> Vec<Interval> {
     let queries = columns.first().map_or(0, Vec::len);
     if queries == 0 {
@@ -32,8 +34,8 @@ pub fn intervals(columns: &[Vec<f64>], seed: u64) -> Vec<Interval> {
     means.into_iter().map(central_95).collect()
 }
 
-/// The 95% percentile bootstrap interval of the mean over sets of each set's mean over queries. Queries are drawn within
-/// their set: the sets are what they are, and all weigh the same.
+/// The 95% percentile bootstrap interval of the mean over sets of each set's mean over queries.
+/// Queries are drawn within their set: the sets are what they are, and all weigh the same.
 pub fn macro_interval(sets: &[Vec<f64>], seed: u64) -> Interval {
     let sets: Vec<&Vec<f64>> = sets.iter().filter(|set| !set.is_empty()).collect();
     if sets.is_empty() {
@@ -55,13 +57,14 @@ pub struct Paired {
     pub difference: f64,
     /// Its bootstrap interval.
     pub interval: Interval,
-    /// Two-sided p-value of the randomisation test: how often a difference at least this large arises when each
-    /// query's two values are exchanged at random.
+    /// Two-sided p-value of the randomisation test: how often a difference at least this large
+    /// arises when each query's two values are exchanged at random.
     pub p: f64,
 }
 
-/// Compares two systems over the same queries (Smucker, Allan and Carterette, "A comparison of statistical significance
-/// tests for information retrieval evaluation", 2007, recommend the randomisation test). Deterministic given the seed.
+/// Compares two systems over the same queries (Smucker, Allan and Carterette, "A comparison of
+/// statistical significance tests for information retrieval evaluation", 2007, recommend the
+/// randomisation test). Deterministic given the seed.
 pub fn paired(a: &[f64], b: &[f64], seed: u64) -> Paired {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     let observed = mean(&differences);
@@ -79,7 +82,8 @@ fn sign_flip_p(differences: &[f64], seed: u64) -> f64 {
         .copied()
         .filter(|difference| *difference != 0.0)
         .collect();
-    // Sums of the same numbers in another order may differ in the last bits; they must still count as equal.
+    // Sums of the same numbers in another order may differ in the last bits; they must still count
+    // as equal.
     let observed = moving.iter().sum::<f64>().abs() * (1.0 - 1e-12);
     let mut random = Random::new(seed, "randomisation");
     let as_large = (0..FLIPS)
@@ -114,7 +118,8 @@ mod tests {
 
     #[test]
     fn sets_weigh_the_same_in_the_macro_interval() {
-        // Standard error of the mean of both sets: half of the small set's .05 (100 queries), the large one adds nothing.
+        // Standard error of the mean of both sets: half of the small set's .05 (100 queries), the
+        // large one adds nothing.
         let [low, high] = macro_interval(&[halves(100), vec![1.0; 5000]], 1);
         assert!(
             (low - 0.701).abs() < 0.01 && (high - 0.799).abs() < 0.01,
@@ -162,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_p_value_is_that_of_the_exact_test() {
-        // Five queries, a better by 1 on each: of 2^5 sign patterns two are as extreme, so p = 1/16.
+        // Five queries, a better by 1 on each: of 2^5 sign patterns two are as extreme, so p =
+        // 1/16.
         let p = paired(&[1.0; 5], &[0.0; 5], 3).p;
         assert!((p - 1.0 / 16.0).abs() < 0.01, "{p}");
     }

@@ -9,8 +9,8 @@ use super::latency::Latency;
 pub struct Build {
     /// Seconds to register and index every tool lexically, from nothing.
     pub index_s: f64,
-    /// Seconds to embed every tool and build what is derived from the vectors; none when they were computed earlier
-    /// and in parts.
+    /// Seconds to embed every tool and build what is derived from the vectors; none when they were
+    /// computed earlier and in parts.
     pub embed_s: Option<f64>,
     /// Seconds to open the catalog until it answers.
     pub open_s: f64,
@@ -27,12 +27,13 @@ pub struct CostReport {
     pub index_s: f64,
     /// Tools a second of that.
     pub index_tools_per_s: f64,
-    /// Seconds to embed every tool, measured when its vectors were computed; null when they came in parts.
+    /// Seconds to embed every tool, measured when its vectors were computed; null when they came in
+    /// parts.
     pub embed_s: Option<f64>,
     /// Tools a second of that.
     pub embed_tools_per_s: Option<f64>,
-    /// Most memory the process had in use while this set was prepared and searched, in MiB; null where the system does
-    /// not tell.
+    /// Most memory the process had in use while this set was prepared and searched, in MiB; null
+    /// where the system does not tell.
     pub rss_mb: Option<f64>,
     /// Disk, in MiB.
     pub disk_mb: f64,
@@ -71,8 +72,8 @@ pub struct ScalePoint {
 
 /// Starts a new measurement of peak memory, where the system can.
 pub fn reset_peak_rss() {
-    // proc(5): 5 resets the peak resident set size. Without it the peak is that of the whole process, which is the
-    // larger figure, so failing is harmless.
+    // proc(5): 5 resets the peak resident set size. Without it the peak is that of the whole
+    // process, which is the larger figure, so failing is harmless.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 

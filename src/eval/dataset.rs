@@ -1,14 +1,16 @@
 //! An evaluation set: tools, queries, and which tools are right for which query.
 //!
 //! A set is a folder in one of two shapes:
-//! - its own: `tools.jsonl` (or `tools.json`, `tools.yaml`, …, or a folder `tools/` of files), every file in any format
-//!   that can be registered, and `queries.jsonl` with lines `{"id","query","relevant":[ids]}`; other fields are ignored,
-//!   except `"kind":"none"`, which says of a query without relevant tools that no tool can serve it, and
-//!   `"groups":[[ids]]`, which says of which relevant tools one is enough. Where lines have no `relevant`, judgements
+//! - its own: `tools.jsonl` (or `tools.json`, `tools.yaml`, …, or a folder `tools/` of files),
+//!   every file in any format that can be registered, and `queries.jsonl` with lines
+//!   `{"id","query","relevant":[ids]}`; other fields are ignored, except `"kind":"none"`, which
+//!   says of a query without relevant tools that no tool can serve it, and `"groups":[[ids]]`,
+//!   which says of which relevant tools one is enough. Where lines have no `relevant`, judgements
 //!   are read from TREC or BEIR qrels beside it.
 //! - BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`.
 //!
-//! A loaded set is whole and consistent: ids are unique, every query has a relevant tool, every relevant tool exists.
+//! A loaded set is whole and consistent: ids are unique, every query has a relevant tool, every
+//! relevant tool exists.
 
 mod files;
 mod qrels;
@@ -37,8 +39,8 @@ pub struct EvalQuery {
     pub text: String,
     /// The right tools; at least one, ascending, distinct.
     pub relevant: Vec<ToolIndex>,
-    /// What it takes to serve the query: of each group one tool. Every relevant tool is a group of its own unless the
-    /// set says otherwise.
+    /// What it takes to serve the query: of each group one tool. Every relevant tool is a group of
+    /// its own unless the set says otherwise.
     pub groups: Vec<Vec<ToolIndex>>,
 }
 
@@ -62,7 +64,8 @@ pub struct EvalSet {
     pub tools: Vec<Tool>,
     /// The queries to measure, in the file's order.
     pub queries: Vec<EvalQuery>,
-    /// Requests that no tool can serve, as the set says itself; they play a part only where abstaining is measured.
+    /// Requests that no tool can serve, as the set says itself; they play a part only where
+    /// abstaining is measured.
     pub unanswerable: Vec<Unanswerable>,
     positions: HashMap<String, ToolIndex>,
 }
@@ -71,14 +74,15 @@ impl EvalSet {
     /// Reads a set from its folder.
     ///
     /// # Errors
-    /// An [`EvalError`] naming the file, the line and the value for everything that would make figures wrong.
+    /// An [`EvalError`] naming the file, the line and the value for everything that would make
+    /// figures wrong.
     pub fn load(path: &Path) -> Result<Self> {
         let raw = files::read_set(path)?;
         EvalSet::new(path, raw)
     }
 
-    /// A catalog's tools with judged queries: those of a file, and requests with the ids of tools that were called for
-    /// them, of which tools that are gone are left out.
+    /// A catalog's tools with judged queries: those of a file, and requests with the ids of tools
+    /// that were called for them, of which tools that are gone are left out.
     ///
     /// # Errors
     /// As [`EvalSet::load`].
@@ -154,7 +158,8 @@ impl EvalSet {
         })
     }
 
-    /// The same tools with `count` of the queries, chosen by the seed; all of them when there are no more.
+    /// The same tools with `count` of the queries, chosen by the seed; all of them when there are
+    /// no more.
     pub fn sampled(mut self, count: usize, seed: u64) -> Self {
         let chosen = Random::new(seed, "queries").sample(self.queries.len(), count);
         self.queries = chosen
@@ -179,8 +184,8 @@ impl EvalSet {
         &self.tools[position as usize]
     }
 
-    /// A digest of all that figures depend on: tools, measured queries, judgements. Equal for equal sets wherever they
-    /// lie.
+    /// A digest of all that figures depend on: tools, measured queries, judgements. Equal for equal
+    /// sets wherever they lie.
     pub fn fingerprint(&self) -> String {
         let mut digest = Sha256::new();
         let mut feed = |text: &str| {

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toolscout_index::document::View;
 use toolscout_index::{Embedder, Result, Scripts};
 
-/// Most vectors kept: those of the largest public query file with its clauses, 200 MB at 384 dimensions.
+/// Most vectors kept: those of the largest public query file with its clauses, 200 MB at 384
+/// dimensions.
 const CAPACITY: usize = 1 << 17;
 
 /// An embedder that remembers what it was asked, except while latency is measured.

@@ -1,4 +1,5 @@
-//! What can be wrong with a set, a plan or a baseline. Every message names the value, the place and the next step.
+//! What can be wrong with a set, a plan or a baseline. Every message names the value, the place and
+//! the next step.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,9 @@
 //! Writes what the ranker measures of every candidate, for training: a line of JSON a query.
 //!
-//! The first line names the columns; `scripts/train_ranker.py` reads the file. Queries are asked twice: of the whole
-//! catalog, and of one from which a fifth of the tools was taken out (see [`nomatch`]), which is where confidence
-//! learns what an answer to an unanswerable request looks like.
+//! The first line names the columns; `scripts/train_ranker.py` reads the file. Queries are asked
+//! twice: of the whole catalog, and of one from which a fifth of the tools was taken out (see
+//! [`nomatch`]), which is where confidence learns what an answer to an unanswerable request looks
+//! like.
 //!
 //! [`nomatch`]: super::nomatch
 
@@ -80,11 +81,12 @@ impl FeaturesFile {
         })
     }
 
-    /// Adds a set's queries, asked by an arm over the catalog that [`Workspace::prepare`] left. `asked` is called after
-    /// each.
+    /// Adds a set's queries, asked by an arm over the catalog that [`Workspace::prepare`] left.
+    /// `asked` is called after each.
     ///
     /// # Errors
-    /// The engine's; [`EvalError::Option`] where the arm has no candidates or other sets were asked by other legs.
+    /// The engine's; [`EvalError::Option`] where the arm has no candidates or other sets were asked
+    /// by other legs.
     pub fn add(
         &mut self,
         set: &EvalSet,
@@ -139,7 +141,8 @@ impl FeaturesFile {
                 let reason = "its answers are not fused by the convex formula, so there is nothing to rank anew";
                 return Err(EvalError::option("--features", &arm.name, reason));
             };
-            // A request in a script that a leg does not serve is answered by fewer legs; it teaches nothing of this one.
+            // A request in a script that a leg does not serve is answered by fewer legs; it teaches
+            // nothing of this one.
             if self.begin(&measured)? {
                 self.write(&Line::new(set, query, &measured, part))?;
             }
@@ -147,7 +150,8 @@ impl FeaturesFile {
         Ok(())
     }
 
-    /// Writes the first line with the first request; false for a request that other legs have answered.
+    /// Writes the first line with the first request; false for a request that other legs have
+    /// answered.
     fn begin(&mut self, measured: &Measured) -> Result<bool> {
         if let Some(legs) = &self.legs {
             return Ok(*legs == measured.legs);

@@ -1,4 +1,5 @@
-//! A report as one page of HTML: tables, plots, and the queries that went worst. It loads nothing and runs no script.
+//! A report as one page of HTML: tables, plots, and the queries that went worst. It loads nothing
+//! and runs no script.
 
 mod plot;
 

@@ -8,8 +8,8 @@ use super::dataset::{EvalQuery, EvalSet, ToolIndex};
 use super::metrics::{Metric, mean};
 use super::run::ArmRun;
 
-/// Two descriptions with at least this share of common words are the same description: at .9 a changed number or product
-/// name passes, and a changed sentence does not.
+/// Two descriptions with at least this share of common words are the same description: at .9 a
+/// changed number or product name passes, and a changed sentence does not.
 const SAME_DESCRIPTION: f64 = 0.9;
 
 /// The values of every metric for every query.
@@ -75,8 +75,8 @@ pub fn strict_gains(query: &EvalQuery, ranking: &[ToolIndex]) -> Vec<bool> {
         .collect()
 }
 
-/// As [`strict_gains`], but a twin counts for the relevant tool it equals. Each relevant tool is counted once: a second
-/// twin, or the tool itself after its twin, adds nothing.
+/// As [`strict_gains`], but a twin counts for the relevant tool it equals. Each relevant tool is
+/// counted once: a second twin, or the tool itself after its twin, adds nothing.
 pub fn tolerant_gains(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) -> Vec<bool> {
     let mut missing: HashSet<ToolIndex> = query.relevant.iter().copied().collect();
     let mut take = |hit: &ToolIndex| {
@@ -105,8 +105,8 @@ impl Twins {
         }
     }
 
-    /// True when an agent could take one for the other: the same words in the name, whatever their case and separators
-    /// and whatever the server, and all but the same description.
+    /// True when an agent could take one for the other: the same words in the name, whatever their
+    /// case and separators and whatever the server, and all but the same description.
     pub fn equal(&self, a: ToolIndex, b: ToolIndex) -> bool {
         let (a, b) = (&self.faces[a as usize], &self.faces[b as usize]);
         a.name == b.name && overlap(&a.description, &b.description) >= SAME_DESCRIPTION

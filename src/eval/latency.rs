@@ -14,9 +14,11 @@ use super::run::{Ask, Detail};
 
 /// Queries that are timed, chosen by the seed: a p99 needs more than a hundred.
 const TIMED: usize = 200;
-/// Searches before the first that is timed, to have pages, caches and branch predictors where a service has them.
+/// Searches before the first that is timed, to have pages, caches and branch predictors where a
+/// service has them.
 const WARM_UP: usize = 20;
-/// Times each query is asked; its median is taken, so that one interruption by the system does not become a p99.
+/// Times each query is asked; its median is taken, so that one interruption by the system does not
+/// become a p99.
 const ROUNDS: usize = 3;
 /// Hits asked for: what agents ask for.
 const HITS: usize = 5;

@@ -1,7 +1,8 @@
-//! What a usage memory is worth: half of the queries are remembered with the tools they want, the other half is asked.
+//! What a usage memory is worth: half of the queries are remembered with the tools they want, the
+//! other half is asked.
 //!
-//! The halves are of queries and not of tools, since a memory can only help where a tool is wanted again. A set whose
-//! queries were written over from one another flatters it.
+//! The halves are of queries and not of tools, since a memory can only help where a tool is wanted
+//! again. A set whose queries were written over from one another flatters it.
 
 use serde::Serialize;
 use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch, Teacher};

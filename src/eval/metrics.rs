@@ -10,7 +10,8 @@
 //! | `mrr@k` | 1 / place of the first relevant hit among the first `k`, else 0 |
 //! | `complete@k` | 1 when all `r` relevant tools are among the first `k`; 0 whenever `r > k` |
 //!
-//! A query's hits beyond those returned count as not relevant. A figure of a set is the plain mean over its queries.
+//! A query's hits beyond those returned count as not relevant. A figure of a set is the plain mean
+//! over its queries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +28,8 @@ pub enum Measure {
     Ndcg,
     /// Share of the relevant tools that were found.
     Recall,
-    /// Share of the hits that are relevant; reported at depth 1 only, where it is what an agent without choice gets.
+    /// Share of the hits that are relevant; reported at depth 1 only, where it is what an agent
+    /// without choice gets.
     Precision,
     /// Reciprocal rank of the first relevant hit.
     Mrr,
@@ -50,7 +52,8 @@ impl Metric {
         Metric { measure, depth }
     }
 
-    /// Every metric reported for these depths, in the order of reports. The reciprocal rank is taken at the deepest.
+    /// Every metric reported for these depths, in the order of reports. The reciprocal rank is
+    /// taken at the deepest.
     pub fn all(depths: &[usize]) -> Vec<Metric> {
         let deepest = depths.iter().copied().max().unwrap_or(1);
         let at_each = |measure| depths.iter().map(move |&depth| Metric::new(measure, depth));
@@ -64,8 +67,8 @@ impl Metric {
             .collect()
     }
 
-    /// The metric of one query: `gains[i]` tells whether the hit at place `i + 1` is relevant, `relevant` how many
-    /// tools are (at least 1).
+    /// The metric of one query: `gains[i]` tells whether the hit at place `i + 1` is relevant,
+    /// `relevant` how many tools are (at least 1).
     pub fn of(self, gains: &[bool], relevant: usize) -> f64 {
         let top = &gains[..gains.len().min(self.depth)];
         let found = || top.iter().filter(|&&gain| gain).count();
@@ -130,7 +133,8 @@ pub fn mean(values: &[f64]) -> f64 {
     }
 }
 
-/// The value below which this share of the values lies (nearest rank), 0 of nothing. Expects ascending order.
+/// The value below which this share of the values lies (nearest rank), 0 of nothing. Expects
+/// ascending order.
 pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted
@@ -173,7 +177,8 @@ mod tests {
 
     #[test]
     fn ndcg_discounts_by_the_logarithm_of_the_place() {
-        // DCG@5 = 1/log2(3) + 1/log2(5) = 0.6309297536 + 0.4306765581; ideal of 3 = 1 + 0.6309297536 + 0.5.
+        // DCG@5 = 1/log2(3) + 1/log2(5) = 0.6309297536 + 0.4306765581; ideal of 3 = 1 +
+        // 0.6309297536 + 0.5.
         close(
             value("ndcg@5", &SECOND_AND_FOURTH, 3),
             1.061_606_311_644_851 / 2.130_929_753_571_457_4,

@@ -1,9 +1,9 @@
 //! Whether requests that no tool can serve are recognised.
 //!
-//! A seeded fifth of the tools is taken out of the catalog. A query all of whose relevant tools are out is
-//! unanswerable and should come back as "no match", like requests that by the set's own account no tool can serve;
-//! every other query should not. Besides the engine's own decision, every signal of confidence in an answer is laid
-//! over all thresholds.
+//! A seeded fifth of the tools is taken out of the catalog. A query all of whose relevant tools are
+//! out is unanswerable and should come back as "no match", like requests that by the set's own
+//! account no tool can serve; every other query should not. Besides the engine's own decision,
+//! every signal of confidence in an answer is laid over all thresholds.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,8 @@ const AFFORDABLE_FALSE: f64 = 0.1;
 pub struct HeldOut {
     /// The tools, ascending.
     pub tools: Vec<ToolIndex>,
-    /// Which queries have lost all their relevant tools, followed by the set's own unanswerable ones.
+    /// Which queries have lost all their relevant tools, followed by the set's own unanswerable
+    /// ones.
     pub unanswerable: Vec<bool>,
 }
 
@@ -144,7 +145,8 @@ impl NoMatchReport {
     }
 }
 
-/// Every signal of an answer, by name: how much there was to go by, and the best BM25 and fused score among the hits.
+/// Every signal of an answer, by name: how much there was to go by, and the best BM25 and fused
+/// score among the hits.
 fn signals(results: &Results) -> Vec<(String, f64)> {
     let best = |values: &mut dyn Iterator<Item = f32>| values.map(f64::from).reduce(f64::max);
     let bm25 = |hit: &Hit| Some(hit.explain.as_ref()?.lexical.as_ref()?.raw);
@@ -202,7 +204,8 @@ fn signal(name: &str, unanswerable: &[bool], observations: &[Observation]) -> Si
             .find(|(other, _)| other == name)
             .map(|(_, v)| *v)
     };
-    // An answer without the signal found nothing by that leg at all: it is the least confident of all.
+    // An answer without the signal found nothing by that leg at all: it is the least confident of
+    // all.
     let lowest = observations
         .iter()
         .filter_map(value)
@@ -257,7 +260,8 @@ fn spread(thresholds: &[f64]) -> Vec<f64> {
     chosen
 }
 
-/// The probability that a random answerable query has a higher signal than a random unanswerable one, ties half.
+/// The probability that a random answerable query has a higher signal than a random unanswerable
+/// one, ties half.
 fn area(unanswerable: &[f64], answerable: &[f64]) -> f64 {
     let pairs = (unanswerable.len() * answerable.len()).max(1) as f64;
     let wins = answerable.iter().map(|value| {

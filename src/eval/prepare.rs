@@ -1,4 +1,5 @@
-//! The catalogs that are measured: a set's own, kept so that its tools are embedded once, and passing ones beside it.
+//! The catalogs that are measured: a set's own, kept so that its tools are embedded once, and
+//! passing ones beside it.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -111,8 +112,8 @@ impl Workspace {
         }
     }
 
-    /// Brings the set's catalog up to date: its tools and no others, with every vector. Costs almost nothing when it
-    /// was there before. `embedded` is told how far embedding is.
+    /// Brings the set's catalog up to date: its tools and no others, with every vector. Costs
+    /// almost nothing when it was there before. `embedded` is told how far embedding is.
     ///
     /// # Errors
     /// The engine's, and [`EvalError::PendingEmbeddings`] when vectors are still missing.
@@ -214,7 +215,8 @@ impl Workspace {
         ))
     }
 
-    /// Gives a set's catalog the ranker that is measured, or takes back one of an earlier measurement.
+    /// Gives a set's catalog the ranker that is measured, or takes back one of an earlier
+    /// measurement.
     fn set_ranker(&self, catalog: &Catalog, set: &str) -> Result<()> {
         let ranker = self.ranking.of(set)?;
         if ranker.is_some() || catalog.searcher().has_own_ranker() {
@@ -322,8 +324,8 @@ struct Embedding {
     seconds: f64,
 }
 
-/// Makes the catalog hold exactly these tools and embeds what has no vectors. Returns nothing when nothing had to be
-/// embedded.
+/// Makes the catalog hold exactly these tools and embeds what has no vectors. Returns nothing when
+/// nothing had to be embedded.
 fn fill(
     catalog: &Catalog,
     tools: &[Tool],
@@ -354,7 +356,8 @@ fn fill(
     }))
 }
 
-/// The set's name made fit for a folder, and a digest of its path: two sets of one name have two catalogs.
+/// The set's name made fit for a folder, and a digest of its path: two sets of one name have two
+/// catalogs.
 fn catalog_name(set: &EvalSet) -> String {
     let path = set.path.canonicalize().unwrap_or_else(|_| set.path.clone());
     let digest = Sha256::digest(path.to_string_lossy().as_bytes());

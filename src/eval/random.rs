@@ -1,16 +1,19 @@
-//! Seeded choices: the same seed gives the same sample, split and resampling on every machine and in every version.
+//! Seeded choices: the same seed gives the same sample, split and resampling on every machine and
+//! in every version.
 
-/// A SplitMix64 generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// A SplitMix64 generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// 2014).
 ///
-/// Written here and not taken from a crate, whose streams change between versions: a sample that moved with an upgrade
-/// would make figures incomparable.
+/// Written here and not taken from a crate, whose streams change between versions: a sample that
+/// moved with an upgrade would make figures incomparable.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream of this seed for this purpose; streams of different purposes are independent of each other.
+    /// The stream of this seed for this purpose; streams of different purposes are independent of
+    /// each other.
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mixed = purpose
             .bytes()
@@ -37,8 +40,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which must not be 0. The bias of the multiplication is below 2^-40 for every bound that
-    /// fits a catalog.
+    /// A number below `bound`, which must not be 0. The bias of the multiplication is below 2^-40
+    /// for every bound that fits a catalog.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
@@ -50,7 +53,8 @@ impl Random {
         }
     }
 
-    /// `count` of the positions `0..len`, in ascending order; all of them when `count` is not smaller.
+    /// `count` of the positions `0..len`, in ascending order; all of them when `count` is not
+    /// smaller.
     pub fn sample(&mut self, len: usize, count: usize) -> Vec<usize> {
         let mut positions: Vec<usize> = (0..len).collect();
         if count < len {

@@ -203,8 +203,8 @@ pub fn headline(metrics: &[Metric]) -> Metric {
         .unwrap_or(Metric::new(Measure::Ndcg, 10))
 }
 
-/// The plain mean of an arm's metrics over sets: every set weighs the same, however many queries it has. Metrics and
-/// arms that a set lacks are left out.
+/// The plain mean of an arm's metrics over sets: every set weighs the same, however many queries it
+/// has. Metrics and arms that a set lacks are left out.
 pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
     let Some(first) = reports.first() else {
         return Vec::new();

@@ -147,8 +147,8 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// Ranks tools by how many of the request's words their description has, by id among equals; the dense arm ranks the
-    /// other way round.
+    /// Ranks tools by how many of the request's words their description has, by id among equals;
+    /// the dense arm ranks the other way round.
     pub(crate) struct WordOverlap(pub(crate) Vec<Arc<Tool>>);
 
     impl WordOverlap {
@@ -241,7 +241,8 @@ mod tests {
             ),
             (200, 200, 200)
         );
-        // The last tool's word contains no other tool's word but prefixes of it, so every query's own tool leads or ties.
+        // The last tool's word contains no other tool's word but prefixes of it, so every query's
+        // own tool leads or ties.
         assert_eq!(run.rankings[199][0], 199);
         assert_eq!(run.rankings[157][0], 157);
     }

@@ -1,4 +1,5 @@
-//! Catalogs of other sizes than the set's: a sample of its tools, or its tools and variations of them.
+//! Catalogs of other sizes than the set's: a sample of its tools, or its tools and variations of
+//! them.
 
 use toolscout_index::Tool;
 
@@ -11,8 +12,9 @@ pub const MAX_TOOLS: usize = 1_000_000;
 
 /// `size` tools for measuring cost, and how many of them were made up.
 ///
-/// A made-up tool has the name of one tool and the description of another, on a server of its own, so that terms and
-/// texts vary as in a real catalog. Quality over such a catalog would mean nothing and is not measured.
+/// A made-up tool has the name of one tool and the description of another, on a server of its own,
+/// so that terms and texts vary as in a real catalog. Quality over such a catalog would mean
+/// nothing and is not measured.
 ///
 /// # Errors
 /// The engine's for a name that grows too long.

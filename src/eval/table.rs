@@ -22,7 +22,8 @@ pub enum Style {
     Markdown,
 }
 
-/// The quality and latency of every arm on every set, with a macro row an arm when there are several sets.
+/// The quality and latency of every arm on every set, with a macro row an arm when there are
+/// several sets.
 pub fn quality(reports: &[Report], style: Style) -> String {
     let metrics = shown_metrics(reports);
     let mut table = new_table(style);
@@ -262,7 +263,8 @@ pub fn significance(reports: &[Report], style: Style) -> String {
     finish(table, 4)
 }
 
-/// What conversations cost and brought under each policy, with a macro row a policy when there are several sets.
+/// What conversations cost and brought under each policy, with a macro row a policy when there are
+/// several sets.
 pub fn agent(reports: &[AgentReport], style: Style) -> String {
     let mut table = new_table(style);
     table.set_header([

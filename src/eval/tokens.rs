@@ -48,7 +48,8 @@ pub struct FormatTokens {
 }
 
 impl TokensReport {
-    /// Counts a set's tools, and the first hits of these rankings as answers. Takes about a second for 5 MB of schemas.
+    /// Counts a set's tools, and the first hits of these rankings as answers. Takes about a second
+    /// for 5 MB of schemas.
     pub fn of(set: &EvalSet, rankings: &[Vec<ToolIndex>]) -> Self {
         let answers: Vec<Vec<&Tool>> = rankings
             .iter()

@@ -8,8 +8,8 @@ use super::dataset::{EvalSet, ToolIndex, escape, unescape};
 use super::error::{EvalError, Result, read_text, write};
 use super::run::ArmRun;
 
-/// Writes one run file an arm and the judgements beside them, named after `path`: `runs.trec` becomes
-/// `runs.SET.ARM.trec` and `runs.SET.qrels`. Returns what was written.
+/// Writes one run file an arm and the judgements beside them, named after `path`: `runs.trec`
+/// becomes `runs.SET.ARM.trec` and `runs.SET.qrels`. Returns what was written.
 ///
 /// Ids are written as one column: white space and `%` are percent-encoded.
 ///
@@ -42,8 +42,8 @@ pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<Path
 
 /// Reads a run file as one more arm, named after the file.
 ///
-/// Hits are ranked by score, equal scores in the file's order. Queries outside the set are ignored; a query of the set
-/// without hits found nothing.
+/// Hits are ranked by score, equal scores in the file's order. Queries outside the set are ignored;
+/// a query of the set without hits found nothing.
 ///
 /// # Errors
 /// [`EvalError::Malformed`] for a line that is no hit or names a tool that the set does not have, [`EvalError::Io`].
@@ -115,8 +115,8 @@ fn by_score(mut hits: Vec<(f64, ToolIndex)>) -> Vec<ToolIndex> {
         .collect()
 }
 
-/// Scores count down with the rank: programs that read runs sort by score and break ties in ways of their own, and the
-/// engine's order is the one to judge.
+/// Scores count down with the rank: programs that read runs sort by score and break ties in ways of
+/// their own, and the engine's order is the one to judge.
 fn run_file(set: &EvalSet, run: &ArmRun) -> String {
     let mut text = String::new();
     for (query, ranking) in set.queries.iter().zip(&run.rankings) {

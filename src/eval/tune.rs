@@ -1,8 +1,9 @@
 //! Looks for settings that serve a catalog better, and shows on other tools whether they do.
 //!
-//! The tools are split in two by the seed, and with them the queries: those whose relevant tools all lie in the train
-//! half decide, those whose tools all lie in the test half tell the gain, and those with tools in both are left out. A
-//! split by query instead would let a setting learn the tools it is tested on.
+//! The tools are split in two by the seed, and with them the queries: those whose relevant tools
+//! all lie in the train half decide, those whose tools all lie in the test half tell the gain, and
+//! those with tools in both are left out. A split by query instead would let a setting learn the
+//! tools it is tested on.
 
 use std::sync::Arc;
 
@@ -95,7 +96,8 @@ pub struct Half {
     pub after: f64,
 }
 
-/// Turns one knob after the other to where the train half is served best. `tried` is called after each trial.
+/// Turns one knob after the other to where the train half is served best. `tried` is called after
+/// each trial.
 ///
 /// # Errors
 /// [`EvalError::Option`] when a half has too few queries to tell anything, and the engine's.
@@ -147,8 +149,8 @@ impl Half {
     }
 }
 
-/// The knobs of a catalog's settings: name, place, and the values tried. Values lie around the defaults, which came from
-/// nine public sets; 0 switches a field off.
+/// The knobs of a catalog's settings: name, place, and the values tried. Values lie around the
+/// defaults, which came from nine public sets; 0 switches a field off.
 #[expect(
     clippy::type_complexity,
     reason = "a table reads better than a struct with one use"
@@ -193,7 +195,8 @@ const KNOBS: [(&str, fn(&mut Settings) -> &mut f32, &[f32]); 9] = [
     ("b", |s| &mut s.lexical.b, &[0.25, 0.5, 0.75, 1.0]),
 ];
 
-/// A catalog whose settings may be turned: a copy, since a change of field weights rebuilds its lexical index.
+/// A catalog whose settings may be turned: a copy, since a change of field weights rebuilds its
+/// lexical index.
 pub struct Tunable {
     copy: Passing,
     start: Settings,

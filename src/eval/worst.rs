@@ -53,8 +53,8 @@ pub struct Came {
     pub why: String,
 }
 
-/// The worst queries of a run, worst first, in the set's order among equals; queries answered perfectly are not among
-/// them.
+/// The worst queries of a run, worst first, in the set's order among equals; queries answered
+/// perfectly are not among them.
 ///
 /// # Errors
 /// The engine's first.
@@ -114,7 +114,8 @@ fn look_at(
     })
 }
 
-/// An explanation in one line: `bm25 7.2 (place 3), minilm .41 (place 1); name: mail; description: send`.
+/// An explanation in one line: `bm25 7.2 (place 3), minilm .41 (place 1); name: mail; description:
+/// send`.
 fn why(explain: &Explain) -> String {
     let mut legs = Vec::new();
     if let Some(matched) = explain.name_match {

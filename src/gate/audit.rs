@@ -1,10 +1,11 @@
-//! The audit log: what was called, by whom and why it was let through, in SQLite. Only ever added to, each entry chained
-//! to the one before it by its hash, so that an edit shows.
+//! The audit log: what was called, by whom and why it was let through, in SQLite. Only ever added
+//! to, each entry chained to the one before it by its hash, so that an edit shows.
 //!
-//! An entry's hash is SHA-256 over the hash before it, its number (eight bytes, big-endian) and its text. The chain
-//! shows what was changed, taken out or put in between. That the newest entries were cut off, or the whole log was
-//! written anew, shows by its [anchor]. Whoever can read the anchor's key can forge that too; a head's hash that was kept
-//! on another machine shows it even then, and [`AuditLog::verify`] takes one.
+//! An entry's hash is SHA-256 over the hash before it, its number (eight bytes, big-endian) and its
+//! text. The chain shows what was changed, taken out or put in between. That the newest entries
+//! were cut off, or the whole log was written anew, shows by its [anchor]. Whoever can read the
+//! anchor's key can forge that too; a head's hash that was kept on another machine shows it even
+//! then, and [`AuditLog::verify`] takes one.
 
 pub mod anchor;
 
@@ -41,8 +42,8 @@ const LAYOUT: &[&str] = &["
 
 /// What is written down of a call.
 ///
-/// A call that is carried out has two entries, since its end may never come: `begun` before it, `ended` after it. Any
-/// other has one, `refused` or `dry_run`.
+/// A call that is carried out has two entries, since its end may never come: `begun` before it,
+/// `ended` after it. Any other has one, `refused` or `dry_run`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Entry {
@@ -217,14 +218,16 @@ pub enum AuditError {
 pub struct Verified {
     /// Number of its entries.
     pub entries: i64,
-    /// The hash of the last one in hexadecimal: kept elsewhere, it shows later whether entries were cut off.
+    /// The hash of the last one in hexadecimal: kept elsewhere, it shows later whether entries were
+    /// cut off.
     pub head: String,
-    /// Number of entries that the anchor vouches for. It may be behind by those of a process that was killed.
+    /// Number of entries that the anchor vouches for. It may be behind by those of a process that
+    /// was killed.
     pub anchored: i64,
 }
 
-/// An audit log. Cheap to append to (one statement and one small file without a disk flush, some 40 µs); methods block
-/// for that long.
+/// An audit log. Cheap to append to (one statement and one small file without a disk flush, some 40
+/// µs); methods block for that long.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
@@ -346,7 +349,8 @@ impl AuditLog {
             .map_err(|source| self.failed(source))
     }
 
-    /// Checks the whole chain, and that it holds the entry of its anchor; with `head`, also one of this hash.
+    /// Checks the whole chain, and that it holds the entry of its anchor; with `head`, also one of
+    /// this hash.
     ///
     /// # Errors
     /// [`AuditError::Broken`] naming the first entry that does not fit, [`AuditError::HeadMissing`], and what is wrong with
@@ -409,7 +413,8 @@ impl AuditLog {
         Ok(())
     }
 
-    /// What the anchor says of a log that ends with this entry, and has this hash at the anchor's number.
+    /// What the anchor says of a log that ends with this entry, and has this hash at the anchor's
+    /// number.
     fn checked(
         &self,
         anchored: Result<Option<Link>, AnchorError>,
@@ -437,8 +442,8 @@ impl AuditLog {
         }
     }
 
-    /// Anchors a log that an earlier version began, or that is new. Only once: an anchor that is missing later was taken
-    /// away.
+    /// Anchors a log that an earlier version began, or that is new. Only once: an anchor that is
+    /// missing later was taken away.
     fn anchor_first_time(&self) -> Result<(), AuditError> {
         let log = self.lock();
         let marked = log
@@ -491,8 +496,8 @@ impl AuditLog {
         })
     }
 
-    /// Moves the anchor to the entry just appended, unless the log is not the anchor's. Calls go on either way: the entry
-    /// is written, and `verify` says what is wrong.
+    /// Moves the anchor to the entry just appended, unless the log is not the anchor's. Calls go on
+    /// either way: the entry is written, and `verify` says what is wrong.
     fn move_anchor(&self, log: &mut Log) {
         if log.trust == Trust::Unknown {
             let known = self.anchor.read().ok().flatten();
@@ -511,8 +516,8 @@ impl AuditLog {
         }
     }
 
-    /// Adds an entry after the last one that is known. Where another process was there first, its number is taken, and
-    /// the new last one is read.
+    /// Adds an entry after the last one that is known. Where another process was there first, its
+    /// number is taken, and the new last one is read.
     fn append_text(&self, text: &str) -> rusqlite::Result<i64> {
         let mut log = self.lock();
         let mut races = 0;

@@ -30,8 +30,8 @@ impl Class {
         }
     }
 
-    /// What a tool says of itself: by its MCP hints, else by its HTTP method. Of hints that contradict each other the
-    /// graver one counts.
+    /// What a tool says of itself: by its MCP hints, else by its HTTP method. Of hints that
+    /// contradict each other the graver one counts.
     pub fn declared(tool: &Tool) -> Self {
         let hints = tool.annotations;
         match (hints.destructive_hint, hints.read_only_hint) {

@@ -1,4 +1,5 @@
-//! What a tool says of itself, as a hash: two tools of one definition are called, and approved, alike.
+//! What a tool says of itself, as a hash: two tools of one definition are called, and approved,
+//! alike.
 
 use std::fmt;
 
@@ -6,8 +7,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolscout_index::Tool;
 
-/// SHA-256 over everything of a tool that steers a model, a person or the gate: title, description, schemas, hints and
-/// the HTTP operation. The order of keys in a schema is not part of it.
+/// SHA-256 over everything of a tool that steers a model, a person or the gate: title, description,
+/// schemas, hints and the HTTP operation. The order of keys in a schema is not part of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Definition([u8; 32]);
 

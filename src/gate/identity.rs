@@ -1,7 +1,8 @@
 //! Arguments that name a user, held to the identity of the caller. Pure.
 //!
-//! What a server may unpack is looked into as well: JSON inside a text, at any depth and under escapes, with every field
-//! of it, since of two fields of one name a server may take the other one.
+//! What a server may unpack is looked into as well: JSON inside a text, at any depth and under
+//! escapes, with every field of it, since of two fields of one name a server may take the other
+//! one.
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,7 +26,8 @@ const MAX_ENCODINGS: usize = 8;
 const MAX_UNESCAPES: usize = 4;
 /// Longest HTML entity that is read, `&#x0010ffff;`.
 const MAX_ENTITY_BYTES: usize = 12;
-/// Bytes of JSON in texts that one check reads, what it has unpacked included: eight times the longest arguments.
+/// Bytes of JSON in texts that one check reads, what it has unpacked included: eight times the
+/// longest arguments.
 const MAX_READ_BYTES: usize = 8 * MAX_ARGUMENT_BYTES;
 
 /// Fills in what is left out and refuses what names somebody else, at any depth.
@@ -46,8 +48,8 @@ pub fn enforce(
     Ok(())
 }
 
-/// Refuses arguments that name somebody else, once they have their final form: defaults of the schema, and JSON that was
-/// inside a text, are looked at too.
+/// Refuses arguments that name somebody else, once they have their final form: defaults of the
+/// schema, and JSON that was inside a text, are looked at too.
 ///
 /// # Errors
 /// As [`enforce`].
@@ -170,7 +172,8 @@ impl Binding<'_> {
         self.unread_bytes.set(left);
         match serde_json::from_str::<Node>(text) {
             Ok(inner) if encodings < MAX_ENCODINGS => self.check(&inner, path, encodings + 1),
-            // What a parser of another kind makes of it is not known: several values, comments, single quotes.
+            // What a parser of another kind makes of it is not known: several values, comments,
+            // single quotes.
             _ if self.is_mentioned_in(text) => Err(unclear(path)),
             _ => Ok(()),
         }

@@ -21,7 +21,8 @@ struct Counts {
 }
 
 impl Ledger {
-    /// Counts one more call, whether it is made at once or asked for. Nothing is counted where a limit is reached.
+    /// Counts one more call, whether it is made at once or asked for. Nothing is counted where a
+    /// limit is reached.
     ///
     /// # Errors
     /// Words for the model, naming the limit.

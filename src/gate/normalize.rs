@@ -1,7 +1,8 @@
 //! Arguments brought into the form that a tool's own schema asks for, each change recorded. Pure.
 //!
-//! What a model means is often clear where what it writes is not valid: `"7,000"` for a number, `buy` for `BUY`. Only
-//! what can mean one thing is changed; the rest is left for the schema to refuse.
+//! What a model means is often clear where what it writes is not valid: `"7,000"` for a number,
+//! `buy` for `BUY`. Only what can mean one thing is changed; the rest is left for the schema to
+//! refuse.
 
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
@@ -282,8 +283,8 @@ fn from_text(
     fits.then_some((parsed, Why::Json))
 }
 
-/// A text in the case of the value it names, or without the space around it where space cannot be meant. Other texts
-/// stay as they are: the indentation of a line of code is part of it.
+/// A text in the case of the value it names, or without the space around it where space cannot be
+/// meant. Other texts stay as they are: the indentation of a line of code is part of it.
 fn text_as_meant(schema: &Map<String, Value>, name: &str, text: &str) -> Option<(Value, Why)> {
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array) {
         if allowed.iter().any(|value| value == text) {
@@ -345,7 +346,8 @@ fn number(text: &str, fraction_allowed: bool) -> Option<Value> {
         .and_then(|number| whole(&number))
 }
 
-/// Plain digits of a number, with an optional sign, fraction and exponent; `None` for what is no number.
+/// Plain digits of a number, with an optional sign, fraction and exponent; `None` for what is no
+/// number.
 fn without_separators(text: &str) -> Option<String> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),

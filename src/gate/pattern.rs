@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
 
-/// A pattern over whole tool ids or server names: `*` stands for any text, everything else for itself.
+/// A pattern over whole tool ids or server names: `*` stands for any text, everything else for
+/// itself.
 ///
-/// Ids are matched whole, `server/name`, so that `github/delete_*` never means a tool of another server.
+/// Ids are matched whole, `server/name`, so that `github/delete_*` never means a tool of another
+/// server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Pattern {
@@ -17,10 +19,11 @@ pub struct Pattern {
     folded: String,
 }
 
-/// A text without what people do not see or do not heed: case, width, characters that look like others, invisible ones.
+/// A text without what people do not see or do not heed: case, width, characters that look like
+/// others, invisible ones.
 ///
-/// What is forbidden is compared in this form, so that `*delete*` means `Delete_Repo` and `dеlete` with a Cyrillic `е`
-/// too. What is allowed is compared as it is.
+/// What is forbidden is compared in this form, so that `*delete*` means `Delete_Repo` and `dеlete`
+/// with a Cyrillic `е` too. What is allowed is compared as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folded(String);
 
@@ -31,10 +34,12 @@ impl Folded {
     }
 }
 
-/// NFKC, then look-alikes (UTS 39) before and after case: `Ε` (Greek) resembles `E` only as a capital, `о` (Cyrillic)
-/// resembles `o` in both. As `I` looks like `l`, and is `i` without case, `i` and `l` are one.
+/// NFKC, then look-alikes (UTS 39) before and after case: `Ε` (Greek) resembles `E` only as a
+/// capital, `о` (Cyrillic) resembles `o` in both. As `I` looks like `l`, and is `i` without case,
+/// `i` and `l` are one.
 pub fn fold(text: &str) -> String {
-    // Names are ASCII nearly always, and its characters fold one by one: a table takes a twentieth of the time.
+    // Names are ASCII nearly always, and its characters fold one by one: a table takes a twentieth
+    // of the time.
     static ASCII: LazyLock<[String; 128]> = LazyLock::new(|| {
         std::array::from_fn(|code| fold_any(char::from(code as u8).encode_utf8(&mut [0; 4])))
     });
@@ -86,7 +91,8 @@ impl Pattern {
         fits(&self.text, text)
     }
 
-    /// Whether a text, or one that looks like it, fits in any case. True for every text that [`Pattern::matches`].
+    /// Whether a text, or one that looks like it, fits in any case. True for every text that
+    /// [`Pattern::matches`].
     pub fn resembles(&self, text: &Folded) -> bool {
         fits(&self.folded, &text.0)
     }

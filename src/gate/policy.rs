@@ -28,9 +28,9 @@ pub enum Decision {
 
 /// Everything the gate goes by, as it stands in a profile under `[gate]`.
 ///
-/// Of `rules` the first that fits a call decides; where none fits, the default of the tool's class does. Patterns that
-/// forbid, ask or make a class stricter fit in any case and across characters that look alike; what makes a call easier
-/// has to be named exactly.
+/// Of `rules` the first that fits a call decides; where none fits, the default of the tool's class
+/// does. Patterns that forbid, ask or make a class stricter fit in any case and across characters
+/// that look alike; what makes a call easier has to be named exactly.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policies {
@@ -38,20 +38,23 @@ pub struct Policies {
     pub defaults: Defaults,
     /// Rules, the first that fits counts.
     pub rules: Vec<Rule>,
-    /// Classes of tools that say the wrong thing of themselves, or nothing; the pattern that says most counts.
+    /// Classes of tools that say the wrong thing of themselves, or nothing; the pattern that says
+    /// most counts.
     pub classes: BTreeMap<Pattern, Class>,
-    /// Servers whose tools may call themselves more dangerous than state-changing, but not harmless.
+    /// Servers whose tools may call themselves more dangerous than state-changing, but not
+    /// harmless.
     pub untrusted_servers: Vec<Pattern>,
     /// Calls a run may make.
     pub limits: CallLimits,
-    /// Arguments that name a user, and what they have to be: `$identity`, or a fixed text. A name stands for all its
-    /// spellings, `userId` for `user_id` and `UserID` too.
+    /// Arguments that name a user, and what they have to be: `$identity`, or a fixed text. A name
+    /// stands for all its spellings, `userId` for `user_id` and `UserID` too.
     pub bind: BTreeMap<String, String>,
     /// Tools that may be called for others than the caller.
     pub unbound_tools: Vec<Pattern>,
     /// What has to hold before a call.
     pub preconditions: Vec<Precondition>,
-    /// Patterns of argument names whose values are kept out of the audit log, beside the usual ones.
+    /// Patterns of argument names whose values are kept out of the audit log, beside the usual
+    /// ones.
     pub secrets: Vec<Pattern>,
     /// Seconds until an unanswered question counts as no.
     pub approval_timeout_s: ApprovalTimeout,
@@ -130,7 +133,8 @@ impl Rule {
             && self.class.is_none_or(|wanted| wanted == class)
     }
 
-    /// True for a rule against something that the names look like. What is allowed has to be named exactly.
+    /// True for a rule against something that the names look like. What is allowed has to be named
+    /// exactly.
     fn resembles(&self, names: &Names, class: Class) -> bool {
         self.decision != Decision::Allow
             && self.class.is_none_or(|wanted| wanted == class)
@@ -237,7 +241,8 @@ pub struct Ruling {
 }
 
 impl Policies {
-    /// Policies that allow everything: for tools that cannot do harm, such as doubles in tests and measurements.
+    /// Policies that allow everything: for tools that cannot do harm, such as doubles in tests and
+    /// measurements.
     pub fn permissive() -> Self {
         let allow = Decision::Allow;
         let calls = u32::MAX;
@@ -256,7 +261,8 @@ impl Policies {
         }
     }
 
-    /// The class of a tool: by the settings, else by what it says of itself where that can be believed.
+    /// The class of a tool: by the settings, else by what it says of itself where that can be
+    /// believed.
     pub fn class(&self, tool: &Tool) -> Class {
         self.class_of(tool, &Names::of(&tool.id))
     }
@@ -268,7 +274,8 @@ impl Policies {
             .filter(|(pattern, _)| pattern.matches(tool.id.as_str()));
         let named = named.max_by_key(|(pattern, class)| (pattern.literal_chars(), **class));
         let mut class = named.map_or_else(|| self.believed(tool, names), |(_, class)| *class);
-        // A setting for a name that this one only looks like makes the class stricter, never milder.
+        // A setting for a name that this one only looks like makes the class stricter, never
+        // milder.
         for (pattern, alike) in &self.classes {
             if *alike > class
                 && !pattern.matches(tool.id.as_str())

@@ -1,4 +1,5 @@
-//! What has to hold before a call: another tool is asked first, and a third one called where the answer is no. Pure.
+//! What has to hold before a call: another tool is asked first, and a third one called where the
+//! answer is no. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ pub struct Precondition {
     pub before: Pattern,
     /// The call that tells whether it holds.
     pub check: SubCall,
-    /// What the check's result has to hold, by JSON pointer. Left out, any result will do that is not false, null or
-    /// empty.
+    /// What the check's result has to hold, by JSON pointer. Left out, any result will do that is
+    /// not false, null or empty.
     #[serde(default)]
     pub expect: BTreeMap<String, Value>,
     /// The call that makes it hold; left out, the call is refused instead.
@@ -45,8 +46,8 @@ pub enum OnFailedCheck {
 pub struct SubCall {
     /// The tool's id.
     pub tool: String,
-    /// Its arguments; `$name` stands for the argument of that name of the call in question, `$name.inner` for what is
-    /// inside it.
+    /// Its arguments; `$name` stands for the argument of that name of the call in question,
+    /// `$name.inner` for what is inside it.
     #[serde(default)]
     pub arguments: Arguments,
 }

@@ -1,7 +1,7 @@
 //! Secrets kept out of what is written down. Pure.
 //!
-//! What is left out for its length leaves its length and SHA-256, so that who has the original can show that it is what
-//! was sent. Secrets leave nothing: a hash of a short one could be guessed.
+//! What is left out for its length leaves its length and SHA-256, so that who has the original can
+//! show that it is what was sent. Secrets leave nothing: a hash of a short one could be guessed.
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -148,7 +148,8 @@ fn cut(text: &str) -> String {
     )
 }
 
-/// What stands for fields or items that are left out: their number, and length and hash of their JSON.
+/// What stands for fields or items that are left out: their number, and length and hash of their
+/// JSON.
 fn left_out(count: usize, rest: &Value) -> Value {
     let text = rest.to_string();
     format!(

@@ -1,6 +1,7 @@
 //! What a request may do: the key it shows, and the catalogs that open to it.
 //!
-//! A handler gets a catalog only through [`Reading`] or [`Writing`], so that no route can forget to ask.
+//! A handler gets a catalog only through [`Reading`] or [`Writing`], so that no route can forget to
+//! ask.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -73,8 +74,8 @@ impl Grant {
         self.catalogs.contains(catalog)
     }
 
-    /// Whose runs and conversations the sender may see, stop and delete: its own, and with an admin key for all catalogs
-    /// everybody's.
+    /// Whose runs and conversations the sender may see, stop and delete: its own, and with an admin
+    /// key for all catalogs everybody's.
     pub fn reach(&self) -> Reach {
         if self.operates().is_ok() {
             Reach::All
@@ -172,7 +173,8 @@ impl From<Key> for Grant {
 impl FromRequestParts<App> for Grant {
     type Rejection = ApiError;
 
-    /// Also refuses everything until the catalogs are open: before that, one that is there would seem not to be.
+    /// Also refuses everything until the catalogs are open: before that, one that is there would
+    /// seem not to be.
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         // A handler may ask for it beside a catalog; the key is looked up once.
         if let Some(known) = parts.extensions.get::<Grant>() {

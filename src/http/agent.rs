@@ -1,4 +1,5 @@
-//! The agent over HTTP: questions answered as a stream of server-sent events, and the kept conversations.
+//! The agent over HTTP: questions answered as a stream of server-sent events, and the kept
+//! conversations.
 
 mod ag_ui;
 mod runs;
@@ -198,8 +199,8 @@ impl Asking {
         }
     }
 
-    /// The error for a conversation of another owner: for those who see it that it is not theirs, for others as if it
-    /// were not there.
+    /// The error for a conversation of another owner: for those who see it that it is not theirs,
+    /// for others as if it were not there.
     fn not_owned(&self, conversation: &str) -> ApiError {
         match self.grant.reach() {
             Reach::Own(_) => unknown(conversation),
@@ -221,9 +222,9 @@ fn configured(app: &App) -> ApiResult<Agent> {
 
 /// Answers a question as server-sent events.
 ///
-/// Each event's `data` is an `AgentEvent`, its `id` the event's number; the last one is of the type `done`. A client that
-/// leaves stops its run unless it is detached. With `?protocol=ag-ui` the body is AG-UI's `RunAgentInput` and the events
-/// are AG-UI's.
+/// Each event's `data` is an `AgentEvent`, its `id` the event's number; the last one is of the type
+/// `done`. A client that leaves stops its run unless it is detached. With `?protocol=ag-ui` the
+/// body is AG-UI's `RunAgentInput` and the events are AG-UI's.
 #[utoipa::path(
     post, path = "/v1/agent/chat", tag = "agent",
     params(ChatParams),
@@ -263,8 +264,9 @@ pub async fn chat(
 
 /// Answers a question from a query string as server-sent events, for browsers' `EventSource`.
 ///
-/// A GET needs a key, or where none are in use the `token` that `POST /v1/agent/token` gives to pages of the server's own
-/// and of the listed origins: so a page of another site can neither ask nor choose conversation and identity.
+/// A GET needs a key, or where none are in use the `token` that `POST /v1/agent/token` gives to
+/// pages of the server's own and of the listed origins: so a page of another site can neither ask
+/// nor choose conversation and identity.
 #[utoipa::path(
     get, path = "/agent/chat/stream", tag = "agent",
     params(StreamParams),
@@ -291,8 +293,8 @@ pub async fn chat_by_query(
     .await
 }
 
-/// Answers a call that waits for approval: one of the key's own runs, with the scope `approve`; with an admin key for all
-/// catalogs that of any run.
+/// Answers a call that waits for approval: one of the key's own runs, with the scope `approve`;
+/// with an admin key for all catalogs that of any run.
 #[utoipa::path(
     post, path = "/v1/agent/approve", operation_id = "approve_call", tag = "agent",
     request_body = ApproveRequest,
@@ -349,7 +351,8 @@ pub async fn stop(
     Ok(Json(Stopped { stopped }))
 }
 
-/// Lists the kept conversations of the key, the last used first; everybody's for an admin key for all catalogs.
+/// Lists the kept conversations of the key, the last used first; everybody's for an admin key for
+/// all catalogs.
 #[utoipa::path(
     get, path = "/v1/agent/conversations", operation_id = "list_conversations", tag = "agent",
     params(ListParams),
@@ -466,7 +469,8 @@ async fn answer(
     Ok(response)
 }
 
-/// Reads AG-UI's `RunAgentInput`: the thread is the conversation, the last user message the question.
+/// Reads AG-UI's `RunAgentInput`: the thread is the conversation, the last user message the
+/// question.
 fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     let input: ag_ui::RunInput = parse_json(body)?;
     let query = input.question().ok_or_else(|| {

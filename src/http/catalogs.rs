@@ -170,7 +170,8 @@ pub async fn delete(
 ) -> ApiResult<StatusCode> {
     grant.writes(&name)?;
     let deleted = app.catalogs.delete(&name).await;
-    // Of a catalog that is not there, too: an earlier delete may have been cut short between the two.
+    // Of a catalog that is not there, too: an earlier delete may have been cut short between the
+    // two.
     if deleted
         .as_ref()
         .map_or_else(|error| error.status == StatusCode::NOT_FOUND, |()| true)

@@ -36,7 +36,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Rest after the system refused a connection, most often for want of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Answers connections until the shutdown, then lets those that are open finish for as long as `grace`.
+/// Answers connections until the shutdown, then lets those that are open finish for as long as
+/// `grace`.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -53,7 +54,8 @@ pub async fn serve(
         shutdown,
     };
     let mut tasks = JoinSet::new();
-    // The connection that came last, until there is a place for it; those after it wait in the system's backlog.
+    // The connection that came last, until there is a place for it; those after it wait in the
+    // system's backlog.
     let mut waiting: Option<(TcpStream, IpAddr)> = None;
     loop {
         tokio::select! {

@@ -1,4 +1,5 @@
-//! Around every request: its id, its time limit, its line in the log, its metrics, and the one shape of errors.
+//! Around every request: its id, its time limit, its line in the log, its metrics, and the one
+//! shape of errors.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -24,7 +25,8 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest accepted id; a longer one is replaced.
 const MAX_ID_BYTES: usize = 128;
 
-/// Names one request in answers and in the log: the client's own id where it sent one, else a new one.
+/// Names one request in answers and in the log: the client's own id where it sent one, else a new
+/// one.
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
 
@@ -111,7 +113,8 @@ async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Res
     }
 }
 
-/// Gives every error its body, those of the framework included, and logs what only the log may know.
+/// Gives every error its body, those of the framework included, and logs what only the log may
+/// know.
 fn with_error_body(response: Response, id: &RequestId) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();

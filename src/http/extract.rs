@@ -1,4 +1,5 @@
-//! What a request holds, with errors that name the place: bodies, query strings and path parameters.
+//! What a request holds, with errors that name the place: bodies, query strings and path
+//! parameters.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -156,7 +157,8 @@ pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
 /// Reads JSON; an error says where.
 ///
 /// # Errors
-/// 400 for malformed JSON, with line and column; 422 for an unknown field or a wrong type, with the path.
+/// 400 for malformed JSON, with line and column; 422 for an unknown field or a wrong type, with the
+/// path.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let mut track = serde_path_to_error::Track::new();
@@ -169,7 +171,8 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
     Ok(value)
 }
 
-/// A struct from an object alone: what serde derives would also take an array of its fields' values.
+/// A struct from an object alone: what serde derives would also take an array of its fields'
+/// values.
 ///
 /// # Errors
 /// What the deserializer says.
@@ -217,7 +220,8 @@ fn data_error(place: &str, message: &str) -> ApiError {
     ApiError::unprocessable(code, format!("{place}: {message}"))
 }
 
-/// A body needs a length or to come in chunks; with neither there is none, which is not what the client meant.
+/// A body needs a length or to come in chunks; with neither there is none, which is not what the
+/// client meant.
 fn require_length(headers: &HeaderMap) -> ApiResult<()> {
     if headers.contains_key(header::CONTENT_LENGTH)
         || headers.contains_key(header::TRANSFER_ENCODING)

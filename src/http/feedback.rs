@@ -1,5 +1,5 @@
-//! Feedback: which tool was used for which search, kept for later use. It takes the proof that the search was answered
-//! here, to whoever sends it, with that tool among its hits.
+//! Feedback: which tool was used for which search, kept for later use. It takes the proof that the
+//! search was answered here, to whoever sends it, with that tool among its hits.
 
 mod token;
 
@@ -32,7 +32,8 @@ pub const FILE_NAME: &str = "feedback.sqlite";
 /// Records kept for a catalog; the oldest make room. About 200 bytes each.
 const MAX_RECORDS: usize = 100_000;
 const MAX_QUERY_BYTES: usize = 8 << 10;
-/// Feedback taken of one key within [`RATE_WINDOW`]: far more than an agent calls tools, far less than fills a memory.
+/// Feedback taken of one key within [`RATE_WINDOW`]: far more than an agent calls tools, far less
+/// than fills a memory.
 const MAX_RATE: u32 = 60;
 const RATE_WINDOW: Duration = Duration::from_secs(60);
 
@@ -71,7 +72,8 @@ pub enum Outcome {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FeedbackRequest {
-    /// `feedback_token` of the answer to the search. Good for seven days, for the key that searched.
+    /// `feedback_token` of the answer to the search. Good for seven days, for the key that
+    /// searched.
     #[schema(min_length = 1, max_length = 8192)]
     feedback_token: String,
     /// The tool's id; one of the answer's hits.
@@ -92,8 +94,9 @@ pub struct FeedbackAnswer {
     recorded: bool,
 }
 
-/// Records which tool was used for a search. A catalog whose memory is on remembers it, if `query` says what was asked:
-/// at once where an admin key says so, else a little more with each key that does. A key may send 60 a minute.
+/// Records which tool was used for a search. A catalog whose memory is on remembers it, if `query`
+/// says what was asked: at once where an admin key says so, else a little more with each key that
+/// does. A key may send 60 a minute.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/feedback", operation_id = "record_feedback", tag = "feedback",
     params(("catalog" = String, Path, description = "The catalog's name")),
@@ -283,8 +286,8 @@ impl FeedbackStore {
             .map_err(ApiError::internal)
     }
 
-    /// The requests of a catalog that were given with feedback, each with the tools that were used or right for it, ids
-    /// as they were then.
+    /// The requests of a catalog that were given with feedback, each with the tools that were used
+    /// or right for it, ids as they were then.
     ///
     /// # Errors
     /// What SQLite says.

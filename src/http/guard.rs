@@ -1,5 +1,5 @@
-//! Who may speak to the server at all: the Host of a request, against DNS rebinding, and its Origin and fetch metadata,
-//! against pages of other sites.
+//! Who may speak to the server at all: the Host of a request, against DNS rebinding, and its Origin
+//! and fetch metadata, against pages of other sites.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,9 @@ use axum::response::{IntoResponse, Response};
 use super::App;
 use super::error::{ApiError, ApiResult};
 
-/// From where a browser's request comes, seen from the server: `same-origin`, `same-site`, `cross-site`, or `none` for
-/// what a person typed. Pages cannot set these headers; browsers before 2023 and other programs send none.
+/// From where a browser's request comes, seen from the server: `same-origin`, `same-site`,
+/// `cross-site`, or `none` for what a person typed. Pages cannot set these headers; browsers before
+/// 2023 and other programs send none.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// How: `navigate` for what becomes a page.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -24,8 +25,8 @@ const NO_FRAMES: &str = "frame-ancestors 'none'";
 
 /// The layer that refuses foreign hosts, origins and pages.
 ///
-/// A page that was made to point its own name at this server carries that name in `Host`. So IP addresses and
-/// `localhost` pass, and other names have to be listed.
+/// A page that was made to point its own name at this server carries that name in `Host`. So IP
+/// addresses and `localhost` pass, and other names have to be listed.
 pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut response = match check(
         request.uri(),
@@ -97,8 +98,8 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
     Ok(())
 }
 
-/// True for the request of a page of another origin. One on another port of this machine is `same-site`, and no more to
-/// be trusted. A value that is not known counts as foreign.
+/// True for the request of a page of another origin. One on another port of this machine is
+/// `same-site`, and no more to be trusted. A value that is not known counts as foreign.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let sites = headers.get_all(FETCH_SITE);
     sites

@@ -1,5 +1,5 @@
-//! Usage memory: switch it on or off, list, export and forget what is remembered. What others asked is no search
-//! result, so all of it needs a key that may write.
+//! Usage memory: switch it on or off, list, export and forget what is remembered. What others asked
+//! is no search result, so all of it needs a key that may write.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -79,8 +79,9 @@ pub struct MemoryEntry {
     times: u64,
     /// When last, in milliseconds since 1970.
     at_ms: i64,
-    /// Who said so: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key, `unknown` for what an
-    /// earlier version remembered. Three different keys count as much as anyone else.
+    /// Who said so: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key,
+    /// `unknown` for what an earlier version remembered. Three different keys count as much as
+    /// anyone else.
     taught_by: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Where CPU work leaves the async threads: few at a time, a bounded number waiting, the rest turned away at once.
+//! Where CPU work leaves the async threads: few at a time, a bounded number waiting, the rest
+//! turned away at once.
 
 use std::sync::Arc;
 use std::time::Duration;

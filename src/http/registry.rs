@@ -74,8 +74,8 @@ impl OpenCatalog {
     }
 }
 
-/// Every catalog of the data directory. A bounded number is open; for one more, that which was used longest ago is closed
-/// if nobody holds it, as the agent and the gateway do with the default one.
+/// Every catalog of the data directory. A bounded number is open; for one more, that which was used
+/// longest ago is closed if nobody holds it, as the agent and the gateway do with the default one.
 pub struct Registry {
     opener: Arc<Opener>,
     open: RwLock<BTreeMap<String, Arc<OpenCatalog>>>,
@@ -129,7 +129,8 @@ impl Registry {
     /// The catalog of this name, opened if need be.
     ///
     /// # Errors
-    /// 404 when there is none, 500 when it cannot be opened, 503 when all that may be open are in use.
+    /// 404 when there is none, 500 when it cannot be opened, 503 when all that may be open are in
+    /// use.
     pub async fn get(&self, name: &str) -> ApiResult<Arc<OpenCatalog>> {
         if let Some(open) = self.find(name) {
             return Ok(open);
@@ -211,8 +212,8 @@ impl Registry {
         Ok(blocking(move || opener.data.catalogs()).await??)
     }
 
-    /// Opens as many catalogs as may be open, so that no first search waits. One that cannot be opened is logged and
-    /// answers with its error; the others serve.
+    /// Opens as many catalogs as may be open, so that no first search waits. One that cannot be
+    /// opened is logged and answers with its error; the others serve.
     pub async fn open_all(&self) -> ApiResult<()> {
         for name in self.names().await?.into_iter().take(self.max_open) {
             if let Err(error) = self.get(&name).await {
@@ -246,8 +247,8 @@ impl Registry {
         blocking(move || open.iter().for_each(|catalog| catalog.writes.close())).await
     }
 
-    /// Closes catalogs until there is room for one more, after the changes in their lines. Only while `changing` is held,
-    /// so that none is opened again before it is closed.
+    /// Closes catalogs until there is room for one more, after the changes in their lines. Only
+    /// while `changing` is held, so that none is opened again before it is closed.
     async fn make_room(&self) -> ApiResult<()> {
         while self
             .open
@@ -272,8 +273,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes out the catalog that was used longest ago, of those that nobody holds; one that is still being embedded only
-    /// if there is no other.
+    /// Takes out the catalog that was used longest ago, of those that nobody holds; one that is
+    /// still being embedded only if there is no other.
     fn take_idlest(&self) -> Option<Arc<OpenCatalog>> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let unused = open

@@ -51,13 +51,15 @@ pub struct SearchRequest {
     /// Does what can be done in about this many milliseconds; `variant` says how much that was.
     #[schema(exclusive_minimum = 0.0)]
     pub budget_ms: Option<f64>,
-    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the others.
+    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the
+    /// others.
     pub fold_duplicates: bool,
     /// Says for each hit how it came to its place.
     pub explain: bool,
     /// Gives the found tools in this form as `tools`.
     pub format: Option<ToolFormat>,
-    /// Most tokens (o200k) of `tools`: whole schemas for the first, shorter ones below. Needs `format`.
+    /// Most tokens (o200k) of `tools`: whole schemas for the first, shorter ones below. Needs
+    /// `format`.
     #[schema(minimum = 64, maximum = 1000000)]
     pub max_tokens: Option<usize>,
     /// With `openai_responses`, the `call_id` of the `tool_search_call` that is answered.
@@ -76,7 +78,8 @@ pub struct SearchFilter {
     pub ids: Vec<String>,
     /// Only tools whose read-only hint is this; absent counts as `false`.
     pub read_only: Option<bool>,
-    /// Only tools whose destructive hint is this; absent counts as `true` unless the tool is read-only.
+    /// Only tools whose destructive hint is this; absent counts as `true` unless the tool is
+    /// read-only.
     pub destructive: Option<bool>,
 }
 
@@ -122,7 +125,8 @@ pub struct SearchParams {
     /// Does what can be done in about this many milliseconds; `variant` says how much that was.
     #[param(exclusive_minimum = 0.0)]
     budget_ms: Option<f64>,
-    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the others.
+    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the
+    /// others.
     fold_duplicates: Option<bool>,
     /// Says for each hit how it came to its place.
     explain: Option<bool>,
@@ -165,8 +169,8 @@ impl From<SearchParams> for SearchRequest {
 pub struct SearchAnswer {
     /// Best first.
     pub hits: Vec<SearchHit>,
-    /// The found tools in the form asked for, in the order of `hits`: an array, for `mcp` and `openai_responses` an
-    /// object around it.
+    /// The found tools in the form asked for, in the order of `hits`: an array, for `mcp` and
+    /// `openai_responses` an object around it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub tools: Option<Value>,
@@ -185,8 +189,8 @@ pub struct SearchAnswer {
     pub degraded: Option<DegradedReport>,
     /// Set when nothing fits; `hits` is then empty.
     pub no_match: Option<NoMatchReport>,
-    /// How likely one of the first five hits is right, from 0 to 1; null where that was not learned for the legs that
-    /// answered.
+    /// How likely one of the first five hits is right, from 0 to 1; null where that was not learned
+    /// for the legs that answered.
     pub confidence: Option<f32>,
     /// The commit of the catalog that answered.
     pub generation: u64,
@@ -207,7 +211,8 @@ pub struct SearchHit {
     pub server: String,
     /// What it does.
     pub description: String,
-    /// Comparable within one answer only; 1 is the best a plain match reaches, exact names lie above.
+    /// Comparable within one answer only; 1 is the best a plain match reaches, exact names lie
+    /// above.
     pub score: f32,
     /// Which of the queries found it, by position.
     pub matched_queries: Vec<usize>,

@@ -40,8 +40,9 @@ pub struct ServerPath {
     server: String,
 }
 
-/// Makes a server's tools exactly those of the body, in any accepted format, and says what changed. All or nothing: one
-/// bad item, and nothing changes. More than 1000 tools, or `Prefer: respond-async`, answer 202 with a task.
+/// Makes a server's tools exactly those of the body, in any accepted format, and says what changed.
+/// All or nothing: one bad item, and nothing changes. More than 1000 tools, or `Prefer:
+/// respond-async`, answer 202 with a task.
 #[utoipa::path(
     put, path = "/v1/catalogs/{catalog}/servers/{server}/tools", operation_id = "sync_server_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ("server" = String, Path, description = "The server's name")),

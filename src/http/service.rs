@@ -43,7 +43,8 @@ pub async fn livez() -> Json<Health> {
     })
 }
 
-/// The catalogs are open, there are descriptors left, and the server is not about to end: send requests here.
+/// The catalogs are open, there are descriptors left, and the server is not about to end: send
+/// requests here.
 #[utoipa::path(get, path = "/readyz", tag = "service", responses((status = 200, body = Health)))]
 pub async fn readyz(State(app): State<App>) -> ApiResult<Json<Health>> {
     if app.shutdown.is_triggered() {

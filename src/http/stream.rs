@@ -1,7 +1,8 @@
-//! Bulk upsert as a stream: NDJSON in, a result for each line out, each sent once its tool is committed.
+//! Bulk upsert as a stream: NDJSON in, a result for each line out, each sent once its tool is
+//! committed.
 //!
-//! Reading never waits for the client to read: results are short, and there is a bound on the lines of one request. A
-//! client that sends everything before it reads anything is served too.
+//! Reading never waits for the client to read: results are short, and there is a bound on the lines
+//! of one request. A client that sends everything before it reads anything is served too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,8 @@ const MAX_LINE_BYTES: usize = 4 << 20;
 const MAX_LINES: usize = 100_000;
 /// Tools in one commit.
 const MAX_STEP: usize = 500;
-/// What has come is committed after a pause of this length, for clients that wait for a result before they go on.
+/// What has come is committed after a pause of this length, for clients that wait for a result
+/// before they go on.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The last line of an answer.
@@ -67,7 +69,8 @@ pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: B
     response
 }
 
-/// A load in progress. It ends with its body, with the client, or with the server, after the step it is at.
+/// A load in progress. It ends with its body, with the client, or with the server, after the step
+/// it is at.
 struct Load {
     app: App,
     catalog: Arc<OpenCatalog>,
@@ -215,8 +218,8 @@ impl Load {
         // Structs of strings and numbers always serialise.
         let mut line = serde_json::to_vec(line).unwrap_or_default();
         line.push(b'\n');
-        // A line of many tools may give more results than there is room for; the summary still counts them. The
-        // client may also have gone.
+        // A line of many tools may give more results than there is room for; the summary still
+        // counts them. The client may also have gone.
         let _ = self.results.try_send(line);
     }
 

@@ -1,4 +1,5 @@
-//! Large loads: work that goes on after its request was answered, with progress, a result and a way to end it.
+//! Large loads: work that goes on after its request was answered, with progress, a result and a way
+//! to end it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -104,7 +105,8 @@ impl Task {
     }
 }
 
-/// The tasks of this server. They are kept in memory: what they committed outlives the process, their reports do not.
+/// The tasks of this server. They are kept in memory: what they committed outlives the process,
+/// their reports do not.
 pub struct Tasks {
     kept: Mutex<VecDeque<Arc<Task>>>,
     /// Tasks at work, for whoever waits for the last one.

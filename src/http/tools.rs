@@ -164,9 +164,9 @@ pub async fn list(
 
 /// Adds or replaces many tools, in any accepted format.
 ///
-/// JSON in one body is one change: all valid items or none. A body with more than 1000 invalid items is refused. More than
-/// 1000 tools, or `Prefer: respond-async`, answer 202 with a task. NDJSON is committed as it comes, and answered
-/// with NDJSON: a result for each line.
+/// JSON in one body is one change: all valid items or none. A body with more than 1000 invalid
+/// items is refused. More than 1000 tools, or `Prefer: respond-async`, answer 202 with a task.
+/// NDJSON is committed as it comes, and answered with NDJSON: a result for each line.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/tools", operation_id = "upsert_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), LoadParams),
@@ -431,7 +431,8 @@ fn size(tool: &Tool) -> usize {
     count.0
 }
 
-/// Cursors are opaque, so that what they hold may change. A tool that is deleted between two pages leaves them valid.
+/// Cursors are opaque, so that what they hold may change. A tool that is deleted between two pages
+/// leaves them valid.
 fn cursor(id: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{CURSOR_VERSION}{id}"))
 }

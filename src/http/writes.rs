@@ -1,5 +1,5 @@
-//! The one owner of a catalog's writer: a bounded line of changes, and a thread that applies and commits them, and
-//! embeds what is new while nothing waits.
+//! The one owner of a catalog's writer: a bounded line of changes, and a thread that applies and
+//! commits them, and embeds what is new while nothing waits.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,8 @@ use toolscout_index::{Catalog, Changes, Error, Result, Tool, ToolId, Writer};
 
 use super::error::{ApiError, ApiResult};
 
-/// Changes that go into one commit at most. A commit costs tens of milliseconds, so that those who wait share one.
+/// Changes that go into one commit at most. A commit costs tens of milliseconds, so that those who
+/// wait share one.
 const MAX_GROUP: usize = 64;
 /// How often commits of other processes are looked for.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -179,8 +180,8 @@ impl Drop for Counted {
     }
 }
 
-/// The thread that alone writes to a catalog. It holds the engine's writer only while there is work, so that the
-/// command line can write to a catalog that is being served.
+/// The thread that alone writes to a catalog. It holds the engine's writer only while there is
+/// work, so that the command line can write to a catalog that is being served.
 struct Owner {
     name: String,
     catalog: Catalog,
@@ -217,7 +218,8 @@ impl Owner {
         self.next_embedding = Some(Instant::now());
     }
 
-    /// Commits all of them together, or each alone when that fails, so that one bad change spoils no other.
+    /// Commits all of them together, or each alone when that fails, so that one bad change spoils
+    /// no other.
     fn apply(&self, group: Vec<Write>) {
         match self.commit(&group) {
             Ok(written) => group

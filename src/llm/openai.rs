@@ -38,7 +38,8 @@ pub struct OpenAiConfig {
     pub first_token_timeout: Duration,
     /// Longest silence between two tokens.
     pub idle_timeout: Duration,
-    /// How often a request is sent at most, when it is refused with 429 or 5xx or no connection is made.
+    /// How often a request is sent at most, when it is refused with 429 or 5xx or no connection is
+    /// made.
     pub max_attempts: u32,
     /// The first wait between attempts; it doubles each time.
     pub backoff: Duration,
@@ -387,8 +388,8 @@ mod tests {
         &HELLO[..HELLO.find("\"lo\"").unwrap()]
     }
 
-    /// A server that gives each connection the next answer (the last one again and again), and counts them. An answer
-    /// that ends in `HOLD` keeps its connection open.
+    /// A server that gives each connection the next answer (the last one again and again), and
+    /// counts them. An answer that ends in `HOLD` keeps its connection open.
     async fn server(answers: &[&str]) -> (OpenAiConfig, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1/", listener.local_addr().unwrap());

@@ -1,15 +1,17 @@
 //! A model that says what a file tells it to, so that examples and end-to-end tests are exact.
 //!
 //! A script is JSON lines, each one of
-//! - `{"reply": {"thinking"?, "text"?, "calls"?: [{"name", "arguments", "id"?}], "usage"?: {"input", "output"}, "cut"?: true}}`
+//! - `{"reply": {"thinking"?, "text"?, "calls"?: [{"name", "arguments", "id"?}], "usage"?:
+//!   {"input", "output"}, "cut"?: true}}`
 //! - `{"chunks": [...]}`: chunks of a recorded OpenAI stream
 //! - `{"fail": "message"}`, `{"hang": true}`
-//! - `{"tool": "server/name", "result": ...}`, `{"tool": ..., "error": "message"}`, `{"tool": ..., "hang": true}`: what
-//!   the tool gives, call after call, the last one again and again
+//! - `{"tool": "server/name", "result": ...}`, `{"tool": ..., "error": "message"}`, `{"tool": ...,
+//!   "hang": true}`: what the tool gives, call after call, the last one again and again
 //! - `{"comment": "..."}`
 //!
-//! Replies are used up in order, those with `"for": "recommend"` apart from the rest. `"expect_tools": [...]` beside a
-//! reply fails the request unless exactly these tools are visible in it.
+//! Replies are used up in order, those with `"for": "recommend"` apart from the rest.
+//! `"expect_tools": [...]` beside a reply fails the request unless exactly these tools are visible
+//! in it.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::llm::{CallFragment, Delta, LlmError, Usage, excerpt};
 
-/// Longest accepted event, in bytes. Chunks have a few hundred; a server that sends more than this in one is broken.
+/// Longest accepted event, in bytes. Chunks have a few hundred; a server that sends more than this
+/// in one is broken.
 pub const MAX_EVENT_BYTES: usize = 16 << 20;
 /// Bytes of an answer that are kept for an error message.
 const HEAD_BYTES: usize = 120;
@@ -42,7 +43,8 @@ impl SseDecoder {
         Ok(events)
     }
 
-    /// Returns the event that the end of the stream completes, for servers that leave out the last empty line.
+    /// Returns the event that the end of the stream completes, for servers that leave out the last
+    /// empty line.
     pub fn finish(&mut self) -> Option<String> {
         let unfinished = if self.line.is_empty() {
             None
@@ -194,7 +196,8 @@ fn choice_deltas(choice: &Value, deltas: &mut Vec<Delta>) {
             .and_then(Value::as_str)
             .filter(|text| !text.is_empty())
     };
-    // `reasoning_content` is DeepSeek's and llama.cpp's name for it, `reasoning` OpenRouter's and newer vLLM's.
+    // `reasoning_content` is DeepSeek's and llama.cpp's name for it, `reasoning` OpenRouter's and
+    // newer vLLM's.
     if let Some(thinking) = text_of("reasoning_content").or_else(|| text_of("reasoning")) {
         deltas.push(Delta::Thinking(thinking.to_owned()));
     }

@@ -1,6 +1,6 @@
-//! The definitions of tools that were approved, also of tools that their servers do not offer any more: a server that
-//! drops a tool and lists it again, changed, has changed it. Kept in a database of its own in the catalog's folder, and
-//! deleted with the catalog.
+//! The definitions of tools that were approved, also of tools that their servers do not offer any
+//! more: a server that drops a tool and lists it again, changed, has changed it. Kept in a database
+//! of its own in the catalog's folder, and deleted with the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,8 @@ impl Approved {
         }
     }
 
-    /// What is remembered of a server's tools in this folder; nothing where nothing was ever remembered.
+    /// What is remembered of a server's tools in this folder; nothing where nothing was ever
+    /// remembered.
     ///
     /// # Errors
     /// [`ApprovedError`].

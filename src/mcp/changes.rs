@@ -1,9 +1,10 @@
 //! Tools that are not any more what they were when they were approved.
 //!
-//! A tool is approved by being taken into the catalog: the first time it is seen, or when a person accepts a change. A
-//! server that turns a harmless description into one that misleads the model is told by comparing what it offers with
-//! what was approved, also where it has dropped the tool in between. However a tool changes, it does not become milder
-//! than it was approved: its hints are held to the class they had.
+//! A tool is approved by being taken into the catalog: the first time it is seen, or when a person
+//! accepts a change. A server that turns a harmless description into one that misleads the model is
+//! told by comparing what it offers with what was approved, also where it has dropped the tool in
+//! between. However a tool changes, it does not become milder than it was approved: its hints are
+//! held to the class they had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +22,8 @@ pub enum OnChange {
     /// It is taken in, and told. Its class does not fall.
     #[default]
     Warn,
-    /// The approved version stays in the catalog, and the tool cannot be called until the change is accepted.
+    /// The approved version stays in the catalog, and the tool cannot be called until the change is
+    /// accepted.
     Block,
     /// It is taken in.
     Accept,
@@ -89,7 +91,8 @@ impl Before {
         }
     }
 
-    /// What was approved of a tool. What was taken in before definitions were remembered is in the catalog alone.
+    /// What was approved of a tool. What was taken in before definitions were remembered is in the
+    /// catalog alone.
     fn record(&self, id: &ToolId) -> Option<Record> {
         self.records
             .get(id)
@@ -157,7 +160,8 @@ pub fn judge(offered: Vec<Tool>, on_change: OnChange, before: &Before) -> Judged
     for tool in offered {
         let declared = Class::declared(&tool);
         let Some(approved) = before.record(&tool.id) else {
-            // Nothing is forgotten for it: a server could have a definition forgotten by many new names.
+            // Nothing is forgotten for it: a server could have a definition forgotten by many new
+            // names.
             match room.checked_sub(1) {
                 Some(less) => {
                     room = less;

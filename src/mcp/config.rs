@@ -13,7 +13,8 @@ use serde_json::Value;
 /// Longest name of a server, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Reads one environment variable; injected so that tests need not touch the process's own environment.
+/// Reads one environment variable; injected so that tests need not touch the process's own
+/// environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// A server and how it is reached.
@@ -104,9 +105,9 @@ pub enum ConfigError {
     },
 }
 
-/// Reads an `mcpServers` file (`servers` as VS Code has it is understood too). Entries with `"disabled": true` are left
-/// out, and keys that only other clients know are ignored. In every text `${NAME}`, `${env:NAME}` and
-/// `${NAME:-default}` stand for environment variables.
+/// Reads an `mcpServers` file (`servers` as VS Code has it is understood too). Entries with
+/// `"disabled": true` are left out, and keys that only other clients know are ignored. In every
+/// text `${NAME}`, `${env:NAME}` and `${NAME:-default}` stand for environment variables.
 ///
 /// # Errors
 /// [`ConfigError`] naming the file and the server.
@@ -143,7 +144,8 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
     Ok(servers)
 }
 
-/// Reads `NAME=URL` or `NAME=COMMAND ARGUMENT …`; quotes and backslashes keep words together as in a shell.
+/// Reads `NAME=URL` or `NAME=COMMAND ARGUMENT …`; quotes and backslashes keep words together as in
+/// a shell.
 ///
 /// # Errors
 /// What is wrong and what to write instead.

@@ -632,8 +632,9 @@ fn http_transport(
     headers: &[(HeaderName, HeaderValue)],
     limits: &Limits,
 ) -> Result<StreamableHttpClientTransport<Client>, ConnectError> {
-    // No redirects: the headers may hold keys, and another host is no business of theirs. Idle connections are not kept,
-    // since the SDK found reuse to stall for 40 ms when a body was not read to its end.
+    // No redirects: the headers may hold keys, and another host is no business of theirs. Idle
+    // connections are not kept, since the SDK found reuse to stall for 40 ms when a body was not
+    // read to its end.
     let client = Client::builder()
         .connect_timeout(limits.connect)
         .redirect(redirect::Policy::none())

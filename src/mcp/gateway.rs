@@ -1,11 +1,12 @@
 //! The MCP server: a handful of tools over a catalog of thousands.
 //!
-//! Every client sees `tool_search` and `call_tool`. In [`Style::Inject`] the tools that a search found join the list of
-//! that session, the least recently used leave it when the budget is used up, and the client is told that the list
-//! changed. Clients without sessions have no list of their own, so for them everything goes through `call_tool`.
+//! Every client sees `tool_search` and `call_tool`. In [`Style::Inject`] the tools that a search
+//! found join the list of that session, the least recently used leave it when the budget is used
+//! up, and the client is told that the list changed. Clients without sessions have no list of their
+//! own, so for them everything goes through `call_tool`.
 //!
-//! Every call goes through the [gate](crate::gate), as those of the agent do; where a person has to be asked, the client
-//! is, by elicitation.
+//! Every call goes through the [gate](crate::gate), as those of the agent do; where a person has to
+//! be asked, the client is, by elicitation.
 
 mod answer;
 mod asking;
@@ -285,7 +286,8 @@ impl Session {
         }
     }
 
-    /// The tool that is wanted. Where there is none, it may be of a server that was never reached yet.
+    /// The tool that is wanted. Where there is none, it may be of a server that was never reached
+    /// yet.
     async fn resolve(&self, wanted: &resolve::Wanted) -> Result<Arc<Tool>, String> {
         let found = self.look_up(wanted.clone()).await;
         if found.is_ok() {
@@ -320,7 +322,8 @@ impl Session {
         response
     }
 
-    /// Every call of a client comes through here, whatever name it came under, and goes through the gate.
+    /// Every call of a client comes through here, whatever name it came under, and goes through the
+    /// gate.
     async fn call(
         &self,
         tool: Arc<Tool>,
@@ -506,7 +509,8 @@ fn has_session(context: &RequestContext<RoleServer>) -> bool {
     !is_http || version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
 }
 
-/// Passes a call's progress on to the client, under the client's own token, until the other end of `steps` is dropped.
+/// Passes a call's progress on to the client, under the client's own token, until the other end of
+/// `steps` is dropped.
 struct Forwarding {
     steps: mpsc::Sender<Progress>,
     task: JoinHandle<()>,
@@ -547,8 +551,9 @@ fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
     serde_json::from_value(value).ok()
 }
 
-/// A result with the tool it came from, since names alone may be those of several servers. That it is complete is said
-/// too, as the newest protocol wants it; the SDK takes it out again for older ones.
+/// A result with the tool it came from, since names alone may be those of several servers. That it
+/// is complete is said too, as the newest protocol wants it; the SDK takes it out again for older
+/// ones.
 fn stamped(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
     result.result_type = Some(ResultType::COMPLETE);
     if let Value::Object(fields) = meta_of(id) {

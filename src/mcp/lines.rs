@@ -1,7 +1,8 @@
 //! What a server writes, line by line, with an answer for messages that are too long to be read.
 //!
-//! The SDK drops a line beyond its limit, and whoever waits for the answer in it would wait for the whole time limit. So
-//! the end of such a line is looked at too, and an error of the same id takes its place.
+//! The SDK drops a line beyond its limit, and whoever waits for the answer in it would wait for the
+//! whole time limit. So the end of such a line is looked at too, and an error of the same id takes
+//! its place.
 
 use std::collections::VecDeque;
 use std::io;
@@ -58,7 +59,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 Some((b'\n', content)) => (content, true),
                 _ => (part, false),
             };
-            // One byte beyond the limit passes, so that the SDK sees that the line is too long and drops it.
+            // One byte beyond the limit passes, so that the SDK sees that the line is too long and
+            // drops it.
             let room = (self.max_bytes + 1)
                 .saturating_sub(self.line.bytes)
                 .min(content.len());

@@ -1,4 +1,5 @@
-//! What came out of a call, for a model: text, structured content, images, sound and resources kept apart.
+//! What came out of a call, for a model: text, structured content, images, sound and resources kept
+//! apart.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde::Serialize;
@@ -27,7 +28,8 @@ pub struct Outcome {
     pub is_error: bool,
 }
 
-/// An image or sound. Its bytes are worth nothing to a model that reads text, so only their number is told.
+/// An image or sound. Its bytes are worth nothing to a model that reads text, so only their number
+/// is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Media {
     /// The MIME type.
@@ -85,8 +87,8 @@ impl Outcome {
         outcome
     }
 
-    /// As a model reads it: bare text where there is nothing else, the structured content where that is all, and
-    /// otherwise an object with a field for each kind.
+    /// As a model reads it: bare text where there is nothing else, the structured content where
+    /// that is all, and otherwise an object with a field for each kind.
     pub fn to_value(&self) -> Value {
         let only_text = Outcome {
             text: self.text.clone(),
@@ -118,7 +120,8 @@ impl Outcome {
         }
     }
 
-    /// The protocol asks servers to repeat structured content as text, for clients that know text only.
+    /// The protocol asks servers to repeat structured content as text, for clients that know text
+    /// only.
     fn drop_repeated_text(&mut self) {
         if let Some(structured) = &self.structured {
             self.text.retain(|text| {

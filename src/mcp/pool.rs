@@ -1,4 +1,5 @@
-//! The connections to all servers, each kept up by a task of its own, and the one way to call their tools.
+//! The connections to all servers, each kept up by a task of its own, and the one way to call their
+//! tools.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -45,8 +46,8 @@ pub struct PoolConfig {
     pub limits: Limits,
 }
 
-/// The connections to all servers. Cheap to clone; dropping the last clone ends them all, at the latest when the
-/// program ends.
+/// The connections to all servers. Cheap to clone; dropping the last clone ends them all, at the
+/// latest when the program ends.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -127,8 +128,8 @@ impl Pool {
         }
     }
 
-    /// Connects to every server and keeps its tools on the shelf in step, until the pool is closed. Needs a Tokio
-    /// runtime.
+    /// Connects to every server and keeps its tools on the shelf in step, until the pool is closed.
+    /// Needs a Tokio runtime.
     pub fn start(&self, shelf: Arc<dyn Shelf>) {
         let mut keepers = self.keepers();
         for server in self.shared.servers.values() {
@@ -174,7 +175,8 @@ impl Pool {
         }
     }
 
-    /// Why this tool cannot be called right now: its server is not there, or it is not what was approved.
+    /// Why this tool cannot be called right now: its server is not there, or it is not what was
+    /// approved.
     pub fn obstacle(&self, id: &ToolId) -> Option<String> {
         let blocked = || {
             let what = self
@@ -191,7 +193,8 @@ impl Pool {
         self.unavailable(id.server()).or_else(blocked)
     }
 
-    /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through here.
+    /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through
+    /// here.
     ///
     /// # Errors
     /// [`CallError`]. A tool's own failure is a result that says so.
@@ -465,8 +468,8 @@ impl Keeper {
         }
     }
 
-    /// Tools that may not be called are known as such before anything about the list can be seen, and what changed is
-    /// told before it can be called.
+    /// Tools that may not be called are known as such before anything about the list can be seen,
+    /// and what changed is told before it can be called.
     async fn write(&self, offer: sync::Offer) -> Result<Synced, String> {
         let compared = self.compare(offer).await?;
         *self.server.blocked() = compared.0.blocked();
@@ -550,7 +553,8 @@ fn hash_of(entries: &[Value]) -> u64 {
     hasher.finish()
 }
 
-/// The pause less up to a quarter of it, so that servers that went down together do not come back together.
+/// The pause less up to a quarter of it, so that servers that went down together do not come back
+/// together.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0];
     let _ = getrandom::fill(&mut random);

@@ -1,4 +1,5 @@
-//! A server that is a child process: started in a group of its own, its standard error drained, and ended whole.
+//! A server that is a child process: started in a group of its own, its standard error drained, and
+//! ended whole.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::mcp::watchdog::Watchdog;
 
-/// Variables of ours that every server gets. Others may hold secrets that are not meant for it: those it needs are
-/// named in its configuration.
+/// Variables of ours that every server gets. Others may hold secrets that are not meant for it:
+/// those it needs are named in its configuration.
 const PASSED_ON: [&str; 26] = [
     "HOME",
     "LOGNAME",
@@ -46,7 +47,8 @@ const PASSED_ON: [&str; 26] = [
 ];
 /// Bytes kept of what a server said last on its standard error.
 const LAST_WORDS_BYTES: usize = 2 << 10;
-/// Bytes of standard error that are logged, at debug; a server that says more is not listened to any further.
+/// Bytes of standard error that are logged, at debug; a server that says more is not listened to
+/// any further.
 const LOGGED_BYTES: usize = 64 << 10;
 
 /// What to start.
@@ -140,8 +142,8 @@ impl Process {
         self.last_words.clone()
     }
 
-    /// Waits for it to end by itself now that its input is closed, then asks it to, then makes it. Whatever it has
-    /// started and left behind in its group ends too.
+    /// Waits for it to end by itself now that its input is closed, then asks it to, then makes it.
+    /// Whatever it has started and left behind in its group ends too.
     pub async fn end(mut self, farewell: Duration) {
         if timeout(farewell, self.child.wait()).await.is_err() {
             if let Some(group) = self.group {

@@ -25,8 +25,9 @@ pub trait Shelf: Send + Sync {
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String>;
 }
 
-/// A catalog of the data directory. Other processes may write to it too, which is seen at the next search. New tools are found by words at once, and by meaning as soon as they
-/// are embedded, which is done when no server has anything to write.
+/// A catalog of the data directory. Other processes may write to it too, which is seen at the next
+/// search. New tools are found by words at once, and by meaning as soon as they are embedded, which
+/// is done when no server has anything to write.
 #[derive(Clone)]
 pub struct CatalogShelf {
     catalog: Catalog,

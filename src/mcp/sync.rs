@@ -14,7 +14,8 @@ use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::Connection;
 use crate::mcp::watchdog::Watchdog;
 
-/// The key under which this program keeps what MCP has no field for. A server must not say with it who it is.
+/// The key under which this program keeps what MCP has no field for. A server must not say with it
+/// who it is.
 const OWN_META: &str = "toolscout";
 /// Longest name of a tool, as MCP has it.
 const MAX_NAME_BYTES: usize = 128;
@@ -45,7 +46,8 @@ pub struct Synced {
 /// Servers that are asked at the same time.
 const ASKED_AT_ONCE: usize = 8;
 
-/// Asks every server once for its tools, in the order given; what one of them does wrong is its own outcome.
+/// Asks every server once for its tools, in the order given; what one of them does wrong is its own
+/// outcome.
 pub async fn fetch_all(servers: &[ServerConfig], limits: &Limits) -> Vec<Result<Offer, String>> {
     let watchdog = Arc::new(Watchdog::default());
     let fetched = stream::iter(servers).map(|server| fetch(server, limits, &watchdog));
@@ -69,8 +71,8 @@ async fn fetch(
     ))
 }
 
-/// Reads the entries of a `tools/list`. Those that are no valid tools or beyond the limits are left out, the second of
-/// one name among them.
+/// Reads the entries of a `tools/list`. Those that are no valid tools or beyond the limits are left
+/// out, the second of one name among them.
 pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Offer {
     let mut skipped = Vec::new();
     entries.retain(|entry| {
@@ -127,7 +129,8 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
 /// Compares an offer with what was approved.
 ///
 /// # Errors
-/// For a list of which nothing can be used: more likely a defect than a server that has lost its tools.
+/// For a list of which nothing can be used: more likely a defect than a server that has lost its
+/// tools.
 pub fn compare(
     offer: Offer,
     on_change: OnChange,
@@ -151,7 +154,8 @@ pub fn compare(
     Ok((judged, skipped))
 }
 
-/// What MCP says of names, and what providers take. Anything else can look like another name, or like text of ours.
+/// What MCP says of names, and what providers take. Anything else can look like another name, or
+/// like text of ours.
 fn bad_name(entry: &Value) -> Option<String> {
     let name = entry
         .get("name")

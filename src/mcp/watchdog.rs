@@ -1,8 +1,9 @@
 //! Ends what servers have started, also when we are killed and can end nothing ourselves.
 //!
-//! Servers are often started through package runners, so there is a tree of processes and not one. Each server is a
-//! process group of its own, and a small shell in yet another group knows all groups. It listens on a pipe that only we
-//! write to: when we die, however it happens, the pipe ends and it kills the groups that are left.
+//! Servers are often started through package runners, so there is a tree of processes and not one.
+//! Each server is a process group of its own, and a small shell in yet another group knows all
+//! groups. It listens on a pipe that only we write to: when we die, however it happens, the pipe
+//! ends and it kills the groups that are left.
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};

@@ -1,7 +1,8 @@
 //! Fetching the model from the hub, with fastembed's own download.
 //!
-//! That download has no time-outs, and it loads the runtime, which panics when it is not to its liking. It therefore
-//! runs in a process of its own, which is watched by what it has written and ended when that stops growing.
+//! That download has no time-outs, and it loads the runtime, which panics when it is not to its
+//! liking. It therefore runs in a process of its own, which is watched by what it has written and
+//! ended when that stops growing.
 
 use std::io::Read;
 use std::path::Path;
@@ -23,7 +24,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Most of the process's last words that are repeated.
 const OUTPUT_BYTES: u64 = 16 << 10;
 
-/// Fetches the newest revision and puts it in the place of the one in a hub cache. Returns the model's name.
+/// Fetches the newest revision and puts it in the place of the one in a hub cache. Returns the
+/// model's name.
 pub fn fetch(
     mut fetcher: Command,
     runtime: Option<&Path>,
@@ -48,7 +50,8 @@ pub fn fetch(
     Ok(format!("{} (hub)", super::MODEL_NAME))
 }
 
-/// Downloads into a hub cache, in this process and without a bound; then loads the model once to see that it works.
+/// Downloads into a hub cache, in this process and without a bound; then loads the model once to
+/// see that it works.
 ///
 /// # Errors
 /// The hub cannot be reached, or what it sent cannot be loaded.

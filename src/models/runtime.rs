@@ -1,7 +1,7 @@
 //! The ONNX Runtime: finding a library that is new enough, and fetching one.
 //!
-//! fastembed panics when the library is missing or too old, so what can be seen from outside (that it is a library, its
-//! version by its name) is checked here before anything is loaded.
+//! fastembed panics when the library is missing or too old, so what can be seen from outside (that
+//! it is a library, its version by its name) is checked here before anything is loaded.
 
 use std::fs::File;
 use std::io::Read;
@@ -27,7 +27,8 @@ const SYSTEM_DIRS: [&str; 7] = [
     "/opt/onnxruntime/lib",
 ];
 
-/// Finds the library: `ORT_DYLIB_PATH` if that is good, else the cache, else the system's directories.
+/// Finds the library: `ORT_DYLIB_PATH` if that is good, else the cache, else the system's
+/// directories.
 pub fn locate(settings: &Settings, depth: Depth) -> Part {
     let mut seen = Vec::new();
     for part in candidates(settings, depth) {
@@ -44,7 +45,8 @@ pub fn locate(settings: &Settings, depth: Depth) -> Part {
     })
 }
 
-/// Judges one library from outside: is it there, is it a library, is its version new enough, is it the pinned file.
+/// Judges one library from outside: is it there, is it a library, is its version new enough, is it
+/// the pinned file.
 pub fn check(path: &Path, depth: Depth) -> Part {
     let broken = |reason: String| Part::Broken {
         path: path.to_owned(),

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one inside this folder, which is made too: what is moved out of it never crosses file systems.
+    /// Makes one inside this folder, which is made too: what is moved out of it never crosses file
+    /// systems.
     pub fn within(folder: &Path) -> Result<Self> {
         let path = folder.join(format!(".partial-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| {

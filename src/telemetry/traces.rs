@@ -1,4 +1,5 @@
-//! Spans for an OpenTelemetry collector, over OTLP. Off unless an endpoint is given; texts of queries are in none.
+//! Spans for an OpenTelemetry collector, over OTLP. Off unless an endpoint is given; texts of
+//! queries are in none.
 
 use std::time::Duration;
 

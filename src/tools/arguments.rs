@@ -1,4 +1,5 @@
-//! Arguments as a model writes them: text to a checked object, or words that say where they are wrong.
+//! Arguments as a model writes them: text to a checked object, or words that say where they are
+//! wrong.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};

@@ -15,7 +15,8 @@ use fetch::{FetchConfig, WebFetch};
 use files::{FileList, FileRead, FileWrite, FilesConfig, Root};
 use shell::{Shell, ShellConfig};
 
-/// Which built-in tools there are, as it stands in a profile under `[tools]`. What is not named is off.
+/// Which built-in tools there are, as it stands in a profile under `[tools]`. What is not named is
+/// off.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuiltinConfig {

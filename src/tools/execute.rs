@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use crate::tools::{Arguments, Callable, ErrorCode, ToolResult};
 
-/// Calls a tool in a task of its own, which contains its panics and ends with its time or with this future.
+/// Calls a tool in a task of its own, which contains its panics and ends with its time or with this
+/// future.
 pub async fn execute(
     callable: Arc<dyn Callable>,
     arguments: Arguments,

@@ -1,7 +1,8 @@
 //! JSON in which no object has a key twice.
 //!
-//! Of `{"quantity": 1, "quantity": 1000}` most parsers keep the last, some the first; what a person approves would not
-//! have to be what a server does. So such a text is refused wherever it ends in a call.
+//! Of `{"quantity": 1, "quantity": 1000}` most parsers keep the last, some the first; what a person
+//! approves would not have to be what a server does. So such a text is refused wherever it ends in
+//! a call.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! HTTP to where a model points, without reaching what only this machine can reach.
 //!
-//! The address is checked where the connection is made: the resolver itself refuses a name with a private address, so
-//! nothing can change between a check and its use. Addresses that are written into a URL are checked before. Nothing is
-//! redirected, decompressed or proxied unseen.
+//! The address is checked where the connection is made: the resolver itself refuses a name with a
+//! private address, so nothing can change between a check and its use. Addresses that are written
+//! into a URL are checked before. Nothing is redirected, decompressed or proxied unseen.
 
 use std::error::Error as _;
 use std::fmt;
@@ -269,8 +269,8 @@ pub async fn body(response: Response, max_bytes: usize) -> Result<Vec<u8>, NetEr
     Ok(bytes)
 }
 
-/// True for addresses of the open internet: neither this machine, nor its networks, nor anything with a meaning of its
-/// own. IPv6 forms that stand for an IPv4 address count as that.
+/// True for addresses of the open internet: neither this machine, nor its networks, nor anything
+/// with a meaning of its own. IPv6 forms that stand for an IPv4 address count as that.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -1,7 +1,8 @@
 //! HTTP operations: tools that came from an OpenAPI document, called as it says.
 //!
-//! Where a request goes is for the settings and the document to say, never for the model: what the model gives ends up
-//! percent-encoded in its one place. No redirect is followed, so the service's secret goes nowhere else.
+//! Where a request goes is for the settings and the document to say, never for the model: what the
+//! model gives ends up percent-encoded in its one place. No redirect is followed, so the service's
+//! secret goes nowhere else.
 
 mod request;
 
@@ -117,7 +118,8 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// The operations of these services, found through `find`; secrets are taken from the environment now.
+    /// The operations of these services, found through `find`; secrets are taken from the
+    /// environment now.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -286,7 +288,7 @@ impl Callable for Operation {
                 drop(parts.headers.insert(name.clone(), value.clone()))
             }
             Some(Secret::Query(name, value)) => {
-                drop(parts.url.query_pairs_mut().append_pair(name, value))
+                parts.url.query_pairs_mut().append_pair(name, value);
             }
             None => {}
         }
@@ -307,7 +309,8 @@ impl Callable for Operation {
     }
 }
 
-/// The body of a good answer, as JSON where it is; any other answer is a failure that tells what it says.
+/// The body of a good answer, as JSON where it is; any other answer is a failure that tells what it
+/// says.
 async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailure> {
     let status = response.status();
     if status.is_redirection() {

@@ -1,4 +1,5 @@
-//! Who may read what is kept, whether a record was cut, and what is left of a catalog that was deleted.
+//! Who may read what is kept, whether a record was cut, and what is left of a catalog that was
+//! deleted.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,5 @@
-//! The HTTP API: pages of other sites, keys that are not the owner's, and clients that want everything.
+//! The HTTP API: pages of other sites, keys that are not the owner's, and clients that want
+//! everything.
 
 pub mod agent;
 pub mod browser;

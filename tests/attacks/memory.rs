@@ -1,4 +1,5 @@
-//! The engine's folder and its usage memory: who may teach it what, and what a folder that is not as it was left does.
+//! The engine's folder and its usage memory: who may teach it what, and what a folder that is not
+//! as it was left does.
 
 use std::fs;
 use std::sync::Arc;

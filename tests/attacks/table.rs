@@ -168,7 +168,8 @@ fn every_row_names_a_test_that_is_there() {
     }
 }
 
-/// Compares a part of the page with what its rows say; with `TOOLSCOUT_WRITE_DOCS` it is written first.
+/// Compares a part of the page with what its rows say; with `TOOLSCOUT_WRITE_DOCS` it is written
+/// first.
 fn compare(title: &str, part: &str) {
     let page = read_page();
     let (begin, end) = place_of(&page, title);

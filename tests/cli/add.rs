@@ -283,7 +283,8 @@ fn an_empty_file_does_not_empty_a_server() {
 fn a_data_directory_that_cannot_be_written_is_named() {
     let world = World::new();
     let file = world.file("t.json", json!(four_tools()).to_string());
-    // A file where the directory should be: refused for root too, for whom permissions do not count.
+    // A file where the directory should be: refused for root too, for whom permissions do not
+    // count.
     world.file("data", "in the way");
     world.fails(1, &["add", text(&file)], &[text(&world.path("data"))]);
 }

@@ -305,8 +305,9 @@ fn skills_are_found_and_read_like_tools() {
     assert!(ended.stderr.contains("broken.md:3: "), "{}", ended.stderr);
 }
 
-/// One question to a real model; runs only where `TOOLSCOUT_TEST_LLM_URL` names an OpenAI-compatible API, as
-/// `scripts/real-model` does. Whatever the model says, the turn ends properly and its tokens come from the server.
+/// One question to a real model; runs only where `TOOLSCOUT_TEST_LLM_URL` names an
+/// OpenAI-compatible API, as `scripts/real-model` does. Whatever the model says, the turn ends
+/// properly and its tokens come from the server.
 #[test]
 fn a_real_model_is_asked_over_a_real_socket() {
     let Ok(url) = std::env::var("TOOLSCOUT_TEST_LLM_URL") else {

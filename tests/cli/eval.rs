@@ -212,7 +212,8 @@ fn the_default_search_is_taken_apart_step_by_step() {
     }
 }
 
-/// The project's own gates: the figures of the whole query file by words, and with the built-in table.
+/// The project's own gates: the figures of the whole query file by words, and with the built-in
+/// table.
 #[test]
 fn the_fixtures_are_found_as_well_as_they_were() {
     for (file, embedder, arm) in [
@@ -461,9 +462,9 @@ fn figures_equal_those_of_a_public_implementation() {
     assert!(text.contains("14 figures compared, 0 differ"), "{text}");
 }
 
-/// Trains on what this program exports and ranks with what that gives; and LightGBM's own predictions for a forest of
-/// twenty trees are those of the crate's walker. Installs LightGBM from PyPI, so it runs where
-/// `TOOLSCOUT_TEST_LIGHTGBM` is set.
+/// Trains on what this program exports and ranks with what that gives; and LightGBM's own
+/// predictions for a forest of twenty trees are those of the crate's walker. Installs LightGBM from
+/// PyPI, so it runs where `TOOLSCOUT_TEST_LIGHTGBM` is set.
 #[test]
 fn a_ranker_trained_by_lightgbm_predicts_here_what_it_predicts_there() {
     if std::env::var_os("TOOLSCOUT_TEST_LIGHTGBM").is_none() {

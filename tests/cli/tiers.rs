@@ -4,12 +4,14 @@ use serde_json::{Value, json};
 
 use super::run::{Ended, World, four_tools, text, tool};
 
-/// A run as after a fresh clone on a machine without a network: nothing cached, the hub out of reach.
+/// A run as after a fresh clone on a machine without a network: nothing cached, the hub out of
+/// reach.
 fn fresh(world: &World, args: &[&str]) -> Ended {
     let mut command = world.command();
     command.env_remove("TOOLSCOUT_EMBEDDER");
     for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_ENDPOINT"] {
-        // Nothing listens on the discard port: whoever tried to fetch something would fail and be heard.
+        // Nothing listens on the discard port: whoever tried to fetch something would fail and be
+        // heard.
         command.env(proxy, "http://127.0.0.1:9");
     }
     Ended::of(command.args(args).output())

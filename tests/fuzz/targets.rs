@@ -1,6 +1,7 @@
 //! Readers of foreign bytes, each as a function of bytes that panics where something is wrong.
 //!
-//! `tests/fuzz.rs` runs them over the kept corpus with every test run; `fuzz/` gives them to libFuzzer.
+//! `tests/fuzz.rs` runs them over the kept corpus with every test run; `fuzz/` gives them to
+//! libFuzzer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -88,8 +89,8 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Tools in any format: what is read is valid, can be written in every format, and is read back from the one that loses
-/// nothing.
+/// Tools in any format: what is read is valid, can be written in every format, and is read back
+/// from the one that loses nothing.
 pub fn formats(bytes: &[u8]) {
     let Ok(parsed) = formats::parse(bytes, &ReadOptions::default()) else {
         return;
@@ -161,7 +162,8 @@ pub fn mcp_lines(bytes: &[u8]) {
         read
     });
     for line in read.split(|&byte| byte == b'\n') {
-        // What takes the place of a line that is too long names its id, which may be as long as what is kept of a line.
+        // What takes the place of a line that is too long names its id, which may be as long as
+        // what is kept of a line.
         assert!(line.len() <= 2 * MAX_BYTES, "{} bytes", line.len());
     }
 }
@@ -216,7 +218,8 @@ pub fn manual_reply(bytes: &[u8]) {
 pub fn html_page(bytes: &[u8]) {
     let page = String::from_utf8_lossy(bytes);
     let read = html::read(&page);
-    // A reference of three letters and no `;` may stand for six bytes, a heading of four bytes for seven.
+    // A reference of three letters and no `;` may stand for six bytes, a heading of four bytes for
+    // seven.
     assert!(
         read.text.len() <= 4 * page.len() + 16,
         "{} bytes of {}",
@@ -319,8 +322,8 @@ pub fn ranker_file(bytes: &[u8]) {
     }
 }
 
-/// A file of a catalog's derived data is damaged: the first byte says which, the second how, the rest is written there.
-/// The catalog opens and answers as before.
+/// A file of a catalog's derived data is damaged: the first byte says which, the second how, the
+/// rest is written there. The catalog opens and answers as before.
 pub fn catalog_file(bytes: &[u8]) {
     let [which, how, content @ ..] = bytes else {
         return;

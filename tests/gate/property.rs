@@ -1,8 +1,9 @@
 //! Whatever a model emits, nothing is executed that neither a policy nor a person has allowed.
 //!
-//! The model here says random things: calls and plans, whole and broken, in every protocol, cut anywhere. What is
-//! executed is counted by the tools themselves and held against the policies and against the answers that were given,
-//! both known to the test alone. `TOOLSCOUT_SEED` repeats a failure.
+//! The model here says random things: calls and plans, whole and broken, in every protocol, cut
+//! anywhere. What is executed is counted by the tools themselves and held against the policies and
+//! against the answers that were given, both known to the test alone. `TOOLSCOUT_SEED` repeats a
+//! failure.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! The trading floor as a profile, end to end: a scripted model plans, the gate checks, the exchange is called over its
-//! socket.
+//! The trading floor as a profile, end to end: a scripted model plans, the gate checks, the
+//! exchange is called over its socket.
 
 use std::sync::Arc;
 

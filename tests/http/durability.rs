@@ -8,7 +8,8 @@ use toolscout_index::{DataDir, ToolId};
 use super::program::Program;
 use super::server::tool;
 
-/// Streams tools without end, ends the program once some are acknowledged, and gives the acknowledged ids.
+/// Streams tools without end, ends the program once some are acknowledged, and gives the
+/// acknowledged ids.
 async fn acknowledged_before(program: &mut Program, signal: &str) -> Vec<String> {
     let tools = (0u64..).map(|n| {
         Ok::<_, std::io::Error>(format!("{}\n", tool("s", &format!("t{n}"), "")).into_bytes())

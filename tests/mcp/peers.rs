@@ -480,14 +480,16 @@ async fn real_clients_use_us_over_stdio() {
     let world = World::new();
     let servers = world.servers(&[peers.time(), peers.everything()]);
     world.ok(&["sync", "--mcp", &servers]).await;
-    // Some of these clients cannot ask a person, and some of these servers' tools say nothing of themselves.
+    // Some of these clients cannot ask a person, and some of these servers' tools say nothing of
+    // themselves.
     let program = env!("CARGO_BIN_EXE_toolscout");
     let ours = [
         program, "mcp", "--style", "inject", "--allow", "*", "--mcp", &servers,
     ]
     .map(str::to_owned);
     for (client, has_list) in clients(&peers) {
-        // Over stdio even the newest protocol has one handler for the whole connection, so the list is its own.
+        // Over stdio even the newest protocol has one handler for the whole connection, so the list
+        // is its own.
         let words = [client.clone(), vec!["stdio".into()], ours.to_vec()].concat();
         let report = reported(&peers, &world, words.clone()).await;
         check(&words, &report, has_list);

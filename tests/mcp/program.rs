@@ -1,4 +1,5 @@
-//! The program itself: `sync --mcp`, `mcp`, `mcp install` and `agent` with MCP servers, and what is left of them.
+//! The program itself: `sync --mcp`, `mcp`, `mcp install` and `agent` with MCP servers, and what is
+//! left of them.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! A navigable graph over the vectors (HNSW), for catalogs that are too large to scan.
 //!
-//! Nodes are texts, named by hash, so a graph outlives changes of the catalog: rows that it does not know are scanned
-//! beside it, nodes without a row are passed over, and past a share of either it is built anew. It is derived data with
-//! a checksum over it and the embedder's id; a dump that is missing, damaged or of other vectors is rebuilt.
+//! Nodes are texts, named by hash, so a graph outlives changes of the catalog: rows that it does
+//! not know are scanned beside it, nodes without a row are passed over, and past a share of either
+//! it is built anew. It is derived data with a checksum over it and the embedder's id; a dump that
+//! is missing, damaged or of other vectors is rebuilt.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,8 +14,8 @@ use self_cell::self_cell;
 use super::{TextHash, Vectors};
 use crate::error::{Error, Result};
 
-/// Links a node keeps per layer, and how widely they are looked for. Recall at 10 on 37,834 MiniLM vectors is above
-/// .97 with these.
+/// Links a node keeps per layer, and how widely they are looked for. Recall at 10 on 37,834 MiniLM
+/// vectors is above .97 with these.
 const MAX_LINKS: usize = 24;
 const BUILD_WIDTH: usize = 200;
 const MAX_LAYERS: usize = 16;
@@ -54,8 +55,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Builds a graph over all rows. Takes minutes for 50,000; one node after the other, so that equal input gives
-    /// equal output.
+    /// Builds a graph over all rows. Takes minutes for 50,000; one node after the other, so that
+    /// equal input gives equal output.
     pub fn build(vectors: &Vectors) -> Self {
         let graph = Hnsw::new(
             MAX_LINKS,

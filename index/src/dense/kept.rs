@@ -1,4 +1,5 @@
-//! Vectors in a file of their own, for embedders that are quicker than a database: what the file lacks is computed anew.
+//! Vectors in a file of their own, for embedders that are quicker than a database: what the file
+//! lacks is computed anew.
 //!
 //! | bytes | |
 //! |---|---|
@@ -99,8 +100,8 @@ impl Vectors {
         self.push_codes(kept.vectors.lead(row), kept.vectors.scales[row], *text);
     }
 
-    /// Writes the vectors to a file, replacing what was there in one step. Nothing waits for the disk: a file cut short
-    /// by a power failure fails its checksum and is made again.
+    /// Writes the vectors to a file, replacing what was there in one step. Nothing waits for the
+    /// disk: a file cut short by a power failure fails its checksum and is made again.
     ///
     /// # Errors
     /// [`Error::Io`].

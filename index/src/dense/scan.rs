@@ -5,10 +5,11 @@ use rayon::prelude::*;
 use super::{UNKNOWN, Vectors};
 use crate::codes::{add_dots, dot};
 
-/// Steps of a query's largest value. Finer than the rows' 127, so that the query adds no error of its own, and small
-/// enough that 4,096 dimensions cannot overflow 32 bits.
+/// Steps of a query's largest value. Finer than the rows' 127, so that the query adds no error of
+/// its own, and small enough that 4,096 dimensions cannot overflow 32 bits.
 const QUERY_STEPS: f32 = 2047.0;
-/// Bytes that one thread scans at a stretch: some tenths of a millisecond, beside which waking another costs little.
+/// Bytes that one thread scans at a stretch: some tenths of a millisecond, beside which waking
+/// another costs little.
 const BYTES_PER_TASK: usize = 4 << 20;
 /// Tools whose rows are multiplied with all queries before the next are read from memory.
 const TOOLS_PER_BLOCK: usize = 128;
@@ -39,7 +40,8 @@ impl Encoded {
     }
 }
 
-/// One score per tool, for each query, by at most the first `views` of its rows; by the leading dimensions alone or all.
+/// One score per tool, for each query, by at most the first `views` of its rows; by the leading
+/// dimensions alone or all.
 pub(super) fn scores(
     vectors: &Vectors,
     queries: &[Encoded],

@@ -4,8 +4,8 @@ use crate::embed::{Embedder, Scripts};
 use crate::error::Result;
 use crate::text;
 
-/// Embeds a text as the normalised sum of a random unit per term. Near texts share words; it knows no meaning, so it is
-/// for tests and never for users.
+/// Embeds a text as the normalised sum of a random unit per term. Near texts share words; it knows
+/// no meaning, so it is for tests and never for users.
 #[derive(Clone, Debug)]
 pub struct Hashing {
     id: String,

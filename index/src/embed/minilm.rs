@@ -23,11 +23,14 @@ pub const FILES: [&str; 5] = [
     "tokenizer_config.json",
 ];
 
-/// Tokens read of a text. The model was trained on no more, and a tool's first sentences say what it is for.
+/// Tokens read of a text. The model was trained on no more, and a tool's first sentences say what
+/// it is for.
 const MAX_TOKENS: usize = 128;
-/// Threads within one inference: texts are embedded side by side, and one thread for each is the most of them a second.
+/// Threads within one inference: texts are embedded side by side, and one thread for each is the
+/// most of them a second.
 const INTRA_THREADS: usize = 1;
-/// Texts per inference. Batches are padded to their longest text: 32 at once are half as many a second as one by one.
+/// Texts per inference. Batches are padded to their longest text: 32 at once are half as many a
+/// second as one by one.
 const BATCH: usize = 1;
 /// Most inferences at a time, each with a session of about 50 MB.
 const MAX_SESSIONS: usize = 8;
@@ -41,7 +44,8 @@ pub struct MiniLm {
 }
 
 impl MiniLm {
-    /// Loads the model's files from a folder and ONNX Runtime 1.24 or newer from a library file. Takes about 0.3 s.
+    /// Loads the model's files from a folder and ONNX Runtime 1.24 or newer from a library file.
+    /// Takes about 0.3 s.
     ///
     /// # Errors
     /// [`Error::Embedder`] naming the file that is missing, too old or no model.
@@ -71,7 +75,8 @@ impl MiniLm {
         if lanes <= 1 {
             return self.embed_in_turn(texts);
         }
-        // Threads of their own: the tokenizer uses rayon's, which must not wait for a session while they hold one.
+        // Threads of their own: the tokenizer uses rayon's, which must not wait for a session while
+        // they hold one.
         std::thread::scope(|scope| {
             let parts = texts.chunks(texts.len().div_ceil(lanes));
             let lanes: Vec<_> = parts

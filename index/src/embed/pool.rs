@@ -4,7 +4,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 
-/// Makes a `T` when one is wanted and none is idle, up to a bound; then callers wait for one to come back.
+/// Makes a `T` when one is wanted and none is idle, up to a bound; then callers wait for one to
+/// come back.
 pub(super) struct Pool<T> {
     make: Box<dyn Fn() -> Result<T> + Send + Sync>,
     limit: usize,
@@ -42,7 +43,8 @@ impl<T> Pool<T> {
         self.limit
     }
 
-    /// Uses one of them, which is back in the pool afterwards. One whose use panicked is not used again.
+    /// Uses one of them, which is back in the pool afterwards. One whose use panicked is not used
+    /// again.
     ///
     /// # Errors
     /// What making one more gave.
@@ -81,7 +83,8 @@ impl<T> Pool<T> {
     }
 }
 
-/// The place of a `T` that is lent. Dropping it gives the place to another, for it was not made or is lost.
+/// The place of a `T` that is lent. Dropping it gives the place to another, for it was not made or
+/// is lost.
 struct Place<'a, T> {
     pool: &'a Pool<T>,
 }

@@ -1,5 +1,5 @@
-//! The static table that ships with the program: one vector a token, a text is their mean. No model to fetch, no native
-//! library, microseconds a text.
+//! The static table that ships with the program: one vector a token, a text is their mean. No model
+//! to fetch, no native library, microseconds a text.
 //!
 //! The file is a header, the vocabulary and the rows, little-endian throughout:
 //!
@@ -38,11 +38,12 @@ const CHECKSUM: Range<usize> = 24..56;
 /// More than any table has; keeps sizes read from a damaged header from overflowing.
 const MAX_DIMENSIONS: usize = 4096;
 
-/// Dimensions are principal components, the strongest first: a quarter of them has 54% of the rows' squared length.
+/// Dimensions are principal components, the strongest first: a quarter of them has 54% of the rows'
+/// squared length.
 const LEADING: usize = 64;
 
-/// Beside MiniLM the table has about a third of the dense score: 70.3 nDCG@10 on twelve sets, where MiniLM alone gives
-/// 69.6.
+/// Beside MiniLM the table has about a third of the dense score: 70.3 nDCG@10 on twelve sets, where
+/// MiniLM alone gives 69.6.
 const SHARE: f32 = 0.35;
 
 static BUNDLED: &[u8] = include_bytes!("../../assets/table.bin");
@@ -108,7 +109,8 @@ impl StaticTable {
         })
     }
 
-    /// The unit vector of a text; all zeros when nothing in it can be spelt with the table's tokens.
+    /// The unit vector of a text; all zeros when nothing in it can be spelt with the table's
+    /// tokens.
     pub fn embed(&self, text: &str) -> Vec<f32> {
         let mut vector = vec![0.0f32; self.dimensions];
         self.vocabulary.tokens(text, |token| {
@@ -142,7 +144,8 @@ impl StaticTable {
         self.scales[token as usize] * self.lengths[token as usize]
     }
 
-    /// The cosines of each of these tokens with all of the others, in their order; 0 for those that point away.
+    /// The cosines of each of these tokens with all of the others, in their order; 0 for those that
+    /// point away.
     pub fn cosines(&self, tokens: &[u32], others: &[u32]) -> Vec<Vec<f32>> {
         let codes = |token: u32| {
             self.row(token as usize)

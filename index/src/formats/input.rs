@@ -1,7 +1,7 @@
 //! Bytes to JSON text: UTF-8, then JSON, NDJSON or YAML, each failure with its place.
 //!
-//! Text stays text until it is known to be a tool: a list is walked item by item ([`items`], [`fields`]), and only what
-//! has a tool's shape becomes a value, within a [`Budget`].
+//! Text stays text until it is known to be a tool: a list is walked item by item ([`items`],
+//! [`fields`]), and only what has a tool's shape becomes a value, within a [`Budget`].
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -15,12 +15,14 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// Brackets that YAML may leave open at once. libyaml looks at every open one on each token: 300 kB of `[` took it six
-/// minutes. Far above serde's 128 levels, since unmatched brackets in prose are counted too.
+/// Brackets that YAML may leave open at once. libyaml looks at every open one on each token: 300 kB
+/// of `[` took it six minutes. Far above serde's 128 levels, since unmatched brackets in prose are
+/// counted too.
 const MAX_OPEN_BRACKETS: usize = 2_000;
 /// What the YAML parser holds of each key, scalar and collection until the whole document is read.
 const YAML_NODE_BYTES: usize = 150;
-/// Memory that an input may take for each of its bytes. Ordinary sets of tools take 8 to 15; `[0,0,…]` took 310.
+/// Memory that an input may take for each of its bytes. Ordinary sets of tools take 8 to 15;
+/// `[0,0,…]` took 310.
 const MEMORY_PER_BYTE: usize = 24;
 /// Memory that any input may take, however short.
 const MEMORY_OF_ANY: usize = 64 << 20;
@@ -74,7 +76,8 @@ pub(super) fn fields(object: &str) -> impl Iterator<Item = (String, &str)> {
     let mut rest = object.trim_start().strip_prefix('{').unwrap_or_default();
     std::iter::from_fn(move || {
         let name = take_value(&mut rest)?;
-        // A name that is no text, such as half of a surrogate pair, is named when the object is read as a value.
+        // A name that is no text, such as half of a surrogate pair, is named when the object is
+        // read as a value.
         let name = serde_json::from_str(name).unwrap_or_else(|_| name.to_owned());
         rest = after(rest, ':');
         let value = take_value(&mut rest)?;
@@ -277,7 +280,8 @@ fn place_of(before: &str) -> (usize, usize) {
     (line, in_line.chars().count() + 1)
 }
 
-/// Whether text that is not one JSON value is one a line. The second line decides where the first is the broken one.
+/// Whether text that is not one JSON value is one a line. The second line decides where the first
+/// is the broken one.
 fn is_ndjson(text: &str) -> bool {
     let is_value = |line: &str| {
         line.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(line).is_ok()
@@ -330,7 +334,8 @@ pub(super) fn weight(value: &Value) -> usize {
     }
 }
 
-/// Builds a value while the budget lasts. Growing lists and maps are charged for the room they take.
+/// Builds a value while the budget lasts. Growing lists and maps are charged for the room they
+/// take.
 #[derive(Clone, Copy)]
 struct BoundedValue<'a> {
     budget: &'a Budget,
@@ -410,8 +415,8 @@ impl<'de> Visitor<'de> for BoundedValue<'_> {
     }
 }
 
-/// Writes YAML down as JSON of at most so many bytes: aliases can make a page of YAML into gigabytes, and serde_yaml_ng
-/// bounds only the number of jumps.
+/// Writes YAML down as JSON of at most so many bytes: aliases can make a page of YAML into
+/// gigabytes, and serde_yaml_ng bounds only the number of jumps.
 struct Transcriber<'a> {
     into: &'a mut String,
     max_bytes: usize,

@@ -1,4 +1,5 @@
-//! One tool from one flat object. The formats differ in the field that holds the schema; the rest is shared.
+//! One tool from one flat object. The formats differ in the field that holds the schema; the rest
+//! is shared.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,5 @@
-//! Model Context Protocol: tools with annotations, and what toolscout keeps in `_meta` so that nothing is lost.
+//! Model Context Protocol: tools with annotations, and what toolscout keeps in `_meta` so that
+//! nothing is lost.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,7 +8,8 @@ use super::item::Fields;
 use crate::error::Result;
 use crate::tool::{Annotations, Tool};
 
-/// The key in `_meta` that holds what MCP has no field for. The specification leaves names without a prefix to anyone.
+/// The key in `_meta` that holds what MCP has no field for. The specification leaves names without
+/// a prefix to anyone.
 const META_KEY: &str = "toolscout";
 
 /// Metadata of these names cannot stand beside MCP's fields: it would be read as something else.
@@ -43,7 +45,8 @@ const HINTS: [&str; 4] = [
     "openWorldHint",
 ];
 
-/// A tool as `tools/list` gives it. Metadata goes back where it came from, the rest into `_meta.toolscout`.
+/// A tool as `tools/list` gives it. Metadata goes back where it came from, the rest into
+/// `_meta.toolscout`.
 pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     let mut fields = Map::new();
     fields.insert("name".into(), name.into());
@@ -132,7 +135,8 @@ impl Origin {
     }
 }
 
-/// Takes the hints into the tool; other annotations stay metadata. Their `title` serves where the tool has none.
+/// Takes the hints into the tool; other annotations stay metadata. Their `title` serves where the
+/// tool has none.
 ///
 /// # Errors
 /// [`crate::Error::InvalidTool`] for a hint that is no boolean.

@@ -1,8 +1,9 @@
 //! The names under which tools are handed to a model, whose APIs take `^[a-zA-Z0-9_-]{1,64}$` only.
 //!
-//! A tool has a fixed ladder of names, each a pure function of its id: the name alone, `server__name`, then the name
-//! with more and more of the id's hash. In a list every tool stands on the lowest rung where no other stands, so the
-//! outcome depends on the set of tools and not on their order.
+//! A tool has a fixed ladder of names, each a pure function of its id: the name alone,
+//! `server__name`, then the name with more and more of the id's hash. In a list every tool stands
+//! on the lowest rung where no other stands, so the outcome depends on the set of tools and not on
+//! their order.
 
 use std::collections::HashMap;
 
@@ -10,17 +11,20 @@ use crate::tool::{Tool, ToolId};
 
 /// Longest name the APIs take.
 const MAX_LEN: usize = 64;
-/// Hexadecimal digits of the hash on the last rungs. Eight do unless somebody made a collision; the last are 224 bits.
+/// Hexadecimal digits of the hash on the last rungs. Eight do unless somebody made a collision; the
+/// last are 224 bits.
 const HASH_DIGITS: [usize; 4] = [8, 16, 32, 56];
 
-/// A name for each tool, in order, matching `^[a-zA-Z0-9_-]{1,64}$`; different tools have different names.
+/// A name for each tool, in order, matching `^[a-zA-Z0-9_-]{1,64}$`; different tools have different
+/// names.
 ///
-/// A tool has its own name where no other tool of the list wants it, and `server__name` where one does. A hash is
-/// appended only where that is not enough: the name is too long, or lost letters (`天气`), or became another's
-/// (`a.b` beside `a_b`, of which the one that is spelt so keeps it).
+/// A tool has its own name where no other tool of the list wants it, and `server__name` where one
+/// does. A hash is appended only where that is not enough: the name is too long, or lost letters
+/// (`天气`), or became another's (`a.b` beside `a_b`, of which the one that is spelt so keeps it).
 ///
-/// To find the tool a model called, zip the names with the same list. A caller that lets a list grow must keep to the
-/// names already given, since a newcomer can make a plain name ambiguous; [`answers_to`] holds for any list.
+/// To find the tool a model called, zip the names with the same list. A caller that lets a list
+/// grow must keep to the names already given, since a newcomer can make a plain name ambiguous;
+/// [`answers_to`] holds for any list.
 pub fn emitted_names(tools: &[&Tool]) -> Vec<String> {
     let mut ladders: HashMap<&ToolId, (Vec<Rung>, usize)> = tools
         .iter()
@@ -35,8 +39,8 @@ pub fn emitted_names(tools: &[&Tool]) -> Vec<String> {
     tools.iter().filter_map(name).collect()
 }
 
-/// Whether a tool of this id may have been given this name in some list. Several tools can answer to one name; the
-/// longer forms with a hash are one tool's alone.
+/// Whether a tool of this id may have been given this name in some list. Several tools can answer
+/// to one name; the longer forms with a hash are one tool's alone.
 pub fn answers_to(id: &ToolId, name: &str) -> bool {
     ladder(id).iter().any(|rung| rung.name == name)
 }
@@ -60,8 +64,8 @@ enum Claim {
     Hashed(usize),
 }
 
-/// Moves every tool whose name is contested one rung up, save one with the single best claim. Each tool can only climb
-/// and no two share a top rung, so this ends.
+/// Moves every tool whose name is contested one rung up, save one with the single best claim. Each
+/// tool can only climb and no two share a top rung, so this ends.
 fn climb(ladders: &mut HashMap<&ToolId, (Vec<Rung>, usize)>) -> bool {
     let mut claims: HashMap<String, Vec<Claim>> = HashMap::new();
     for (rungs, at) in ladders.values() {

@@ -1,7 +1,7 @@
 //! OpenAPI 3.0, 3.1 and Swagger 2.0: one tool for each operation.
 //!
-//! Parameters and body become one input schema; how to turn arguments back into a request is kept in the tool's
-//! metadata under `openapi`.
+//! Parameters and body become one input schema; how to turn arguments back into a request is kept
+//! in the tool's metadata under `openapi`.
 
 use std::collections::HashSet;
 
@@ -39,7 +39,8 @@ pub(super) struct Operation {
     pub copied_bytes: usize,
 }
 
-/// Hands on every operation that the options let through, one by one: few bytes of paths can stand for many.
+/// Hands on every operation that the options let through, one by one: few bytes of paths can stand
+/// for many.
 ///
 /// # Errors
 /// [`Error::Parse`] for another version or `paths` that are no object, and what `take` fails with.
@@ -64,7 +65,8 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Paths whose operations cannot be known, since their reference leads nowhere or out of the document.
+/// Paths whose operations cannot be known, since their reference leads nowhere or out of the
+/// document.
 fn broken_paths<'a>(
     root: &'a Value,
     options: &'a ReadOptions,
@@ -270,8 +272,8 @@ impl Endpoint<'_> {
         Ok(tool)
     }
 
-    /// The memory of what is copied from the document as it is: paths may share an operation, and all share what stands
-    /// at the root.
+    /// The memory of what is copied from the document as it is: paths may share an operation, and
+    /// all share what stands at the root.
     fn copied_bytes(&self) -> usize {
         let own = ["summary", "description", "tags", "operationId"]
             .map(|field| self.operation.get(field));
@@ -294,7 +296,8 @@ impl Endpoint<'_> {
             .sum()
     }
 
-    /// Path-level parameters, then the operation's own, which replace those of the same name and place.
+    /// Path-level parameters, then the operation's own, which replace those of the same name and
+    /// place.
     fn add_parameters(
         &self,
         request: &mut Request,

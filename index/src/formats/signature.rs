@@ -14,7 +14,8 @@ const MAX_SUMMARY_CHARS: usize = 160;
 /// Longest signature, in characters and without the summary.
 const MAX_CALL_CHARS: usize = 480;
 
-/// `server/name(required: type, optional?: type = default) — first sentence`, at most 650 characters on one line.
+/// `server/name(required: type, optional?: type = default) — first sentence`, at most 650
+/// characters on one line.
 pub fn signature(tool: &Tool) -> String {
     let call = format!(
         "{}({})",

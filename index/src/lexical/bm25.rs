@@ -1,8 +1,9 @@
 //! BM25 over tantivy's postings, a term at a time into one score per tool.
 //!
-//! Scores of the whole catalog are wanted, not a top k: fusion scales them by their range. With an accumulator per tool
-//! a term's postings are read once, in order, without a heap. Document frequency counts living tools only, so a catalog
-//! that was changed a thousand times scores like a fresh one.
+//! Scores of the whole catalog are wanted, not a top k: fusion scales them by their range. With an
+//! accumulator per tool a term's postings are read once, in order, without a heap. Document
+//! frequency counts living tools only, so a catalog that was changed a thousand times scores like a
+//! fresh one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -21,8 +22,9 @@ const DEAD: u32 = u32::MAX;
 /// Share of a matched term's score that a corrected one gets.
 const FUZZY_WEIGHT: f32 = 0.7;
 
-/// Requests with more terms than this are taken as they are: a word that no tool has is then mostly a name or a detail
-/// and not a slip, the other words say enough, and each correction costs 50 microseconds.
+/// Requests with more terms than this are taken as they are: a word that no tool has is then mostly
+/// a name or a detail and not a slip, the other words say enough, and each correction costs 50
+/// microseconds.
 const MAX_TERMS_TO_CORRECT: usize = 12;
 
 /// An immutable view of the lexical index in which tools are numbered as in the catalog's snapshot.
@@ -60,8 +62,8 @@ pub struct QueryTerms {
 pub struct Scored {
     /// One score per tool; 0 for tools without any of the terms.
     pub by_tool: Vec<f32>,
-    /// The score of a tool that contained every term of the text, unknown ones too, without end: what raw scores are a
-    /// share of.
+    /// The score of a tool that contained every term of the text, unknown ones too, without end:
+    /// what raw scores are a share of.
     pub limit: f32,
     /// What a full match of each of the query's terms is worth, in their order.
     pub gains: Vec<f32>,
@@ -112,7 +114,8 @@ impl LexicalSearcher {
         }))
     }
 
-    /// Looks the distinct terms of a text up; a word that matches nothing is replaced by the nearest indexed ones.
+    /// Looks the distinct terms of a text up; a word that matches nothing is replaced by the
+    /// nearest indexed ones.
     pub fn resolve(&self, text_terms: &[Term]) -> QueryTerms {
         let mut resolved = QueryTerms::default();
         let correct = text_terms.len() <= MAX_TERMS_TO_CORRECT;
@@ -162,7 +165,8 @@ impl LexicalSearcher {
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
     }
 
-    /// The inverse document frequency of every term, by [`text::term_hash`]. Read on first use, in some milliseconds.
+    /// The inverse document frequency of every term, by [`text::term_hash`]. Read on first use, in
+    /// some milliseconds.
     pub fn rarities(&self) -> &ByTerm<f32> {
         self.rarities.get_or_init(|| {
             let mut tools = ByTerm::default();
@@ -291,8 +295,8 @@ impl Segment {
         }
     }
 
-    /// Gives the term's postings block by block until `visit` returns false. A read error counts as the end: the files
-    /// were checked when the index was opened.
+    /// Gives the term's postings block by block until `visit` returns false. A read error counts as
+    /// the end: the files were checked when the index was opened.
     fn for_each_block(
         &self,
         field: TantivyField,

@@ -1,4 +1,5 @@
-//! The nearest indexed words to one that is not indexed: bounded edit distance over the term dictionary.
+//! The nearest indexed words to one that is not indexed: bounded edit distance over the term
+//! dictionary.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,7 +19,8 @@ const MAX_CORRECTIONS: usize = 3;
 /// Dictionary words looked at for one word; bounds a pathological dictionary.
 const MAX_CANDIDATES: usize = 1000;
 
-/// Building the automata's tables takes milliseconds, so once. A swap of neighbours is one edit, as it is for typists.
+/// Building the automata's tables takes milliseconds, so once. A swap of neighbours is one edit, as
+/// it is for typists.
 static ONE_EDIT: LazyLock<LevenshteinAutomatonBuilder> =
     LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true));
 static TWO_EDITS: LazyLock<LevenshteinAutomatonBuilder> =
@@ -52,9 +54,9 @@ impl EditAutomaton {
         Some(EditAutomaton(builder.build_dfa(word)))
     }
 
-    /// The words at the smallest distance within the bound, in order. Beside each dictionary comes what says whether a
-    /// living tool still has a word of it, since dictionaries remember deleted ones for a while; `occurs` says whether
-    /// a term can be scored.
+    /// The words at the smallest distance within the bound, in order. Beside each dictionary comes
+    /// what says whether a living tool still has a word of it, since dictionaries remember deleted
+    /// ones for a while; `occurs` says whether a term can be scored.
     pub fn nearest<'a, Holds: Fn(&str) -> bool>(
         &self,
         dictionaries: impl Iterator<Item = (&'a InvertedIndexReader, Holds)>,

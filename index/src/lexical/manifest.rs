@@ -1,9 +1,12 @@
-//! What every file of an index on disk holds, written down beside it, so that an index proves itself file by file.
+//! What every file of an index on disk holds, written down beside it, so that an index proves
+//! itself file by file.
 //!
-//! tantivy's own checksums do not know the names of the files: two files that have changed places pass them, and reading
-//! such an index panics or finds other tools. They also leave out the list of files itself.
+//! tantivy's own checksums do not know the names of the files: two files that have changed places
+//! pass them, and reading such an index panics or finds other tools. They also leave out the list
+//! of files itself.
 //!
-//! The manifest is text: the BLAKE3 hash of all that follows, the stamp of the index, and a line `HASH NAME` for each file.
+//! The manifest is text: the BLAKE3 hash of all that follows, the stamp of the index, and a line
+//! `HASH NAME` for each file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +23,8 @@ const META: &str = "meta.json";
 /// The hash of each file by its name.
 type Hashes = BTreeMap<String, String>;
 
-/// Writes down what the files of an index hold. Those of segments never change, so only new ones are read.
+/// Writes down what the files of an index hold. Those of segments never change, so only new ones
+/// are read.
 ///
 /// # Errors
 /// Those of reading and writing files.

@@ -8,8 +8,8 @@ use crate::embed::StaticTable;
 use crate::text::{self, Term, term_hash as hash};
 use crate::tool::Tool;
 
-/// Bytes of each text that a tool has of its own which are read. Two of 33,000 public tools have a longer description;
-/// one of 4 MiB took half a second.
+/// Bytes of each text that a tool has of its own which are read. Two of 33,000 public tools have a
+/// longer description; one of 4 MiB took half a second.
 const MAX_OWN_TEXT_BYTES: usize = 4 << 10;
 /// The same of what its parameters say together. No public tool has more.
 const MAX_PARAMETERS_BYTES: usize = 8 << 10;
@@ -228,7 +228,8 @@ impl RequestFacts {
         common(&self.triples, &tool.triples) as f32 / (tool.triples.len() + 2) as f32
     }
 
-    /// 1 where both do the same, -1 where the tool does only something else, 0 where one does not say.
+    /// 1 where both do the same, -1 where the tool does only something else, 0 where one does not
+    /// say.
     pub fn same_action(&self, tool: &ToolFacts) -> f32 {
         match (self.actions & tool.actions, self.actions, tool.actions) {
             (_, 0, _) | (_, _, 0) => 0.0,

@@ -1,4 +1,5 @@
-//! What is measured of a candidate, and of an answer as a whole: the columns of the ranker and of confidence.
+//! What is measured of a candidate, and of an answer as a whole: the columns of the ranker and of
+//! confidence.
 
 use super::facts::{RequestFacts, ToolFacts, Word};
 use super::nearness::Nearness;
@@ -7,8 +8,8 @@ use crate::embed::StaticTable;
 use crate::fuse;
 use crate::text::{ByTerm, term_hash};
 
-/// The best tools of the formula that are candidates. Forty give .0005 more nDCG@10, the best forty of every leg no more
-/// than that, in three times the time.
+/// The best tools of the formula that are candidates. Forty give .0005 more nDCG@10, the best forty
+/// of every leg no more than that, in three times the time.
 pub const CANDIDATES: usize = 32;
 /// The depth to which ranks are told apart.
 const DEPTH: usize = 40;
@@ -19,7 +20,8 @@ const MIN_DEVIATION: f64 = 1e-5;
 /// Tools behind the best that its lead is measured against.
 const RIVALS: usize = 10;
 
-/// Declares the columns of a table: each a variant with a name, and whether a higher value can only mean a better match.
+/// Declares the columns of a table: each a variant with a name, and whether a higher value can only
+/// mean a better match.
 macro_rules! columns {
     (@is_match matches) => { true };
     (@is_match measures) => { false };
@@ -37,7 +39,8 @@ macro_rules! columns {
                 match self { $($table::$column => $name,)+ }
             }
 
-            /// True for a column in which more is better, whatever the others say: trees may not use it otherwise.
+            /// True for a column in which more is better, whatever the others say: trees may not
+            /// use it otherwise.
             pub fn is_match(self) -> bool {
                 match self { $($table::$column => columns!(@is_match $kind),)+ }
             }
@@ -332,7 +335,8 @@ impl Candidates {
         self.rows[place * Feature::ALL.len() + feature as usize]
     }
 
-    /// What is measured of the answer in which the candidates have these scores and, from the ranker, these.
+    /// What is measured of the answer in which the candidates have these scores and, from the
+    /// ranker, these.
     pub fn signals(&self, request: &Request<'_>, scores: &[f32], ranker: &[f64]) -> Vec<f32> {
         let mut signals = vec![0.0; Signal::ALL.len()];
         let mut order: Vec<usize> = (0..self.tools.len()).collect();
@@ -385,7 +389,8 @@ impl Candidates {
     }
 }
 
-/// Hits behind the first that its lead is measured against: with it, those that are shown by default and one more.
+/// Hits behind the first that its lead is measured against: with it, those that are shown by
+/// default and one more.
 const FOLLOWING: usize = 5;
 
 /// Signals that are features of the first hit.
@@ -517,7 +522,8 @@ impl Legs {
         tools
     }
 
-    /// The share of the words' ten best tools that the most knowing dense leg has among its ten best.
+    /// The share of the words' ten best tools that the most knowing dense leg has among its ten
+    /// best.
     fn agreement(&self) -> f32 {
         let Some(dense) = self.model.as_ref().or(self.table.as_ref()) else {
             return 0.0;
@@ -779,7 +785,8 @@ impl<'m, 'a> Measure<'m, 'a> {
         }
     }
 
-    /// The share of the words of the clause that the tool has most of; `None` for a request without clauses.
+    /// The share of the words of the clause that the tool has most of; `None` for a request without
+    /// clauses.
     fn clause_coverage(&self, facts: &ToolFacts) -> Option<f32> {
         let share = |clause: &Vec<(u32, f32)>| {
             let all: f32 = clause.iter().map(|(_, worth)| worth).sum();

@@ -1,5 +1,6 @@
-//! Late interaction: how near each token of a request comes to some token of a tool in the static table (MaxSim). "Buy"
-//! meets "purchase" though no word is shared, and a word that counts is not lost in the mean of a long text.
+//! Late interaction: how near each token of a request comes to some token of a tool in the static
+//! table (MaxSim). "Buy" meets "purchase" though no word is shared, and a word that counts is not
+//! lost in the mean of a long text.
 //!
 //! A token weighs as much as its row is long: the table gives frequent tokens short rows.
 
@@ -11,7 +12,8 @@ use crate::tool::Tool;
 
 /// Tokens of a request that are looked at, those that weigh most.
 const REQUEST_TOKENS: usize = 32;
-/// Distinct tokens kept of a tool's name and its server's, of its description, and of its parameters' names.
+/// Distinct tokens kept of a tool's name and its server's, of its description, and of its
+/// parameters' names.
 const KEPT: [usize; 3] = [24, 64, 32];
 
 /// The distinct tokens of a tool, part by part.
@@ -83,7 +85,8 @@ pub struct Nearness {
     weights: Similarities,
     /// What the weights are without those outside the clause, clause by clause.
     clauses: Vec<Similarities>,
-    /// By token of the table, its place among those compared, and one more; 0 for one that no candidate has.
+    /// By token of the table, its place among those compared, and one more; 0 for one that no
+    /// candidate has.
     places: Vec<u32>,
     compared: Vec<Compared>,
 }
@@ -160,7 +163,8 @@ impl Nearness {
         self.compared.get(place as usize)
     }
 
-    /// For each token of the request the most similar of the part; and how similar the part's are to the request's.
+    /// For each token of the request the most similar of the part; and how similar the part's are
+    /// to the request's.
     fn best_and_recall(&self, part: &[u32]) -> (Similarities, f32) {
         let mut best = [0.0; REQUEST_TOKENS];
         let (mut near, mut all) = (0.0, 0.0);

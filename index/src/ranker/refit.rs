@@ -1,7 +1,8 @@
-//! Fits the leaves of a forest anew to judged requests of one catalog: the splits stay, what they are worth moves.
+//! Fits the leaves of a forest anew to judged requests of one catalog: the splits stay, what they
+//! are worth moves.
 //!
-//! The gradients are LambdaRank's (Burges 2010), as in training. A leaf that few candidates reach hardly moves, so a
-//! dozen judged requests cannot undo what thousands have taught.
+//! The gradients are LambdaRank's (Burges 2010), as in training. A leaf that few candidates reach
+//! hardly moves, so a dozen judged requests cannot undo what thousands have taught.
 
 use super::features::Feature;
 use super::trees::Forest;
@@ -24,7 +25,8 @@ pub struct Judged {
     pub base: Vec<f64>,
 }
 
-/// The forest with leaves between what they were and what these requests ask for: `keep` 1 leaves them, 0 forgets them.
+/// The forest with leaves between what they were and what these requests ask for: `keep` 1 leaves
+/// them, 0 forgets them.
 pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
     let width = Feature::ALL.len();
     let mut refitted = forest.clone();

@@ -1,15 +1,17 @@
-//! Boosted regression trees, as LightGBM trains them: reading, predicting, and telling what moved a prediction.
+//! Boosted regression trees, as LightGBM trains them: reading, predicting, and telling what moved a
+//! prediction.
 
 use serde::{Deserialize, Serialize};
 
-/// Most trees of a forest and most splits of a tree; bounds the time of a prediction whatever a file says.
+/// Most trees of a forest and most splits of a tree; bounds the time of a prediction whatever a
+/// file says.
 const MAX_TREES: usize = 1000;
 const MAX_SPLITS: usize = 255;
 /// Rows that go down a tree together.
 const ABREAST: usize = 8;
 
-/// Where a row goes at a node: left when its value of `feature` is at most `threshold`. A child that is not negative is
-/// a split, `-1` is the first leaf, `-2` the second.
+/// Where a row goes at a node: left when its value of `feature` is at most `threshold`. A child
+/// that is not negative is a split, `-1` is the first leaf, `-2` the second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Split {
     feature: u16,
@@ -87,7 +89,8 @@ impl Forest {
         sums
     }
 
-    /// How much each feature moved a row's prediction: the changes along its path through every tree.
+    /// How much each feature moved a row's prediction: the changes along its path through every
+    /// tree.
     pub fn moved(&self, row: &[f32]) -> Vec<f64> {
         let mut moved = vec![0.0; row.len()];
         self.trees
@@ -117,8 +120,8 @@ impl Tree {
         !node as usize
     }
 
-    /// As [`Tree::leaf`] for several rows, which go down abreast: where one ends is guessed wrong by the processor, which
-    /// then waits for longer than a step takes.
+    /// As [`Tree::leaf`] for several rows, which go down abreast: where one ends is guessed wrong
+    /// by the processor, which then waits for longer than a step takes.
     fn leaves_of(&self, rows: [&[f32]; ABREAST]) -> [usize; ABREAST] {
         let Some(root) = self.splits.first() else {
             return [0; ABREAST];

@@ -9,7 +9,8 @@ use crate::tool::Tool;
 /// Bytes of a field in which matches are looked for.
 const MAX_EXPLAINED_BYTES: usize = 64 << 10;
 
-/// Tells how a tool came to its score for a request. Costs a pass over the leg's scores, so only on request.
+/// Tells how a tool came to its score for a request. Costs a pass over the leg's scores, so only on
+/// request.
 pub(super) fn explain(
     search: &Search<'_>,
     tool: usize,

@@ -7,8 +7,8 @@ use crate::embed::{Embedder, Scripts};
 use crate::fuse;
 use crate::variant::Parts;
 
-/// From this share of CJK on, a request gets nothing from a model that knows Latin script only: with its say the
-/// Chinese set falls from 90.0 to 84.1 nDCG@10.
+/// From this share of CJK on, a request gets nothing from a model that knows Latin script only:
+/// with its say the Chinese set falls from 90.0 to 84.1 nDCG@10.
 const MAX_CJK_SHARE_FOR_LATIN_MODELS: f32 = 0.3;
 
 /// One embedder's vectors.
@@ -120,8 +120,8 @@ impl Hearing<'_> {
 }
 
 impl LegScores {
-    /// From raw scores by text, the whole request first. `floor` gives the score of a tool without any likeness, by the
-    /// lowest and the highest score there are.
+    /// From raw scores by text, the whole request first. `floor` gives the score of a tool without
+    /// any likeness, by the lowest and the highest score there are.
     pub(super) fn new(
         mut by_text: Vec<Vec<f32>>,
         floor: impl Fn((f32, f32)) -> f32,
@@ -158,8 +158,8 @@ impl LegScores {
     }
 }
 
-/// The worst score of any tool that has one; where all are equal, as for the only tool there is, nothing is near or far
-/// by comparison and what is above 0 counts.
+/// The worst score of any tool that has one; where all are equal, as for the only tool there is,
+/// nothing is near or far by comparison and what is above 0 counts.
 fn farthest((low, high): (f32, f32)) -> f32 {
     if low < high { low } else { low.min(0.0) }
 }

@@ -1,4 +1,5 @@
-//! The ranker's part of a search: from the evidence to candidates, their new scores, and the confidence in the answer.
+//! The ranker's part of a search: from the evidence to candidates, their new scores, and the
+//! confidence in the answer.
 
 use std::sync::Arc;
 
@@ -36,8 +37,8 @@ pub struct Measured {
     pub legs: Vec<String>,
 }
 
-/// Asks the ranker about a request, for its verdict and one score per tool, from 0 to 1, without the name tier. `None`
-/// where none was trained for the legs that were heard.
+/// Asks the ranker about a request, for its verdict and one score per tool, from 0 to 1, without
+/// the name tier. `None` where none was trained for the legs that were heard.
 pub(super) fn verdict(
     search: &Search<'_>,
     request: &Request,
@@ -255,7 +256,8 @@ impl<'a> Cosines<'a> {
     }
 }
 
-/// Tells the cosine of one view of a tool; 0 where the leg does not embed such views, or not this tool's.
+/// Tells the cosine of one view of a tool; 0 where the leg does not embed such views, or not this
+/// tool's.
 fn cosine<'a>(leg: &'a DenseLeg, voice: &'a Voice, view: View) -> Box<dyn Fn(usize) -> f32 + 'a> {
     let views = leg.embedder.views();
     let Some(place) = views.iter().position(|other| *other == view) else {
@@ -274,8 +276,8 @@ impl LegScores {
     }
 }
 
-/// Formula and ranker together, scaled so that scores stay from 0 to 1. What is no candidate gets as much from the ranker
-/// as the worst that is one.
+/// Formula and ranker together, scaled so that scores stay from 0 to 1. What is no candidate gets
+/// as much from the ranker as the worst that is one.
 fn mixed(fused: &[f32], candidates: &Candidates, given: &[f64], mix: f32) -> Vec<f32> {
     let lowest = given.iter().copied().fold(f64::INFINITY, f64::min);
     let highest = given.iter().copied().fold(f64::NEG_INFINITY, f64::max);

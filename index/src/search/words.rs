@@ -31,7 +31,8 @@ impl Words {
 }
 
 impl Searcher {
-    /// Asks the lexical index. Where that panics it is built anew in memory, once for the snapshot, and asked again.
+    /// Asks the lexical index. Where that panics it is built anew in memory, once for the snapshot,
+    /// and asked again.
     pub(crate) fn ask_words<'a, T>(&'a self, ask: impl Fn(&'a LexicalSearcher) -> T) -> T {
         if let Some(anew) = self.words.anew.get() {
             return ask(anew);

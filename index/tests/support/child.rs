@@ -22,8 +22,9 @@ pub fn command(test: &str, folder: &Path) -> Command {
     command
 }
 
-/// Runs one test in a folder where a shell `script` has mounted something first (`$1` is the folder), in a mount
-/// namespace that ends with it. False, with the reason printed, where namespaces are not allowed.
+/// Runs one test in a folder where a shell `script` has mounted something first (`$1` is the
+/// folder), in a mount namespace that ends with it. False, with the reason printed, where
+/// namespaces are not allowed.
 pub fn run_mounted(test: &str, folder: &Path, script: &str) -> bool {
     let allowed = Command::new("unshare")
         .args(["-rm", "true"])

@@ -1,4 +1,5 @@
-//! What the engine's tests share: seeded chance, a small world of tools, and answers that can be compared.
+//! What the engine's tests share: seeded chance, a small world of tools, and answers that can be
+//! compared.
 
 #![allow(dead_code)]
 
@@ -48,8 +49,8 @@ impl Chance {
     }
 }
 
-/// Runs a property for several seeds and names the one that fails. `TOOLSCOUT_SEED` picks one, `TOOLSCOUT_CASES` says
-/// how many.
+/// Runs a property for several seeds and names the one that fails. `TOOLSCOUT_SEED` picks one,
+/// `TOOLSCOUT_CASES` says how many.
 pub fn for_each_seed(cases: u64, property: impl Fn(u64)) {
     let number = |variable: &str| {
         std::env::var(variable)
@@ -219,8 +220,8 @@ pub fn ids(searcher: &Searcher) -> Vec<String> {
     searcher.ids_after(None).map(ToString::to_string).collect()
 }
 
-/// Everything of an answer that must be the same on equal states: hits with scores and explanations, in order, and what
-/// is said beside them.
+/// Everything of an answer that must be the same on equal states: hits with scores and
+/// explanations, in order, and what is said beside them.
 pub fn answer(searcher: &Searcher, query: &Query) -> Value {
     let results = searcher.search(query).unwrap();
     json!({

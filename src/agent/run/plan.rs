@@ -1,4 +1,5 @@
-//! Plan mode: the model is asked for a plan, which is checked whole, shown, and worked through step by step.
+//! Plan mode: the model is asked for a plan, which is checked whole, shown, and worked through step
+//! by step.
 
 use std::slice;
 
@@ -20,7 +21,8 @@ use crate::tools::{Arguments, ToolResult};
 const QUERY_CHARS: usize = 2_000;
 
 impl Run {
-    /// The search that finds a plan's tools, before the model is asked: it cannot search while it plans.
+    /// The search that finds a plan's tools, before the model is asked: it cannot search while it
+    /// plans.
     pub(super) fn first_state(&self) -> State {
         let (Protocol::Plan, Some(find)) = (self.config.protocol, &self.config.find) else {
             return State::AskModel;
@@ -155,7 +157,8 @@ impl Run {
         Vec::new()
     }
 
-    /// All steps have their result: the plan's own answer where all went well, else the model is asked for one.
+    /// All steps have their result: the plan's own answer where all went well, else the model is
+    /// asked for one.
     fn plan_finished(&mut self) -> Vec<Event> {
         let Some(execution) = self.execution.take() else {
             return Vec::new();
@@ -208,7 +211,8 @@ impl Run {
     }
 }
 
-/// True when a violation is about an argument that is not known yet, or about something that holds one.
+/// True when a violation is about an argument that is not known yet, or about something that holds
+/// one.
 fn is_open(violation: &Violation, open: &[String]) -> bool {
     let within = |inner: &str, outer: &str| {
         inner

@@ -365,7 +365,8 @@ fn whatever_a_model_calls_every_call_has_one_result_in_order() {
     }
 }
 
-/// Each message with calls is followed by just their results, in their order, and no id is used twice.
+/// Each message with calls is followed by just their results, in their order, and no id is used
+/// twice.
 fn assert_paired(messages: &[Message], seed: u64) {
     let mut open = std::collections::VecDeque::new();
     let mut seen = BTreeSet::new();
@@ -842,8 +843,8 @@ fn figures_add_up() {
         (3, 1, 1)
     );
     assert_eq!(figures.tools_used, ["mail/send"]);
-    // The second round came without usage: four messages, a call of two texts and two tools, and an answer with two
-    // calls, each text of ten tokens.
+    // The second round came without usage: four messages, a call of two texts and two tools, and an
+    // answer with two calls, each text of ten tokens.
     assert_eq!(
         (
             figures.tokens_in,

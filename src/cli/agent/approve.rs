@@ -1,7 +1,7 @@
 //! Asking the person at the terminal whether a call may be made.
 //!
-//! A yes is a code that was made for this one question, so that neither a line typed before it, nor a text that looks
-//! like a question, nor a habit answers it.
+//! A yes is a code that was made for this one question, so that neither a line typed before it, nor
+//! a text that looks like a question, nor a habit answers it.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,8 @@ struct Open {
 }
 
 impl Questions {
-    /// Takes note of an event; true when there is a new first question, to be shown with [`Questions::prompt`].
+    /// Takes note of an event; true when there is a new first question, to be shown with
+    /// [`Questions::prompt`].
     pub fn note(&mut self, event: &Event) -> bool {
         match event {
             Event::ApprovalRequired { id, request, .. } => {
@@ -66,7 +67,8 @@ impl Questions {
         !self.open.is_empty()
     }
 
-    /// Takes the person's line as the answer to the first question: its id, and yes only for its code.
+    /// Takes the person's line as the answer to the first question: its id, and yes only for its
+    /// code.
     pub fn answer(&mut self, line: &str, by: &str) -> Option<(String, Answer)> {
         let Open { id, code, .. } = self.open.pop_front()?;
         let by = by.to_owned();

@@ -35,8 +35,9 @@ const OTHERS: [&str; 13] = [
 /// The flags of a simulation.
 #[derive(clap::Args, Debug)]
 pub struct AgentFlags {
-    /// Simulate an agent instead: an oracle in the model's place plays conversations made of the queries that need
-    /// several tools, with injection and eviction under each budget, with all tools visible, and with the right ones
+    /// Simulate an agent instead: an oracle in the model's place plays conversations made of the
+    /// queries that need several tools, with injection and eviction under each budget, with all
+    /// tools visible, and with the right ones
     #[arg(long, conflicts_with_all = OTHERS)]
     pub agent: bool,
     /// Tokens of all visible tools

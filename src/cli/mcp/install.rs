@@ -10,8 +10,8 @@ use super::super::context::Context;
 use super::super::output::tell;
 use crate::mcp::install::{Client, Plan, Reached};
 
-/// Merges this program into the settings of an MCP client and keeps a backup of them. Known clients: claude-desktop,
-/// claude-code, cursor, vscode, windsurf, gemini-cli, codex.
+/// Merges this program into the settings of an MCP client and keeps a backup of them. Known
+/// clients: claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The client
@@ -20,7 +20,8 @@ pub struct Args {
     /// Its settings, where they are not in the usual place
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Let it ask a running `toolscout serve` at this URL (as http://127.0.0.1:7700/mcp) instead of starting the program
+    /// Let it ask a running `toolscout serve` at this URL (as http://127.0.0.1:7700/mcp) instead of
+    /// starting the program
     #[arg(long, value_name = "URL", conflicts_with = "words")]
     url: Option<String>,
     /// Print what the settings would be, and change nothing

@@ -17,8 +17,8 @@ use crate::mcp::changes::{Before, Flag};
 use crate::mcp::sync::{Offer, Synced, compare, fetch_all};
 use crate::printable;
 
-/// Asks the servers, or the one of this name, and writes what they offer. Servers that cannot be reached are told and
-/// keep the tools they have.
+/// Asks the servers, or the one of this name, and writes what they offer. Servers that cannot be
+/// reached are told and keep the tools they have.
 pub fn sync(
     context: &Context,
     config: &PoolConfig,

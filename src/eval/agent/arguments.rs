@@ -1,4 +1,5 @@
-//! The smallest arguments that a schema accepts: the oracle has to call tools whose arguments it knows nothing of.
+//! The smallest arguments that a schema accepts: the oracle has to call tools whose arguments it
+//! knows nothing of.
 
 use serde_json::{Map, Value, json};
 
@@ -7,8 +8,8 @@ use crate::tools::Arguments;
 /// Levels of a schema that are followed; a recursive one ends here.
 const MAX_DEPTH: usize = 12;
 
-/// Arguments with every required field and nothing else. Where a schema asks for what cannot be made up, such as a
-/// match of a pattern, they break it, and the agent refuses the call.
+/// Arguments with every required field and nothing else. Where a schema asks for what cannot be
+/// made up, such as a match of a pattern, they break it, and the agent refuses the call.
 pub fn smallest(schema: &Map<String, Value>) -> Arguments {
     let root = Value::Object(schema.clone());
     object(&root, &root, 0)

@@ -1,18 +1,21 @@
-//! Conversations made of a set's queries, so that tools recur as they do when somebody works at something.
+//! Conversations made of a set's queries, so that tools recur as they do when somebody works at
+//! something.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::eval::dataset::{EvalSet, ToolIndex};
 use crate::eval::random::Random;
 
-/// The queries of one conversation, as positions in [`EvalSet::queries`], in the order they are asked.
+/// The queries of one conversation, as positions in [`EvalSet::queries`], in the order they are
+/// asked.
 pub type Conversation = Vec<usize>;
 
 /// Puts every query into a conversation of at most `turns` turns.
 ///
-/// A conversation begins with some query. Each further turn is by even chance a new query, or goes back to what an
-/// earlier turn was about: another query that needs one of its tools where there is one left, else the same once more.
-/// Since turns that went back can be gone back to, some tools recur often and most do not.
+/// A conversation begins with some query. Each further turn is by even chance a new query, or goes
+/// back to what an earlier turn was about: another query that needs one of its tools where there is
+/// one left, else the same once more. Since turns that went back can be gone back to, some tools
+/// recur often and most do not.
 pub fn of(set: &EvalSet, turns: usize, seed: u64) -> Vec<Conversation> {
     let mut random = Random::new(seed, "conversations");
     let mut left = Left::of(set, &mut random);

@@ -1,4 +1,5 @@
-//! Token counts that are remembered: the same tools are counted in every turn of every conversation.
+//! Token counts that are remembered: the same tools are counted in every turn of every
+//! conversation.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,5 @@
-//! What is played with beside the set's catalog: a catalog of a few tools, and tools that always work.
+//! What is played with beside the set's catalog: a catalog of a few tools, and tools that always
+//! work.
 
 use std::sync::Arc;
 

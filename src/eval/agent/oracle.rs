@@ -1,7 +1,9 @@
-//! A model that knows the right tools and nothing else: it calls those it sees and searches for those it does not.
+//! A model that knows the right tools and nothing else: it calls those it sees and searches for
+//! those it does not.
 //!
-//! It searches with the words of the question, never with those of the tools: first the whole question, then its
-//! sentences, then half of its words. Where it has been told that a tool it needs was unloaded, it asks for it by name.
+//! It searches with the words of the question, never with those of the tools: first the whole
+//! question, then its sentences, then half of its words. Where it has been told that a tool it
+//! needs was unloaded, it asks for it by name.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -55,8 +57,9 @@ impl Oracle {
         (state.task, state.fresh_tokens) = (task, 0);
     }
 
-    /// The prompt tokens of this turn that no provider could have taken from its cache: what comes after the longest
-    /// common beginning with the request before, tools first and then messages, as providers order them.
+    /// The prompt tokens of this turn that no provider could have taken from its cache: what comes
+    /// after the longest common beginning with the request before, tools first and then messages,
+    /// as providers order them.
     pub fn fresh_tokens(&self) -> usize {
         self.lock().fresh_tokens
     }

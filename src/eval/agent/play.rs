@@ -35,7 +35,8 @@ pub struct TurnFigures {
     pub figures: Figures,
     /// Prompt tokens that no provider could have taken from its cache.
     pub fresh_tokens: usize,
-    /// Calls that gave an error: arguments that could not be made up, or a search too many in a row.
+    /// Calls that gave an error: arguments that could not be made up, or a search too many in a
+    /// row.
     pub refused: usize,
 }
 

@@ -81,8 +81,8 @@ pub struct ArmFigures {
     pub rounds: f64,
     /// Prompt tokens of all rounds, tools and searches included.
     pub tokens_in: f64,
-    /// Of these, tokens after the longest common beginning with the request before: what a provider that caches prompts
-    /// reads anew.
+    /// Of these, tokens after the longest common beginning with the request before: what a provider
+    /// that caches prompts reads anew.
     pub tokens_in_fresh: f64,
     /// Tokens of the model's calls and words.
     pub tokens_out: f64,
@@ -90,7 +90,8 @@ pub struct ArmFigures {
     pub tools_injected: f64,
     /// Tools evicted.
     pub tools_evicted: f64,
-    /// Calls in all turns that gave an error: arguments that could not be made up, or a search too many in a row.
+    /// Calls in all turns that gave an error: arguments that could not be made up, or a search too
+    /// many in a row.
     pub calls_refused: usize,
 }
 
@@ -131,8 +132,8 @@ impl ArmFigures {
     }
 }
 
-/// The plain mean of each arm's figures over sets: every set weighs the same. Arms that a set lacks are left out;
-/// refused calls are added up.
+/// The plain mean of each arm's figures over sets: every set weighs the same. Arms that a set lacks
+/// are left out; refused calls are added up.
 pub fn macro_average(reports: &[AgentReport]) -> Vec<ArmFigures> {
     let Some(first) = reports.first() else {
         return Vec::new();

@@ -101,7 +101,8 @@ fn every_policy_plays_the_same_turns_and_the_bounds_hold() {
         report.queries == 12 && report.turns >= 12 && report.recurring > 0.2,
         "{report:?}"
     );
-    // Who sees all or just the right tools needs one round to call them and one to answer, and never fails.
+    // Who sees all or just the right tools needs one round to call them and one to answer, and
+    // never fails.
     for name in ["all visible", "relevant only"] {
         let figures = arm(&report, name);
         assert_eq!(

@@ -180,7 +180,8 @@ fn read_query(path: &Path, line: usize, value: &Value) -> Result<RawQuery> {
     })
 }
 
-/// The lists of ids under `groups`. A field of another shape is somebody's own and ignored like other fields.
+/// The lists of ids under `groups`. A field of another shape is somebody's own and ignored like
+/// other fields.
 fn groups_of(value: &Value) -> Vec<Vec<String>> {
     let groups = value
         .get("groups")
@@ -192,7 +193,8 @@ fn groups_of(value: &Value) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Joins queries with judgement files; queries of other splits, which these do not judge, fall away.
+/// Joins queries with judgement files; queries of other splits, which these do not judge, fall
+/// away.
 fn judged_elsewhere(set: &Path, queries: Vec<RawQuery>) -> Result<Vec<RawQuery>> {
     if queries.is_empty() {
         return Ok(queries);

@@ -1,12 +1,13 @@
-//! Relevance judgements in the TREC format (`query 0 document grade`) and BEIR's (`query document grade`, with a
-//! header).
+//! Relevance judgements in the TREC format (`query 0 document grade`) and BEIR's (`query document
+//! grade`, with a header).
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use crate::eval::error::{EvalError, Result, read_text};
 
-/// The relevant documents of each query, in the file's order. A grade of 0 or less says that a document is not.
+/// The relevant documents of each query, in the file's order. A grade of 0 or less says that a
+/// document is not.
 pub(super) type Judgements = HashMap<String, Vec<String>>;
 
 /// Adds the judgements of a file.

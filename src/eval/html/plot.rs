@@ -1,4 +1,5 @@
-//! Plots as SVG text. Colours are CSS variables of the page, so that a plot is readable in light and dark.
+//! Plots as SVG text. Colours are CSS variables of the page, so that a plot is readable in light
+//! and dark.
 
 use std::fmt::Write as _;
 

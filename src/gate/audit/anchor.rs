@@ -1,5 +1,6 @@
-//! The anchor of an audit log: number and hash of its newest entry in a file of its own, under a code (HMAC-SHA256) of a
-//! key that is kept in a third file. It is moved after each entry, so that a log which ends before it was cut.
+//! The anchor of an audit log: number and hash of its newest entry in a file of its own, under a
+//! code (HMAC-SHA256) of a key that is kept in a third file. It is moved after each entry, so that
+//! a log which ends before it was cut.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -112,7 +113,8 @@ impl Anchor {
             .map_err(|_| AnchorError::Forged)
     }
 
-    /// In place and in one piece of fixed length, so that a process that is killed leaves the old or the new one.
+    /// In place and in one piece of fixed length, so that a process that is killed leaves the old
+    /// or the new one.
     fn write_to(&self, mut file: &File, link: Link) -> Result<(), AnchorError> {
         let code: [u8; 32] = self.code_of(link)?.finalize().into_bytes().into();
         let text = format!("{:020} {} {}\n", link.seq, hex(&link.hash), hex(&code));
@@ -136,8 +138,8 @@ impl Anchor {
         Ok(code)
     }
 
-    /// The key, made when it is not there. A key that was taken away is another one then, and the anchor's code does not
-    /// fit it.
+    /// The key, made when it is not there. A key that was taken away is another one then, and the
+    /// anchor's code does not fit it.
     fn read_key(&self) -> Result<[u8; KEY_BYTES], AnchorError> {
         database::make_private(&self.key_file)?;
         let mut file = OpenOptions::new()

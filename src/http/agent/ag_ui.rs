@@ -36,7 +36,8 @@ impl RunInput {
             .map(str::to_owned)
     }
 
-    /// The text of the last user message. The earlier ones are kept here under the thread's id already.
+    /// The text of the last user message. The earlier ones are kept here under the thread's id
+    /// already.
     pub fn question(&self) -> Option<String> {
         let last = self
             .messages
@@ -59,8 +60,8 @@ impl RunInput {
 
 /// Translates the events of one run.
 ///
-/// Text and reasoning become messages that are opened before their first and closed after their last words; a run
-/// begins with `RUN_STARTED` and ends with `RUN_FINISHED` or `RUN_ERROR`.
+/// Text and reasoning become messages that are opened before their first and closed after their
+/// last words; a run begins with `RUN_STARTED` and ends with `RUN_FINISHED` or `RUN_ERROR`.
 #[derive(Debug)]
 pub struct AgUi {
     thread_id: String,
@@ -85,7 +86,8 @@ enum Kind {
 }
 
 impl AgUi {
-    /// A translator for a run in this thread; the client's name for the run is kept where it gave one.
+    /// A translator for a run in this thread; the client's name for the run is kept where it gave
+    /// one.
     pub fn new(thread_id: &str, run_id: Option<String>) -> Self {
         AgUi {
             thread_id: thread_id.to_owned(),

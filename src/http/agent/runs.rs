@@ -31,8 +31,8 @@ impl Runs {
         }
     }
 
-    /// A place for one more run, given back when it is dropped. Without a key only the bound of all counts: the server
-    /// is one person's.
+    /// A place for one more run, given back when it is dropped. Without a key only the bound of all
+    /// counts: the server is one person's.
     ///
     /// # Errors
     /// 429 when the key, or the server, has as many as there may be.

@@ -26,7 +26,8 @@ pub enum Dialect {
     AgUi,
 }
 
-/// The stream of a run. A server that ends stops the run, so that the stream ends with its terminal event.
+/// The stream of a run. A server that ends stops the run, so that the stream ends with its terminal
+/// event.
 pub fn respond<F: Fn() + Send + 'static>(
     run: RunStream,
     dialect: Dialect,

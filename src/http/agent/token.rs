@@ -1,7 +1,8 @@
 //! The token without which no GET starts a run on a server without keys.
 //!
-//! A GET needs no script: an image or a frame of any page sends one. Only a page whose origin is the server's own, or
-//! listed, can read the answer of another request, so what is in such an answer proves the origin.
+//! A GET needs no script: an image or a frame of any page sends one. Only a page whose origin is
+//! the server's own, or listed, can read the answer of another request, so what is in such an
+//! answer proves the origin.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -52,7 +53,8 @@ pub struct TokenBody {
     token: String,
 }
 
-/// Gives the token with which `EventSource` may ask where no keys are in use; where they are, the key is needed instead.
+/// Gives the token with which `EventSource` may ask where no keys are in use; where they are, the
+/// key is needed instead.
 #[utoipa::path(post, path = "/v1/agent/token", tag = "agent", responses((status = 200, body = TokenBody)))]
 pub async fn show(_: Asking, State(app): State<App>) -> Json<TokenBody> {
     Json(TokenBody {

@@ -14,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 use crate::http::Limits;
 use crate::telemetry::Metrics;
 
-/// Connections that were told to end and have not: they are beyond the bound, and so have one of their own.
+/// Connections that were told to end and have not: they are beyond the bound, and so have one of
+/// their own.
 const MAX_ENDING: usize = 32;
 
 /// The open connections, within their bounds.
 ///
-/// One without a request in progress makes room for a new one, the one that has waited longest first: so many that send
-/// nothing, or a request without end, keep nobody out.
+/// One without a request in progress makes room for a new one, the one that has waited longest
+/// first: so many that send nothing, or a request without end, keep nobody out.
 pub struct Connections {
     state: Mutex<State>,
     /// A connection ended, or has no request any more.
@@ -106,7 +107,8 @@ impl Connections {
         self.changed.notified().await;
     }
 
-    /// Ends the connection that is idle for longest, of this address where one is given; false where none is idle.
+    /// Ends the connection that is idle for longest, of this address where one is given; false
+    /// where none is idle.
     fn end_idlest(&self, state: &mut State, address: Option<IpAddr>) -> bool {
         let is_meant =
             |number: &u64| address.is_none_or(|address| state.open[number].address == address);

@@ -1,5 +1,5 @@
-//! Proof that an answer was given: signed, so that nothing has to be remembered of it, whichever node of a data directory
-//! gave it and however often it was started since.
+//! Proof that an answer was given: signed, so that nothing has to be remembered of it, whichever
+//! node of a data directory gave it and however often it was started since.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -29,7 +29,8 @@ pub struct Answer<'a> {
     pub request_id: &'a str,
 }
 
-/// What a token says, all but the request's id as keyed hashes: short, and nothing that can be looked for.
+/// What a token says, all but the request's id as keyed hashes: short, and nothing that can be
+/// looked for.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Claims {
     at_s: u64,

@@ -16,8 +16,8 @@ use crate::mcp::pool::Pool;
 /// Nearest names in an answer without a match.
 const MAX_NEAREST: usize = 5;
 
-/// The found tools with their schemas under a budget of tokens, each with its server; in inject style what became of the
-/// list too.
+/// The found tools with their schemas under a budget of tokens, each with its server; in inject
+/// style what became of the list too.
 pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool: &Pool) -> Value {
     let tools = find::merged(std::slice::from_ref(found));
     let mut answer = Map::new();
@@ -48,7 +48,8 @@ pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool:
 }
 
 fn described(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>, Vec<String>) {
-    // The leanest of the formats with a schema; the names are replaced by ours, which say the server.
+    // The leanest of the formats with a schema; the names are replaced by ours, which say the
+    // server.
     let fitted = budget::fit(tools, Emit::Anthropic, max_tokens);
     let shown = tools
         .iter()

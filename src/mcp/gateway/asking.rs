@@ -1,7 +1,8 @@
 //! Asking the person behind a client whether a call may be made, by elicitation.
 //!
-//! Up to protocol 2025-11-25 the server asks while the call waits. Since 2026-07-28 the call is answered with the
-//! question, and the client repeats it with the answer; the answer then counts for exactly the call that was shown.
+//! Up to protocol 2025-11-25 the server asks while the call waits. Since 2026-07-28 the call is
+//! answered with the question, and the client repeats it with the answer; the answer then counts
+//! for exactly the call that was shown.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -28,7 +29,8 @@ use crate::printable;
 
 /// Questions that wait for clients to repeat their calls; the oldest is forgotten for one more.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(1_024).expect("is not zero");
-/// Longest arguments that a person is asked about, in bytes. More cannot be read, and something may hide in it.
+/// Longest arguments that a person is asked about, in bytes. More cannot be read, and something may
+/// hide in it.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
 /// Characters of a description that are shown.
 const DESCRIPTION_CHARS: usize = 500;

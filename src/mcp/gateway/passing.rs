@@ -16,12 +16,14 @@ use crate::mcp::connection::{CallContext, CallError};
 use crate::mcp::pool::Pool;
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
-/// How long the calls of one caller count together, as those of one run of an agent do, which lives as long.
+/// How long the calls of one caller count together, as those of one run of an agent do, which lives
+/// as long.
 pub const WINDOW: Duration = Duration::from_secs(600);
 /// Callers whose calls are counted; there are as many as keys in use.
 const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(4_096).expect("is not zero");
 
-/// Who calls through the gateway. Put into the extensions of an HTTP request by whoever has checked its key.
+/// Who calls through the gateway. Put into the extensions of an HTTP request by whoever has checked
+/// its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// Its name in the audit log.
@@ -94,7 +96,8 @@ impl Directory for Reach<'_> {
     }
 }
 
-/// A tool as a client calls it: its server's answer is kept as it came, with everything that the gate has no use for.
+/// A tool as a client calls it: its server's answer is kept as it came, with everything that the
+/// gate has no use for.
 pub struct Forwarded {
     pool: Pool,
     id: ToolId,

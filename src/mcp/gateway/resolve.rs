@@ -46,7 +46,8 @@ impl Wanted {
         Ok(Wanted { name, arguments })
     }
 
-    /// The one tool of this name: an id, a name as shown to models, or a bare name that only one tool has.
+    /// The one tool of this name: an id, a name as shown to models, or a bare name that only one
+    /// tool has.
     ///
     /// # Errors
     /// The names it may have been meant to be.

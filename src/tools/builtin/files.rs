@@ -1,8 +1,8 @@
 //! `file_read`, `file_write` and `file_list`: files inside one folder.
 //!
-//! The folder is opened once, and every path is resolved beneath it step by step by cap-std: neither `..` nor a symbolic
-//! link leads out, whenever it was made. What is opened is looked at before it is read or written, so devices and pipes
-//! are refused without being touched.
+//! The folder is opened once, and every path is resolved beneath it step by step by cap-std:
+//! neither `..` nor a symbolic link leads out, whenever it was made. What is opened is looked at
+//! before it is read or written, so devices and pipes are refused without being touched.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Component, Path};

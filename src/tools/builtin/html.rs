@@ -1,7 +1,8 @@
 //! Text of HTML, however broken, in one pass over its tokens.
 //!
-//! No tree is built and nothing is laid out: both take time that grows with the square of what broken pages make them
-//! hold (unclosed formatting, tables within tables). What a token adds does not depend on those before it.
+//! No tree is built and nothing is laid out: both take time that grows with the square of what
+//! broken pages make them hold (unclosed formatting, tables within tables). What a token adds does
+//! not depend on those before it.
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
@@ -315,8 +316,8 @@ mod tests {
         assert_eq!(page.text, "b c [d](/d)[e](/e)");
     }
 
-    /// Broken pages that made a tree or a layout of them take minutes. What is counted is the text: nothing is said
-    /// twice, so it cannot have taken more than one pass.
+    /// Broken pages that made a tree or a layout of them take minutes. What is counted is the text:
+    /// nothing is said twice, so it cannot have taken more than one pass.
     #[test]
     fn broken_pages_are_read_in_one_pass() {
         let fill = |unit: &str| unit.repeat(PAGE_BYTES / unit.len());

@@ -1,4 +1,5 @@
-//! `shell`: programs from an allow-list. There is no shell in it: a program gets its arguments as they are.
+//! `shell`: programs from an allow-list. There is no shell in it: a program gets its arguments as
+//! they are.
 
 mod options;
 
@@ -32,13 +33,15 @@ const ANY: &str = "*";
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellConfig {
-    /// Calls, each as a program by name or path with its arguments: `ls` is `ls` alone. A `*` at the end of one stands for
-    /// any further arguments but those by which the program is known to write a file or start another one.
+    /// Calls, each as a program by name or path with its arguments: `ls` is `ls` alone. A `*` at
+    /// the end of one stands for any further arguments but those by which the program is known to
+    /// write a file or start another one.
     pub allow: Vec<String>,
     /// The folder in which programs run.
     #[serde(default = "here")]
     pub dir: PathBuf,
-    /// Variables that programs are given beside `PATH` and `LANG`; they get nothing else of this environment.
+    /// Variables that programs are given beside `PATH` and `LANG`; they get nothing else of this
+    /// environment.
     #[serde(default)]
     pub env: Vec<String>,
     /// Seconds.
@@ -333,7 +336,8 @@ fn allowed(entry: &str) -> Result<Allowed, BuiltinError> {
 }
 
 impl Allowed {
-    /// The arguments of a call beyond those of the entry; `None` for a call that is not of this entry.
+    /// The arguments of a call beyond those of the entry; `None` for a call that is not of this
+    /// entry.
     fn further<'a>(&self, words: &'a [String]) -> Option<&'a [String]> {
         words
             .strip_prefix(self.words.as_slice())

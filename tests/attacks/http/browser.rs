@@ -48,7 +48,8 @@ impl Drop for Chromium {
     }
 }
 
-/// Runs the agent in every way that a page knows, and goes there itself once the other ways were tried.
+/// Runs the agent in every way that a page knows, and goes there itself once the other ways were
+/// tried.
 fn page(server: &str) -> String {
     let target = format!("{server}/agent/chat/stream?query=");
     format!(

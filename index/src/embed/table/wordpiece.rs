@@ -1,7 +1,8 @@
 //! WordPiece as uncased BERT does it, so that the rows trained under its tokens are found again.
 //!
-//! Text is cleaned, lowercased and freed of accents, split at spaces, around punctuation and around each CJK
-//! character; a word is then spelt with the longest tokens the vocabulary has, left to right.
+//! Text is cleaned, lowercased and freed of accents, split at spaces, around punctuation and around
+//! each CJK character; a word is then spelt with the longest tokens the vocabulary has, left to
+//! right.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

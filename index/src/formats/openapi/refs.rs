@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 
 /// Longest chain of references to references.
 const MAX_HOPS: usize = 32;
-/// Deepest nesting to which references are expanded; below [`crate::tool::MAX_SCHEMA_DEPTH`] with room for what
-/// stands around a schema.
+/// Deepest nesting to which references are expanded; below [`crate::tool::MAX_SCHEMA_DEPTH`] with
+/// room for what stands around a schema.
 const MAX_EXPANSION_DEPTH: usize = 40;
-/// Nodes that references may add to one operation. A schema beyond this is larger than any model's context.
+/// Nodes that references may add to one operation. A schema beyond this is larger than any model's
+/// context.
 const MAX_NODES_PER_OPERATION: usize = 5_000;
 /// Nodes that references may add to all operations of a document, shared out evenly: about 200 MB.
 const MAX_NODES_PER_DOCUMENT: usize = 2_000_000;
@@ -54,7 +55,8 @@ pub(super) struct Document<'a> {
     root: &'a Value,
     /// Nodes that references may add to each operation.
     share: usize,
-    /// Nodes left altogether, those outside of references too: a path item can be shared by many paths.
+    /// Nodes left altogether, those outside of references too: a path item can be shared by many
+    /// paths.
     left: usize,
 }
 
@@ -91,8 +93,8 @@ pub(super) struct Expansion<'d, 'a> {
 }
 
 impl Expansion<'_, '_> {
-    /// A copy in which every local reference is replaced by its target, or where that cannot be, by a schema that says
-    /// so. Remote references stay.
+    /// A copy in which every local reference is replaced by its target, or where that cannot be, by
+    /// a schema that says so. Remote references stay.
     ///
     /// # Errors
     /// Says which reference leads nowhere, or that the document is too large.

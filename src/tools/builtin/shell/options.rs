@@ -1,5 +1,5 @@
-//! Options by which well-known programs write a file or start another program. Where an entry of the allow-list leaves the
-//! arguments open, these stay closed. Pure.
+//! Options by which well-known programs write a file or start another program. Where an entry of
+//! the allow-list leaves the arguments open, these stay closed. Pure.
 
 use std::path::Path;
 
@@ -171,7 +171,8 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// Programs that run whatever their arguments say: with open arguments, an entry of one allows everything.
+/// Programs that run whatever their arguments say: with open arguments, an entry of one allows
+/// everything.
 const INTERPRETERS: &[&str] = &[
     "sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "env", "xargs", "nice",
     "nohup", "timeout", "time", "setsid", "stdbuf", "sudo", "doas", "su", "chroot", "ssh", "watch",
@@ -180,7 +181,8 @@ const INTERPRETERS: &[&str] = &[
     "emacs", "npx", "uvx", "pipx",
 ];
 
-/// The argument by which a program of this path writes or starts something, if there is one among these.
+/// The argument by which a program of this path writes or starts something, if there is one among
+/// these.
 pub fn writing<'a>(path: &Path, arguments: &'a [String]) -> Option<&'a str> {
     let names = names(path);
     let known: Vec<&Known> = KNOWN.iter().filter(|known| known.is_of(&names)).collect();
@@ -197,7 +199,8 @@ pub fn is_interpreter(path: &Path) -> bool {
         .any(|name| INTERPRETERS.contains(&name.as_str()))
 }
 
-/// The names that a program goes by: that of its path, and that of the file which a link leads to, without a version.
+/// The names that a program goes by: that of its path, and that of the file which a link leads to,
+/// without a version.
 fn names(path: &Path) -> Vec<String> {
     let mut paths = vec![path.to_owned()];
     paths.extend(path.canonicalize());
