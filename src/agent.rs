@@ -5,12 +5,9 @@
 //! small trait
 //! [`ToolSearch`].
 
-pub mod catalog;
+pub mod context;
 pub mod driver;
 pub mod event;
-pub mod find;
-pub mod memory;
-pub mod names;
 pub mod plan;
 pub mod profile;
 pub mod prompt;
@@ -18,10 +15,8 @@ pub mod recommend;
 pub mod reference;
 pub mod reply;
 pub mod run;
-pub mod search;
 pub mod skills;
 pub mod think;
-pub mod toolbox;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -34,12 +29,10 @@ use toolscout_index::{Tool, ToolId};
 
 pub use driver::RunStream;
 pub use event::Event;
-pub use find::Style;
 pub use run::{Protocol, RunConfig};
-pub use search::ToolSearch;
-pub use toolbox::{Eviction, ToolboxConfig};
 
-use crate::agent::toolbox::TokenCounter;
+use crate::finder::toolbox::{self, TokenCounter};
+use crate::finder::{ToolSearch, ToolboxConfig, model_names};
 use crate::gate::{Answer, Approvals, AuditLog, Caller, Directory, Gate, Policies};
 use crate::llm::ChatModel;
 use crate::session::{ConversationId, Reach, SessionError, Sessions};
@@ -342,7 +335,7 @@ impl Shared {
             .search
             .tools()
             .iter()
-            .map(|tool| toolbox::spec_tokens(&names::spec(tool), count))
+            .map(|tool| toolbox::spec_tokens(&model_names::spec(tool), count))
             .sum();
         *known = Some((version, tokens));
         tokens

@@ -41,7 +41,7 @@ pub use policy::{Decision, Policies, Rule, Ruling};
 use crate::gate::audit::{AuditError, CallEntry, Entry, now_ms};
 use crate::gate::precondition::{OnFailedCheck, Precondition, SubCall};
 use crate::gate::redact::Redaction;
-use crate::llm::excerpt;
+use crate::printable::excerpt;
 use crate::tools::arguments::{self, Checker, Violation};
 use crate::tools::{Arguments, Callable, ErrorCode, Status, ToolResult, execute};
 

@@ -17,8 +17,9 @@ use toolscout_index::{DataDir, Embedder};
 use tower_http::cors::CorsLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
-use crate::agent::catalog::Newest;
-use crate::agent::{Agent, ToolSearch};
+use crate::agent::Agent;
+use crate::finder::ToolSearch;
+use crate::finder::snapshot::Newest;
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::keys::KeyStore;
 use crate::mcp::{GatewayConfig, Pool, Shelf};

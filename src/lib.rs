@@ -22,6 +22,8 @@ pub mod session;
 pub mod tools;
 pub mod gate;
 
+pub mod finder;
+
 pub mod agent;
 
 pub mod mcp;

@@ -266,12 +266,3 @@ pub enum LlmError {
         reason: String,
     },
 }
-
-/// The first characters of a text, for messages.
-pub(crate) fn excerpt(text: &str, max_chars: usize) -> String {
-    let mut short: String = text.chars().take(max_chars).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
-}

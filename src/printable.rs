@@ -12,6 +12,15 @@ const MAX_NAME_CHARS: usize = 96;
 /// What a line begins with that a model has written.
 pub const MARK: &str = "│ ";
 
+/// The first characters of a text, for messages.
+pub(crate) fn excerpt(text: &str, max_chars: usize) -> String {
+    let mut short: String = text.chars().take(max_chars).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
 /// The text on one line. Blanks of every kind become spaces; control characters, those that reorder
 /// text, and those that are not seen are written as `\u{…}`.
 pub fn line(text: &str) -> String {

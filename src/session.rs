@@ -12,7 +12,8 @@ use toolscout_index::database::{self, DatabaseError};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::llm::{Message, excerpt};
+use crate::llm::Message;
+use crate::printable::excerpt;
 
 /// Longest conversation id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;

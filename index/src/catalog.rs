@@ -242,10 +242,10 @@ impl Catalog {
             Ok(lexical) => lexical,
             Err(_) => rebuilt(&dir, &loaded)?,
         };
-        if loaded.has_unkept_vectors()
+        if loaded.has_unsaved_vectors()
             && let Ok(_lock) = lock(&dir)
         {
-            loaded.keep_vectors(&dir);
+            loaded.save_vectors(&dir);
         }
         let memory = Arc::new(Memory::new(&dir, &options.embedders));
         let searcher = Searcher {
@@ -539,7 +539,7 @@ impl Writer {
         let pending = std::mem::take(&mut self.pending);
         let generation = self.store.commit()?;
         let mut loaded = self.load()?;
-        loaded.keep_vectors(&self.catalog.shared.dir);
+        loaded.save_vectors(&self.catalog.shared.dir);
         // The store is committed. A lexical index that cannot be brought up to it is rebuilt, in
         // memory if need be.
         let lexical_dir = self.catalog.shared.dir.join(LEXICAL);

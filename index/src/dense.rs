@@ -10,13 +10,13 @@
 //! that may be hits.
 
 mod graph;
-mod kept;
+mod vector_file;
 mod scan;
 
 use std::ops::Range;
 
 pub use graph::Graph;
-pub use kept::Kept;
+pub use vector_file::VectorFile;
 
 use crate::error::{Error, Result};
 

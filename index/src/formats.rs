@@ -20,12 +20,12 @@ mod anthropic;
 mod input;
 mod item;
 mod mcp;
-mod names;
+mod emitted_names;
 mod openai;
 mod openapi;
 mod signature;
 
-pub use names::{answers_to, emitted_names};
+pub use emitted_names::{answers_to, emitted_names};
 pub use signature::signature;
 
 use input::{Budget, Input, Source};

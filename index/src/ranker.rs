@@ -11,9 +11,9 @@
 //! follows, and then JSON. `scripts/train_ranker.py` writes it; `assets/RANKER_CARD.md` says of
 //! what and how well it does.
 
-pub mod facts;
+pub mod tool_profile;
 pub mod features;
-pub mod nearness;
+pub mod late_interaction;
 pub mod refit;
 pub mod trees;
 
@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::hit::Reason;
-pub use facts::ToolFacts;
 pub use features::{Candidates, DenseView, Feature, LegView, Request, Signal};
+pub use tool_profile::ToolProfile;
 pub use trees::Forest;
 
 /// The name of a ranker file within a catalog's folder.

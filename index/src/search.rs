@@ -9,23 +9,23 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::best::{self, Best};
 use crate::clauses;
 use crate::dense::UNKNOWN;
 use crate::duplicates::Duplicates;
 use crate::error::Result;
+use crate::exact_names::Names;
 use crate::fuse;
 use crate::hit::{Degraded, Hit, NameMatch, NoMatch, Results, Signals, Timings, ranked};
 use crate::lexical::{QueryTerms, Scored};
 use crate::memory::Memory;
-use crate::names::Names;
 use crate::query::{Effort, Filter, Fusion, Mode, Query, read_part};
 use crate::ranker::features::CANDIDATES;
-use crate::ranker::{Ranker, ToolFacts};
+use crate::ranker::{Ranker, ToolProfile};
 use crate::settings::Settings;
 use crate::store::{StoredTool, Version};
 use crate::text;
 use crate::tool::{Tool, ToolId};
+use crate::top_k::{self, TopK};
 use crate::variant::{Load, Pace, Parts, Standby, Variant};
 
 pub(crate) use legs::DenseLeg;
@@ -82,7 +82,7 @@ pub(crate) enum OwnRanker {
 pub(crate) struct Row {
     pub(crate) stored: StoredTool,
     parsed: OnceLock<Option<Arc<Tool>>>,
-    facts: OnceLock<ToolFacts>,
+    facts: OnceLock<ToolProfile>,
 }
 
 /// One text of a query and the texts it is searched by: itself, then its clauses if it has several.
@@ -545,7 +545,7 @@ impl Search<'_> {
     /// The tools that may be hits by these scores: the best of the formula, and of each dense leg.
     fn likely(&self, fused: &[f32], voices: &[Voice]) -> Vec<usize> {
         let best = |scores: &[f32], count: usize| {
-            best::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool))
+            top_k::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool))
         };
         let of_legs = voices
             .iter()
@@ -566,7 +566,7 @@ impl Search<'_> {
         if deadline.budget_ms.is_none() || !rerank::has_a_say(self, evidence) {
             return true;
         }
-        let candidates = best::above(0.0, &evidence.fused, CANDIDATES, |tool| {
+        let candidates = top_k::above(0.0, &evidence.fused, CANDIDATES, |tool| {
             self.is_allowed(tool)
         });
         candidates.into_iter().all(|(tool, _)| {
@@ -776,7 +776,7 @@ impl Search<'_> {
             .map(|&tool| tool as usize)
             .filter(|&tool| self.is_allowed(tool));
         let named = named.map(|tool| (tool, evidence.scores()[tool] + evidence.name_bonus(tool)));
-        let mut best = Best::new(self.query.k);
+        let mut best = TopK::new(self.query.k);
         if self.query.fold {
             let matching = evidence
                 .scores()
@@ -999,10 +999,10 @@ impl Row {
     }
 
     /// What the ranker knows of the tool; read on first use, in some 50 microseconds.
-    fn facts(&self) -> &ToolFacts {
+    fn facts(&self) -> &ToolProfile {
         self.facts.get_or_init(|| {
             self.tool()
-                .map(|tool| ToolFacts::new(&tool))
+                .map(|tool| ToolProfile::new(&tool))
                 .unwrap_or_default()
         })
     }

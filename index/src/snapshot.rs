@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::dense::{Graph, Kept, TextHash, Vectors};
+use crate::dense::{Graph, TextHash, VectorFile, Vectors};
 use crate::document::{self, View};
 use crate::duplicates::{Duplicates, Fingerprint};
 use crate::embed::Embedder;
 use crate::error::Result;
+use crate::exact_names::Names;
 use crate::lexical::LexicalSearcher;
-use crate::names::Names;
 use crate::ranker::{self, Ranker};
 use crate::search::{DenseLeg, OwnRanker, Row, Searcher, Words, words};
 use crate::settings::Settings;
@@ -32,7 +32,7 @@ pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
 
 /// The file of an instant embedder's vectors within a catalog's folder, the same for all versions
 /// of the embedder.
-fn kept_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
+fn vector_file_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
     let name = embedder.id().split('/').next().unwrap_or_default();
     catalog.join(format!("{name}.{VECTORS}"))
 }
@@ -42,7 +42,7 @@ const CHUNK: usize = 4096;
 /// The file of an instant embedder's vectors is written anew when it lacks more than this many and
 /// more than a twentieth of all: computing them takes some 10 µs each at every opening, writing the
 /// file 20 ms for 50,000.
-const MIN_UNKEPT: usize = 1024;
+const MIN_UNSAVED: usize = 1024;
 
 /// A state of the store in memory, all but the lexical index.
 pub(crate) struct Loaded {
@@ -58,8 +58,8 @@ pub(crate) struct Loaded {
 }
 
 impl DenseLeg {
-    fn has_unkept_vectors(&self) -> bool {
-        self.unkept > MIN_UNKEPT.max(self.vectors.len() / 20)
+    fn has_unsaved_vectors(&self) -> bool {
+        self.unsaved > MIN_UNSAVED.max(self.vectors.len() / 20)
     }
 }
 
@@ -155,22 +155,25 @@ impl Loaded {
     }
 
     /// True when an instant embedder's file lacks so many vectors that it is better written anew.
-    pub(crate) fn has_unkept_vectors(&self) -> bool {
-        self.legs.iter().any(DenseLeg::has_unkept_vectors)
+    pub(crate) fn has_unsaved_vectors(&self) -> bool {
+        self.legs.iter().any(DenseLeg::has_unsaved_vectors)
     }
 
     /// Writes the files of instant embedders' vectors that lack too many. Only for whoever holds
     /// the writer's lock.
-    pub(crate) fn keep_vectors(&mut self, dir: &Path) {
-        for leg in self.legs.iter_mut().filter(|leg| leg.has_unkept_vectors()) {
+    pub(crate) fn save_vectors(&mut self, dir: &Path) {
+        for leg in self.legs.iter_mut().filter(|leg| leg.has_unsaved_vectors()) {
             // Derived data: where the disk is full or must not be written, the next opening
             // computes it again.
             if leg
                 .vectors
-                .save(&kept_path(dir, leg.embedder.as_ref()), leg.embedder.id())
+                .save(
+                    &vector_file_path(dir, leg.embedder.as_ref()),
+                    leg.embedder.id(),
+                )
                 .is_ok()
             {
-                leg.unkept = 0;
+                leg.unsaved = 0;
             }
         }
     }
@@ -350,7 +353,7 @@ fn leg(
         graph,
         pending,
         damaged,
-        unkept: 0,
+        unsaved: 0,
     })
 }
 
@@ -368,7 +371,7 @@ fn instant_leg(
         Some((leg, _)) => Vectors::with_capacity_of(&leg.vectors),
         None => Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions()),
     };
-    let mut unkept = previous.map_or(0, |(leg, _)| leg.unkept);
+    let mut unsaved = previous.map_or(0, |(leg, _)| leg.unsaved);
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
         let placed = || (number * CHUNK..).zip(chunk);
         let missing: Vec<&Arc<Row>> = placed()
@@ -383,7 +386,7 @@ fn instant_leg(
             }
             for (text, vector) in computed.next().unwrap_or_default() {
                 vectors.push(embedder.id(), text, &vector)?;
-                unkept += 1;
+                unsaved += 1;
             }
             vectors.end_tool();
         }
@@ -394,7 +397,7 @@ fn instant_leg(
         graph: None,
         pending: 0,
         damaged: 0,
-        unkept,
+        unsaved,
     })
 }
 
@@ -402,7 +405,7 @@ fn instant_leg(
 struct Known<'a> {
     views: &'a [View],
     previous: Option<PreviousLeg<'a>>,
-    kept: Kept,
+    kept: VectorFile,
 }
 
 impl<'a> Known<'a> {
@@ -411,12 +414,14 @@ impl<'a> Known<'a> {
         let dimensions = embedder.dimensions();
         let kept = match previous {
             Some(_) => None,
-            None => Kept::load(&kept_path(dir, embedder), embedder.id(), dimensions).ok(),
+            None => {
+                VectorFile::load(&vector_file_path(dir, embedder), embedder.id(), dimensions).ok()
+            }
         };
         Known {
             views: embedder.views(),
             previous,
-            kept: kept.unwrap_or_else(|| Kept::empty(dimensions)),
+            kept: kept.unwrap_or_else(|| VectorFile::empty(dimensions)),
         }
     }
 
@@ -440,7 +445,7 @@ impl<'a> Known<'a> {
         }
         row.stored
             .texts_of(self.views)
-            .for_each(|text| vectors.push_kept(&self.kept, text));
+            .for_each(|text| vectors.push_from(&self.kept, text));
         vectors.end_tool();
     }
 }

@@ -15,16 +15,17 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::{Tool, ToolId};
 
+use crate::agent::context::Context;
 use crate::agent::event::Event;
-use crate::agent::memory::Context;
 use crate::agent::recommend;
 use crate::agent::reference::References;
 use crate::agent::reply::{Reply, ReplyBuilder};
 use crate::agent::run::{Outcome, Run, Step};
-use crate::agent::search::{Found, SearchRequest};
 use crate::agent::think::Piece;
-use crate::agent::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
-use crate::agent::{Question, Shared, Slot, Style};
+use crate::agent::{Question, Shared, Slot};
+use crate::finder::Style;
+use crate::finder::search::{Found, SearchRequest};
+use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use crate::gate::{
     Answer, ApprovalRequest, Approver, Call, Caller, Decision, Directory, Ledger, Passage, Passed,
 };
@@ -451,7 +452,7 @@ impl<'a> Turn<'a> {
                 let reason = "the answer does not end".to_owned();
                 return Err(LlmError::Garbage {
                     reason,
-                    excerpt: crate::llm::excerpt(&self.said, 120),
+                    excerpt: crate::printable::excerpt(&self.said, 120),
                 });
             }
         }

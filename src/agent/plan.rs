@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use crate::agent::prompt::without_trailing_commas;
 use crate::gate::{Change, Class, Decision, Judgement};
-use crate::llm::excerpt;
+use crate::printable::excerpt;
 use crate::tools::json::Unique;
 use crate::tools::{Arguments, ErrorCode, Status, ToolResult, arguments};
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toolscout_index::Filter;
 
-use crate::agent::{AgentConfig, Eviction, Protocol, Style};
+use crate::agent::{AgentConfig, Protocol};
+use crate::finder::{Eviction, Style};
 use crate::gate::Policies;
 use crate::tools::builtin::BuiltinConfig;
 use crate::tools::operation::ServiceConfig;

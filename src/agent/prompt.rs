@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::agent::names::{CALL_TOOL, TOOL_SEARCH};
+use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::llm::ToolSpec;
 use crate::printable;
 
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn the_manual_prompt_has_its_five_parts() {
-        let search = crate::agent::find::search_spec();
+        let search = crate::finder::meta_tools::search_spec();
         let prompt = manual_system("Be brief.", &[&search], "Date: today", &Fence::new());
         let parts = [
             "# Role\nBe brief.",
@@ -438,7 +438,7 @@ mod tests {
             ),
             parameters: Map::new(),
         };
-        let search = crate::agent::find::search_spec();
+        let search = crate::finder::meta_tools::search_spec();
         let specs = [&search, &hostile];
         for prompt in [
             native_system("", "", &fence),

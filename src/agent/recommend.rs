@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::llm::{ChatRequest, Message, Purpose, excerpt};
+use crate::llm::{ChatRequest, Message, Purpose};
+use crate::printable::excerpt;
 
 /// Questions recommended.
 pub const QUESTIONS: usize = 3;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::llm::excerpt;
+use crate::printable::excerpt;
 use crate::session::Reference;
 
 /// References of one turn at most.

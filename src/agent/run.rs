@@ -15,18 +15,19 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolscout_index::{Tool, ToolId};
 
+use crate::agent::context::{Context, DEFAULT_WINDOW, Fact};
 use crate::agent::event::{Event, EvictionReason};
-use crate::agent::find::{self, FindConfig, Style};
-use crate::agent::memory::{Context, DEFAULT_WINDOW, Fact};
-use crate::agent::names::{self, CALL_TOOL, TOOL_SEARCH};
 use crate::agent::plan::Execution;
 use crate::agent::prompt::{self, Fence};
 use crate::agent::reply::{RawCall, Reply};
-use crate::agent::search::{Found, SearchRequest};
-use crate::agent::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
+use crate::finder::meta_tools::{self, FindConfig, Style};
+use crate::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
+use crate::finder::search::{Found, SearchRequest};
+use crate::finder::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
 use crate::gate::{Call, Caller, Gate, Policies};
-use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage, excerpt};
+use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage};
 use crate::printable;
+use crate::printable::excerpt;
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
@@ -207,7 +208,7 @@ impl Run {
         }
         let missed = toolbox.missed(MAX_MISSED);
         if config.find.is_some() && !missed.is_empty() {
-            context = context.with_notice(find::missed_notice(&missed));
+            context = context.with_notice(meta_tools::missed_notice(&missed));
         }
         let mut run = Run {
             config,
@@ -289,7 +290,7 @@ impl Run {
         };
         let slots = std::mem::take(slots);
         self.state = State::AskModel;
-        let injection = self.toolbox.inject(&find::merged(&founds));
+        let injection = self.toolbox.inject(&meta_tools::merged(&founds));
         let mut events = Vec::new();
         let (mut founds, mut results) = (founds.into_iter(), results.into_iter());
         let mut told = injection.clone();
@@ -300,7 +301,7 @@ impl Run {
                     let found = founds.next().unwrap_or_default();
                     events.push(search_event(&call.id, &request, &found));
                     self.figures.searches += 1;
-                    let answer = find::answer(&found, &told, self.config.style).to_string();
+                    let answer = meta_tools::answer(&found, &told, self.config.style).to_string();
                     // One telling of what was unloaded is enough.
                     told.evicted.clear();
                     Given {
@@ -436,11 +437,11 @@ impl Run {
             return specs;
         }
         if self.config.find.is_some() {
-            specs.push(Cow::Owned(find::search_spec()));
+            specs.push(Cow::Owned(meta_tools::search_spec()));
         }
         match (self.config.style, self.config.find.is_some()) {
             (Style::Dispatch, true) => {
-                specs.push(Cow::Owned(find::dispatch_spec()));
+                specs.push(Cow::Owned(meta_tools::dispatch_spec()));
                 specs.extend(self.toolbox.pinned_specs().map(Cow::Borrowed));
             }
             _ => specs.extend(self.toolbox.specs().map(Cow::Borrowed)),
@@ -469,9 +470,11 @@ impl Run {
         let of = |spec: ToolSpec| spec_tokens(&spec, self.count);
         match (self.config.find.is_some(), self.config.style) {
             (false, _) => self.toolbox.tokens(),
-            (true, Style::Inject) => of(find::search_spec()) + self.toolbox.tokens(),
+            (true, Style::Inject) => of(meta_tools::search_spec()) + self.toolbox.tokens(),
             (true, Style::Dispatch) => {
-                of(find::search_spec()) + of(find::dispatch_spec()) + self.toolbox.pinned_tokens()
+                of(meta_tools::search_spec())
+                    + of(meta_tools::dispatch_spec())
+                    + self.toolbox.pinned_tokens()
             }
         }
     }
@@ -613,7 +616,7 @@ impl Run {
             );
             return Err((ErrorCode::Limit, message));
         }
-        find::parse(arguments, config)
+        meta_tools::parse(arguments, config)
             .map(What::Search)
             .map_err(invalid)
     }
@@ -637,7 +640,7 @@ impl Run {
             ));
             return message;
         }
-        let nearest = names::nearest(
+        let nearest = model_names::nearest(
             name,
             self.toolbox.specs().map(|spec| spec.name.as_str()),
             MAX_NEAREST,

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use toolscout_index::ToolId;
 
 use super::*;
-use crate::agent::search::doubles::Shelf;
+use crate::finder::search::doubles::Shelf;
 use crate::llm::script::{Reply, Script};
 use crate::llm::{ChatRequest, DeltaStream, LlmError, ScriptedModel};
 use crate::session::{Figures, TurnStatus};
@@ -305,7 +305,7 @@ async fn tools_that_hang_panic_fail_or_flood_give_results_in_call_order() {
         assert!(
             result.contains(expected),
             "{} should contain {expected}",
-            crate::llm::excerpt(result, 200)
+            crate::printable::excerpt(result, 200)
         );
     }
 }

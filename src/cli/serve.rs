@@ -9,7 +9,7 @@ use super::Outcome;
 use super::agent::{AgentArgs, style};
 use super::context::Context;
 use super::mcp::gateway_config;
-use crate::agent::Style;
+use crate::finder::Style;
 use crate::http::{self, Exposure, Limits, Settings};
 use crate::shutdown::Shutdown;
 use crate::telemetry::traces::Traces;

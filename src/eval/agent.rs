@@ -21,7 +21,7 @@ use super::dataset::EvalSet;
 use super::error::{EvalError, Result};
 use super::random::Random;
 use super::{Progress, Workspace};
-use crate::agent::Eviction;
+use crate::finder::Eviction;
 use play::Stage;
 
 /// Tokens of all visible tools, unless others are asked for.

@@ -14,7 +14,7 @@ use toolscout_index::Tool;
 use crate::gate::normalize::{Change, Why};
 use crate::gate::pattern::fold;
 use crate::gate::policy::Policies;
-use crate::llm::excerpt;
+use crate::printable::excerpt;
 use crate::tools::Arguments;
 use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 

@@ -23,7 +23,7 @@ use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::registry::OpenCatalog;
 use super::writes::Change;
-use crate::agent::catalog::Newest;
+use crate::finder::snapshot::Newest;
 use crate::gate::Gate;
 use crate::keys::Scope;
 use crate::mcp::gateway::Session;

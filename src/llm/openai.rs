@@ -12,9 +12,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder, deltas_of};
-use crate::llm::{
-    ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall, excerpt,
-};
+use crate::llm::{ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall};
+use crate::printable::excerpt;
 
 /// Longest wait that a server's `Retry-After` is granted.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::llm::{CallFragment, Delta, LlmError, Usage, excerpt};
+use crate::llm::{CallFragment, Delta, LlmError, Usage};
+use crate::printable::excerpt;
 
 /// Longest accepted event, in bytes. Chunks have a few hundred; a server that sends more than this
 /// in one is broken.

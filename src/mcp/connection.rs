@@ -28,12 +28,12 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::llm::excerpt;
 use crate::mcp::config::{ServerConfig, Transport};
 use crate::mcp::lines::Lines;
 use crate::mcp::process::{LastWords, Process, Program};
 use crate::mcp::watchdog::Watchdog;
 use crate::mcp::{Limits, implementation};
+use crate::printable::excerpt;
 use crate::tools::Arguments;
 
 /// Characters of what a server says that go into our own messages.

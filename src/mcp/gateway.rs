@@ -37,16 +37,16 @@ use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Tool, ToolId};
 use uuid::Uuid;
 
-use crate::agent::find::{self, FindConfig};
-use crate::agent::names::{CALL_TOOL, TOOL_SEARCH};
-use crate::agent::search::Found;
-use crate::agent::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
-use crate::agent::{Style, ToolSearch};
+use crate::finder::meta_tools::{self, FindConfig};
+use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
+use crate::finder::search::Found;
+use crate::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
+use crate::finder::{Style, ToolSearch};
 use crate::gate::{Call, Caller, Gate, Passage, Passed};
-use crate::llm::excerpt;
 use crate::mcp::connection::{CallContext, Progress};
 use crate::mcp::implementation;
 use crate::mcp::pool::Pool;
+use crate::printable::excerpt;
 use crate::tools::{Arguments, ErrorCode, Status, Toolset};
 use asking::{Asking, OpenQuestions, Reply};
 use passing::{Forwarded, Ledgers, Reach, WINDOW};
@@ -228,7 +228,7 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> CallToolResult {
         let config = &self.shared.config;
-        let request = match find::parse(given, &config.find) {
+        let request = match meta_tools::parse(given, &config.find) {
             Ok(request) => request,
             Err(message) => return failed(&message),
         };
@@ -257,7 +257,7 @@ impl Session {
 
     /// Puts what was found into the session's list.
     async fn inject(&self, found: &Found, peer: &Peer<RoleServer>) -> Option<Injection> {
-        let tools = find::merged(std::slice::from_ref(found));
+        let tools = meta_tools::merged(std::slice::from_ref(found));
         let injection = {
             let mut toolbox = self.toolbox();
             toolbox.begin_turn();
@@ -422,7 +422,7 @@ impl Session {
     }
 
     fn tools(&self) -> Vec<McpTool> {
-        let own = [find::search_spec(), find::dispatch_spec()].map(|spec| {
+        let own = [meta_tools::search_spec(), meta_tools::dispatch_spec()].map(|spec| {
             let read_only = spec.name == TOOL_SEARCH;
             let tool = McpTool::new(spec.name, spec.description, spec.parameters);
             tool.annotate(rmcp::model::ToolAnnotations::new().read_only(read_only))

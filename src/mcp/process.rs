@@ -182,7 +182,7 @@ impl LastWords {
             .filter(|line| !line.is_empty())
             .collect();
         let last = lines[lines.len().saturating_sub(3)..].join("; ");
-        (!last.is_empty()).then(|| crate::llm::excerpt(&last, 400))
+        (!last.is_empty()).then(|| crate::printable::excerpt(&last, 400))
     }
 
     fn push(&self, bytes: &[u8]) {

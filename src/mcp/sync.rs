@@ -180,7 +180,7 @@ fn bad_schema(entry: &Value) -> Option<String> {
         Some(Value::Object(_)) => None,
         Some(other) => Some(format!(
             "its inputSchema is {}, it must be an object",
-            crate::llm::excerpt(&other.to_string(), 40)
+            crate::printable::excerpt(&other.to_string(), 40)
         )),
     }
 }
@@ -207,7 +207,7 @@ fn name_of(entry: &Value) -> String {
     let quoted = |name| {
         format!(
             "tool \"{}\"",
-            crate::llm::excerpt(name, 80).escape_default()
+            crate::printable::excerpt(name, 80).escape_default()
         )
     };
     name.map_or_else(|| "a tool without a name".into(), quoted)

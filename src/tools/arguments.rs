@@ -6,7 +6,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 use toolscout_index::Tool;
 
-use crate::llm::excerpt;
+use crate::printable::excerpt;
 use crate::tools::{Arguments, json};
 
 /// Longest accepted arguments, in bytes. A model that writes more is looping or pasting a file.

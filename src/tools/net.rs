@@ -238,7 +238,7 @@ impl GuardedClient {
 /// [`NetError::NoUrl`].
 pub fn parse_url(text: &str) -> Result<Url, NetError> {
     Url::parse(text.trim()).map_err(|error| NetError::NoUrl {
-        url: crate::llm::excerpt(text, 200),
+        url: crate::printable::excerpt(text, 200),
         reason: error.to_string(),
     })
 }

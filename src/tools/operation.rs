@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
-use crate::llm::excerpt;
+use crate::printable::excerpt;
 use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 

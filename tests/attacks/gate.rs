@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use toolscout::agent::{Agent, AgentConfig, Event, Protocol, Question, Style};
+use toolscout::agent::{Agent, AgentConfig, Event, Protocol, Question};
+use toolscout::finder::Style;
 use toolscout::gate::{Answer, Policies};
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;

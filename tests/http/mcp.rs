@@ -2,7 +2,7 @@
 
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
-use toolscout::agent::Style;
+use toolscout::finder::Style;
 use toolscout::keys::Scope;
 
 use super::server::{Server, read, tool};

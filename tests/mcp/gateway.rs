@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolscout::agent::Style;
-use toolscout::agent::toolbox::{Eviction, ToolboxConfig};
 use toolscout::budget;
+use toolscout::finder::toolbox::{Eviction, ToolboxConfig};
 use toolscout::gate::{Gate, Policies};
 use toolscout::mcp::{Gateway, GatewayConfig};
 

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{UNKNOWN, Vectors};
-use crate::codes::{add_dots, dot};
+use crate::quantization::{add_dots, dot};
 
 /// Steps of a query's largest value. Finer than the rows' 127, so that the query adds no error of
 /// its own, and small enough that 4,096 dimensions cannot overflow 32 bits.

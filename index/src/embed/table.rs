@@ -24,10 +24,10 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::wordpiece::Vocabulary;
-use crate::codes::add_dots;
 use crate::document::View;
 use crate::embed::{Embedder, Scripts};
 use crate::error::{Error, Result};
+use crate::quantization::add_dots;
 
 /// The table's name; its id adds the checksum.
 pub const NAME: &str = "static-table";

@@ -1,12 +1,12 @@
 //! What is measured of a candidate, and of an answer as a whole: the columns of the ranker and of
 //! confidence.
 
-use super::facts::{RequestFacts, ToolFacts, Word};
-use super::nearness::Nearness;
-use crate::best;
+use super::late_interaction::LateInteraction;
+use super::tool_profile::{RequestProfile, ToolProfile, Word};
 use crate::embed::StaticTable;
 use crate::fuse;
 use crate::text::{ByTerm, term_hash};
+use crate::top_k;
 
 /// The best tools of the formula that are candidates. Forty give .0005 more nDCG@10, the best forty
 /// of every leg no more than that, in three times the time.
@@ -280,7 +280,7 @@ pub struct Request<'a> {
     /// True for tools that may be hits.
     pub allowed: &'a dyn Fn(usize) -> bool,
     /// What is known of a tool.
-    pub facts: &'a dyn Fn(usize) -> &'a ToolFacts,
+    pub facts: &'a dyn Fn(usize) -> &'a ToolProfile,
     /// Names a tool's server, by any number that tells servers apart; none for a tool without one.
     pub server: &'a dyn Fn(usize) -> Option<u32>,
 }
@@ -450,7 +450,7 @@ struct Ranking {
 impl Ranking {
     /// The [`DEPTH`] best of the tools above `floor` that may be hits.
     fn new(scores: &[f32], floor: f32, allowed: &dyn Fn(usize) -> bool) -> Self {
-        let best = best::above(floor, scores, DEPTH, allowed);
+        let best = top_k::above(floor, scores, DEPTH, allowed);
         Ranking {
             best: best
                 .into_iter()
@@ -559,7 +559,7 @@ impl Row<'_> {
 struct Measure<'m, 'a> {
     request: &'m Request<'a>,
     legs: &'m Legs,
-    facts: RequestFacts,
+    facts: RequestProfile,
     /// The hash and the worth of each term.
     terms: Vec<(u32, f32)>,
     /// The hash and the rarity of each term, clause by clause.
@@ -568,7 +568,7 @@ struct Measure<'m, 'a> {
     found: Vec<Found>,
     /// The best scores by server.
     servers: Vec<(Option<u32>, f32)>,
-    nearness: Option<Nearness>,
+    nearness: Option<LateInteraction>,
 }
 
 impl<'m, 'a> Measure<'m, 'a> {
@@ -594,14 +594,14 @@ impl<'m, 'a> Measure<'m, 'a> {
             .iter()
             .map(|(tool, score)| ((request.server)(*tool as usize), *score))
             .collect();
-        let facts = RequestFacts::new(request.text);
+        let facts = RequestProfile::new(request.text);
         let clauses = clauses.collect();
         let tokens = candidates
             .iter()
             .map(|&tool| &(request.facts)(tool as usize).tokens);
         let table = StaticTable::bundled().ok();
-        let nearness =
-            table.map(|table| Nearness::new(&table, request.text, request.clause_texts, tokens));
+        let nearness = table
+            .map(|table| LateInteraction::new(&table, request.text, request.clause_texts, tokens));
         let mut measure = Measure {
             request,
             legs,
@@ -761,7 +761,7 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     /// Shares of the tool's words, by rarity, that the request has.
-    fn rare_recall(&self, facts: &ToolFacts) -> Rare {
+    fn rare_recall(&self, facts: &ToolProfile) -> Rare {
         let (mut had, mut all) = (Rare::default(), Rare::default());
         let rarity = |word: &Word| {
             self.request
@@ -787,7 +787,7 @@ impl<'m, 'a> Measure<'m, 'a> {
 
     /// The share of the words of the clause that the tool has most of; `None` for a request without
     /// clauses.
-    fn clause_coverage(&self, facts: &ToolFacts) -> Option<f32> {
+    fn clause_coverage(&self, facts: &ToolProfile) -> Option<f32> {
         let share = |clause: &Vec<(u32, f32)>| {
             let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
             let had: f32 = clause

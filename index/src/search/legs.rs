@@ -21,7 +21,7 @@ pub(crate) struct DenseLeg {
     /// Vectors in the database that are not what was written.
     pub(crate) damaged: usize,
     /// Vectors of an instant embedder that were computed and are not in its file.
-    pub(crate) unkept: usize,
+    pub(crate) unsaved: usize,
 }
 
 /// What one dense leg was asked, and its scores by text.

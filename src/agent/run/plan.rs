@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use super::{Outcome, Protocol, Run, Slot, State, What, announced, result_event, source_of};
 use crate::agent::event::Event;
-use crate::agent::names::{self, TOOL_SEARCH};
 use crate::agent::plan::{self, Execution, Plan, Reading};
 use crate::agent::prompt;
-use crate::agent::search::SearchRequest;
+use crate::finder::model_names::{self, TOOL_SEARCH};
+use crate::finder::search::SearchRequest;
 use crate::gate::Judgement;
-use crate::llm::{Message, ToolCall, excerpt};
+use crate::llm::{Message, ToolCall};
 use crate::printable;
+use crate::printable::excerpt;
 use crate::tools::arguments::Violation;
 use crate::tools::{Arguments, ToolResult};
 
@@ -85,7 +86,7 @@ impl Run {
             let id = self.unused_id(0, Some(&format!("step_{}", step.key)));
             let call = ToolCall {
                 id,
-                name: names::shown(&step.tool.id),
+                name: model_names::shown(&step.tool.id),
                 arguments: Value::Object(arguments).to_string(),
             };
             let what = match step.arguments {

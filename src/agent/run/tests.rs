@@ -2,9 +2,9 @@ use serde_json::json;
 use toolscout_index::NoMatch;
 
 use super::*;
-use crate::agent::search::ToolSearch;
-use crate::agent::search::doubles::{Shelf, tool};
-use crate::agent::toolbox::ToolboxConfig;
+use crate::finder::search::ToolSearch;
+use crate::finder::search::doubles::{Shelf, tool};
+use crate::finder::toolbox::ToolboxConfig;
 use crate::llm::Usage;
 use crate::tools::Status;
 
@@ -321,7 +321,7 @@ fn whatever_a_model_calls_every_call_has_one_result_in_order() {
     ];
     let ids = [None, Some("same"), Some(""), Some("other")];
     for seed in 0..300 {
-        let mut random = crate::agent::search::doubles::numbers(seed);
+        let mut random = crate::finder::search::doubles::numbers(seed);
         let mut run = run_with(RunConfig {
             max_rounds: 7,
             max_calls: 3,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::agent::toolbox;
+use crate::finder::toolbox;
 
 /// Counts that are kept; beyond, all are forgotten and counted anew.
 const MAX_REMEMBERED: usize = 1 << 20;

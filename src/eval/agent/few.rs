@@ -8,8 +8,8 @@ use serde_json::Value;
 use toolscout_index::store::Version;
 use toolscout_index::{Tool, ToolId};
 
-use crate::agent::ToolSearch;
-use crate::agent::search::{Found, SearchRequest};
+use crate::finder::ToolSearch;
+use crate::finder::search::{Found, SearchRequest};
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
 /// What every tool gives. One word, so that the figures are those of tools, searches and questions.

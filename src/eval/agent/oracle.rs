@@ -13,13 +13,12 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{arguments, counting};
-use crate::agent::names::{self, TOOL_SEARCH};
-use crate::agent::toolbox::spec_tokens;
 use crate::eval::dataset::{EvalSet, ToolIndex};
 use crate::eval::random::Random;
-use crate::llm::{
-    CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, excerpt,
-};
+use crate::finder::model_names::{self, TOOL_SEARCH};
+use crate::finder::toolbox::spec_tokens;
+use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message};
+use crate::printable::excerpt;
 
 /// What it says when there is nothing left to do.
 const ANSWER: &str = "Done.";
@@ -108,7 +107,7 @@ impl Task {
         let tool = |&position: &ToolIndex| {
             let tool = set.tool(position);
             (
-                names::shown(&tool.id),
+                model_names::shown(&tool.id),
                 Value::Object(arguments::smallest(&tool.input_schema)),
             )
         };
@@ -284,7 +283,7 @@ mod tests {
     }
 
     fn find_spec() -> ToolSpec {
-        crate::agent::find::search_spec()
+        crate::finder::meta_tools::search_spec()
     }
 
     fn said(deltas: &[Delta]) -> Vec<String> {

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::{Tool, ToolId};
 
-use crate::agent::find;
-use crate::agent::names;
-use crate::agent::search::Found;
-use crate::agent::toolbox::Injection;
 use crate::budget;
+use crate::finder::meta_tools;
+use crate::finder::model_names;
+use crate::finder::search::Found;
+use crate::finder::toolbox::Injection;
 use crate::mcp::pool::Pool;
 
 /// Nearest names in an answer without a match.
@@ -19,7 +19,7 @@ const MAX_NEAREST: usize = 5;
 /// The found tools with their schemas under a budget of tokens, each with its server; in inject
 /// style what became of the list too.
 pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool: &Pool) -> Value {
-    let tools = find::merged(std::slice::from_ref(found));
+    let tools = meta_tools::merged(std::slice::from_ref(found));
     let mut answer = Map::new();
     let (described, omitted) = described(&tools, max_tokens, pool);
     answer.insert("tools".into(), described.into());
@@ -27,7 +27,7 @@ pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool:
         answer.insert("no_room_for".into(), omitted.into());
     }
     if let Some(injection) = injection {
-        let names = |ids: &[ToolId]| -> Value { ids.iter().map(names::shown).collect() };
+        let names = |ids: &[ToolId]| -> Value { ids.iter().map(model_names::shown).collect() };
         answer.insert("added_to_your_list".into(), names(&injection.added));
         if !injection.evicted.is_empty() {
             answer.insert("removed_from_your_list".into(), names(&injection.evicted));
@@ -38,7 +38,11 @@ pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool:
             Some(no_match) => (no_match.reason.as_str(), no_match.nearest.as_slice()),
             None => ("nothing was found; try other words", &[][..]),
         };
-        let nearest: Vec<String> = nearest.iter().take(MAX_NEAREST).map(names::shown).collect();
+        let nearest: Vec<String> = nearest
+            .iter()
+            .take(MAX_NEAREST)
+            .map(model_names::shown)
+            .collect();
         answer.insert(
             "no_match".into(),
             json!({ "reason": reason, "nearest_names": nearest }),
@@ -59,11 +63,14 @@ fn described(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>
         .zip(values)
         .map(|(tool, value)| entry(&tool.id, value, pool))
         .collect();
-    (described, fitted.omitted.iter().map(names::shown).collect())
+    (
+        described,
+        fitted.omitted.iter().map(model_names::shown).collect(),
+    )
 }
 
 fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
-    value["name"] = names::shown(id).into();
+    value["name"] = model_names::shown(id).into();
     value["server"] = id.server().into();
     if let Some(reason) = pool.obstacle(id) {
         value["unavailable"] = reason.into();
@@ -76,8 +83,8 @@ mod tests {
     use toolscout_index::NoMatch;
 
     use super::*;
-    use crate::agent::search::FoundTool;
-    use crate::agent::search::doubles::tool;
+    use crate::finder::search::FoundTool;
+    use crate::finder::search::doubles::tool;
 
     fn found(ids: &[&str]) -> Found {
         let hits = ids

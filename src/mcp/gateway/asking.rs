@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use toolscout_index::ToolId;
 use uuid::Uuid;
 
-use crate::agent::ToolSearch;
+use crate::finder::ToolSearch;
 use crate::gate::definition::digest;
 use crate::gate::{Answer, ApprovalRequest, Approver, Change, Definition};
-use crate::llm::excerpt;
 use crate::printable;
+use crate::printable::excerpt;
 
 /// Questions that wait for clients to repeat their calls; the oldest is forgotten for one more.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(1_024).expect("is not zero");

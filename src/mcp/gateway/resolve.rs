@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolscout_index::{Tool, ToolId};
 
-use crate::agent::{ToolSearch, names};
-use crate::llm::excerpt;
+use crate::finder::{ToolSearch, model_names};
+use crate::printable::excerpt;
 use crate::tools::{Arguments, arguments};
 
 /// Names offered where one was not found, or several were.
@@ -64,13 +64,16 @@ impl Wanted {
         let tools = search.tools();
         let named: Vec<&Arc<Tool>> = tools
             .iter()
-            .filter(|tool| names::denotes(name, &tool.id))
+            .filter(|tool| model_names::denotes(name, &tool.id))
             .collect();
         match named.as_slice() {
             [only] => Ok(Arc::clone(only)),
             [] => {
-                let nearest =
-                    names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_OFFERED);
+                let nearest = model_names::nearest(
+                    name,
+                    tools.iter().map(|tool| tool.id.as_str()),
+                    MAX_OFFERED,
+                );
                 Err(unknown(name, &nearest))
             }
             several => {
@@ -104,7 +107,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::agent::search::doubles::Shelf;
+    use crate::finder::search::doubles::Shelf;
 
     fn resolve(name: &str) -> Result<String, String> {
         let shelf = Shelf::of(&[
@@ -129,7 +132,7 @@ mod tests {
         ] {
             assert_eq!(resolve(name).unwrap(), id);
         }
-        let shown = names::shown(&ToolId::parse("a__b/c").unwrap());
+        let shown = model_names::shown(&ToolId::parse("a__b/c").unwrap());
         assert_eq!(resolve(&shown).unwrap(), "a__b/c");
         assert!(
             resolve("send")

@@ -146,7 +146,7 @@ impl WebFetch {
             .map_err(failure)?;
         let page = String::from_utf8_lossy(&bytes).into_owned();
         if !status.is_success() {
-            let beginning = crate::llm::excerpt(&page, 200);
+            let beginning = crate::printable::excerpt(&page, 200);
             return Err(ToolFailure::new(format!(
                 "{url} answered {status}: {beginning}"
             )));

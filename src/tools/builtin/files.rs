@@ -313,7 +313,7 @@ fn check(path: &str) -> Result<(), ToolFailure> {
 }
 
 fn told(path: &str, error: &io::Error) -> ToolFailure {
-    let path = crate::llm::excerpt(path, 200);
+    let path = crate::printable::excerpt(path, 200);
     ToolFailure::new(match error.kind() {
         io::ErrorKind::NotFound => format!("there is no {path:?}; `file_list` shows what there is"),
         io::ErrorKind::AlreadyExists => {

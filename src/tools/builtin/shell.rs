@@ -16,7 +16,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 use toolscout_index::Tool;
 
-use crate::llm::excerpt;
+use crate::printable::excerpt;
 use crate::tools::builtin::{BuiltinError, definition};
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 

@@ -4,7 +4,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 
-use crate::llm::excerpt;
+use crate::printable::excerpt;
 use crate::tools::Arguments;
 
 /// Headers that are for the client to set: with another value a request would be another one.

@@ -2,7 +2,8 @@
 //! stays after a refresh.
 
 use crate::agent::prompt::Fence;
-use crate::llm::{Message, excerpt};
+use crate::llm::Message;
+use crate::printable::excerpt;
 
 /// Messages of a conversation that the model sees at most, unless set otherwise.
 pub const DEFAULT_WINDOW: usize = 30;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use toolscout_index::{Tool, ToolId};
 
-use crate::agent::names;
+use crate::finder::model_names;
 use crate::llm::ToolSpec;
 
 /// Counts the tokens of a text.
@@ -323,7 +323,7 @@ impl Toolbox {
         self.unloaded
             .iter()
             .map(|gone| &gone.id)
-            .find(|id| names::denotes(name, id))
+            .find(|id| model_names::denotes(name, id))
     }
 
     /// The tools that were called, evicted and have not come back: the last `most` of them, the
@@ -371,7 +371,7 @@ impl Toolbox {
     }
 
     fn hold(&self, tool: Arc<Tool>, use_: Use) -> Held {
-        let spec = names::spec(&tool);
+        let spec = model_names::spec(&tool);
         let tokens = spec_tokens(&spec, self.count);
         Held {
             tool,
@@ -456,7 +456,7 @@ impl Toolbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::search::doubles::{numbers, tool};
+    use crate::finder::search::doubles::{numbers, tool};
 
     /// Ten tokens a tool, whatever it says; a description of `big` counts a hundred.
     fn ten(text: &str) -> usize {

@@ -4,7 +4,7 @@
 //!
 //! A token weighs as much as its row is long: the table gives frequent tokens short rows.
 
-use super::facts::head;
+use super::tool_profile::head;
 use crate::document::Field;
 use crate::embed::StaticTable;
 use crate::text;
@@ -81,7 +81,7 @@ struct Compared {
 }
 
 /// The tokens of a request beside those of all candidates.
-pub struct Nearness {
+pub struct LateInteraction {
     weights: Similarities,
     /// What the weights are without those outside the clause, clause by clause.
     clauses: Vec<Similarities>,
@@ -91,7 +91,7 @@ pub struct Nearness {
     compared: Vec<Compared>,
 }
 
-impl Nearness {
+impl LateInteraction {
     /// Compares a request, and the clauses it was split into, with every token of the candidates.
     pub fn new<'a>(
         table: &StaticTable,
@@ -127,7 +127,7 @@ impl Nearness {
                 compared.nearest = compared.nearest.max(cosine);
             }
         }
-        Nearness {
+        LateInteraction {
             weights,
             clauses,
             places,
@@ -249,7 +249,7 @@ mod tests {
         let table = StaticTable::bundled().unwrap();
         let tokens = ToolTokens::new(tool, &table);
         let clauses: Vec<String> = clauses.iter().map(|clause| (*clause).to_owned()).collect();
-        Nearness::new(&table, request, &clauses, std::iter::once(&tokens)).of(&tokens)
+        LateInteraction::new(&table, request, &clauses, std::iter::once(&tokens)).of(&tokens)
     }
 
     fn tool(name: &str, description: &str) -> Tool {

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use toolscout_index::query::MAX_TEXTS;
 use toolscout_index::{Filter, Tool, ToolId};
 
-use crate::agent::names::{self, CALL_TOOL, TOOL_SEARCH};
-use crate::agent::search::{Found, FoundTool, SearchRequest};
-use crate::agent::toolbox::Injection;
-use crate::llm::{ToolSpec, excerpt};
+use crate::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
+use crate::finder::search::{Found, FoundTool, SearchRequest};
+use crate::finder::toolbox::Injection;
+use crate::llm::ToolSpec;
+use crate::printable::excerpt;
 use crate::tools::Arguments;
 
 /// Prefix of a query that names tools instead of describing them.
@@ -165,7 +166,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
         }
     };
     let known = |hit: &&FoundTool| match style {
-        Style::Inject => names::shown(&hit.tool.id).into(),
+        Style::Inject => model_names::shown(&hit.tool.id).into(),
         // The schemas of earlier turns are out of the model's sight.
         Style::Dispatch => described(hit, style),
     };
@@ -193,7 +194,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
         injection
             .evicted
             .iter()
-            .map(|id| names::shown(id).into())
+            .map(|id| model_names::shown(id).into())
             .collect(),
     );
     if !injection.evicted.is_empty() {
@@ -207,7 +208,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
             .nearest
             .iter()
             .take(MAX_NEAREST)
-            .map(names::shown)
+            .map(model_names::shown)
             .collect();
         answer.insert(
             "no_match".into(),
@@ -228,7 +229,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
 pub fn missed_notice(ids: &[&ToolId]) -> String {
     let names: Vec<String> = ids
         .iter()
-        .map(|id| format!("\"{}\"", names::shown(id)))
+        .map(|id| format!("\"{}\"", model_names::shown(id)))
         .collect();
     format!(
         "Tools you called before were unloaded: {}. A search for `select:NAME` brings one back.",
@@ -250,7 +251,7 @@ fn spec_of(name: &str, description: &str, parameters: Value) -> ToolSpec {
 }
 
 fn described(hit: &FoundTool, style: Style) -> Value {
-    let name = names::shown(&hit.tool.id);
+    let name = model_names::shown(&hit.tool.id);
     let description = &hit.tool.description;
     match style {
         Style::Inject => {
@@ -263,7 +264,7 @@ fn described(hit: &FoundTool, style: Style) -> Value {
 }
 
 fn no_room((id, tokens): &(ToolId, usize)) -> Value {
-    json!({ "name": names::shown(id), "tokens": tokens, "reason": "the budget for tools is used up by tools in use" })
+    json!({ "name": model_names::shown(id), "tokens": tokens, "reason": "the budget for tools is used up by tools in use" })
 }
 
 /// A string, an array of strings, or nothing.
@@ -324,7 +325,7 @@ mod tests {
     use toolscout_index::NoMatch;
 
     use super::*;
-    use crate::agent::search::doubles::tool;
+    use crate::finder::search::doubles::tool;
 
     fn read(arguments: Value) -> Result<SearchRequest, String> {
         parse(arguments.as_object().unwrap(), &FindConfig::default())

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::nearness::ToolTokens;
+use super::late_interaction::ToolTokens;
 use crate::document::{Field, field_head};
 use crate::embed::StaticTable;
 use crate::text::{self, Term, term_hash as hash};
@@ -119,7 +119,7 @@ impl Word {
 
 /// A tool's words, read once; some 900 bytes for a tool of fifty words.
 #[derive(Debug, Default)]
-pub struct ToolFacts {
+pub struct ToolProfile {
     words: Box<[Word]>,
     /// Neighbouring words of name and description.
     pairs: Box<[u32]>,
@@ -137,7 +137,7 @@ pub struct ToolFacts {
     pub tokens: ToolTokens,
 }
 
-impl ToolFacts {
+impl ToolProfile {
     /// Reads a tool.
     pub fn new(tool: &Tool) -> Self {
         let part = |fields: &[Field]| -> Vec<Term> {
@@ -163,7 +163,7 @@ impl ToolFacts {
         pairs.extend(pairs_of_head(&description));
         let named = actions(&name);
         let told = &description[..description.len().min(WORDS_TO_ACT)];
-        let facts = ToolFacts {
+        let facts = ToolProfile {
             name_words: words.with(|word| word.name),
             description_words: words.with(|word| word.description),
             parameters: parameters(tool),
@@ -176,7 +176,7 @@ impl ToolFacts {
                 .unwrap_or_default(),
             words: Box::default(),
         };
-        ToolFacts {
+        ToolProfile {
             words: words.sorted(),
             ..facts
         }
@@ -198,18 +198,18 @@ impl ToolFacts {
 
 /// What a request says besides its words' weights.
 #[derive(Debug, Default)]
-pub struct RequestFacts {
+pub struct RequestProfile {
     pairs: Box<[u32]>,
     triples: Box<[u32]>,
     actions: u8,
     kinds: u8,
 }
 
-impl RequestFacts {
+impl RequestProfile {
     /// Reads a request.
     pub fn new(request: &str) -> Self {
         let terms = text::terms(request);
-        RequestFacts {
+        RequestProfile {
             pairs: distinct(pairs(&terms)),
             triples: distinct(triples(request)),
             actions: actions(&terms),
@@ -218,19 +218,19 @@ impl RequestFacts {
     }
 
     /// The share of the request's neighbouring words that neighbour in the tool, 0 to 1.
-    pub fn shared_pairs(&self, tool: &ToolFacts) -> f32 {
+    pub fn shared_pairs(&self, tool: &ToolProfile) -> f32 {
         common(&self.pairs, &tool.pairs) as f32 / self.pairs.len().max(1) as f32
     }
 
     /// The share of the letter triples of the tool's name that the request has, 0 to 1.
-    pub fn shared_triples(&self, tool: &ToolFacts) -> f32 {
+    pub fn shared_triples(&self, tool: &ToolProfile) -> f32 {
         // Two more than there are: a name of three letters is not found by chance.
         common(&self.triples, &tool.triples) as f32 / (tool.triples.len() + 2) as f32
     }
 
     /// 1 where both do the same, -1 where the tool does only something else, 0 where one does not
     /// say.
-    pub fn same_action(&self, tool: &ToolFacts) -> f32 {
+    pub fn same_action(&self, tool: &ToolProfile) -> f32 {
         match (self.actions & tool.actions, self.actions, tool.actions) {
             (_, 0, _) | (_, _, 0) => 0.0,
             (0, ..) => -1.0,
@@ -239,7 +239,7 @@ impl RequestFacts {
     }
 
     /// How many kinds of values of the request the tool takes.
-    pub fn taken_kinds(&self, tool: &ToolFacts) -> f32 {
+    pub fn taken_kinds(&self, tool: &ToolProfile) -> f32 {
         (self.kinds & tool.kinds).count_ones() as f32
     }
 }
@@ -408,8 +408,8 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 mod tests {
     use super::*;
 
-    fn facts(name: &str, description: &str) -> ToolFacts {
-        ToolFacts::new(
+    fn facts(name: &str, description: &str) -> ToolProfile {
+        ToolProfile::new(
             &Tool::new("post", name)
                 .unwrap()
                 .with_description(description),
@@ -432,28 +432,28 @@ mod tests {
     fn a_request_shares_pairs_and_triples_in_their_order() {
         let tool = facts("weather_forecast", "Tells the weather forecast.");
         assert_eq!(
-            RequestFacts::new("weather forecast").shared_pairs(&tool),
+            RequestProfile::new("weather forecast").shared_pairs(&tool),
             1.0
         );
         assert_eq!(
-            RequestFacts::new("forecast weather").shared_pairs(&tool),
+            RequestProfile::new("forecast weather").shared_pairs(&tool),
             0.0
         );
-        assert!(RequestFacts::new("wether forecasts").shared_triples(&tool) > 0.5);
+        assert!(RequestProfile::new("wether forecasts").shared_triples(&tool) > 0.5);
     }
 
     #[test]
     fn actions_agree_or_clash_or_are_not_said() {
         let delete = facts("delete_file", "");
         assert_eq!(
-            RequestFacts::new("remove the file").same_action(&delete),
+            RequestProfile::new("remove the file").same_action(&delete),
             1.0
         );
         assert_eq!(
-            RequestFacts::new("create a file").same_action(&delete),
+            RequestProfile::new("create a file").same_action(&delete),
             -1.0
         );
-        assert_eq!(RequestFacts::new("file").same_action(&delete), 0.0);
+        assert_eq!(RequestProfile::new("file").same_action(&delete), 0.0);
     }
 
     #[test]
@@ -462,7 +462,7 @@ mod tests {
         let long = format!("{beginning}{}", "and tells of the rain ".repeat(200_000));
         let (short, long) = (facts("send", &beginning), facts("send", &long));
         assert!(long.word(hash("rain")).is_none());
-        let words = |facts: &ToolFacts| {
+        let words = |facts: &ToolProfile| {
             (
                 facts.words().len(),
                 facts.description_words,
@@ -478,7 +478,7 @@ mod tests {
             "properties".into(),
             properties.collect::<serde_json::Map<_, _>>().into(),
         );
-        assert!(ToolFacts::new(&tool).words().len() <= MAX_WORDS);
+        assert!(ToolProfile::new(&tool).words().len() <= MAX_WORDS);
         assert!(head(&tool, Field::ParameterNames).len() <= MAX_PARAMETERS_BYTES);
     }
 
@@ -494,7 +494,7 @@ mod tests {
             "/",
             &"x ".repeat(9000),
         ] {
-            let shared = RequestFacts::new(request).shared_triples(&facts("a", ""));
+            let shared = RequestProfile::new(request).shared_triples(&facts("a", ""));
             assert!((0.0..=1.0).contains(&shared), "{request}");
         }
     }

@@ -1,5 +1,5 @@
 //! How the agent reaches the index: one trait, implemented for the engine's catalog in
-//! `agent/catalog`.
+//! `finder/snapshot`.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub struct FoundTool {
 #[cfg(test)]
 pub(crate) mod doubles {
     use super::*;
-    use crate::agent::names;
+    use crate::finder::model_names;
 
     /// Tools in memory, found by the number of words they share with the query.
     pub(crate) struct Shelf(pub(crate) Vec<Arc<Tool>>);
@@ -111,7 +111,7 @@ pub(crate) mod doubles {
             let mut hits: Vec<FoundTool> = Vec::new();
             let mut missing = Vec::new();
             for name in &request.select {
-                match allowed().find(|tool| names::denotes(name, &tool.id)) {
+                match allowed().find(|tool| model_names::denotes(name, &tool.id)) {
                     Some(tool) => hits.push(FoundTool {
                         tool: tool.clone(),
                         score: 2.0,

@@ -26,16 +26,16 @@ const CHECKSUM: Range<usize> = 24..56;
 const ROW_HEAD: usize = size_of::<TextHash>() + size_of::<f32>();
 
 /// Vectors of an embedder by their text, as a file had them.
-pub struct Kept {
+pub struct VectorFile {
     /// With all dimensions leading.
     vectors: Vectors,
     rows: HashMap<TextHash, usize>,
 }
 
-impl Kept {
+impl VectorFile {
     /// None.
     pub fn empty(dimensions: usize) -> Self {
-        Kept {
+        VectorFile {
             vectors: Vectors::new(dimensions),
             rows: HashMap::new(),
         }
@@ -64,7 +64,7 @@ impl Kept {
             .enumerate()
             .map(|(row, hash)| (*hash, row))
             .collect();
-        Ok(Kept {
+        Ok(VectorFile {
             vectors: Vectors {
                 leads: codes,
                 scales,
@@ -93,7 +93,7 @@ impl Kept {
 
 impl Vectors {
     /// Adds a view of the tool under construction from a file, if the file has it.
-    pub fn push_kept(&mut self, kept: &Kept, text: &TextHash) {
+    pub fn push_from(&mut self, kept: &VectorFile, text: &TextHash) {
         let Some(&row) = kept.rows.get(text) else {
             return;
         };
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn reason(path: &Path, embedder: &str, dimensions: usize) -> String {
-        Kept::load(path, embedder, dimensions)
+        VectorFile::load(path, embedder, dimensions)
             .err()
             .map(|error| error.to_string())
             .unwrap_or_default()
@@ -210,11 +210,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, vectors) = (dir.path().join("v"), vectors());
         vectors.save(&path, "t/1").unwrap();
-        let kept = Kept::load(&path, "t/1", 3).unwrap();
+        let kept = VectorFile::load(&path, "t/1", 3).unwrap();
         assert_eq!(kept.len(), 2);
         let mut again = Vectors::with_leading(3, 2);
         for hash in [[1; 16], [2; 16], [1; 16], [9; 16]] {
-            again.push_kept(&kept, &hash);
+            again.push_from(&kept, &hash);
             again.end_tool();
         }
         assert_eq!((again.leads, again.rests), (vectors.leads, vectors.rests));
@@ -229,7 +229,7 @@ mod tests {
     fn another_embedder_other_dimensions_and_every_damage_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("v");
-        assert!(Kept::load(&path, "t/1", 3).is_err());
+        assert!(VectorFile::load(&path, "t/1", 3).is_err());
         vectors().save(&path, "t/1").unwrap();
         assert!(reason(&path, "t/2", 3).contains("another embedder than t/2"));
         assert!(reason(&path, "t/1", 4).contains("3 dimensions, t/1 has 4"));

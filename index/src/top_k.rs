@@ -13,7 +13,7 @@ pub(crate) fn above(
     count: usize,
     accepts: impl Fn(usize) -> bool,
 ) -> Vec<(usize, f32)> {
-    let mut best = Best {
+    let mut best = TopK {
         count,
         kept: Vec::new(),
         bar: floor,
@@ -23,7 +23,7 @@ pub(crate) fn above(
 }
 
 /// Keeps the best of the tools it is offered.
-pub(crate) struct Best {
+pub(crate) struct TopK {
     count: usize,
     kept: Vec<(usize, f32)>,
     /// What a tool must reach to be looked at: the worst of those that were kept when they were
@@ -31,10 +31,10 @@ pub(crate) struct Best {
     bar: f32,
 }
 
-impl Best {
+impl TopK {
     /// For this many tools.
     pub(crate) fn new(count: usize) -> Self {
-        Best {
+        TopK {
             count,
             kept: Vec::new(),
             bar: f32::NEG_INFINITY,
@@ -111,7 +111,7 @@ mod tests {
                 .enumerate()
                 .filter(|(tool, _)| tool % 3 != 0)
                 .collect();
-            let mut best = Best::new(count);
+            let mut best = TopK::new(count);
             // Backwards, so that of equal ones the smaller comes later.
             all.iter()
                 .rev()

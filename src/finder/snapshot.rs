@@ -5,8 +5,8 @@ use std::sync::Arc;
 use toolscout_index::store::Version;
 use toolscout_index::{Catalog, NoMatch, Query, Searcher, Tool, ToolId};
 
-use crate::agent::names;
-use crate::agent::search::{Found, FoundTool, SearchRequest, ToolSearch};
+use crate::finder::model_names;
+use crate::finder::search::{Found, FoundTool, SearchRequest, ToolSearch};
 
 /// Nearest names offered for one that no tool has.
 const MAX_NEAREST: usize = 5;
@@ -100,19 +100,23 @@ fn named(searcher: &Searcher, name: &str, request: &SearchRequest) -> Option<Arc
     by_id.or_else(|| {
         searcher
             .tools()
-            .find(|tool| names::denotes(name, &tool.id) && allowed(tool))
+            .find(|tool| model_names::denotes(name, &tool.id) && allowed(tool))
     })
 }
 
 fn unknown(searcher: &Searcher, name: &str) -> NoMatch {
     let tools: Vec<Arc<Tool>> = searcher.tools().collect();
-    let nearest = names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_NEAREST);
+    let nearest =
+        model_names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_NEAREST);
     let nearest = nearest
         .into_iter()
         .filter_map(|id| ToolId::parse(id).ok())
         .collect();
     NoMatch {
-        reason: format!("no tool is called {:?}", crate::llm::excerpt(name, 100)),
+        reason: format!(
+            "no tool is called {:?}",
+            crate::printable::excerpt(name, 100)
+        ),
         nearest,
     }
 }
