@@ -24,7 +24,7 @@ use toolscout::gate::{
     Rule,
 };
 use toolscout::mcp::config::parse_server;
-use toolscout::mcp::{CallContext, CatalogShelf, Pool, PoolConfig};
+use toolscout::mcp::{CallContext, Pool, PoolConfig, SingleWriterSink};
 use toolscout::tools::{Arguments, Callable, Status, ToolFailure, Toolset, execute};
 use toolscout_index::{Catalog, DataDir, Options, Tool, ToolId};
 
@@ -133,7 +133,7 @@ impl Upstream {
             ..PoolConfig::default()
         });
         bed.runtime.block_on(async {
-            pool.start(Arc::new(CatalogShelf::new(catalog.clone())));
+            pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(Duration::from_secs(60)).await;
         });
         Upstream {

@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use toolscout::budget;
 use toolscout::mcp::config::{ServerConfig, parse_server};
-use toolscout::mcp::{CallContext, CatalogShelf, Pool, PoolConfig};
+use toolscout::mcp::{CallContext, Pool, PoolConfig, SingleWriterSink};
 use toolscout::tools::Arguments;
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{DataDir, Options, ToolId};
@@ -97,7 +97,7 @@ impl Clients {
             servers,
             ..PoolConfig::default()
         });
-        pool.start(Arc::new(CatalogShelf::new(catalog.clone())));
+        pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
         pool.settled(Duration::from_secs(60)).await;
         Clients { pool, catalog }
     }

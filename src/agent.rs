@@ -87,11 +87,11 @@ impl Default for AgentConfig {
 /// Answers questions with tools. Cheap to clone; all clones share conversations and running turns.
 #[derive(Clone)]
 pub struct Agent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
 }
 
 /// What all turns of an agent share.
-struct Shared {
+struct AgentState {
     model: Arc<dyn ChatModel>,
     search: Arc<dyn ToolSearch>,
     toolsets: Vec<Arc<dyn Toolset>>,
@@ -285,7 +285,11 @@ impl Agent {
         self.shared.model.name()
     }
 
-    fn occupy(&self, conversation: &ConversationId, owner: &str) -> Result<Slot, StartError> {
+    fn occupy(
+        &self,
+        conversation: &ConversationId,
+        owner: &str,
+    ) -> Result<RunningTurn, StartError> {
         match self.shared.running().entry(conversation.clone()) {
             Entry::Occupied(run) if run.get().owner != owner => {
                 Err(StartError::NotOwned(conversation.clone()))
@@ -297,7 +301,7 @@ impl Agent {
                     token: CancellationToken::new(),
                 };
                 let token = vacant.insert(run).token.clone();
-                Ok(Slot {
+                Ok(RunningTurn {
                     shared: self.shared.clone(),
                     conversation: conversation.clone(),
                     token,
@@ -313,7 +317,7 @@ impl Toolset for Agent {
     }
 }
 
-impl Shared {
+impl AgentState {
     fn running(&self) -> MutexGuard<'_, BTreeMap<ConversationId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -343,13 +347,13 @@ impl Shared {
 }
 
 /// A conversation's right to answer one question; given back on drop.
-struct Slot {
-    shared: Arc<Shared>,
+struct RunningTurn {
+    shared: Arc<AgentState>,
     conversation: ConversationId,
     token: CancellationToken,
 }
 
-impl Drop for Slot {
+impl Drop for RunningTurn {
     fn drop(&mut self) {
         self.shared.running().remove(&self.conversation);
     }
@@ -476,7 +480,7 @@ impl AgentBuilder {
             Some(audit) => gate.with_audit(audit),
             None => gate,
         };
-        let shared = Shared {
+        let shared = AgentState {
             gate: Arc::new(gate),
             approvals: Approvals::default(),
             model: self.model.ok_or(BuildError::NoModel)?,

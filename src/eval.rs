@@ -236,7 +236,7 @@ struct Measurement<'a> {
 }
 
 /// What asking by every arm brought.
-struct Measured {
+struct RankerSample {
     arms: Vec<ArmReport>,
     runs: Vec<ArmRun>,
     significance: Vec<report::Comparison>,
@@ -250,7 +250,7 @@ impl Measurement<'_> {
         hybrid.unwrap_or(self.plan.arms.len() - 1)
     }
 
-    fn arms(&self) -> Result<Measured> {
+    fn arms(&self) -> Result<RankerSample> {
         let searcher = self.workspace.open_set(self.set)?.searcher();
         let engine: &dyn Ask = &*searcher;
         let mut runs = Vec::new();
@@ -279,7 +279,7 @@ impl Measurement<'_> {
             .collect();
         let significance = report::comparisons(&named, self.plan.seed);
         let arms = self.arm_reports(&runs, &scores, latencies);
-        Ok(Measured {
+        Ok(RankerSample {
             arms,
             runs,
             significance,

@@ -22,7 +22,7 @@ use crate::finder::ToolSearch;
 use crate::finder::snapshot::Newest;
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::keys::KeyStore;
-use crate::mcp::{GatewayConfig, Pool, Shelf};
+use crate::mcp::{CatalogSink, GatewayConfig, Pool};
 use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
 use crate::tools::Toolset;
@@ -66,7 +66,7 @@ mod tasks;
 )]
 mod tools;
 mod wire;
-mod writes;
+mod write_queue;
 
 pub use descriptors::raise_descriptor_limit;
 use error::{ApiError, ApiResult};
@@ -205,7 +205,7 @@ pub struct Limits {
     /// embedding.
     pub search_threads: usize,
     /// Searches that wait for a thread; more are turned away.
-    pub search_line: usize,
+    pub search_queue: usize,
     /// Changes that wait for one catalog's writer; more are turned away.
     pub write_line: usize,
     /// Query vectors kept for one catalog, about 2 KB each.
@@ -250,7 +250,7 @@ impl Default for Limits {
             max_runs: 64,
             max_runs_per_key: 8,
             search_threads: 2 * cores,
-            search_line: 128 * cores,
+            search_queue: 128 * cores,
             write_line: 64,
             cached_queries: 1024,
             max_catalogs: 256,
@@ -303,18 +303,18 @@ impl Limits {
 
 /// What the handlers share. Cheap to clone.
 #[derive(Clone)]
-pub struct App(Arc<Shared>);
+pub struct App(Arc<AppState>);
 
 impl std::ops::Deref for App {
-    type Target = Shared;
+    type Target = AppState;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &AppState {
         &self.0
     }
 }
 
 /// The state behind an [`App`].
-pub struct Shared {
+pub struct AppState {
     catalogs: Registry,
     default_catalog: String,
     keys: KeyStore,
@@ -359,7 +359,7 @@ impl App {
             (settings.agent, settings.upstream, settings.gateway);
         let metrics = Arc::new(Metrics::new());
         let waiting = metrics.search_queue.clone();
-        Ok(App(Arc::new(Shared {
+        Ok(App(Arc::new(AppState {
             keys: KeyStore::open(&data)?,
             feedback: FeedbackStore::open(&data)?,
             catalogs: Registry::new(
@@ -372,7 +372,7 @@ impl App {
             tasks: Arc::default(),
             pool: SearchPool::new(
                 limits.search_threads,
-                limits.search_line,
+                limits.search_queue,
                 limits.search_patience,
                 waiting,
             ),
@@ -436,7 +436,8 @@ impl App {
             }
         };
         let toolset = agent.map(|agent| Arc::new(agent.clone()) as Arc<dyn Toolset>);
-        self.upstream.start(Arc::clone(catalog) as Arc<dyn Shelf>);
+        self.upstream
+            .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
         let (pool, config) = (self.upstream.clone(), self.gateway.clone());
         let service = mcp::service(
             catalog,

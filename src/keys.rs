@@ -197,22 +197,22 @@ impl Key {
     /// `valid`, `expired` or `revoked`.
     pub fn state(&self, now: SystemTime) -> &'static str {
         match self.refusal(seconds(now)) {
-            None | Some(Refusal::Unknown) => "valid",
-            Some(Refusal::Expired) => "expired",
-            Some(Refusal::Revoked) => "revoked",
+            None | Some(KeyRefusal::Unknown) => "valid",
+            Some(KeyRefusal::Expired) => "expired",
+            Some(KeyRefusal::Revoked) => "revoked",
         }
     }
 
-    fn refusal(&self, now: u64) -> Option<Refusal> {
+    fn refusal(&self, now: u64) -> Option<KeyRefusal> {
         match self {
             Key {
                 revoked_at: Some(_),
                 ..
-            } => Some(Refusal::Revoked),
+            } => Some(KeyRefusal::Revoked),
             Key {
                 expires_at: Some(expires_at),
                 ..
-            } if *expires_at <= now => Some(Refusal::Expired),
+            } if *expires_at <= now => Some(KeyRefusal::Expired),
             _ => None,
         }
     }
@@ -229,7 +229,7 @@ pub struct CreatedKey {
 
 /// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum KeyRefusal {
     /// No such key: malformed, never made, or with another secret.
     Unknown,
     /// Its time is over.
@@ -381,15 +381,19 @@ impl KeyStore {
     ///
     /// # Errors
     /// [`KeyError::Database`].
-    pub fn verify(&self, token: &str, now: SystemTime) -> Result<Result<Key, Refusal>, KeyError> {
+    pub fn verify(
+        &self,
+        token: &str,
+        now: SystemTime,
+    ) -> Result<Result<Key, KeyRefusal>, KeyError> {
         let Some((id, secret)) = token
             .strip_prefix(PREFIX)
             .and_then(|rest| rest.split_once('_'))
         else {
-            return Ok(Err(Refusal::Unknown));
+            return Ok(Err(KeyRefusal::Unknown));
         };
         let Some((key, kept)) = self.find(id).map_err(|source| self.failed(source))? else {
-            return Ok(Err(Refusal::Unknown));
+            return Ok(Err(KeyRefusal::Unknown));
         };
         Ok(check(key, &kept, secret, seconds(now)))
     }
@@ -425,9 +429,9 @@ impl KeyStore {
     }
 }
 
-fn check(key: Key, kept: &[u8], secret: &str, now: u64) -> Result<Key, Refusal> {
+fn check(key: Key, kept: &[u8], secret: &str, now: u64) -> Result<Key, KeyRefusal> {
     if !bool::from(kept.ct_eq(&hash(secret))) {
-        return Err(Refusal::Unknown);
+        return Err(KeyRefusal::Unknown);
     }
     match key.refusal(now) {
         Some(refusal) => Err(refusal),
@@ -504,7 +508,7 @@ mod tests {
         );
         assert_eq!(
             store.verify(&made.token, at(110)).unwrap(),
-            Err(Refusal::Expired)
+            Err(KeyRefusal::Expired)
         );
         assert!(made.key.catalogs.contains("b") && !made.key.catalogs.contains("c"));
     }
@@ -521,7 +525,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             store.verify(&made.token, at(3)).unwrap(),
-            Err(Refusal::Revoked)
+            Err(KeyRefusal::Revoked)
         );
         assert!(store.is_in_use().unwrap());
         assert!(matches!(
@@ -546,7 +550,7 @@ mod tests {
         ] {
             assert_eq!(
                 store.verify(token, at(2)).unwrap(),
-                Err(Refusal::Unknown),
+                Err(KeyRefusal::Unknown),
                 "{token:?}"
             );
         }

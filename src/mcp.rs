@@ -1,7 +1,7 @@
 //! The Model Context Protocol both ways.
 //!
 //! As a client: [`config`] says which servers there are, the [`Pool`] keeps a [`connection`] to
-//! each of them, puts their tools on a [`Shelf`] and calls them. As a server: the [`Gateway`] shows
+//! each of them, puts their tools on a [`CatalogSink`] and calls them. As a server: the [`Gateway`] shows
 //! any MCP client a handful of tools over a catalog of thousands, and [`install`] writes it into
 //! the settings of such clients.
 //!
@@ -19,7 +19,7 @@ pub mod lines;
 pub mod outcome;
 pub mod pool;
 mod process;
-pub mod shelf;
+pub mod sink;
 pub mod sync;
 mod watchdog;
 
@@ -32,7 +32,7 @@ pub use config::ServerConfig;
 pub use connection::{CallContext, CallError, Progress};
 pub use gateway::{Gateway, GatewayConfig, Principal};
 pub use pool::{Pool, PoolConfig};
-pub use shelf::{CatalogShelf, Shelf};
+pub use sink::{CatalogSink, SingleWriterSink};
 
 /// The bounds of what one server can make us hold, or wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,7 +83,7 @@ rm -rf "$serving_dir/data"
 cores=$(nproc)
 line=$((6 * cores))
 prepare
-serve --search-line "$line"
+serve --search-queue "$line"
 load
 export MODE=lexical
 # Flat memory is no growth after the first time: threads and their caches come with the first.

@@ -221,10 +221,10 @@ pub struct Options {
 /// An open catalog. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub struct Catalog {
-    shared: Arc<Shared>,
+    shared: Arc<CatalogState>,
 }
 
-struct Shared {
+struct CatalogState {
     dir: PathBuf,
     embedders: Vec<Arc<dyn Embedder>>,
     /// The reading connection. Held while a snapshot is made, never while one is searched.
@@ -253,7 +253,7 @@ impl Catalog {
             ..loaded.into_searcher(lexical)
         };
         let current = RwLock::new(Arc::new(searcher));
-        let shared = Shared {
+        let shared = CatalogState {
             dir,
             embedders: options.embedders,
             store: Mutex::new(store),

@@ -6,6 +6,7 @@ pub mod files;
 pub mod tool;
 pub mod formats;
 pub mod variant;
+mod cost;
 pub mod query;
 pub mod hit;
 pub mod text;

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::hit::Reason;
-pub use features::{Candidates, DenseView, Feature, LegView, Request, Signal};
+pub use features::{Candidates, DenseView, Feature, LegView, RankerInput, Signal};
 pub use tool_profile::ToolProfile;
 pub use trees::Forest;
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::clauses;
+use crate::cost::{CostModel, Work};
 use crate::dense::UNKNOWN;
 use crate::duplicates::Duplicates;
 use crate::error::Result;
@@ -26,12 +27,12 @@ use crate::store::{StoredTool, Version};
 use crate::text;
 use crate::tool::{Tool, ToolId};
 use crate::top_k::{self, TopK};
-use crate::variant::{Load, Pace, Parts, Standby, Variant};
+use crate::variant::{InstantLeg, Parts, Variant};
 
 pub(crate) use legs::DenseLeg;
-use legs::{Hearing, LegScores, Voice};
-pub use rerank::Measured;
-use rerank::Verdict;
+use legs::{LegResult, LegScan, LegScores};
+use rerank::RankerOutput;
+pub use rerank::RankerSample;
 pub(crate) use words::Words;
 
 /// The share of the clauses in a request's score; the rest is the request as a whole.
@@ -41,7 +42,7 @@ const CLAUSES_SHARE: f32 = 0.5;
 /// match by content.
 const MEMORY_WEIGHT: f32 = 1.2;
 /// The best tools by rough scores that are scored again: several times the candidates of the
-/// ranker, by the formula, and as many as have a say in what is measured of a leg.
+/// ranker, by the formula, and as many as have a say in what is sample of a leg.
 const LIKELY: usize = 256;
 const LIKELY_BY_LEG: usize = 64;
 /// Names offered when nothing fits.
@@ -58,7 +59,7 @@ pub struct Searcher {
     pub(crate) duplicates: Arc<Duplicates>,
     pub(crate) legs: Vec<DenseLeg>,
     /// How fast searches have been, here and in the snapshots before.
-    pub(crate) pace: Arc<Pace>,
+    pub(crate) cost_model: Arc<CostModel>,
     /// The catalog's own, or the one the crate carries.
     pub(crate) ranker: Option<Arc<Ranker>>,
     pub(crate) own_ranker: OwnRanker,
@@ -86,19 +87,19 @@ pub(crate) struct Row {
 }
 
 /// One text of a query and the texts it is searched by: itself, then its clauses if it has several.
-struct Request {
+struct RequestTexts {
     texts: Vec<String>,
     cjk_share: f32,
 }
 
 /// All that is known about one request before ranking.
 #[derive(Default)]
-struct Evidence {
+struct RequestScores {
     /// By text.
     terms: Vec<QueryTerms>,
     lexical: LegScores,
-    /// The legs that were heard.
-    dense: Vec<Voice>,
+    /// The legs that were contributing.
+    dense: Vec<LegResult>,
     named: HashMap<u32, NameMatch>,
     /// What a full match of each of the whole request's terms is worth, and all of them together.
     gains: Vec<f32>,
@@ -108,12 +109,12 @@ struct Evidence {
     dense_weight: f32,
     signals: Signals,
     /// What the ranker says, where it has a say.
-    verdict: Option<Verdict>,
+    ranker_output: Option<RankerOutput>,
     /// One score per tool with what the ranker and the memory say, without the name tier; none
     /// where neither has a say.
     reranked: Option<Vec<f32>>,
     /// How strongly remembered requests speak for tools, by position.
-    recalled: HashMap<usize, f32>,
+    memory_scores: HashMap<usize, f32>,
 }
 
 /// The vectors of every text: by leg (`None` for one that takes no part), by request, by text (the
@@ -147,8 +148,8 @@ impl Searcher {
         lap(&mut timings.rank_ms, || {
             for (request, evidence) in requests.iter().zip(&mut evidence) {
                 if search.is_in_time_to_rank(evidence, deadline) {
-                    (evidence.verdict, evidence.reranked) =
-                        rerank::verdict(&search, request, evidence).unzip();
+                    (evidence.ranker_output, evidence.reranked) =
+                        rerank::rerank(&search, request, evidence).unzip();
                 } else {
                     degraded.get_or_insert_with(|| deadline.missed());
                 }
@@ -157,15 +158,15 @@ impl Searcher {
         });
         let (hits, no_match) = lap(&mut timings.fuse_ms, || search.rank(&requests, &evidence));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
-        let load = self.load(search.parts, &requests);
+        let work = self.work(search.parts, &requests);
         let by_tool_ms = timings.lexical_ms + timings.fuse_ms + timings.rank_ms;
-        self.pace
-            .learn(&load, timings.embed_ms, by_tool_ms, timings.dense_ms);
+        self.cost_model
+            .learn(&work, timings.embed_ms, by_tool_ms, timings.dense_ms);
         Ok(Results {
             hits,
             mode: search.mode,
             variant: search.variant,
-            embedders: heard(&evidence),
+            embedders: contributing(&evidence),
             degraded,
             no_match,
             signals: strongest(&evidence),
@@ -180,11 +181,11 @@ impl Searcher {
     ///
     /// # Errors
     /// As [`Searcher::search`].
-    pub fn measure(&self, query: &Query) -> Result<Option<Measured>> {
+    pub fn measure(&self, query: &Query) -> Result<Option<RankerSample>> {
         let (search, requests, evidence) =
             self.gather(query, &mut None, &mut Timings::default())?;
         let first = requests.first().zip(evidence.first());
-        Ok(first.and_then(|(request, evidence)| rerank::measured(&search, request, evidence)))
+        Ok(first.and_then(|(request, evidence)| rerank::sample(&search, request, evidence)))
     }
 
     /// Asks every leg about every request of a query.
@@ -193,16 +194,16 @@ impl Searcher {
         query: &'a Query,
         degraded: &mut Option<Degraded>,
         timings: &mut Timings,
-    ) -> Result<(Search<'a>, Vec<Request>, Vec<Evidence>)> {
+    ) -> Result<(Search<'a>, Vec<RequestTexts>, Vec<RequestScores>)> {
         query.validate()?;
         let asked = asked_parts(query);
-        let mut requests: Vec<Request> = query
+        let mut requests: Vec<RequestTexts> = query
             .texts
             .iter()
-            .map(|text| Request::new(text, asked.clauses))
+            .map(|text| RequestTexts::new(text, asked.clauses))
             .collect();
         let variant = self.variant(query, asked, &requests);
-        let parts = variant.of(asked, self.standby(asked));
+        let parts = variant.of(asked, self.instant_leg(asked));
         if !parts.clauses {
             requests
                 .iter_mut()
@@ -224,9 +225,9 @@ impl Searcher {
             parts,
             allowed: self.allowed(&query.filter),
         };
-        let weighed = requests.iter().enumerate();
-        let evidence = weighed
-            .map(|(number, request)| search.weigh(request, number, &vectors, timings))
+        let numbered = requests.iter().enumerate();
+        let evidence = numbered
+            .map(|(number, request)| search.score(request, number, &vectors, timings))
             .collect();
         Ok((search, requests, evidence))
     }
@@ -361,8 +362,8 @@ impl Searcher {
 
     /// How much of what is asked is done: what the query says, or what its budget is expected to
     /// suffice for.
-    fn variant(&self, query: &Query, asked: Parts, requests: &[Request]) -> Variant {
-        let standby = self.standby(asked);
+    fn variant(&self, query: &Query, asked: Parts, requests: &[RequestTexts]) -> Variant {
+        let instant_leg = self.instant_leg(asked);
         match query.effort {
             Effort::All => Variant::Full,
             Effort::Variant(variant) => variant,
@@ -371,46 +372,51 @@ impl Searcher {
                     .into_iter()
                     .filter(|&v| query.mode != Mode::Dense || v != Variant::Lexical);
                 let offered = possible
-                    .map(|variant| (variant, self.load(variant.of(asked, standby), requests)));
-                self.pace.choose(budget_ms, offered)
+                    .map(|variant| (variant, self.work(variant.of(asked, instant_leg), requests)));
+                self.cost_model.choose(budget_ms, offered)
             }
         }
     }
 
-    fn standby(&self, parts: Parts) -> Standby {
+    fn instant_leg(&self, parts: Parts) -> InstantLeg {
         let instant = |leg: &DenseLeg| leg.embedder.is_instant() && leg.takes_part(parts);
         if self.legs.iter().any(instant) {
-            Standby::Present
+            InstantLeg::Present
         } else {
-            Standby::Absent
+            InstantLeg::Absent
         }
     }
 
     /// What a search with these parts has to do.
-    fn load(&self, parts: Parts, requests: &[Request]) -> Load {
+    fn work(&self, parts: Parts, requests: &[RequestTexts]) -> Work {
         let scored: usize = requests.iter().map(|request| request.of(parts).len()).sum();
-        let mut load = Load {
+        let mut work = Work {
             scored: self.len() * scored,
-            ..Load::default()
+            ..Work::default()
         };
         for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
             let texts: usize = requests
                 .iter()
                 .map(|request| self.texts_for(leg, request, parts).len())
                 .sum();
-            load.compared_bytes += leg.vectors.scanned_bytes() * texts;
-            load.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
+            work.compared_bytes += leg.vectors.scanned_bytes() * texts;
+            work.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
         }
-        load
+        work
     }
 
     /// What of a request a leg is asked about. Most of a slow embedder's time would go to clauses;
     /// where an instant one tells them apart, asking both is worth .1 points of nDCG@10.
-    fn texts_for<'a>(&self, leg: &DenseLeg, request: &'a Request, parts: Parts) -> &'a [String] {
+    fn texts_for<'a>(
+        &self,
+        leg: &DenseLeg,
+        request: &'a RequestTexts,
+        parts: Parts,
+    ) -> &'a [String] {
         let stands_by = |other: &DenseLeg| {
             other.embedder.is_instant()
                 && other.takes_part(parts)
-                && other.is_heard(request.cjk_share, parts)
+                && other.knows_script_of(request.cjk_share, parts)
         };
         if !leg.embedder.is_instant() && self.legs.iter().any(stands_by) {
             return &request.texts[..1];
@@ -420,7 +426,7 @@ impl Searcher {
 
     fn embed(
         &self,
-        requests: &[Request],
+        requests: &[RequestTexts],
         parts: Parts,
         degraded: &mut Option<Degraded>,
     ) -> QueryVectors {
@@ -464,13 +470,13 @@ impl Searcher {
 
 impl Search<'_> {
     /// Gathers what every leg says of a request.
-    fn weigh(
+    fn score(
         &self,
-        request: &Request,
+        request: &RequestTexts,
         number: usize,
         vectors: &QueryVectors,
         timings: &mut Timings,
-    ) -> Evidence {
+    ) -> RequestScores {
         let searcher = self.searcher;
         let (terms, gains, limit, lexical) = lap(&mut timings.lexical_ms, || {
             let analyzed = request.texts.iter().map(|text| text::terms(text));
@@ -489,13 +495,13 @@ impl Search<'_> {
         });
         let dense = lap(&mut timings.dense_ms, || {
             let legs = searcher.legs.iter().zip(vectors);
-            let voices = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
-            let heard = voices.filter(|(leg, _)| {
-                self.mode == Mode::Dense || leg.is_heard(request.cjk_share, self.parts)
+            let results = legs.filter_map(|(leg, vectors)| Some((leg, &vectors.as_ref()?[number])));
+            let contributing = results.filter(|(leg, _)| {
+                self.mode == Mode::Dense || leg.knows_script_of(request.cjk_share, self.parts)
             });
-            self.hear(
-                heard
-                    .map(|(leg, queries)| leg.hear(queries, self.parts))
+            self.scan(
+                contributing
+                    .map(|(leg, queries)| leg.scan(queries, self.parts))
                     .collect(),
                 &lexical,
             )
@@ -508,7 +514,7 @@ impl Search<'_> {
                 .find(&request.texts[0], |tool| searcher.rows[tool as usize].id());
             let named = named.into_iter().collect();
             let signals = signals(limit, &lexical, &dense);
-            Evidence {
+            RequestScores {
                 terms,
                 lexical,
                 dense,
@@ -518,38 +524,38 @@ impl Search<'_> {
                 fused,
                 dense_weight,
                 signals,
-                ..Evidence::default()
+                ..RequestScores::default()
             }
         })
     }
 
     /// What the dense legs say. Where one has scored roughly, the tools that may be hits by what
     /// all say so far are scored again.
-    fn hear(&self, mut heard: Vec<Hearing<'_>>, lexical: &LegScores) -> Vec<Voice> {
-        let voice = |hearing: &Hearing<'_>| hearing.voice(self.allowed.as_deref());
-        let mut voices: Vec<Voice> = heard.iter().map(voice).collect();
-        if heard.iter().any(|hearing| hearing.is_rough) {
-            let likely = self.likely(&self.fuse(lexical, &voices), &voices);
-            for (hearing, voice) in heard
+    fn scan(&self, mut contributing: Vec<LegScan<'_>>, lexical: &LegScores) -> Vec<LegResult> {
+        let result = |scan: &LegScan<'_>| scan.result(self.allowed.as_deref());
+        let mut results: Vec<LegResult> = contributing.iter().map(result).collect();
+        if contributing.iter().any(|scan| scan.is_rough) {
+            let likely = self.likely(&self.fuse(lexical, &results), &results);
+            for (scan, result) in contributing
                 .iter_mut()
-                .zip(&mut voices)
-                .filter(|(hearing, _)| hearing.is_rough)
+                .zip(&mut results)
+                .filter(|(scan, _)| scan.is_rough)
             {
-                hearing.refine(&likely);
-                *voice = hearing.voice(self.allowed.as_deref());
+                scan.refine(&likely);
+                *result = scan.result(self.allowed.as_deref());
             }
         }
-        voices
+        results
     }
 
     /// The tools that may be hits by these scores: the best of the formula, and of each dense leg.
-    fn likely(&self, fused: &[f32], voices: &[Voice]) -> Vec<usize> {
+    fn likely(&self, fused: &[f32], results: &[LegResult]) -> Vec<usize> {
         let best = |scores: &[f32], count: usize| {
             top_k::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool))
         };
-        let of_legs = voices
+        let of_legs = results
             .iter()
-            .flat_map(|voice| best(&voice.scores.raw, LIKELY_BY_LEG));
+            .flat_map(|result| best(&result.scores.raw, LIKELY_BY_LEG));
         let mut likely: Vec<usize> = best(fused, LIKELY.max(2 * self.query.k))
             .into_iter()
             .chain(of_legs)
@@ -562,8 +568,8 @@ impl Search<'_> {
 
     /// Reads what the ranker has to know of the candidates. False where time is up before all are
     /// read; those that were are kept, so that the next search gets further.
-    fn is_in_time_to_rank(&self, evidence: &Evidence, deadline: Deadline) -> bool {
-        if deadline.budget_ms.is_none() || !rerank::has_a_say(self, evidence) {
+    fn is_in_time_to_rank(&self, evidence: &RequestScores, deadline: Deadline) -> bool {
+        if deadline.budget_ms.is_none() || !rerank::applies(self, evidence) {
             return true;
         }
         let candidates = top_k::above(0.0, &evidence.fused, CANDIDATES, |tool| {
@@ -579,7 +585,7 @@ impl Search<'_> {
     }
 
     /// Adds what remembered requests say to the scores.
-    fn remember(&self, evidence: &mut Evidence) {
+    fn remember(&self, evidence: &mut RequestScores) {
         let Some(memory) = self
             .searcher
             .memory
@@ -588,10 +594,10 @@ impl Search<'_> {
         else {
             return;
         };
-        let voices = evidence
+        let results = evidence
             .dense
             .iter()
-            .map(|voice| (voice.id.as_str(), voice.share, voice.query.as_slice()));
+            .map(|result| (result.id.as_str(), result.share, result.query.as_slice()));
         let place = |id: &ToolId| {
             self.searcher
                 .rows
@@ -600,16 +606,16 @@ impl Search<'_> {
         };
         // The surer the answer is without, the less requests that are merely alike change it.
         let sure = evidence
-            .verdict
+            .ranker_output
             .as_ref()
-            .map_or(0.0, |verdict| verdict.confidence);
+            .map_or(0.0, |ranker_output| ranker_output.confidence);
         let gated = |weight: f32| weight * (1.0 - sure * (1.0 - weight));
-        evidence.recalled = memory
-            .recall(voices)
+        evidence.memory_scores = memory
+            .recall(results)
             .into_iter()
             .filter_map(|(id, weight)| Some((place(&id)?, gated(weight))))
             .collect();
-        if evidence.recalled.is_empty() {
+        if evidence.memory_scores.is_empty() {
             return;
         }
         let scale = 1.0 / (1.0 + MEMORY_WEIGHT);
@@ -618,7 +624,7 @@ impl Search<'_> {
             .take()
             .unwrap_or_else(|| evidence.fused.clone());
         scores.iter_mut().for_each(|score| *score *= scale);
-        for (&tool, weight) in &evidence.recalled {
+        for (&tool, weight) in &evidence.memory_scores {
             scores[tool] += MEMORY_WEIGHT * weight * scale;
         }
         evidence.reranked = Some(scores);
@@ -640,19 +646,19 @@ impl Search<'_> {
 
     /// One score per tool, 0 to 1: half by the request as a whole, half by its clauses where it has
     /// several. A leg that was not asked about clauses leaves its say in them to those that were.
-    fn fuse(&self, lexical: &LegScores, dense: &[Voice]) -> Vec<f32> {
+    fn fuse(&self, lexical: &LegScores, dense: &[LegResult]) -> Vec<f32> {
         let whole: Vec<(&[f32], f32)> = dense
             .iter()
-            .map(|voice| (voice.scores.whole(), voice.share))
+            .map(|result| (result.scores.whole(), result.share))
             .collect();
         let fused = self.fuse_part(lexical.whole(), &whole);
         let Some(by_words) = &lexical.clauses else {
             return fused;
         };
-        let voices = dense
+        let results = dense
             .iter()
-            .filter_map(|voice| Some((voice.scores.clauses.as_deref()?, voice.share)));
-        let clauses = self.fuse_part(by_words, &voices.collect::<Vec<_>>());
+            .filter_map(|result| Some((result.scores.clauses.as_deref()?, result.share)));
+        let clauses = self.fuse_part(by_words, &results.collect::<Vec<_>>());
         fused
             .iter()
             .zip(clauses)
@@ -688,7 +694,11 @@ impl Search<'_> {
     }
 
     /// Orders all requests' tools into one list.
-    fn rank(&self, requests: &[Request], evidence: &[Evidence]) -> (Vec<Hit>, Option<NoMatch>) {
+    fn rank(
+        &self,
+        requests: &[RequestTexts],
+        evidence: &[RequestScores],
+    ) -> (Vec<Hit>, Option<NoMatch>) {
         let mut best: HashMap<usize, (f32, Vec<usize>)> = HashMap::new();
         for (number, evidence) in evidence
             .iter()
@@ -734,8 +744,8 @@ impl Search<'_> {
         tool: usize,
         score: f32,
         found_by: Vec<usize>,
-        requests: &[Request],
-        evidence: &[Evidence],
+        requests: &[RequestTexts],
+        evidence: &[RequestScores],
     ) -> Option<Hit> {
         let row = &self.searcher.rows[tool];
         let best = found_by.first().copied().unwrap_or(0);
@@ -765,9 +775,9 @@ impl Search<'_> {
     }
 
     /// The best tools of one request, best first.
-    fn top(&self, evidence: &Evidence) -> Vec<(usize, f32)> {
+    fn top(&self, evidence: &RequestScores) -> Vec<(usize, f32)> {
         let matches = |tool: usize| {
-            let found = evidence.fused[tool] > 0.0 || evidence.recalled.contains_key(&tool);
+            let found = evidence.fused[tool] > 0.0 || evidence.memory_scores.contains_key(&tool);
             found && self.is_allowed(tool) && !evidence.named.contains_key(&(tool as u32))
         };
         let named = evidence
@@ -822,7 +832,7 @@ impl Search<'_> {
     }
 
     /// False when a request's words and meaning are both strange to the catalog.
-    fn is_match(&self, evidence: &Evidence) -> bool {
+    fn is_match(&self, evidence: &RequestScores) -> bool {
         let settings = &self.searcher.settings;
         let Signals { coverage, cosine } = evidence.signals;
         let in_words = coverage
@@ -838,7 +848,7 @@ impl Search<'_> {
         !evidence.named.is_empty() || ((in_words || in_meaning) && confident)
     }
 
-    fn no_match(&self, evidence: &[Evidence]) -> NoMatch {
+    fn no_match(&self, evidence: &[RequestScores]) -> NoMatch {
         let reason = if self.searcher.is_empty() {
             "the catalog has no tools".to_owned()
         } else if self
@@ -922,7 +932,7 @@ impl Deadline {
     }
 }
 
-impl Request {
+impl RequestTexts {
     fn new(text: &str, split: bool) -> Self {
         let text = read_part(text);
         let mut texts = vec![text.to_owned()];
@@ -934,7 +944,7 @@ impl Request {
         if clauses.len() > 1 {
             texts.extend(clauses);
         }
-        Request {
+        RequestTexts {
             texts,
             cjk_share: text::cjk_share(text),
         }
@@ -955,7 +965,7 @@ impl Request {
     }
 }
 
-impl Evidence {
+impl RequestScores {
     /// One score per tool, without the name tier.
     fn scores(&self) -> &[f32] {
         self.reranked.as_deref().unwrap_or(&self.fused)
@@ -968,7 +978,9 @@ impl Evidence {
         if named {
             Some(1.0)
         } else {
-            self.verdict.as_ref().map(|verdict| verdict.confidence)
+            self.ranker_output
+                .as_ref()
+                .map(|ranker_output| ranker_output.confidence)
         }
     }
 
@@ -1025,26 +1037,29 @@ fn asked_parts(query: &Query) -> Parts {
 }
 
 /// The strongest signals in what the legs say; `limit` is the most that words could score.
-fn signals(limit: f32, lexical: &LegScores, dense: &[Voice]) -> Signals {
+fn signals(limit: f32, lexical: &LegScores, dense: &[LegResult]) -> Signals {
     let coverage = if limit > 0.0 {
         lexical.best.max(0.0) / limit
     } else {
         0.0
     };
-    let cosine = dense.iter().map(|voice| voice.scores.best).reduce(f32::max);
+    let cosine = dense
+        .iter()
+        .map(|result| result.scores.best)
+        .reduce(f32::max);
     Signals { coverage, cosine }
 }
 
 /// The highest confidence of any request.
-fn confidence(evidence: &[Evidence]) -> Option<f32> {
+fn confidence(evidence: &[RequestScores]) -> Option<f32> {
     evidence
         .iter()
-        .filter_map(Evidence::confidence)
+        .filter_map(RequestScores::confidence)
         .reduce(f32::max)
 }
 
 /// The strongest signals of any request.
-fn strongest(evidence: &[Evidence]) -> Signals {
+fn strongest(evidence: &[RequestScores]) -> Signals {
     let stronger = |a: Signals, b: Signals| Signals {
         coverage: a.coverage.max(b.coverage),
         cosine: [a.cosine, b.cosine].into_iter().flatten().reduce(f32::max),
@@ -1057,15 +1072,15 @@ fn strongest(evidence: &[Evidence]) -> Signals {
 }
 
 /// The ids of the embedders that any request was judged by.
-fn heard(evidence: &[Evidence]) -> Vec<String> {
-    let mut heard: Vec<String> = evidence
+fn contributing(evidence: &[RequestScores]) -> Vec<String> {
+    let mut contributing: Vec<String> = evidence
         .iter()
         .flat_map(|evidence| &evidence.dense)
-        .map(|voice| voice.id.clone())
+        .map(|result| result.id.clone())
         .collect();
-    heard.sort_unstable();
-    heard.dedup();
-    heard
+    contributing.sort_unstable();
+    contributing.dedup();
+    contributing
 }
 
 /// Runs a stage and adds its time.

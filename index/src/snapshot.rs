@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::cost::CostModel;
 use crate::dense::{Graph, TextHash, VectorFile, Vectors};
 use crate::document::{self, View};
 use crate::duplicates::{Duplicates, Fingerprint};
@@ -19,7 +20,6 @@ use crate::search::{DenseLeg, OwnRanker, Row, Searcher, Words, words};
 use crate::settings::Settings;
 use crate::store::{Store, Version, text_hash};
 use crate::tool::ToolId;
-use crate::variant::Pace;
 
 /// How the folders of graphs begin, and the files of vectors end.
 pub(crate) const GRAPH_PREFIX: &str = "graph-";
@@ -54,7 +54,7 @@ pub(crate) struct Loaded {
     legs: Vec<DenseLeg>,
     ranker: Option<Arc<Ranker>>,
     own_ranker: OwnRanker,
-    pace: Arc<Pace>,
+    cost_model: Arc<CostModel>,
 }
 
 impl DenseLeg {
@@ -103,8 +103,8 @@ impl Loaded {
             })
             .collect::<Result<_>>()?;
         let (ranker, own_ranker) = ranker(dir, previous);
-        let pace = previous
-            .map(|previous| Arc::clone(&previous.pace))
+        let cost_model = previous
+            .map(|previous| Arc::clone(&previous.cost_model))
             .unwrap_or_default();
         Ok(Loaded {
             version,
@@ -115,7 +115,7 @@ impl Loaded {
             legs,
             ranker,
             own_ranker,
-            pace,
+            cost_model,
         })
     }
 
@@ -191,7 +191,7 @@ impl Loaded {
             ranker: self.ranker,
             own_ranker: self.own_ranker,
             memory: None,
-            pace: self.pace,
+            cost_model: self.cost_model,
         }
     }
 }

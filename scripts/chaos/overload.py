@@ -30,7 +30,7 @@ class Overload:
         self.scratch.__exit__()
 
     def round(self):
-        server = Server(self.data, "--search-line", "8").wait_until_ready()
+        server = Server(self.data, "--search-queue", "8").wait_until_ready()
         client = Client(server.url)
         idle = [ask(client, number) for number in range(SAMPLES_OF_IDLE)]
         ended = threading.Event()

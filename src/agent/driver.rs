@@ -22,7 +22,7 @@ use crate::agent::reference::References;
 use crate::agent::reply::{Reply, ReplyBuilder};
 use crate::agent::run::{Outcome, Run, Step};
 use crate::agent::think::Piece;
-use crate::agent::{Question, Shared, Slot};
+use crate::agent::{AgentState, Question, RunningTurn};
 use crate::finder::Style;
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
@@ -39,7 +39,7 @@ const EVENT_QUEUE: usize = 256;
 const LISTENER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts a turn in a task of its own, which holds what is `held` to its end.
-pub(super) fn start(slot: Slot, question: Question, held: impl Send + 'static) -> RunStream {
+pub(super) fn start(slot: RunningTurn, question: Question, held: impl Send + 'static) -> RunStream {
     let (events, receiver) = mpsc::channel(EVENT_QUEUE);
     let conversation = slot.conversation.clone();
     let guard = (!question.detached).then(|| slot.token.clone().drop_guard());
@@ -129,7 +129,7 @@ impl Listener {
 }
 
 /// One turn from the saved question to the terminal event.
-async fn conduct(slot: Slot, question: Question, listener: Listener) {
+async fn conduct(slot: RunningTurn, question: Question, listener: Listener) {
     let started = Instant::now();
     let (shared, conversation) = (slot.shared.clone(), slot.conversation.clone());
     let caller = question.caller(&conversation);
@@ -185,7 +185,7 @@ fn done(conversation: &ConversationId, turn: i64, status: TurnStatus, figures: F
 /// # Errors
 /// What cannot be saved or read, for people.
 async fn prepare(
-    shared: &Arc<Shared>,
+    shared: &Arc<AgentState>,
     caller: &Caller,
     conversation: &ConversationId,
     question: &str,
@@ -213,7 +213,7 @@ async fn prepare(
     }
 }
 
-fn new_run(shared: &Shared, state: &ToolboxState, context: Context) -> Run {
+fn new_run(shared: &AgentState, state: &ToolboxState, context: Context) -> Run {
     let mut config = shared.config.run.clone();
     if config.environment.is_empty() {
         config.environment = format!("Date: {} (UTC)", date(SystemTime::now()));
@@ -248,7 +248,7 @@ fn new_run(shared: &Shared, state: &ToolboxState, context: Context) -> Run {
 }
 
 /// The user's own tools, then the pins of the settings.
-fn pinned(shared: &Shared) -> Vec<Arc<Tool>> {
+fn pinned(shared: &AgentState) -> Vec<Arc<Tool>> {
     let mut tools = shared.own_tools.clone();
     if !shared.config.pins.is_empty() {
         let request = SearchRequest {
@@ -288,7 +288,7 @@ async fn save(
 
 /// Three questions, or none when the model gives none in time.
 async fn recommended(
-    shared: &Shared,
+    shared: &AgentState,
     question: &str,
     answer: &str,
     token: &CancellationToken,
@@ -304,7 +304,7 @@ async fn recommended(
 }
 
 async fn tell_recommended(
-    shared: &Shared,
+    shared: &AgentState,
     conversation: &ConversationId,
     number: i64,
     questions: Option<Vec<String>>,
@@ -332,7 +332,7 @@ async fn tell_recommended(
 }
 
 /// A model's whole text, unseen by the listener.
-async fn words(shared: &Shared, request: ChatRequest) -> Result<String, LlmError> {
+async fn words(shared: &AgentState, request: ChatRequest) -> Result<String, LlmError> {
     let mut deltas = shared.model.stream(request).await?;
     let mut builder = ReplyBuilder::default();
     while let Some(delta) = deltas.next().await {
@@ -346,7 +346,7 @@ async fn words(shared: &Shared, request: ChatRequest) -> Result<String, LlmError
 
 /// A turn under way.
 struct Turn<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<AgentState>,
     listener: &'a Listener,
     caller: Caller,
     ledger: Ledger,
@@ -360,7 +360,7 @@ struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     fn new(
-        shared: &'a Arc<Shared>,
+        shared: &'a Arc<AgentState>,
         listener: &'a Listener,
         caller: Caller,
         run: Run,
@@ -505,7 +505,7 @@ impl<'a> Turn<'a> {
     /// What became of these calls at the gate, in call order.
     async fn call(&self, calls: Vec<Call>) -> Vec<Passed> {
         let config = &self.shared.config;
-        let directory: &Shared = self.shared;
+        let directory: &AgentState = self.shared;
         let asker = Asker {
             shared: self.shared,
             listener: self.listener,
@@ -567,7 +567,7 @@ impl<'a> Turn<'a> {
 
 /// Asks whoever listens.
 struct Asker<'a> {
-    shared: &'a Shared,
+    shared: &'a AgentState,
     listener: &'a Listener,
     caller: &'a Caller,
 }
@@ -596,7 +596,7 @@ impl Approver for Asker<'_> {
     }
 }
 
-impl Directory for Shared {
+impl Directory for AgentState {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
         let own = self.own_tools.iter().find(|tool| tool.id == *id);
         own.cloned().or_else(|| self.search.tool(id))

@@ -162,13 +162,13 @@ pub struct Run {
 #[derive(Clone, Debug)]
 enum State {
     AskModel,
-    Carry(Vec<Slot>),
+    Carry(Vec<PlannedCall>),
     Over(Outcome),
 }
 
 /// One call of the model and what is to become of it.
 #[derive(Clone, Debug)]
-struct Slot {
+struct PlannedCall {
     call: ToolCall,
     what: What,
 }
@@ -191,7 +191,7 @@ struct Given {
 const OWN_WORDS: &str = "toolscout";
 
 /// Why a call is not carried out, with words for the model.
-type Refusal = (ErrorCode, String);
+type CallError = (ErrorCode, String);
 
 impl Run {
     /// Begins a run; the toolbox's turn begins with it. The model is told what it called in earlier
@@ -264,7 +264,7 @@ impl Run {
             self.conclude(text, last_round);
             return events;
         }
-        let slots: Vec<Slot> = calls
+        let slots: Vec<PlannedCall> = calls
             .iter()
             .enumerate()
             .map(|(index, call)| self.slot(index, call))
@@ -295,7 +295,7 @@ impl Run {
         let (mut founds, mut results) = (founds.into_iter(), results.into_iter());
         let mut told = injection.clone();
         let mut texts = Vec::with_capacity(slots.len());
-        for Slot { call, what } in slots {
+        for PlannedCall { call, what } in slots {
             let given = match what {
                 What::Search(request) => {
                     let found = founds.next().unwrap_or_default();
@@ -336,7 +336,7 @@ impl Run {
             return Vec::new();
         };
         let mut events = Vec::new();
-        for Slot { call, what } in slots {
+        for PlannedCall { call, what } in slots {
             let result = match what {
                 What::Settled(result) => result,
                 What::Search(_) => continue,
@@ -547,12 +547,12 @@ impl Run {
         }
     }
 
-    fn slot(&mut self, index: usize, raw: &RawCall) -> Slot {
+    fn slot(&mut self, index: usize, raw: &RawCall) -> PlannedCall {
         let id = self.unused_id(index, raw.id.as_deref());
         let what = self
             .classify(index, raw)
             .unwrap_or_else(|(code, message)| What::Settled(ToolResult::error(code, message)));
-        Slot {
+        PlannedCall {
             call: ToolCall {
                 id,
                 name: raw.name.clone(),
@@ -583,7 +583,7 @@ impl Run {
     ///
     /// # Errors
     /// Why the call is refused.
-    fn classify(&self, index: usize, raw: &RawCall) -> Result<What, Refusal> {
+    fn classify(&self, index: usize, raw: &RawCall) -> Result<What, CallError> {
         if index >= self.config.max_calls {
             let most = self.config.max_calls;
             let message =
@@ -608,7 +608,7 @@ impl Run {
         }
     }
 
-    fn search(&self, arguments: &Arguments, config: &FindConfig) -> Result<What, Refusal> {
+    fn search(&self, arguments: &Arguments, config: &FindConfig) -> Result<What, CallError> {
         let most = self.config.max_searches;
         if self.searches_in_a_row >= most {
             let message = format!(
@@ -621,7 +621,7 @@ impl Run {
             .map_err(invalid)
     }
 
-    fn call(&self, name: &str, arguments: Arguments) -> Result<What, Refusal> {
+    fn call(&self, name: &str, arguments: Arguments) -> Result<What, CallError> {
         let tool = self
             .toolbox
             .find(name)
@@ -655,7 +655,7 @@ impl Run {
     }
 
     /// Counts the searches and opens the calls of these slots.
-    fn begin(&mut self, slots: &[Slot]) {
+    fn begin(&mut self, slots: &[PlannedCall]) {
         let calls: Vec<&ToolId> = slots.iter().filter_map(called).collect();
         let searches = slots
             .iter()
@@ -713,7 +713,7 @@ impl Run {
         events
     }
 
-    fn remember_calls(&mut self, text: String, slots: &[Slot]) {
+    fn remember_calls(&mut self, text: String, slots: &[PlannedCall]) {
         let tool_calls = match self.config.protocol {
             Protocol::Native => slots.iter().map(|slot| slot.call.clone()).collect(),
             Protocol::Manual | Protocol::Plan => Vec::new(),
@@ -792,13 +792,13 @@ fn source_of(tool: &Tool, result: &ToolResult) -> String {
     }
 }
 
-fn invalid(message: String) -> Refusal {
+fn invalid(message: String) -> CallError {
     (ErrorCode::InvalidArguments, message)
 }
 
-fn work_of(slots: &[Slot]) -> Work {
+fn work_of(slots: &[PlannedCall]) -> Work {
     let mut work = Work::default();
-    for Slot { call, what } in slots {
+    for PlannedCall { call, what } in slots {
         match what {
             What::Search(request) => work.searches.push(request.clone()),
             What::Call(tool, arguments) => {
@@ -814,7 +814,7 @@ fn work_of(slots: &[Slot]) -> Work {
     work
 }
 
-fn called(slot: &Slot) -> Option<&ToolId> {
+fn called(slot: &PlannedCall) -> Option<&ToolId> {
     match &slot.what {
         What::Call(tool, _) => Some(&tool.id),
         _ => None,
@@ -840,7 +840,7 @@ fn dispatched(mut outer: Arguments) -> Result<(String, Arguments), String> {
     Ok((name, arguments))
 }
 
-fn announced(slot: &Slot) -> Option<Event> {
+fn announced(slot: &PlannedCall) -> Option<Event> {
     if matches!(slot.what, What::Search(_)) {
         return None;
     }

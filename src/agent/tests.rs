@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use toolscout_index::ToolId;
 
 use super::*;
-use crate::finder::search::doubles::Shelf;
+use crate::finder::search::doubles::ListedTools;
 use crate::llm::script::{Reply, Script};
 use crate::llm::{ChatRequest, DeltaStream, LlmError, ScriptedModel};
 use crate::session::{Figures, TurnStatus};
@@ -18,8 +18,8 @@ fn ten(_: &str) -> usize {
     10
 }
 
-fn shelf() -> Shelf {
-    Shelf::of(&[
+fn listed_tools() -> ListedTools {
+    ListedTools::of(&[
         ("weather/forecast", "weather forecast for a city"),
         ("mail/send", "send mail to a person"),
         ("web/search", "search the web"),
@@ -37,7 +37,7 @@ fn config() -> AgentConfig {
     }
 }
 
-/// An agent of a script over the shelf.
+/// An agent of a script over the listed_tools.
 fn agent(script: &str) -> Agent {
     agent_with(script, config())
 }
@@ -48,7 +48,7 @@ fn agent_with(script: &str, config: AgentConfig) -> Agent {
     let model = ScriptedModel::new("script", script.turns);
     Agent::builder()
         .llm(model)
-        .catalog(shelf())
+        .catalog(listed_tools())
         .tools(tools)
         .config(config)
         .build()
@@ -181,7 +181,7 @@ async fn a_conversation_remembers_its_turns_and_its_toolbox() {
         let sessions = Arc::new(Sessions::open(&path).unwrap());
         let builder = Agent::builder()
             .shared_llm(model.clone())
-            .catalog(shelf())
+            .catalog(listed_tools())
             .sessions(sessions);
         builder.config(config()).build().unwrap()
     };
@@ -274,7 +274,7 @@ async fn tools_that_hang_panic_fail_or_flood_give_results_in_call_order() {
     };
     let agent = Agent::builder()
         .shared_llm(model.clone())
-        .catalog(shelf())
+        .catalog(listed_tools())
         .config(config)
         .tool(Odd("hangs", Manner::Hang))
         .tool(Odd("panics", Manner::Panic))
@@ -351,7 +351,7 @@ fn gated(gate: &Gate, config: AgentConfig) -> Agent {
     let model = ScriptedModel::new("script", [first, Reply::text("after"), Reply::text("next")]);
     Agent::builder()
         .llm(model)
-        .catalog(shelf())
+        .catalog(listed_tools())
         .config(config)
         .tool(gate.clone())
         .build()
@@ -456,7 +456,7 @@ async fn calls_run_in_parallel_up_to_the_bound() {
     };
     let agent = Agent::builder()
         .llm(model)
-        .catalog(shelf())
+        .catalog(listed_tools())
         .config(config)
         .tool(gate.clone())
         .build()
@@ -570,7 +570,7 @@ impl ChatModel for Endless {
 async fn a_model_that_never_stops_talking_is_stopped() {
     let agent = Agent::builder()
         .llm(Endless)
-        .catalog(shelf())
+        .catalog(listed_tools())
         .config(config())
         .build()
         .unwrap();

@@ -75,9 +75,9 @@ impl Args {
         let read = start.elapsed();
         if self.how.dry_run {
             let changes = preview(context, &batch.tools)?;
-            return Report {
+            return AddReport {
                 read,
-                ..Report::of_preview(batch, changes)
+                ..AddReport::of_preview(batch, changes)
             }
             .print(context);
         }
@@ -87,7 +87,7 @@ impl Args {
         let generation = writer.commit()?;
         let stored = start.elapsed() - read;
         let embedded = self.how.embed(context, &mut writer)?;
-        Report {
+        AddReport {
             batch,
             changes,
             generation: Some(generation),
@@ -192,7 +192,7 @@ fn preview(context: &Context, tools: &[Tool]) -> Result<Changes> {
 }
 
 /// What was done, in counts and times.
-pub struct Report {
+pub struct AddReport {
     /// What was read.
     pub batch: Batch,
     /// What changed.
@@ -207,7 +207,7 @@ pub struct Report {
     pub embedded: Option<Embedded>,
 }
 
-/// The JSON of a [`Report`].
+/// The JSON of a [`AddReport`].
 #[derive(Serialize)]
 struct ReportJson<'a> {
     catalog: &'a str,
@@ -229,10 +229,10 @@ struct TookMs {
     embed: f64,
 }
 
-impl Report {
+impl AddReport {
     /// A report of what was not done.
     pub fn of_preview(batch: Batch, changes: Changes) -> Self {
-        Report {
+        AddReport {
             batch,
             changes,
             generation: None,

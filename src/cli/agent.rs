@@ -29,7 +29,7 @@ use crate::http::AgentSource;
 use crate::llm::openai::OpenAiConfig;
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel};
-use crate::mcp::{CatalogShelf, Pool};
+use crate::mcp::{Pool, SingleWriterSink};
 use crate::printable::excerpt;
 use crate::printable::{self, MARK, Margin};
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
@@ -142,7 +142,7 @@ impl Args {
             .build()
             .context("start the runtime")?;
         let outcome = runtime.block_on(async {
-            pool.start(Arc::new(CatalogShelf::new(catalog)));
+            pool.start(Arc::new(SingleWriterSink::new(catalog)));
             pool.settled(MCP_PATIENCE).await;
             let mut terminal = Terminal::new(agent, conversation, context.printer.is_json());
             terminal.identity = self.identity;

@@ -16,7 +16,7 @@ use super::upstream::McpArgs;
 use crate::finder::Style;
 use crate::finder::snapshot::Newest;
 use crate::gate::{AuditLog, Gate, audit};
-use crate::mcp::{CatalogShelf, Gateway, GatewayConfig, Pool, Shelf};
+use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, SingleWriterSink};
 use crate::shutdown::Shutdown;
 
 /// How long what still works in the background may take after the client has gone.
@@ -94,10 +94,10 @@ fn serve(
     let pool = Pool::new(mcp.config()?);
     let mut policies = policy.profile()?.gate.unwrap_or_default();
     policy.apply_to(&mut policies);
-    let shelf = CatalogShelf::new(context.open_or_create(Legs::All)?);
+    let sink = SingleWriterSink::new(context.open_or_create(Legs::All)?);
     let search = {
-        let shelf = shelf.clone();
-        Arc::new(Newest(move || shelf.searcher()))
+        let sink = sink.clone();
+        Arc::new(Newest(move || sink.searcher()))
     };
     // After the catalog, which may have made the data directory.
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
@@ -109,7 +109,7 @@ fn serve(
         .context("start the runtime")?;
     let served = runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;
-        pool.start(Arc::new(shelf));
+        pool.start(Arc::new(sink));
         let (stdin, stdout) = stdio_pipes();
         let served = gateway.serve(stdin, stdout, shutdown.token()).await;
         pool.close().await;

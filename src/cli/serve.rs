@@ -39,7 +39,7 @@ pub struct Args {
     insecure_no_keys: bool,
     /// Searches that wait for a thread before more are turned away
     #[arg(long, value_name = "N")]
-    search_line: Option<usize>,
+    search_queue: Option<usize>,
     /// Open connections; for one more, the one that is idle for longest is closed [default: by the
     /// limit of descriptors]
     #[arg(long, value_name = "N")]
@@ -102,7 +102,7 @@ impl Args {
         limits.connections_per_address = self
             .connections_per_address
             .map_or(limits.connections_per_address, NonZero::get);
-        limits.search_line = self.search_line.unwrap_or(limits.search_line);
+        limits.search_queue = self.search_queue.unwrap_or(limits.search_queue);
         let upstream = self.agent.pool()?;
         Ok(Settings {
             agent: Some(self.agent.source(context, upstream.clone())?),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use toolscout_index::{Changes, Options};
 
-use super::add::{How, OpenApi, Report};
+use super::add::{AddReport, How, OpenApi};
 use super::context::Context;
 use super::upstream::McpArgs;
 use super::{Outcome, Usage};
@@ -70,9 +70,9 @@ impl Args {
                 .open(&context.settings.catalog, Options::default())?;
             let changes = catalog.writer()?.sync(&server, &batch.tools)?;
             print(context, &changes)?;
-            return Report {
+            return AddReport {
                 read,
-                ..Report::of_preview(batch, changes)
+                ..AddReport::of_preview(batch, changes)
             }
             .print(context);
         }
@@ -83,7 +83,7 @@ impl Args {
         let stored = start.elapsed() - read;
         print(context, &changes)?;
         let embedded = self.how.embed(context, &mut writer)?;
-        Report {
+        AddReport {
             batch,
             changes,
             generation: Some(generation),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use toolscout_index::ranker::{Feature, Signal};
-use toolscout_index::search::Measured;
+use toolscout_index::search::RankerSample;
 use toolscout_index::{Searcher, ToolId};
 
 use super::arms::Arm;
@@ -46,7 +46,7 @@ struct Column {
 
 /// One request's line.
 #[derive(Serialize)]
-struct Line<'a> {
+struct FeatureLine<'a> {
     set: &'a str,
     query: &'a str,
     held_out: bool,
@@ -144,7 +144,7 @@ impl FeaturesFile {
             // A request in a script that a leg does not serve is answered by fewer legs; it teaches
             // nothing of this one.
             if self.begin(&measured)? {
-                self.write(&Line::new(set, query, &measured, part))?;
+                self.write(&FeatureLine::new(set, query, &measured, part))?;
             }
         }
         Ok(())
@@ -152,7 +152,7 @@ impl FeaturesFile {
 
     /// Writes the first line with the first request; false for a request that other legs have
     /// answered.
-    fn begin(&mut self, measured: &Measured) -> Result<bool> {
+    fn begin(&mut self, measured: &RankerSample) -> Result<bool> {
         if let Some(legs) = &self.legs {
             return Ok(*legs == measured.legs);
         }
@@ -186,8 +186,8 @@ impl FeaturesFile {
     }
 }
 
-impl<'a> Line<'a> {
-    fn new(set: &'a EvalSet, query: usize, measured: &'a Measured, part: Part<'_>) -> Self {
+impl<'a> FeatureLine<'a> {
+    fn new(set: &'a EvalSet, query: usize, measured: &'a RankerSample, part: Part<'_>) -> Self {
         let judged = &set.queries[query];
         let is_right = |id: &ToolId| {
             set.position(id.as_str())
@@ -198,7 +198,7 @@ impl<'a> Line<'a> {
                 .is_some_and(|out| out.tools.binary_search(tool).is_ok())
         };
         let relevant = judged.relevant.iter().filter(|tool| !is_out(tool)).count();
-        Line {
+        FeatureLine {
             set: &set.name,
             query: &judged.id,
             held_out: part.held_out.is_some(),

@@ -5,7 +5,7 @@ mod plot;
 
 use std::fmt::Write as _;
 
-use self::plot::{Axis, Group, Line, Whisker, lines, whiskers};
+use self::plot::{Axis, Curve, Group, Whisker, lines, whiskers};
 use super::Evaluation;
 use super::metrics::{Measure, Metric, mean};
 use super::report::{ArmReport, Report, macro_average};
@@ -225,12 +225,12 @@ fn recall_over_k(evaluation: &Evaluation) -> String {
                     });
             mean(&judged.collect::<Vec<_>>())
         };
-        Line {
+        Curve {
             name: run.name.clone(),
             points: (1..=deepest).map(|k| (k as f64, recall(k))).collect(),
         }
     };
-    let drawn: Vec<Line> = evaluation.runs.iter().map(line).collect();
+    let drawn: Vec<Curve> = evaluation.runs.iter().map(line).collect();
     lines(
         &Axis {
             title: "k",
@@ -283,7 +283,7 @@ fn no_match(report: &Report) -> String {
     let Some(found) = &report.no_match else {
         return String::new();
     };
-    let line = |(name, signal): (&String, &super::nomatch::Signal)| Line {
+    let line = |(name, signal): (&String, &super::nomatch::Signal)| Curve {
         name: format!("{name} (AUC {})", share(signal.auc)),
         points: signal
             .curve
@@ -292,11 +292,11 @@ fn no_match(report: &Report) -> String {
             .chain([(1.0, 1.0)])
             .collect(),
     };
-    let chance = Line {
+    let chance = Curve {
         name: "chance".into(),
         points: vec![(0.0, 0.0), (1.0, 1.0)],
     };
-    let drawn: Vec<Line> = found.signals.iter().map(line).chain([chance]).collect();
+    let drawn: Vec<Curve> = found.signals.iter().map(line).chain([chance]).collect();
     let picture = lines(
         &Axis {
             title: "false \"no match\" on answerable queries",

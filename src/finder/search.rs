@@ -61,12 +61,12 @@ pub(crate) mod doubles {
     use crate::finder::model_names;
 
     /// Tools in memory, found by the number of words they share with the query.
-    pub(crate) struct Shelf(pub(crate) Vec<Arc<Tool>>);
+    pub(crate) struct ListedTools(pub(crate) Vec<Arc<Tool>>);
 
-    impl Shelf {
-        /// A shelf of tools given as `id: description`.
+    impl ListedTools {
+        /// A listed_tools of tools given as `id: description`.
         pub(crate) fn of(tools: &[(&str, &str)]) -> Self {
-            Shelf(
+            ListedTools(
                 tools
                     .iter()
                     .map(|(id, description)| tool(id, description))
@@ -105,7 +105,7 @@ pub(crate) mod doubles {
             .count()
     }
 
-    impl ToolSearch for Shelf {
+    impl ToolSearch for ListedTools {
         fn search(&self, request: &SearchRequest) -> Found {
             let allowed = || self.0.iter().filter(|tool| request.filter.accepts(tool));
             let mut hits: Vec<FoundTool> = Vec::new();

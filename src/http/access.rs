@@ -16,7 +16,7 @@ use super::App;
 use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::registry::OpenCatalog;
-use crate::keys::{Catalogs, Key, Refusal, Scope, Scopes};
+use crate::keys::{Catalogs, Key, KeyRefusal, Scope, Scopes};
 use crate::session::Reach;
 
 /// What the sender of a request may do.
@@ -234,11 +234,11 @@ fn token(headers: &HeaderMap) -> Option<&str> {
     bearer.or_else(|| headers.get("x-api-key")?.to_str().ok())
 }
 
-fn refused(refusal: Refusal) -> ApiError {
+fn refused(refusal: KeyRefusal) -> ApiError {
     let (code, message) = match refusal {
-        Refusal::Unknown => ("invalid_key", "this API key is not known here"),
-        Refusal::Expired => ("expired_key", "this API key has expired; ask for a new one"),
-        Refusal::Revoked => ("revoked_key", "this API key was revoked; ask for a new one"),
+        KeyRefusal::Unknown => ("invalid_key", "this API key is not known here"),
+        KeyRefusal::Expired => ("expired_key", "this API key has expired; ask for a new one"),
+        KeyRefusal::Revoked => ("revoked_key", "this API key was revoked; ask for a new one"),
     };
     ApiError::auth(StatusCode::UNAUTHORIZED, code, message)
 }

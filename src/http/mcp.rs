@@ -22,12 +22,12 @@ use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::registry::OpenCatalog;
-use super::writes::Change;
+use super::write_queue::Change;
 use crate::finder::snapshot::Newest;
 use crate::gate::Gate;
 use crate::keys::Scope;
 use crate::mcp::gateway::Session;
-use crate::mcp::{Gateway, GatewayConfig, Pool, Principal, Shelf};
+use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, Principal};
 use crate::tools::Toolset;
 
 /// The route.
@@ -114,7 +114,7 @@ pub fn service(
 }
 
 #[async_trait]
-impl Shelf for OpenCatalog {
+impl CatalogSink for OpenCatalog {
     fn searcher(&self) -> Arc<Searcher> {
         OpenCatalog::searcher(self)
     }

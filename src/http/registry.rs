@@ -11,7 +11,7 @@ use toolscout_index::{Catalog, DataDir, Embedder, Error, Memory, Options, Search
 use super::Limits;
 use super::error::{ApiError, ApiResult, unknown_catalog};
 use super::settings::CatalogSettings;
-use super::writes::WriteLine;
+use super::write_queue::WriteQueue;
 use crate::embed_cache::{BatchingEmbedder, CachedEmbedder};
 use crate::telemetry::Metrics;
 
@@ -20,7 +20,7 @@ pub struct OpenCatalog {
     /// Its name.
     pub name: String,
     /// The way to change it.
-    pub writes: WriteLine,
+    pub writes: WriteQueue,
     catalog: Catalog,
     settings: RwLock<CatalogSettings>,
     folder: PathBuf,
@@ -421,7 +421,7 @@ impl Opener {
             tracing::warn!(catalog = name, problem, "the usage memory is damaged");
         }
         let depth = self.metrics.write_queue.clone();
-        let writes = WriteLine::start(name, catalog.clone(), self.write_places, depth)
+        let writes = WriteQueue::start(name, catalog.clone(), self.write_places, depth)
             .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
         Ok(OpenCatalog {
             name: name.to_owned(),

@@ -15,7 +15,7 @@ use super::extract::{Json, Path};
 use super::registry::OpenCatalog;
 use super::tasks;
 use super::tools::{LoadParams, all_valid, is_large, read_tools, texts};
-use super::writes::Change;
+use super::write_queue::Change;
 
 /// How a server's tools differ from what was there.
 #[derive(Debug, Serialize, ToSchema)]

@@ -22,7 +22,7 @@ use super::extract;
 use super::registry::OpenCatalog;
 use super::tools::failed_item;
 use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, status_of};
-use super::writes::Change;
+use super::write_queue::Change;
 
 /// Longest line. A tool's description may have 16 MiB; one that long has to come by another route.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -47,7 +47,7 @@ struct Summary {
 /// Upserts the tools of a body as they come, and answers with a stream of results.
 pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: Body) -> Response {
     let (results, lines) = mpsc::channel(MAX_LINES + 1);
-    let load = Load {
+    let load = StreamedLoad {
         app,
         catalog,
         options,
@@ -71,7 +71,7 @@ pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: B
 
 /// A load in progress. It ends with its body, with the client, or with the server, after the step
 /// it is at.
-struct Load {
+struct StreamedLoad {
     app: App,
     catalog: Arc<OpenCatalog>,
     options: ReadOptions,
@@ -83,7 +83,7 @@ struct Load {
     step: Vec<(usize, Tool)>,
 }
 
-impl Load {
+impl StreamedLoad {
     async fn run(mut self, body: Body) {
         let outcome = self.read(body).await;
         let outcome = match self.commit().await {

@@ -20,7 +20,7 @@ use super::registry::OpenCatalog;
 use super::stream;
 use super::tasks::{self, MAX_LISTED_FAILURES, Task};
 use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, ToolBody, status_of};
-use super::writes::{Change, Written};
+use super::write_queue::{Change, Written};
 
 /// Tools of a page when the request does not say.
 const DEFAULT_LIMIT: usize = 100;

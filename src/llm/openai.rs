@@ -125,14 +125,14 @@ impl OpenAi {
         }
     }
 
-    async fn send(&self, body: &Value, attempt: u32) -> Result<Response, Refusal> {
+    async fn send(&self, body: &Value, attempt: u32) -> Result<Response, FailedRequest> {
         let mut request = self.client.post(self.url.clone()).json(body);
         if let Some(key) = &self.config.api_key {
             request = request.bearer_auth(key);
         }
         let limit = self.config.first_token_timeout;
         let response = match timeout(limit, request.send()).await {
-            Err(_) => return Err(Refusal::last(silent("before the first token", limit))),
+            Err(_) => return Err(FailedRequest::last(silent("before the first token", limit))),
             Ok(Err(error)) => return Err(self.unreachable(&error)),
             Ok(Ok(response)) => response,
         };
@@ -142,20 +142,20 @@ impl OpenAi {
         Err(self.refused(response, attempt).await)
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> Refusal {
+    fn unreachable(&self, error: &reqwest::Error) -> FailedRequest {
         let reason = root_cause(error);
         let error = LlmError::Unreachable {
             url: self.url.to_string(),
             reason,
         };
-        Refusal {
+        FailedRequest {
             error,
             may_retry: true,
             retry_after: None,
         }
     }
 
-    async fn refused(&self, mut response: Response, attempts: u32) -> Refusal {
+    async fn refused(&self, mut response: Response, attempts: u32) -> FailedRequest {
         let status = response.status();
         let retry_after = response
             .headers()
@@ -170,7 +170,7 @@ impl OpenAi {
         )
         .await;
         let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
-        Refusal {
+        FailedRequest {
             error: LlmError::Status {
                 url: self.url.to_string(),
                 status: status.as_u16(),
@@ -212,15 +212,15 @@ impl ChatModel for OpenAi {
 }
 
 /// A refusal and whether the request may be sent again.
-struct Refusal {
+struct FailedRequest {
     error: LlmError,
     may_retry: bool,
     retry_after: Option<Duration>,
 }
 
-impl Refusal {
+impl FailedRequest {
     fn last(error: LlmError) -> Self {
-        Refusal {
+        FailedRequest {
             error,
             may_retry: false,
             retry_after: None,

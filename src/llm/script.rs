@@ -66,14 +66,14 @@ impl Script {
                 line: Some(number + 1),
                 reason,
             };
-            let line: Line =
+            let line: ScriptLine =
                 serde_json::from_str(line).map_err(|error| at_line(error.to_string()))?;
             script.add(line).map_err(at_line)?;
         }
         Ok(script)
     }
 
-    fn add(&mut self, line: Line) -> Result<(), String> {
+    fn add(&mut self, line: ScriptLine) -> Result<(), String> {
         if let Some(tool) = line.tool {
             let outcome = match (line.result, line.error, line.hang) {
                 (Some(result), None, false) => ToolOutcome::Result(result),
@@ -333,7 +333,7 @@ fn fragment(index: usize, call: ScriptedCall) -> CallFragment {
 /// A line before its combination of fields is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct ScriptLine {
     #[serde(rename = "for", default)]
     purpose: Purpose,
     #[serde(default)]

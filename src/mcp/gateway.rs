@@ -103,10 +103,10 @@ impl Default for GatewayConfig {
 /// Makes the handlers of sessions. Cheap to clone.
 #[derive(Clone)]
 pub struct Gateway {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
 }
 
-struct Shared {
+struct GatewayState {
     search: Arc<dyn ToolSearch>,
     pool: Pool,
     gate: Arc<Gate>,
@@ -140,7 +140,7 @@ impl Gateway {
         let places = Arc::new(Semaphore::new(config.max_sessions));
         let (ledgers, questions) = (Ledgers::default(), OpenQuestions::default());
         Gateway {
-            shared: Arc::new(Shared {
+            shared: Arc::new(GatewayState {
                 search,
                 pool,
                 gate,
@@ -211,7 +211,7 @@ impl Gateway {
 
 /// One client's view of the catalog.
 pub struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     /// For the audit log, where the client has no session id of its own.
     id: String,
     /// What was injected.

@@ -23,7 +23,7 @@ pub struct Lines<R> {
     inner: R,
     server: Arc<str>,
     max_bytes: usize,
-    line: Line,
+    line: LineBuffer,
     /// Read and not yet passed on.
     ready: VecDeque<u8>,
     chunk: Box<[u8]>,
@@ -32,7 +32,7 @@ pub struct Lines<R> {
 
 /// The line under way.
 #[derive(Default)]
-struct Line {
+struct LineBuffer {
     bytes: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -46,7 +46,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             inner,
             server,
             max_bytes,
-            line: Line::default(),
+            line: LineBuffer::default(),
             ready: VecDeque::new(),
             chunk,
             told_noise: false,
@@ -85,7 +85,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-impl Line {
+impl LineBuffer {
     fn push(&mut self, content: &[u8]) {
         self.bytes += content.len();
         let wanted = EDGE_BYTES

@@ -21,7 +21,7 @@ use crate::mcp::changes::{Before, Flag, Judged, OnChange};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::{CallContext, CallError, Connection};
 use crate::mcp::outcome::Outcome;
-use crate::mcp::shelf::Shelf;
+use crate::mcp::sink::CatalogSink;
 use crate::mcp::sync::{self, Synced};
 use crate::mcp::watchdog::Watchdog;
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
@@ -50,10 +50,10 @@ pub struct PoolConfig {
 /// latest when the program ends.
 #[derive(Clone)]
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
 }
 
-struct Shared {
+struct PoolState {
     servers: BTreeMap<String, Arc<Server>>,
     watchdog: Arc<Watchdog>,
     stop: CancellationToken,
@@ -116,7 +116,7 @@ impl Pool {
             (name, Arc::new(Server::new(config, on_change, limits)))
         });
         let stop = CancellationToken::new();
-        let shared = Shared {
+        let shared = PoolState {
             servers: named.collect(),
             watchdog: Arc::default(),
             _stops_on_drop: stop.clone().drop_guard(),
@@ -128,14 +128,14 @@ impl Pool {
         }
     }
 
-    /// Connects to every server and keeps its tools on the shelf in step, until the pool is closed.
+    /// Connects to every server and keeps its tools on the sink in step, until the pool is closed.
     /// Needs a Tokio runtime.
-    pub fn start(&self, shelf: Arc<dyn Shelf>) {
+    pub fn start(&self, sink: Arc<dyn CatalogSink>) {
         let mut keepers = self.keepers();
         for server in self.shared.servers.values() {
             let keeper = Keeper {
                 server: Arc::clone(server),
-                shelf: Arc::clone(&shelf),
+                sink: Arc::clone(&sink),
                 watchdog: Arc::clone(&self.shared.watchdog),
                 stop: self.shared.stop.clone(),
             };
@@ -350,7 +350,7 @@ impl Server {
 /// Keeps up one server's connection and its tools in the catalog.
 struct Keeper {
     server: Arc<Server>,
-    shelf: Arc<dyn Shelf>,
+    sink: Arc<dyn CatalogSink>,
     watchdog: Arc<Watchdog>,
     stop: CancellationToken,
 }
@@ -442,7 +442,7 @@ impl Keeper {
         });
     }
 
-    /// Puts a list on the shelf unless it is the one that was taken in last.
+    /// Puts a list on the sink unless it is the one that was taken in last.
     async fn take_in(&self, entries: Vec<Value>, last: &mut Option<u64>) {
         let hash = hash_of(&entries);
         // What is blocked may have been accepted meanwhile, by another process too.
@@ -482,7 +482,7 @@ impl Keeper {
             skipped,
         ) = compared;
         tell_changed(&flagged);
-        let changes = self.shelf.sync(self.name(), tools).await?;
+        let changes = self.sink.sync(self.name(), tools).await?;
         Ok(Synced {
             server: self.name().to_owned(),
             changes,
@@ -493,13 +493,12 @@ impl Keeper {
 
     /// Compares an offer with what was approved, and remembers what is approved from now on.
     async fn compare(&self, offer: sync::Offer) -> Result<(Judged, Vec<String>), String> {
-        let (shelf, server) = (Arc::clone(&self.shelf), Arc::clone(&self.server));
+        let (sink, server) = (Arc::clone(&self.sink), Arc::clone(&self.server));
         let comparing = spawn_blocking(move || {
             let (name, most_records) = (&server.config.name, server.limits.definitions);
-            let mut approved =
-                Approved::open(&shelf.folder()).map_err(|error| error.to_string())?;
+            let mut approved = Approved::open(&sink.folder()).map_err(|error| error.to_string())?;
             let records = approved.of(name).map_err(|error| error.to_string())?;
-            let before = Before::of(name, Some(&shelf.searcher()), records, most_records);
+            let before = Before::of(name, Some(&sink.searcher()), records, most_records);
             let (judged, skipped) = sync::compare(offer, server.on_change, &before)?;
             let remembered = approved.remember(name, &judged.records, &judged.forgotten);
             remembered.map_err(|error| error.to_string())?;

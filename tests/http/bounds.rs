@@ -50,7 +50,7 @@ async fn searches_beyond_the_line_are_turned_away_and_the_rest_answered() {
     let server = Server::start_with(|settings| {
         settings.embedders = vec![Arc::new(embedder)];
         settings.limits.search_threads = 1;
-        settings.limits.search_line = 2;
+        settings.limits.search_queue = 2;
         settings.limits.search_patience = PATIENCE;
     })
     .await;

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use toolscout::mcp::config::Transport;
 use toolscout::mcp::outcome::Outcome;
-use toolscout::mcp::{CallContext, CallError, CatalogShelf, Pool, PoolConfig, ServerConfig};
+use toolscout::mcp::{CallContext, CallError, Pool, PoolConfig, ServerConfig, SingleWriterSink};
 use toolscout::tools::Arguments;
 use toolscout_index::{Catalog, DataDir, Options, ToolId};
 
@@ -143,7 +143,7 @@ impl Upstream {
             .open_or_create("default", Options::default())
             .expect("a catalog");
         let pool = Pool::new(config);
-        pool.start(Arc::new(CatalogShelf::new(catalog.clone())));
+        pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
         Upstream {
             pool,
             catalog,

@@ -247,7 +247,7 @@ impl Endpoint<'_> {
         let named =
             |reason: String| Error::invalid_tool(format!("{server}/{}", self.name()), reason);
         let mut expansion = document.expansion();
-        let mut request = Request::default();
+        let mut request = OperationRequest::default();
         self.add_parameters(&mut request, &mut expansion)
             .map_err(named)?;
         self.add_body(&mut request, &mut expansion).map_err(named)?;
@@ -300,7 +300,7 @@ impl Endpoint<'_> {
     /// place.
     fn add_parameters(
         &self,
-        request: &mut Request,
+        request: &mut OperationRequest,
         expansion: &mut Expansion,
     ) -> Result<(), String> {
         let lists = [self.operation, self.path_item]
@@ -333,7 +333,7 @@ impl Endpoint<'_> {
 
     fn add_parameter(
         &self,
-        request: &mut Request,
+        request: &mut OperationRequest,
         expansion: &mut Expansion,
         parameter: Parameter,
     ) -> Result<(), String> {
@@ -375,7 +375,11 @@ impl Endpoint<'_> {
             .as_str()
     }
 
-    fn add_body(&self, request: &mut Request, expansion: &mut Expansion) -> Result<(), String> {
+    fn add_body(
+        &self,
+        request: &mut OperationRequest,
+        expansion: &mut Expansion,
+    ) -> Result<(), String> {
         let Some(declared) = self.operation.get("requestBody") else {
             return Ok(());
         };
@@ -416,7 +420,7 @@ impl Endpoint<'_> {
     }
 
     /// What is needed to make the call.
-    fn call(&self, request: &Request, expansion: Expansion) -> Map<String, Value> {
+    fn call(&self, request: &OperationRequest, expansion: Expansion) -> Map<String, Value> {
         let mut call = Map::new();
         call.insert("method".into(), self.method.to_uppercase().into());
         call.insert("path".into(), self.path.into());
@@ -606,14 +610,14 @@ impl Parameter<'_> {
 
 /// An input schema in the making, with the way back to the request.
 #[derive(Default)]
-struct Request {
+struct OperationRequest {
     properties: Map<String, Value>,
     required: Vec<String>,
     places: Map<String, Value>,
     body: Option<Value>,
 }
 
-impl Request {
+impl OperationRequest {
     fn add_parameter(&mut self, parameter: &Parameter, schema: Value) {
         let argument = self.free_name(parameter.name, parameter.place);
         if parameter.is_required() {

@@ -254,7 +254,7 @@ pub struct DenseView<'a> {
 }
 
 /// All that is measured from: what the legs and the tools say of one request.
-pub struct Request<'a> {
+pub struct RankerInput<'a> {
     /// As it was asked.
     pub text: &'a str,
     /// The texts of its clauses; none where it was taken whole.
@@ -297,7 +297,7 @@ pub struct Candidates {
 
 impl Candidates {
     /// Gathers the candidates of a request and measures them.
-    pub fn measure(request: &Request<'_>) -> Self {
+    pub fn measure(request: &RankerInput<'_>) -> Self {
         let legs = Legs::rank(request);
         let tools = legs.candidates();
         let measure = Measure::new(request, &legs, &tools);
@@ -337,7 +337,7 @@ impl Candidates {
 
     /// What is measured of the answer in which the candidates have these scores and, from the
     /// ranker, these.
-    pub fn signals(&self, request: &Request<'_>, scores: &[f32], ranker: &[f64]) -> Vec<f32> {
+    pub fn signals(&self, request: &RankerInput<'_>, scores: &[f32], ranker: &[f64]) -> Vec<f32> {
         let mut signals = vec![0.0; Signal::ALL.len()];
         let mut order: Vec<usize> = (0..self.tools.len()).collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
@@ -367,7 +367,7 @@ impl Candidates {
     }
 
     /// The best score of each leg, and how far it stands out.
-    fn of_the_legs(&self, request: &Request<'_>) -> [(Signal, f32); 5] {
+    fn of_the_legs(&self, request: &RankerInput<'_>) -> [(Signal, f32); 5] {
         let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
         let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view)
         {
@@ -495,7 +495,7 @@ struct Legs {
 }
 
 impl Legs {
-    fn rank(request: &Request<'_>) -> Self {
+    fn rank(request: &RankerInput<'_>) -> Self {
         let ranking = |scores: &[f32], floor| Ranking::new(scores, floor, request.allowed);
         let dense = |view: &Option<DenseView<'_>>| {
             view.as_ref()
@@ -557,7 +557,7 @@ impl Row<'_> {
 
 /// What is the same for all candidates of a request, worked out once.
 struct Measure<'m, 'a> {
-    request: &'m Request<'a>,
+    request: &'m RankerInput<'a>,
     legs: &'m Legs,
     facts: RequestProfile,
     /// The hash and the worth of each term.
@@ -572,7 +572,7 @@ struct Measure<'m, 'a> {
 }
 
 impl<'m, 'a> Measure<'m, 'a> {
-    fn new(request: &'m Request<'a>, legs: &'m Legs, candidates: &[u32]) -> Self {
+    fn new(request: &'m RankerInput<'a>, legs: &'m Legs, candidates: &[u32]) -> Self {
         let terms: Vec<(u32, f32)> = request
             .terms
             .iter()
@@ -649,7 +649,7 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     fn fill_scores(&self, tool: usize, row: &mut Row<'_>) {
-        let Request {
+        let RankerInput {
             lexical,
             limit,
             fused,

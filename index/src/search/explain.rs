@@ -1,6 +1,6 @@
 //! Why a hit stands where it stands.
 
-use super::{Evidence, LegScores, Request, Search};
+use super::{LegScores, RequestScores, RequestTexts, Search};
 use crate::document::{Field, field_head};
 use crate::hit::{Explain, LegScore, MatchedField};
 use crate::text;
@@ -14,8 +14,8 @@ const MAX_EXPLAINED_BYTES: usize = 64 << 10;
 pub(super) fn explain(
     search: &Search<'_>,
     tool: usize,
-    request: &Request,
-    evidence: &Evidence,
+    request: &RequestTexts,
+    evidence: &RequestScores,
 ) -> Explain {
     let terms: Vec<&str> = evidence
         .terms
@@ -34,7 +34,7 @@ pub(super) fn explain(
         dense: evidence
             .dense
             .iter()
-            .filter_map(|voice| Some((voice.id.clone(), leg_score(&voice.scores)?)))
+            .filter_map(|result| Some((result.id.clone(), leg_score(&result.scores)?)))
             .collect(),
         matched,
         fuzzy,
@@ -43,10 +43,10 @@ pub(super) fn explain(
         dense_weight: evidence.dense_weight,
         fused: evidence.fused[tool],
         ranker: evidence
-            .verdict
+            .ranker_output
             .as_ref()
-            .and_then(|verdict| verdict.explain(search, evidence, tool)),
-        memory: evidence.recalled.get(&tool).copied(),
+            .and_then(|ranker_output| ranker_output.explain(search, evidence, tool)),
+        memory: evidence.memory_scores.get(&tool).copied(),
     }
 }
 
@@ -77,14 +77,14 @@ fn matched_fields(tool: &Tool, terms: &[&str]) -> Vec<MatchedField> {
 }
 
 /// The clause for which the legs together score the tool highest.
-fn best_clause(tool: usize, evidence: &Evidence) -> Option<usize> {
+fn best_clause(tool: usize, evidence: &RequestScores) -> Option<usize> {
     let clauses = 1..evidence.lexical.by_text.len();
     let score = |clause: usize| {
         let lexical = evidence.lexical.by_text[clause][tool];
         let dense: f32 = evidence
             .dense
             .iter()
-            .filter_map(|voice| Some(voice.scores.by_text.get(clause)?[tool].max(0.0)))
+            .filter_map(|result| Some(result.scores.by_text.get(clause)?[tool].max(0.0)))
             .sum();
         lexical + dense
     };

@@ -25,7 +25,7 @@ pub(crate) struct DenseLeg {
 }
 
 /// What one dense leg was asked, and its scores by text.
-pub(super) struct Hearing<'a> {
+pub(super) struct LegScan<'a> {
     leg: &'a DenseLeg,
     queries: &'a [Vec<f32>],
     /// Views of a tool that are looked at.
@@ -35,7 +35,7 @@ pub(super) struct Hearing<'a> {
 }
 
 /// What one dense leg says of one request.
-pub(super) struct Voice {
+pub(super) struct LegResult {
     /// The embedder's id.
     pub(super) id: String,
     /// Its part of the dense score, as a proportion to the others'.
@@ -60,14 +60,14 @@ pub(super) struct LegScores {
 
 impl DenseLeg {
     /// True for a request in a script it knows; for every request without the gate.
-    pub(super) fn is_heard(&self, cjk_share: f32, parts: Parts) -> bool {
+    pub(super) fn knows_script_of(&self, cjk_share: f32, parts: Parts) -> bool {
         !parts.script_gate
             || self.embedder.scripts() == Scripts::Any
             || cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
     }
 
     /// Asks it; the whole request first.
-    pub(super) fn hear<'a>(&'a self, queries: &'a [Vec<f32>], parts: Parts) -> Hearing<'a> {
+    pub(super) fn scan<'a>(&'a self, queries: &'a [Vec<f32>], parts: Parts) -> LegScan<'a> {
         let views = if parts.views { ALL_VIEWS } else { 1 };
         let (scores, is_rough) = match &self.graph {
             Some(graph) if parts.views => (self.vectors.scores_by(graph, queries), false),
@@ -76,7 +76,7 @@ impl DenseLeg {
                 self.vectors.is_rough(),
             ),
         };
-        Hearing {
+        LegScan {
             leg: self,
             queries,
             views,
@@ -96,7 +96,7 @@ impl DenseLeg {
     }
 }
 
-impl Hearing<'_> {
+impl LegScan<'_> {
     /// Scores these tools again where they were scored roughly.
     pub(super) fn refine(&mut self, tools: &[usize]) {
         self.leg
@@ -106,11 +106,11 @@ impl Hearing<'_> {
     }
 
     /// What the leg says by its scores.
-    pub(super) fn voice(&self, allowed: Option<&[bool]>) -> Voice {
+    pub(super) fn result(&self, allowed: Option<&[bool]>) -> LegResult {
         let scores = LegScores::new(self.scores.clone(), farthest, allowed);
         let query = self.queries.first().cloned().unwrap_or_default();
         let embedder = &self.leg.embedder;
-        Voice {
+        LegResult {
             id: embedder.id().to_owned(),
             share: embedder.share(),
             query,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{DenseLeg, Evidence, LegScores, Request, Search, Voice};
+use super::{DenseLeg, LegResult, LegScores, RequestScores, RequestTexts, Search};
 use crate::document::View;
 use crate::hit::Reranked;
 use crate::query::{Fusion, Mode};
@@ -12,7 +12,7 @@ use crate::ranker::features::{self, Candidates, DenseView, Feature, LegView};
 use crate::text;
 
 /// What the ranker says of one request.
-pub(super) struct Verdict {
+pub(super) struct RankerOutput {
     ranker: Arc<Ranker>,
     legs: Vec<String>,
     candidates: Candidates,
@@ -24,28 +24,28 @@ pub(super) struct Verdict {
     pub(super) confidence: f32,
 }
 
-/// What is measured of a request: the columns of training.
+/// What is sample of a request: the columns of training.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct RankerSample {
     /// The candidates' ids, in order.
     pub tools: Vec<crate::tool::ToolId>,
     /// Their features, a row each, end to end.
     pub rows: Vec<f32>,
-    /// What is measured of the formula's answer.
+    /// What is sample of the formula's answer.
     pub signals: Vec<f32>,
-    /// Names of the embedders that were heard.
+    /// Names of the embedders that were contributing.
     pub legs: Vec<String>,
 }
 
-/// Asks the ranker about a request, for its verdict and one score per tool, from 0 to 1, without
-/// the name tier. `None` where none was trained for the legs that were heard.
-pub(super) fn verdict(
+/// Asks the ranker about a request, for its ranker_output and one score per tool, from 0 to 1, without
+/// the name tier. `None` where none was trained for the legs that were contributing.
+pub(super) fn rerank(
     search: &Search<'_>,
-    request: &Request,
-    evidence: &Evidence,
-) -> Option<(Verdict, Vec<f32>)> {
+    request: &RequestTexts,
+    evidence: &RequestScores,
+) -> Option<(RankerOutput, Vec<f32>)> {
     let ranker = Arc::clone(search.searcher.ranker.as_ref()?);
-    let legs = heard(search, evidence)?;
+    let legs = contributing(search, evidence)?;
     let model = ranker.model(ids(&legs))?;
     let mix = if search.parts.ranker {
         model.mix()
@@ -66,9 +66,9 @@ pub(super) fn verdict(
             (candidates, given, confidence)
         });
     let scores = mixed(&evidence.fused, &candidates, &given, mix);
-    let legs = legs.iter().map(|(_, voice)| voice.id.clone()).collect();
+    let legs = legs.iter().map(|(_, result)| result.id.clone()).collect();
     Some((
-        Verdict {
+        RankerOutput {
             ranker,
             legs,
             candidates,
@@ -81,8 +81,8 @@ pub(super) fn verdict(
 }
 
 /// True where a ranker was trained for the legs that take part.
-pub(super) fn has_a_say(search: &Search<'_>, evidence: &Evidence) -> bool {
-    let model = |legs: Vec<Heard<'_>>| {
+pub(super) fn applies(search: &Search<'_>, evidence: &RequestScores) -> bool {
+    let model = |legs: Vec<ContributingLeg<'_>>| {
         search
             .searcher
             .ranker
@@ -90,16 +90,16 @@ pub(super) fn has_a_say(search: &Search<'_>, evidence: &Evidence) -> bool {
             .model(ids(&legs))
             .map(|_| ())
     };
-    heard(search, evidence).and_then(model).is_some()
+    contributing(search, evidence).and_then(model).is_some()
 }
 
 /// Measures a request without judging it.
-pub(super) fn measured(
+pub(super) fn sample(
     search: &Search<'_>,
-    request: &Request,
-    evidence: &Evidence,
-) -> Option<Measured> {
-    let legs = heard(search, evidence)?;
+    request: &RequestTexts,
+    evidence: &RequestScores,
+) -> Option<RankerSample> {
+    let legs = contributing(search, evidence)?;
     let (candidates, signals) = with_columns(search, request, evidence, &legs, |columns| {
         let candidates = Candidates::measure(columns);
         let scores: Vec<f32> = candidates
@@ -118,7 +118,7 @@ pub(super) fn measured(
     let legs = ids(&legs)
         .map(|id| crate::ranker::leg_name(id).to_owned())
         .collect();
-    Some(Measured {
+    Some(RankerSample {
         tools,
         rows: candidates.rows,
         signals,
@@ -126,12 +126,12 @@ pub(super) fn measured(
     })
 }
 
-impl Verdict {
+impl RankerOutput {
     /// What the ranker made of a hit.
     pub(super) fn explain(
         &self,
         search: &Search<'_>,
-        evidence: &Evidence,
+        evidence: &RequestScores,
         tool: usize,
     ) -> Option<Reranked> {
         if self.mix == 0.0 {
@@ -153,39 +153,42 @@ impl Verdict {
     }
 }
 
-type Heard<'a> = (&'a DenseLeg, &'a Voice);
+type ContributingLeg<'a> = (&'a DenseLeg, &'a LegResult);
 
-/// The dense legs that were heard and know every tool; `None` where the ranker has no say.
-fn heard<'a>(search: &Search<'a>, evidence: &'a Evidence) -> Option<Vec<Heard<'a>>> {
+/// The dense legs that were contributing and know every tool; `None` where the ranker has no say.
+fn contributing<'a>(
+    search: &Search<'a>,
+    evidence: &'a RequestScores,
+) -> Option<Vec<ContributingLeg<'a>>> {
     if search.mode == Mode::Dense || search.query.fusion == Fusion::Rrf {
         return None;
     }
-    let leg_of = |voice: &&Voice| {
+    let leg_of = |result: &&LegResult| {
         search
             .searcher
             .legs
             .iter()
-            .find(|leg| leg.embedder.id() == voice.id)
+            .find(|leg| leg.embedder.id() == result.id)
     };
     // Beside a leg that is being embedded, tools it does not know yet would look like bad ones.
-    let heard = evidence
+    let contributing = evidence
         .dense
         .iter()
-        .filter_map(|voice| Some((leg_of(&voice)?, voice)));
-    Some(heard.filter(|(leg, _)| leg.pending == 0).collect())
+        .filter_map(|result| Some((leg_of(&result)?, result)));
+    Some(contributing.filter(|(leg, _)| leg.pending == 0).collect())
 }
 
-fn ids<'a>(legs: &'a [Heard<'_>]) -> impl Iterator<Item = &'a str> {
-    legs.iter().map(|(_, voice)| voice.id.as_str())
+fn ids<'a>(legs: &'a [ContributingLeg<'_>]) -> impl Iterator<Item = &'a str> {
+    legs.iter().map(|(_, result)| result.id.as_str())
 }
 
-/// Hands over all that features are measured from.
+/// Hands over all that features are sample from.
 fn with_columns<T>(
     search: &Search<'_>,
-    request: &Request,
-    evidence: &Evidence,
-    legs: &[Heard<'_>],
-    run: impl FnOnce(&features::Request<'_>) -> T,
+    request: &RequestTexts,
+    evidence: &RequestScores,
+    legs: &[ContributingLeg<'_>],
+    run: impl FnOnce(&features::RankerInput<'_>) -> T,
 ) -> T {
     let rows = &search.searcher.rows;
     let instant = legs.iter().find(|(leg, _)| leg.embedder.is_instant());
@@ -195,7 +198,7 @@ fn with_columns<T>(
         .terms()
         .map(str::to_owned)
         .zip(evidence.gains.iter().copied());
-    run(&features::Request {
+    run(&features::RankerInput {
         text: &request.texts[0],
         clause_texts: if evidence.terms.len() > 1 {
             &request.texts[1..]
@@ -224,7 +227,7 @@ fn with_columns<T>(
 }
 
 fn dense_view<'a>(
-    leg: Option<&Heard<'a>>,
+    leg: Option<&ContributingLeg<'a>>,
     cosines: Option<&'a Cosines<'a>>,
 ) -> Option<DenseView<'a>> {
     let cosines = cosines?;
@@ -245,9 +248,9 @@ struct Cosines<'a> {
 }
 
 impl<'a> Cosines<'a> {
-    fn new((leg, voice): &Heard<'a>) -> Self {
-        let (leg, voice) = (*leg, *voice);
-        let cosine = |view| cosine(leg, voice, view);
+    fn new((leg, result): &ContributingLeg<'a>) -> Self {
+        let (leg, result) = (*leg, *result);
+        let cosine = |view| cosine(leg, result, view);
         Cosines {
             text: cosine(View::Everything),
             name: cosine(View::Name),
@@ -258,12 +261,16 @@ impl<'a> Cosines<'a> {
 
 /// Tells the cosine of one view of a tool; 0 where the leg does not embed such views, or not this
 /// tool's.
-fn cosine<'a>(leg: &'a DenseLeg, voice: &'a Voice, view: View) -> Box<dyn Fn(usize) -> f32 + 'a> {
+fn cosine<'a>(
+    leg: &'a DenseLeg,
+    result: &'a LegResult,
+    view: View,
+) -> Box<dyn Fn(usize) -> f32 + 'a> {
     let views = leg.embedder.views();
     let Some(place) = views.iter().position(|other| *other == view) else {
         return Box::new(|_| 0.0);
     };
-    let cosine = leg.vectors.view_cosine(&voice.query, place, views.len());
+    let cosine = leg.vectors.view_cosine(&result.query, place, views.len());
     Box::new(move |tool| cosine(tool).unwrap_or(0.0))
 }
 

@@ -5,7 +5,7 @@ use std::slice;
 
 use serde_json::Value;
 
-use super::{Outcome, Protocol, Run, Slot, State, What, announced, result_event, source_of};
+use super::{Outcome, PlannedCall, Protocol, Run, State, What, announced, result_event, source_of};
 use crate::agent::event::Event;
 use crate::agent::plan::{self, Execution, Plan, Reading};
 use crate::agent::prompt;
@@ -41,7 +41,7 @@ impl Run {
             name: TOOL_SEARCH.into(),
             arguments,
         };
-        State::Carry(vec![Slot {
+        State::Carry(vec![PlannedCall {
             call,
             what: What::Search(request),
         }])
@@ -93,7 +93,7 @@ impl Run {
                 Ok(arguments) => What::Call(step.tool, arguments),
                 Err(result) => What::Settled(result),
             };
-            let slot = Slot { call, what };
+            let slot = PlannedCall { call, what };
             self.begin(slice::from_ref(&slot));
             events.extend(announced(&slot));
             if let What::Settled(result) = &slot.what {

@@ -3,7 +3,7 @@ use toolscout_index::NoMatch;
 
 use super::*;
 use crate::finder::search::ToolSearch;
-use crate::finder::search::doubles::{Shelf, tool};
+use crate::finder::search::doubles::{ListedTools, tool};
 use crate::finder::toolbox::ToolboxConfig;
 use crate::llm::Usage;
 use crate::tools::Status;
@@ -13,8 +13,8 @@ fn ten(_: &str) -> usize {
     10
 }
 
-fn shelf() -> Shelf {
-    let mut shelf = Shelf::of(&[
+fn listed_tools() -> ListedTools {
+    let mut listed_tools = ListedTools::of(&[
         ("weather/forecast", "weather forecast for a city"),
         ("weather/history", "past weather of a city"),
         ("mail/send", "send mail to a person"),
@@ -26,8 +26,8 @@ fn shelf() -> Shelf {
             .as_object()
             .unwrap()
             .clone();
-    shelf.0.push(Arc::new(strict));
-    shelf
+    listed_tools.0.push(Arc::new(strict));
+    listed_tools
 }
 
 fn run_with(config: RunConfig) -> Run {
@@ -112,13 +112,13 @@ fn visible(run: &Run) -> Vec<String> {
         .collect()
 }
 
-/// Answers the work from the shelf; every tool gives its own id.
+/// Answers the work from the listed_tools; every tool gives its own id.
 fn carry(run: &mut Run) -> Vec<Event> {
     let work = work(run);
     let founds = work
         .searches
         .iter()
-        .map(|request| shelf().search(request))
+        .map(|request| listed_tools().search(request))
         .collect();
     let results = work
         .calls
@@ -349,7 +349,7 @@ fn whatever_a_model_calls_every_call_has_one_result_in_order() {
                 let founds = work
                     .searches
                     .iter()
-                    .map(|request| shelf().search(request))
+                    .map(|request| listed_tools().search(request))
                     .take(random(3))
                     .collect();
                 let results = work
@@ -555,9 +555,9 @@ fn the_next_turn_begins_with_what_was_called_and_unloaded() {
     step(&mut first, calls(&[("mail__send", json!({}))]));
     let mut toolbox = first.toolbox().clone();
     toolbox.begin_turn();
-    let shelf = shelf();
+    let listed_tools = listed_tools();
     let others = ["weather/forecast", "weather/history", "files/read"]
-        .map(|id| shelf.tool(&ToolId::parse(id).unwrap()));
+        .map(|id| listed_tools.tool(&ToolId::parse(id).unwrap()));
     toolbox.inject(&others.map(Option::unwrap));
     let next = Run::new(
         RunConfig::default(),
@@ -680,7 +680,10 @@ fn dispatch_keeps_its_tool_list_and_calls_what_was_found() {
 #[test]
 fn small_catalogs_do_without_search() {
     let mut toolbox = Toolbox::new(ToolboxConfig::default(), ten);
-    shelf().0.into_iter().for_each(|tool| toolbox.pin(tool));
+    listed_tools()
+        .0
+        .into_iter()
+        .for_each(|tool| toolbox.pin(tool));
     let config = RunConfig {
         find: None,
         ..RunConfig::default()

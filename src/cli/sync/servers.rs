@@ -63,7 +63,7 @@ pub fn sync(
         .as_ref()
         .map(|catalog| catalog.writer())
         .transpose()?;
-    let mut report = Report::default();
+    let mut report = ServersReport::default();
     let mut approvals = Vec::new();
     for (server, offer) in servers.iter().zip(offers) {
         let taken = offer.and_then(|offer| {
@@ -160,7 +160,7 @@ fn ids(tools: &[toolscout_index::Tool]) -> Vec<ToolId> {
 
 /// What the servers gave.
 #[derive(Default)]
-struct Report {
+struct ServersReport {
     servers: Vec<Value>,
     changes: Changes,
     failed: usize,
@@ -168,7 +168,7 @@ struct Report {
     embedded: Option<String>,
 }
 
-impl Report {
+impl ServersReport {
     /// Tells of one server.
     fn add(
         &mut self,

@@ -18,7 +18,7 @@ const GAP: f64 = 14.0;
 const COLOURS: usize = 6;
 
 /// A named line through points.
-pub(super) struct Line {
+pub(super) struct Curve {
     pub(super) name: String,
     pub(super) points: Vec<(f64, f64)>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Axis<'a> {
 pub(super) fn lines(
     x: &Axis<'_>,
     y: &Axis<'_>,
-    lines: &[Line],
+    lines: &[Curve],
     mark: Option<(&str, f64, f64)>,
 ) -> String {
     let height = 330.0;
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn names_are_escaped() {
-        let line = Line {
+        let line = Curve {
             name: "<b>".into(),
             points: vec![(0.0, 0.0)],
         };

@@ -10,7 +10,7 @@ use rmcp::model::CallToolResult;
 use serde_json::Value;
 use toolscout_index::{Tool, ToolId};
 
-use super::Shared;
+use super::GatewayState;
 use crate::gate::{Directory, Ledger};
 use crate::mcp::connection::{CallContext, CallError};
 use crate::mcp::pool::Pool;
@@ -77,7 +77,7 @@ impl Ledgers {
 /// Where one call of a client finds its tool, and those of its preconditions.
 pub struct Reach<'a> {
     /// The gateway.
-    pub shared: &'a Shared,
+    pub shared: &'a GatewayState,
     /// The call.
     pub forwarded: Arc<Forwarded>,
 }

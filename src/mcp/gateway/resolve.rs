@@ -107,10 +107,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::finder::search::doubles::Shelf;
+    use crate::finder::search::doubles::ListedTools;
 
     fn resolve(name: &str) -> Result<String, String> {
-        let shelf = Shelf::of(&[
+        let listed_tools = ListedTools::of(&[
             ("mail/send", ""),
             ("chat/send", ""),
             ("mail/read", ""),
@@ -120,7 +120,9 @@ mod tests {
             name: name.into(),
             arguments: Arguments::new(),
         };
-        wanted.resolve(&shelf).map(|tool| tool.id.to_string())
+        wanted
+            .resolve(&listed_tools)
+            .map(|tool| tool.id.to_string())
     }
 
     #[test]

@@ -11,7 +11,7 @@ use toolscout_index::{Catalog, Changes, Error, Searcher, Tool};
 
 /// A catalog as the [`Pool`](crate::mcp::Pool) needs it.
 #[async_trait]
-pub trait Shelf: Send + Sync {
+pub trait CatalogSink: Send + Sync {
     /// The newest snapshot; may read the disk for a moment.
     fn searcher(&self) -> Arc<Searcher>;
 
@@ -29,7 +29,7 @@ pub trait Shelf: Send + Sync {
 /// search. New tools are found by words at once, and by meaning as soon as they are embedded, which
 /// is done when no server has anything to write.
 #[derive(Clone)]
-pub struct CatalogShelf {
+pub struct SingleWriterSink {
     catalog: Catalog,
     writing: Arc<Writing>,
 }
@@ -42,10 +42,10 @@ struct Writing {
     waiting: AtomicUsize,
 }
 
-impl CatalogShelf {
+impl SingleWriterSink {
     /// Puts tools into this catalog.
     pub fn new(catalog: Catalog) -> Self {
-        CatalogShelf {
+        SingleWriterSink {
             catalog,
             writing: Arc::default(),
         }
@@ -88,7 +88,7 @@ impl CatalogShelf {
 }
 
 #[async_trait]
-impl Shelf for CatalogShelf {
+impl CatalogSink for SingleWriterSink {
     fn searcher(&self) -> Arc<Searcher> {
         self.catalog
             .refresh()
@@ -100,19 +100,19 @@ impl Shelf for CatalogShelf {
     }
 
     async fn sync(&self, server: &str, tools: Vec<Tool>) -> Result<Changes, String> {
-        let (shelf, server) = (self.clone(), server.to_owned());
+        let (sink, server) = (self.clone(), server.to_owned());
         self.writing.waiting.fetch_add(1, Ordering::Relaxed);
         let written = spawn_blocking(move || {
-            let written = shelf.write(&server, &tools);
-            shelf.writing.waiting.fetch_sub(1, Ordering::Relaxed);
+            let written = sink.write(&server, &tools);
+            sink.writing.waiting.fetch_sub(1, Ordering::Relaxed);
             written
         });
         let changes = written
             .await
             .map_err(|error| error.to_string())?
             .map_err(|error| error.to_string())?;
-        let shelf = self.clone();
-        spawn_blocking(move || shelf.embed());
+        let sink = self.clone();
+        spawn_blocking(move || sink.embed());
         Ok(changes)
     }
 }

@@ -49,7 +49,7 @@ pub struct Written {
 }
 
 /// The line of changes to one catalog.
-pub struct WriteLine {
+pub struct WriteQueue {
     places: Arc<Semaphore>,
     inbox: Mutex<Option<Sender<Write>>>,
     closing: Arc<AtomicBool>,
@@ -64,7 +64,7 @@ struct Write {
     _counted: Counted,
 }
 
-impl WriteLine {
+impl WriteQueue {
     /// Starts the catalog's writer thread, with room for `places` changes in the line.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl WriteLine {
         let thread = std::thread::Builder::new()
             .name(format!("write {name}"))
             .spawn(move || owner.run())?;
-        Ok(WriteLine {
+        Ok(WriteQueue {
             places: permits,
             inbox: Mutex::new(Some(sender)),
             closing,
@@ -112,7 +112,7 @@ impl WriteLine {
         self.send(change, place).await
     }
 
-    /// As [`WriteLine::try_write`], but waits for a place in the line.
+    /// As [`WriteQueue::try_write`], but waits for a place in the line.
     ///
     /// # Errors
     /// What the engine says of the change.
