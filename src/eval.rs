@@ -12,7 +12,6 @@ pub mod random;
 pub mod dataset;
 
 pub mod arms;
-pub mod embedding;
 pub mod prepare;
 pub mod run;
 

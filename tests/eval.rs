@@ -12,7 +12,7 @@ use toolscout::eval::{
     report, trec,
 };
 use toolscout_index::embed::Hashing;
-use toolscout_index::{Embedder, Fusion, Result, Scripts};
+use toolscout_index::{Embedder, EmbedderProfile, Fusion, Result};
 
 /// Counts the tool texts it embeds.
 struct Counting {
@@ -21,15 +21,10 @@ struct Counting {
 }
 
 impl Embedder for Counting {
-    fn id(&self) -> &str {
-        self.inner.id()
+    fn profile(&self) -> EmbedderProfile<'_> {
+        self.inner.profile()
     }
-    fn dimensions(&self) -> usize {
-        self.inner.dimensions()
-    }
-    fn scripts(&self) -> Scripts {
-        self.inner.scripts()
-    }
+
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         self.inner.embed_queries(texts)
     }

@@ -34,7 +34,7 @@ use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::lexical::{LexicalIndex, LexicalSearcher, LexicalSettings};
 use toolscout_index::store::Store;
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool, text,
+    Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Searcher, Tool, text,
 };
 
 const SIZES: [usize; 3] = [1_000, 5_000, 18_917];
@@ -353,16 +353,8 @@ struct Prepared {
 }
 
 impl Embedder for Prepared {
-    fn id(&self) -> &str {
-        "prepared"
-    }
-
-    fn dimensions(&self) -> usize {
-        DIMENSIONS
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Any
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile::new("prepared", DIMENSIONS)
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

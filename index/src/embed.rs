@@ -1,4 +1,4 @@
-//! Texts to vectors: what an embedder promises, and the embedders there are.
+//! Embedders: the trait, and the models that implement it.
 
 mod hashing;
 pub mod minilm;
@@ -15,50 +15,92 @@ use crate::error::Result;
 /// The scripts an embedding model has learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scripts {
-    /// Latin script only: requests in another script get no say from this model.
+    /// Latin script only: the model takes no part in requests in another script.
     Latin,
     /// Any script.
     Any,
 }
 
+/// What the engine has to know of an embedder.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EmbedderProfile<'a> {
+    /// The model and its exact weights; part of the key under which vectors are stored.
+    pub id: &'a str,
+    /// Length of every vector.
+    pub dimensions: usize,
+    /// How many dimensions, counted from the first, carry most of the information. Large catalogs
+    /// are scanned by these, and only the best tools by all. Equal to `dimensions` where no
+    /// dimension matters more than another.
+    pub leading_dimensions: usize,
+    /// The scripts the model has learned.
+    pub scripts: Scripts,
+    /// The views of a tool that are embedded.
+    pub views: &'a [View],
+    /// Weight in the dense score beside other embedders; only the proportion counts.
+    pub share: f32,
+    /// True when embedding a tool takes no longer than indexing its words. A commit then embeds at
+    /// once, and only this embedder gets the clauses of a request when slower ones take part too.
+    pub is_instant: bool,
+}
+
+impl<'a> EmbedderProfile<'a> {
+    /// An embedder for any script that embeds tools whole and by name, in its own time.
+    pub fn new(id: &'a str, dimensions: usize) -> Self {
+        EmbedderProfile {
+            id,
+            dimensions,
+            leading_dimensions: dimensions,
+            scripts: Scripts::Any,
+            views: &[View::Everything, View::Name],
+            share: 1.0,
+            is_instant: false,
+        }
+    }
+}
+
 /// Turns texts into unit vectors.
 ///
-/// The same text must give the same vector for as long as the id stays the same: vectors are kept
+/// The same text must give the same vector for as long as the id stays the same: vectors are stored
 /// under it and never computed again.
 pub trait Embedder: Send + Sync {
-    /// Names the model and its exact weights; part of the key under which vectors are kept.
-    fn id(&self) -> &str;
-    /// Length of every vector.
-    fn dimensions(&self) -> usize;
-    /// How many of them, from the first on, say most of what all say, so that the others only need
-    /// to be looked at for tools that come near by these; all where none says more than another.
-    fn leading_dimensions(&self) -> usize {
-        self.dimensions()
-    }
-    /// The scripts it serves.
-    fn scripts(&self) -> Scripts;
-    /// The views of a tool it embeds.
-    fn views(&self) -> &[View] {
-        &[View::Everything, View::Name]
-    }
-    /// Its say in the dense score beside other embedders; only the proportion counts.
-    fn share(&self) -> f32 {
-        1.0
-    }
-    /// True when embedding a tool takes no longer than indexing its words. A commit then embeds at
-    /// once, and the clauses of a request are left to this embedder where slower ones stand beside
-    /// it.
-    fn is_instant(&self) -> bool {
-        false
-    }
-    /// Embeds what users ask.
+    /// What the engine has to know of it. Must not change during its life.
+    fn profile(&self) -> EmbedderProfile<'_>;
+    /// Embeds search requests.
     ///
     /// # Errors
     /// [`crate::Error::Embedder`] when the model fails.
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>>;
-    /// Embeds what tools say of themselves.
+    /// Embeds the texts of tools.
     ///
     /// # Errors
     /// [`crate::Error::Embedder`] when the model fails.
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>>;
+    /// The id of its profile.
+    fn id(&self) -> &str {
+        self.profile().id
+    }
+    /// Length of every vector.
+    fn dimensions(&self) -> usize {
+        self.profile().dimensions
+    }
+    /// See [`EmbedderProfile::leading_dimensions`].
+    fn leading_dimensions(&self) -> usize {
+        self.profile().leading_dimensions
+    }
+    /// See [`EmbedderProfile::scripts`].
+    fn scripts(&self) -> Scripts {
+        self.profile().scripts
+    }
+    /// See [`EmbedderProfile::views`].
+    fn views(&self) -> &[View] {
+        self.profile().views
+    }
+    /// See [`EmbedderProfile::share`].
+    fn share(&self) -> f32 {
+        self.profile().share
+    }
+    /// See [`EmbedderProfile::is_instant`].
+    fn is_instant(&self) -> bool {
+        self.profile().is_instant
+    }
 }

@@ -29,7 +29,7 @@ mod snapshot;
 pub mod catalog;
 
 pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
-pub use embed::{Embedder, Scripts};
+pub use embed::{Embedder, EmbedderProfile, Scripts};
 pub use error::{Error, Result};
 pub use hit::{Degraded, Explain, Hit, NoMatch, Reranked, Results, Signals, Timings};
 pub use memory::Memory;

@@ -16,7 +16,8 @@ use serde_json::Value;
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::memory::{Switch, Teacher};
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Error, Mode, Options, Query, Ranker, Result, Settings, Tool, ToolId,
+    Catalog, DataDir, Embedder, EmbedderProfile, Error, Mode, Options, Query, Ranker, Result,
+    Settings, Tool, ToolId,
 };
 use world::{Chance, answer, embed_all, found, fresh, hashing, plain};
 
@@ -563,20 +564,12 @@ fn random_bytes_in_stored_vectors_change_no_answer_unsaid() {
 struct Instant(Hashing);
 
 impl Embedder for Instant {
-    fn id(&self) -> &str {
-        "instant/1"
-    }
-
-    fn dimensions(&self) -> usize {
-        self.0.dimensions()
-    }
-
-    fn scripts(&self) -> toolscout_index::Scripts {
-        toolscout_index::Scripts::Any
-    }
-
-    fn is_instant(&self) -> bool {
-        true
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile {
+            id: "instant/1",
+            is_instant: true,
+            ..self.0.profile()
+        }
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

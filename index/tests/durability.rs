@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 use toolscout_index::embed::Hashing;
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Error, Mode, Options, Query, Result, Scripts, Searcher, Tool,
-    Writer,
+    Catalog, DataDir, Embedder, EmbedderProfile, Error, Mode, Options, Query, Result, Searcher,
+    Tool, Writer,
 };
 use world::{
     Chance, SERVERS, answer, assert_alike, embed_all, found, fresh, hashing, plain, some_text,
@@ -477,17 +477,12 @@ impl Counting {
 }
 
 impl Embedder for Counting {
-    /// The same for all dimensions, as for a model whose files were exchanged.
-    fn id(&self) -> &str {
-        "counting"
-    }
-
-    fn dimensions(&self) -> usize {
-        self.inner.dimensions()
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Any
+    fn profile(&self) -> EmbedderProfile<'_> {
+        // The same id for all dimensions, as for a model whose files were exchanged.
+        EmbedderProfile {
+            id: "counting",
+            ..self.inner.profile()
+        }
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
@@ -576,16 +571,8 @@ struct Faulty {
 }
 
 impl Embedder for Faulty {
-    fn id(&self) -> &str {
-        self.inner.id()
-    }
-
-    fn dimensions(&self) -> usize {
-        self.inner.dimensions()
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Any
+    fn profile(&self) -> EmbedderProfile<'_> {
+        self.inner.profile()
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

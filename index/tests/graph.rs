@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex};
 use toolscout_index::embed::MiniLm;
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Settings, Tool,
+    Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Searcher, Settings,
+    Tool,
 };
 use world::{Chance, embed_all, ids, plain};
 
@@ -47,16 +48,8 @@ impl Clustered {
 }
 
 impl Embedder for Clustered {
-    fn id(&self) -> &str {
-        "clustered"
-    }
-
-    fn dimensions(&self) -> usize {
-        Self::DIMENSIONS
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Any
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile::new("clustered", Self::DIMENSIONS)
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
@@ -296,20 +289,8 @@ struct Remembering {
 }
 
 impl Embedder for Remembering {
-    fn id(&self) -> &str {
-        self.inner.id()
-    }
-
-    fn dimensions(&self) -> usize {
-        self.inner.dimensions()
-    }
-
-    fn leading_dimensions(&self) -> usize {
-        self.inner.leading_dimensions()
-    }
-
-    fn scripts(&self) -> Scripts {
-        self.inner.scripts()
+    fn profile(&self) -> EmbedderProfile<'_> {
+        self.inner.profile()
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use toolscout_index::embed::Hashing;
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Tool, ToolId, Writer,
+    Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Tool, ToolId, Writer,
 };
 use world::{Chance, answer, embed_all, fresh, ids, plain};
 
@@ -54,16 +54,8 @@ impl Slow {
 }
 
 impl Embedder for Slow {
-    fn id(&self) -> &str {
-        self.inner.id()
-    }
-
-    fn dimensions(&self) -> usize {
-        self.inner.dimensions()
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Any
+    fn profile(&self) -> EmbedderProfile<'_> {
+        self.inner.profile()
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

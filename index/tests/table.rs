@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use toolscout_index::document::View;
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool,
+    Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Searcher, Tool,
 };
 
 fn tools() -> Vec<Tool> {
@@ -44,20 +43,8 @@ impl Slow {
 }
 
 impl Embedder for Slow {
-    fn id(&self) -> &str {
-        self.inner.id()
-    }
-
-    fn dimensions(&self) -> usize {
-        self.inner.dimensions()
-    }
-
-    fn leading_dimensions(&self) -> usize {
-        self.inner.leading_dimensions()
-    }
-
-    fn scripts(&self) -> Scripts {
-        self.inner.scripts()
+    fn profile(&self) -> EmbedderProfile<'_> {
+        self.inner.profile()
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
@@ -261,28 +248,12 @@ fn many_tools(count: usize) -> Vec<Tool> {
 struct Whole(Arc<StaticTable>);
 
 impl Embedder for Whole {
-    fn id(&self) -> &str {
-        self.0.id()
-    }
-
-    fn dimensions(&self) -> usize {
-        self.0.dimensions()
-    }
-
-    fn scripts(&self) -> Scripts {
-        self.0.scripts()
-    }
-
-    fn views(&self) -> &[View] {
-        self.0.views()
-    }
-
-    fn share(&self) -> f32 {
-        self.0.share()
-    }
-
-    fn is_instant(&self) -> bool {
-        true
+    fn profile(&self) -> EmbedderProfile<'_> {
+        let profile = self.0.profile();
+        EmbedderProfile {
+            leading_dimensions: profile.dimensions,
+            ..profile
+        }
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
@@ -372,28 +343,8 @@ impl Counting {
 }
 
 impl Embedder for Counting {
-    fn id(&self) -> &str {
-        self.inner.id()
-    }
-
-    fn dimensions(&self) -> usize {
-        self.inner.dimensions()
-    }
-
-    fn leading_dimensions(&self) -> usize {
-        self.inner.leading_dimensions()
-    }
-
-    fn scripts(&self) -> Scripts {
-        self.inner.scripts()
-    }
-
-    fn views(&self) -> &[View] {
-        self.inner.views()
-    }
-
-    fn is_instant(&self) -> bool {
-        true
+    fn profile(&self) -> EmbedderProfile<'_> {
+        self.inner.profile()
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

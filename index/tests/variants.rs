@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Error, Mode, Options, Parts, Query, Result, Results, Scripts, Tool,
-    Variant,
+    Catalog, DataDir, Embedder, EmbedderProfile, Error, Mode, Options, Parts, Query, Result,
+    Results, Tool, Variant,
 };
 
 const REQUEST: &str = "Check the weather forecast in Oslo and then send an email to Ann";
@@ -29,20 +29,11 @@ impl Slow {
 }
 
 impl Embedder for Slow {
-    fn id(&self) -> &str {
-        "slow"
-    }
-
-    fn dimensions(&self) -> usize {
-        self.inner.dimensions()
-    }
-
-    fn leading_dimensions(&self) -> usize {
-        self.inner.leading_dimensions()
-    }
-
-    fn scripts(&self) -> Scripts {
-        self.inner.scripts()
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile {
+            id: "slow",
+            ..self.inner.profile()
+        }
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

@@ -13,8 +13,8 @@ use toolscout_index::{Catalog, DataDir, EmbedProgress, Embedder, Options, Ranker
 
 use super::cost::Build;
 use super::dataset::EvalSet;
-use super::embedding::Remembering;
 use super::error::{EvalError, Result};
+use crate::embed_cache::{CacheCounters, CachedEmbedder};
 
 /// The rankers that sets are measured with.
 pub enum Ranking {
@@ -53,11 +53,14 @@ impl Ranking {
 
 /// Longest part of a set's name in its catalog's name, which may have 64 characters in all.
 const NAME_CHARS: usize = 32;
+/// Query vectors stored at most: those of the largest public query file with its clauses, 200 MB at
+/// 384 dimensions.
+const MAX_CACHED_QUERIES: usize = 1 << 17;
 
 /// Where catalogs for measuring are kept, and what embeds them.
 pub struct Workspace {
     data: DataDir,
-    embedders: Vec<Arc<Remembering>>,
+    embedders: Vec<Arc<CachedEmbedder>>,
     ranking: Ranking,
 }
 
@@ -66,7 +69,13 @@ impl Workspace {
     pub fn new(data: impl Into<PathBuf>, embedders: Vec<Arc<dyn Embedder>>) -> Self {
         let embedders = embedders
             .into_iter()
-            .map(|embedder| Arc::new(Remembering::new(embedder)))
+            .map(|embedder| {
+                Arc::new(CachedEmbedder::new(
+                    embedder,
+                    MAX_CACHED_QUERIES,
+                    CacheCounters::default(),
+                ))
+            })
             .collect();
         Workspace {
             data: DataDir::new(data),
@@ -87,9 +96,7 @@ impl Workspace {
 
     /// Runs something with every query embedded anew, as a service without a cache would.
     pub fn uncached<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.embedders
-            .iter()
-            .for_each(|embedder| embedder.suspend());
+        self.embedders.iter().for_each(|embedder| embedder.bypass());
         let result = run();
         self.embedders.iter().for_each(|embedder| embedder.resume());
         result
@@ -97,7 +104,7 @@ impl Workspace {
 
     /// Drops remembered query vectors: another set has other queries.
     pub fn forget_queries(&self) {
-        self.embedders.iter().for_each(|embedder| embedder.forget());
+        self.embedders.iter().for_each(|embedder| embedder.clear());
     }
 
     /// The ids of the embedders, joined with `+`; `none` without.

@@ -12,7 +12,7 @@ use super::Limits;
 use super::error::{ApiError, ApiResult, unknown_catalog};
 use super::settings::CatalogSettings;
 use super::write_queue::WriteQueue;
-use crate::embed_cache::{BatchingEmbedder, CachedEmbedder};
+use crate::embed_cache::CachedEmbedder;
 use crate::telemetry::Metrics;
 
 /// A catalog being served.
@@ -97,15 +97,9 @@ impl Registry {
         limits: &Limits,
         metrics: Arc<Metrics>,
     ) -> Self {
-        // Waiting for others would take longer than what is instant.
-        let batching = |embedder: &Arc<dyn Embedder>| match embedder.is_instant() {
-            true => Arc::clone(embedder),
-            false => Arc::new(BatchingEmbedder::new(Arc::clone(embedder))),
-        };
-        let embedders = embedders.iter().map(batching).collect();
         let opener = Opener {
             data,
-            embedders,
+            embedders: embedders.to_vec(),
             metrics,
             write_places: limits.write_line,
             cached: limits.cached_queries,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use toolscout_index::{Embedder, Result, Scripts};
+use toolscout_index::{Embedder, EmbedderProfile, Result};
 
 use super::server::{PATIENCE, Server, tool};
 
@@ -16,16 +16,8 @@ struct Gate {
 }
 
 impl Embedder for Gate {
-    fn id(&self) -> &str {
-        "gate"
-    }
-
-    fn dimensions(&self) -> usize {
-        1
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Any
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile::new("gate", 1)
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

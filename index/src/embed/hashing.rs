@@ -1,6 +1,6 @@
 //! A deterministic double for tests: words hashed into a few dimensions.
 
-use crate::embed::{Embedder, Scripts};
+use crate::embed::{Embedder, EmbedderProfile};
 use crate::error::Result;
 use crate::text;
 
@@ -44,16 +44,8 @@ impl Hashing {
 }
 
 impl Embedder for Hashing {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn dimensions(&self) -> usize {
-        self.dimensions
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Any
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile::new(&self.id, self.dimensions)
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

@@ -7,7 +7,7 @@ use fastembed::{
 };
 
 use super::pool::Pool;
-use crate::embed::{Embedder, Scripts};
+use crate::embed::{Embedder, EmbedderProfile, Scripts};
 use crate::error::{Error, Result};
 
 /// The model's name.
@@ -107,20 +107,12 @@ impl MiniLm {
 }
 
 impl Embedder for MiniLm {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn dimensions(&self) -> usize {
-        DIMENSIONS
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Latin
-    }
-
-    fn share(&self) -> f32 {
-        SHARE
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile {
+            scripts: Scripts::Latin,
+            share: SHARE,
+            ..EmbedderProfile::new(&self.id, DIMENSIONS)
+        }
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {

@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 
 use self::wordpiece::Vocabulary;
 use crate::document::View;
-use crate::embed::{Embedder, Scripts};
+use crate::embed::{Embedder, EmbedderProfile, Scripts};
 use crate::error::{Error, Result};
 use crate::quantization::add_dots;
 
@@ -181,32 +181,15 @@ impl StaticTable {
 }
 
 impl Embedder for StaticTable {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn dimensions(&self) -> usize {
-        self.dimensions
-    }
-
-    fn leading_dimensions(&self) -> usize {
-        LEADING.min(self.dimensions)
-    }
-
-    fn scripts(&self) -> Scripts {
-        Scripts::Latin
-    }
-
-    fn views(&self) -> &[View] {
-        &[View::Everything, View::Name, View::Description]
-    }
-
-    fn share(&self) -> f32 {
-        SHARE
-    }
-
-    fn is_instant(&self) -> bool {
-        true
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile {
+            leading_dimensions: LEADING.min(self.dimensions),
+            scripts: Scripts::Latin,
+            views: &[View::Everything, View::Name, View::Description],
+            share: SHARE,
+            is_instant: true,
+            ..EmbedderProfile::new(&self.id, self.dimensions)
+        }
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
