@@ -20,12 +20,12 @@ mod anthropic;
 mod input;
 mod item;
 mod mcp;
-mod emitted_names;
+mod model_name;
 mod openai;
 mod openapi;
 mod signature;
 
-pub use emitted_names::{answers_to, emitted_names};
+pub use model_name::model_name;
 pub use signature::signature;
 
 use input::{Budget, Input, Source};
@@ -224,14 +224,12 @@ pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
     }
 }
 
-/// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Names are
-/// [`emitted_names`]. A tool that is in the list twice is written twice, under one name.
+/// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Every tool
+/// is named by [`model_name`].
 pub fn emit(tools: &[&Tool], format: Emit) -> Value {
-    let names = emitted_names(tools);
     let items: Vec<Value> = tools
         .iter()
-        .zip(&names)
-        .map(|(tool, name)| emit_tool(tool, name, format))
+        .map(|tool| emit_tool(tool, &model_name(&tool.id), format))
         .collect();
     match format {
         Emit::Mcp => json!({ "tools": items }),

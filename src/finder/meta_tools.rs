@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use toolscout_index::formats::model_name;
 use toolscout_index::query::MAX_TEXTS;
 use toolscout_index::{Filter, Tool, ToolId};
 
-use crate::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
+use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, FoundTool, SearchRequest};
 use crate::finder::toolbox::Injection;
 use crate::llm::ToolSpec;
@@ -166,7 +167,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
         }
     };
     let known = |hit: &&FoundTool| match style {
-        Style::Inject => model_names::shown(&hit.tool.id).into(),
+        Style::Inject => model_name(&hit.tool.id).into(),
         // The schemas of earlier turns are out of the model's sight.
         Style::Dispatch => described(hit, style),
     };
@@ -194,7 +195,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
         injection
             .evicted
             .iter()
-            .map(|id| model_names::shown(id).into())
+            .map(|id| model_name(id).into())
             .collect(),
     );
     if !injection.evicted.is_empty() {
@@ -208,7 +209,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
             .nearest
             .iter()
             .take(MAX_NEAREST)
-            .map(model_names::shown)
+            .map(model_name)
             .collect();
         answer.insert(
             "no_match".into(),
@@ -229,7 +230,7 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
 pub fn missed_notice(ids: &[&ToolId]) -> String {
     let names: Vec<String> = ids
         .iter()
-        .map(|id| format!("\"{}\"", model_names::shown(id)))
+        .map(|id| format!("\"{}\"", model_name(id)))
         .collect();
     format!(
         "Tools you called before were unloaded: {}. A search for `select:NAME` brings one back.",
@@ -251,7 +252,7 @@ fn spec_of(name: &str, description: &str, parameters: Value) -> ToolSpec {
 }
 
 fn described(hit: &FoundTool, style: Style) -> Value {
-    let name = model_names::shown(&hit.tool.id);
+    let name = model_name(&hit.tool.id);
     let description = &hit.tool.description;
     match style {
         Style::Inject => {
@@ -264,7 +265,7 @@ fn described(hit: &FoundTool, style: Style) -> Value {
 }
 
 fn no_room((id, tokens): &(ToolId, usize)) -> Value {
-    json!({ "name": model_names::shown(id), "tokens": tokens, "reason": "the budget for tools is used up by tools in use" })
+    json!({ "name": model_name(id), "tokens": tokens, "reason": "the budget for tools is used up by tools in use" })
 }
 
 /// A string, an array of strings, or nothing.

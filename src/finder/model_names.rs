@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sha2::{Digest, Sha256};
+use toolscout_index::formats::model_name;
 use toolscout_index::{Tool, ToolId};
 
 use crate::llm::ToolSpec;
@@ -12,10 +12,6 @@ use crate::printable;
 pub const TOOL_SEARCH: &str = "tool_search";
 /// The name of the tool that calls others, in dispatch style.
 pub const CALL_TOOL: &str = "call_tool";
-/// Longest name that providers accept.
-const MAX_NAME_CHARS: usize = 64;
-/// Hex digits of the hash that keeps changed names apart.
-const HASH_DIGITS: usize = 8;
 
 /// A tool as a model is shown it. The server that wrote the description stands before it in
 /// brackets, since providers have no other place to say where it comes from.
@@ -25,38 +21,15 @@ pub fn spec(tool: &Tool) -> ToolSpec {
         server => format!("[{}] {}", printable::name(server), tool.description),
     };
     ToolSpec {
-        name: shown(&tool.id),
+        name: model_name(&tool.id),
         description,
         parameters: tool.input_schema.clone(),
     }
 }
 
-/// The name under which a model sees a tool: `server__name`, matching `^[a-zA-Z0-9_-]{1,64}$`.
-///
-/// A pure function of the id, so that a tool has the same name in every round. Where writing it
-/// this way loses something, a hash of the id is added, so that two tools never share a name.
-pub fn shown(id: &ToolId) -> String {
-    let plain = match id.server() {
-        "" => id.name().to_owned(),
-        server => format!("{server}__{}", id.name()),
-    };
-    let ambiguous = id.server().contains("__") || id.name().contains("__");
-    let reserved = plain == TOOL_SEARCH || plain == CALL_TOOL;
-    if !ambiguous && !reserved && plain.len() <= MAX_NAME_CHARS && plain.chars().all(is_allowed) {
-        return plain;
-    }
-    let hash: String = Sha256::digest(id.as_str())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let kept = plain.chars().map(|c| if is_allowed(c) { c } else { '_' });
-    let kept: String = kept.take(MAX_NAME_CHARS - HASH_DIGITS - 1).collect();
-    format!("{kept}_{}", &hash[..HASH_DIGITS])
-}
-
 /// True when someone who writes this name means this tool.
 pub fn denotes(name: &str, id: &ToolId) -> bool {
-    name == id.as_str() || name == id.name() || name == shown(id)
+    name == id.as_str() || name == id.name() || name == model_name(id)
 }
 
 /// The names that are most like this one, best first; those that share nothing with it are left
@@ -73,10 +46,6 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize
         .take(most)
         .map(|(_, name)| name)
         .collect()
-}
-
-fn is_allowed(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
 fn bigrams(name: &str) -> BTreeSet<(char, char)> {
@@ -97,38 +66,6 @@ fn likeness(a: &BTreeSet<(char, char)>, b: &BTreeSet<(char, char)>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_valid_stable_and_never_shared() {
-        let long = "x".repeat(200);
-        let ids = [
-            "github/create_issue",
-            "create_issue",
-            "a/b__c",
-            "a__b/c",
-            "时间/查询",
-            "时间/查看",
-            "tool_search",
-            &long,
-        ];
-        let names: Vec<String> = ids
-            .iter()
-            .map(|id| shown(&ToolId::parse(id).unwrap()))
-            .collect();
-        assert_eq!(names[..2], ["github__create_issue", "create_issue"]);
-        assert_eq!(
-            names.iter().collect::<BTreeSet<_>>().len(),
-            names.len(),
-            "{names:?}"
-        );
-        for name in &names {
-            assert!(
-                (1..=64).contains(&name.len()) && name.chars().all(is_allowed),
-                "{name}"
-            );
-            assert_ne!(name, TOOL_SEARCH);
-        }
-    }
 
     #[test]
     fn misspelt_names_find_their_neighbours() {

@@ -23,11 +23,13 @@ pub(super) fn chat(tool: &Tool, name: &str) -> Value {
     json!({ "type": "function", "function": function })
 }
 
-/// A Responses tool.
+/// A Responses tool. The API takes a missing `strict` for true and then refuses most schemas, so it
+/// is always written.
 pub(super) fn responses(tool: &Tool, name: &str) -> Value {
     let mut fields = Map::new();
     fields.insert("type".into(), "function".into());
     fields.extend(function(tool, name));
+    fields.insert("strict".into(), false.into());
     write_back(tool, &["strict", "defer_loading"], &mut fields);
     Value::Object(fields)
 }

@@ -6,10 +6,12 @@ use std::slice;
 use serde_json::Value;
 
 use super::{Outcome, PlannedCall, Protocol, Run, State, What, announced, result_event, source_of};
+use toolscout_index::formats::model_name;
+
 use crate::agent::event::Event;
 use crate::agent::plan::{self, Execution, Plan, Reading};
 use crate::agent::prompt;
-use crate::finder::model_names::{self, TOOL_SEARCH};
+use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::search::SearchRequest;
 use crate::gate::Judgement;
 use crate::llm::{Message, ToolCall};
@@ -86,7 +88,7 @@ impl Run {
             let id = self.unused_id(0, Some(&format!("step_{}", step.key)));
             let call = ToolCall {
                 id,
-                name: model_names::shown(&step.tool.id),
+                name: model_name(&step.tool.id),
                 arguments: Value::Object(arguments).to_string(),
             };
             let what = match step.arguments {

@@ -13,9 +13,11 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{arguments, counting};
+use toolscout_index::formats::model_name;
+
 use crate::eval::dataset::{EvalSet, ToolIndex};
 use crate::eval::random::Random;
-use crate::finder::model_names::{self, TOOL_SEARCH};
+use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::toolbox::spec_tokens;
 use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message};
 use crate::printable::excerpt;
@@ -107,7 +109,7 @@ impl Task {
         let tool = |&position: &ToolIndex| {
             let tool = set.tool(position);
             (
-                model_names::shown(&tool.id),
+                model_name(&tool.id),
                 Value::Object(arguments::smallest(&tool.input_schema)),
             )
         };

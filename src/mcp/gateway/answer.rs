@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use toolscout_index::formats::Emit;
+use toolscout_index::formats::model_name;
 use toolscout_index::{Tool, ToolId};
 
 use crate::budget;
 use crate::finder::meta_tools;
-use crate::finder::model_names;
 use crate::finder::search::Found;
 use crate::finder::toolbox::Injection;
 use crate::mcp::pool::Pool;
@@ -27,7 +27,7 @@ pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool:
         answer.insert("no_room_for".into(), omitted.into());
     }
     if let Some(injection) = injection {
-        let names = |ids: &[ToolId]| -> Value { ids.iter().map(model_names::shown).collect() };
+        let names = |ids: &[ToolId]| -> Value { ids.iter().map(model_name).collect() };
         answer.insert("added_to_your_list".into(), names(&injection.added));
         if !injection.evicted.is_empty() {
             answer.insert("removed_from_your_list".into(), names(&injection.evicted));
@@ -38,11 +38,7 @@ pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool:
             Some(no_match) => (no_match.reason.as_str(), no_match.nearest.as_slice()),
             None => ("nothing was found; try other words", &[][..]),
         };
-        let nearest: Vec<String> = nearest
-            .iter()
-            .take(MAX_NEAREST)
-            .map(model_names::shown)
-            .collect();
+        let nearest: Vec<String> = nearest.iter().take(MAX_NEAREST).map(model_name).collect();
         answer.insert(
             "no_match".into(),
             json!({ "reason": reason, "nearest_names": nearest }),
@@ -63,14 +59,11 @@ fn described(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>
         .zip(values)
         .map(|(tool, value)| entry(&tool.id, value, pool))
         .collect();
-    (
-        described,
-        fitted.omitted.iter().map(model_names::shown).collect(),
-    )
+    (described, fitted.omitted.iter().map(model_name).collect())
 }
 
 fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
-    value["name"] = model_names::shown(id).into();
+    value["name"] = model_name(id).into();
     value["server"] = id.server().into();
     if let Some(reason) = pool.obstacle(id) {
         value["unavailable"] = reason.into();

@@ -108,6 +108,7 @@ mod tests {
 
     use super::*;
     use crate::finder::search::doubles::ListedTools;
+    use toolscout_index::formats::model_name;
 
     fn resolve(name: &str) -> Result<String, String> {
         let listed_tools = ListedTools::of(&[
@@ -134,7 +135,7 @@ mod tests {
         ] {
             assert_eq!(resolve(name).unwrap(), id);
         }
-        let shown = model_names::shown(&ToolId::parse("a__b/c").unwrap());
+        let shown = model_name(&ToolId::parse("a__b/c").unwrap());
         assert_eq!(resolve(&shown).unwrap(), "a__b/c");
         assert!(
             resolve("send")
