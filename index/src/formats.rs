@@ -1,9 +1,9 @@
-//! Every wire format of tool definitions, in and out. Pure functions over bytes and values.
+//! Reading and writing tool definitions in every supported format. Pure functions over bytes and
+//! values.
 //!
-//! Reading: [`parse`] detects the format and gives [`Tool`]s, and beside them what it had to leave
-//! out. Writing:
-//! [`emit`] for a list, [`emit_tool`] for one. What a format has no field for waits in [`Tool::metadata`] and is
-//! written back by the format that has one.
+//! [`parse`] detects the format and returns [`Tool`]s together with the items it skipped. [`emit`]
+//! writes a list, [`emit_tool`] a single tool. Fields that toolscout does not use are stored in
+//! [`Tool::metadata`] and written back by the formats that define them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -43,10 +43,10 @@ pub enum Format {
     Anthropic,
     /// Model Context Protocol: `inputSchema`.
     Mcp,
-    /// OpenAPI 3.0, 3.1 or Swagger 2.0; read only.
+    /// OpenAPI 3.0, 3.1 or Swagger 2.0; input only.
     #[serde(rename = "openapi")]
     OpenApi,
-    /// MCP's shape with `server`, `tags` or `metadata` beside it: what [`Tool`] serialises to.
+    /// MCP's fields plus `server`, `tags` or `metadata`: what [`Tool`] serialises to.
     Native,
 }
 
@@ -99,9 +99,9 @@ pub enum Emit {
     Anthropic,
     /// Anthropic `tool_reference` blocks, which name deferred tools.
     AnthropicReference,
-    /// A Model Context Protocol `tools/list` result. The one that loses nothing.
+    /// A Model Context Protocol `tools/list` result. The only format without loss.
     Mcp,
-    /// The emitted names alone.
+    /// The names for a model, see [`model_name`].
     Names,
     /// One line a tool, see [`signature()`].
     Signature,
@@ -147,51 +147,50 @@ impl FromStr for Emit {
     }
 }
 
-/// How input is to be taken.
+/// How input is read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// The file, URL or stream, for error messages.
     pub source_name: String,
-    /// The server of every tool, whatever the input says.
+    /// The server of every tool; overrides the input.
     pub server: Option<String>,
-    /// The server where the input names none.
+    /// The server of tools for which the input names none.
     pub default_server: Option<String>,
     /// OpenAPI: only operations with one of these tags; empty means all.
     pub include_tags: Vec<String>,
     /// OpenAPI: no operation with one of these tags.
     pub exclude_tags: Vec<String>,
-    /// OpenAPI: only these paths and what lies below them; `*` stands for any text. Empty means
+    /// OpenAPI: only these paths and their subpaths; `*` matches any text. Empty means
     /// all.
     pub include_paths: Vec<String>,
     /// OpenAPI: none of these paths.
     pub exclude_paths: Vec<String>,
 }
 
-/// What an input held.
+/// The result of reading an input.
 #[derive(Debug)]
 pub struct Parsed {
     /// The format of the first tool; [`Format::Mcp`] where there is none.
     pub format: Format,
     /// The valid tools, in input order, with unique ids.
     pub tools: Vec<Tool>,
-    /// The items that are no valid tools, in input order. Whether they spoil the rest is the
-    /// caller's decision.
+    /// The invalid items, in input order. The caller decides whether they make the whole input
+    /// invalid.
     pub skipped: Vec<Skipped>,
-    /// The servers of an `mcpServers` configuration, which has no tools of its own until someone
-    /// connects.
+    /// The servers of an `mcpServers` configuration. Their tools are known only after connecting.
     pub servers_to_connect: Vec<String>,
 }
 
-/// An item that was left out, and why.
+/// A skipped item, and the reason.
 #[derive(Debug)]
 pub struct Skipped {
     /// 1-based position among the input's tools.
     pub index: usize,
-    /// Its name, where it has one.
+    /// Its name, if it has one.
     pub name: Option<String>,
     /// Its 1-based line, in NDJSON.
     pub line: Option<usize>,
-    /// What is wrong with it.
+    /// The reason.
     pub error: Error,
 }
 
@@ -201,9 +200,9 @@ pub struct Skipped {
 /// line of NDJSON.
 ///
 /// # Errors
-/// [`Error::Parse`] where the input as a whole cannot be read: empty, not UTF-8, malformed, nested too deep, in no known
-/// format, with more than [`MAX_SKIPPED`] bad items, or so dense that it would take far more memory
-/// than its length.
+/// [`Error::Parse`] when the input as a whole cannot be read: it is empty, not UTF-8, malformed,
+/// nested too deeply, in an unknown format, has more than [`MAX_SKIPPED`] invalid items, or would
+/// need far more memory than its length.
 pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
     match input::read(
         bytes,
@@ -224,8 +223,8 @@ pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
     }
 }
 
-/// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Every tool
-/// is named by [`model_name`].
+/// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Every
+/// tool is named by [`model_name`].
 pub fn emit(tools: &[&Tool], format: Emit) -> Value {
     let items: Vec<Value> = tools
         .iter()
@@ -266,20 +265,20 @@ fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Resul
         .ok_or_else(unknown)
 }
 
-/// What surrounds an item and speaks for it.
+/// What an item inherits from the lists and namespaces around it.
 #[derive(Clone, Default)]
 struct Scope {
     server: Option<Rc<str>>,
-    /// What a namespace says of itself beyond its name.
+    /// The namespace's fields other than its name.
     namespace: Rc<Map<String, Value>>,
-    /// The memory that takes, in every tool of the namespace.
+    /// Bytes that these fields take in every tool of the namespace.
     namespace_bytes: usize,
     /// Lists and wrappers around it.
     depth: usize,
 }
 
 impl Scope {
-    /// The same, one group further in.
+    /// The scope of a list or namespace within this one.
     fn within(&self) -> Result<Scope> {
         if self.depth == MAX_GROUPS {
             let reason = format!("it lies within more than {MAX_GROUPS} lists; flatten them");
@@ -292,7 +291,7 @@ impl Scope {
     }
 }
 
-/// What one JSON value is, by its fields.
+/// The kind of a JSON value, determined by its fields.
 enum Shape {
     List,
     /// A list of tools under this field.
@@ -355,10 +354,10 @@ const TELLING: [&str; 18] = [
     "mcpServers",
     "description",
 ];
-/// Names of fields that an error lists.
+/// Field names that an error lists at most.
 const MAX_LISTED_FIELDS: usize = 8;
 
-/// What an object's text says of its shape. Its size does not depend on the text's.
+/// The fields of an object that determine its kind. Takes constant memory.
 #[derive(Default)]
 struct Outline<'t> {
     telling: Vec<(&'static str, &'t str)>,
@@ -366,12 +365,12 @@ struct Outline<'t> {
 }
 
 impl<'t> Outline<'t> {
-    /// Looks through an object; of any other value there is nothing to say.
+    /// Scans an object; empty for any other value.
     fn of(text: &'t str) -> Self {
         let mut outline = Outline::default();
         for (name, value) in input::fields(text) {
             if let Some(&telling) = TELLING.iter().find(|telling| **telling == name) {
-                // As in a map, the last of two fields of one name counts.
+                // Of two fields with one name the last one counts, as in a map.
                 outline.telling.retain(|(known, _)| *known != telling);
                 outline.telling.push((telling, value));
             }
@@ -406,7 +405,7 @@ impl<'t> Outline<'t> {
         self.text("type").is_some_and(|kind| kind == name)
     }
 
-    /// Whether this is an OpenAPI document, of whatever version.
+    /// Whether this is an OpenAPI document of any version.
     fn is_openapi(&self) -> bool {
         let version = [self.get("openapi"), self.get("swagger")];
         version
@@ -415,8 +414,8 @@ impl<'t> Outline<'t> {
             .any(|value| value.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()))
     }
 
-    /// The format of an object that is one tool. Schemas tell formats apart, and a name alone makes
-    /// an MCP tool.
+    /// The format of a tool, recognised by the name of its schema field. An object with a name only
+    /// is an MCP tool.
     fn tool_format(&self) -> Option<Format> {
         let is_group = ["tools", "functions"]
             .iter()
@@ -440,15 +439,16 @@ impl<'t> Outline<'t> {
     }
 }
 
-/// Bad items that are named one by one; with the next one the input is given up. A set with more is
-/// in no format of ours, or was made wrongly throughout.
+/// Invalid items that are reported one by one; the next one ends the reading. An input with more is
+/// in an unknown format, or was generated wrongly.
 pub const MAX_SKIPPED: usize = 1_000;
-/// Lists and wrappers within each other. Four occur: an answer, its list, a namespace, its list.
+/// Levels of nested lists and wrappers. Four occur in practice: a response, its list, a namespace,
+/// its list.
 const MAX_GROUPS: usize = 8;
-/// What a tool takes beside what its text says: the struct, its id twice, an empty schema.
+/// Memory of a tool beyond its text: the struct, its id twice, an empty schema.
 const TOOL_BYTES: usize = 1_500;
 
-/// Gathers the tools of one input.
+/// Reads the tools of one input.
 struct Reader<'a> {
     options: &'a ReadOptions,
     /// The whole text, for the places of errors.
@@ -460,11 +460,11 @@ struct Reader<'a> {
     servers_to_connect: Vec<String>,
     /// Where each id was first seen, 1-based.
     positions: HashMap<ToolId, usize>,
-    /// Items seen so far, good and bad.
+    /// Items read so far, valid and invalid.
     items: usize,
     /// The line being read, in NDJSON.
     line: Option<usize>,
-    /// True once nothing further is to be read.
+    /// True once reading has ended early.
     given_up: bool,
 }
 
@@ -505,7 +505,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a value that is the input, or a container within it.
+    /// Reads the input, or a container within it.
     fn read(&mut self, text: &str, scope: &Scope) -> Result<()> {
         let outline = Outline::of(text);
         let shape = Shape::of(text, &outline);
@@ -555,7 +555,7 @@ impl<'a> Reader<'a> {
         input::items(text).try_for_each(|item| self.read_item(item, &scope))
     }
 
-    /// Reads one entry of a list, whose failure is its own unless it ends the reading.
+    /// Reads one entry of a list. An invalid entry is skipped; an error ends the reading.
     fn read_item(&mut self, text: &str, scope: &Scope) -> Result<()> {
         let outline = Outline::of(text);
         let result = match Shape::of(text, &outline) {
@@ -681,10 +681,10 @@ impl<'a> Reader<'a> {
         spent.map_err(|reason| self.unreadable(reason))
     }
 
-    /// Notes a bad item.
+    /// Records an invalid item.
     ///
     /// # Errors
-    /// With the one after [`MAX_SKIPPED`], which ends the reading.
+    /// For the item after [`MAX_SKIPPED`], which ends the reading.
     fn skip(&mut self, name: Option<String>, error: Error) -> Result<()> {
         if let Some(first) = self
             .skipped

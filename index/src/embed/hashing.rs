@@ -1,11 +1,11 @@
-//! A deterministic double for tests: words hashed into a few dimensions.
+//! A deterministic embedder for tests: hashes words into a few dimensions.
 
 use crate::embed::{Embedder, EmbedderProfile};
 use crate::error::Result;
 use crate::text;
 
-/// Embeds a text as the normalised sum of a random unit per term. Near texts share words; it knows
-/// no meaning, so it is for tests and never for users.
+/// Embeds a text as the normalised sum of one pseudorandom vector per term. Texts are similar when
+/// they share words, so use it in tests only.
 #[derive(Clone, Debug)]
 pub struct Hashing {
     id: String,

@@ -23,21 +23,21 @@ pub const FILES: [&str; 5] = [
     "tokenizer_config.json",
 ];
 
-/// Tokens read of a text. The model was trained on no more, and a tool's first sentences say what
-/// it is for.
+/// Tokens read of a text. The model was trained on no more, and a tool's first sentences state its
+/// purpose.
 const MAX_TOKENS: usize = 128;
-/// Threads within one inference: texts are embedded side by side, and one thread for each is the
-/// most of them a second.
+/// Threads within one inference. Texts are embedded in parallel; one thread each gives the highest
+/// throughput.
 const INTRA_THREADS: usize = 1;
-/// Texts per inference. Batches are padded to their longest text: 32 at once are half as many a
-/// second as one by one.
+/// Texts per inference. Batches are padded to their longest text, so that 32 at once have half the
+/// throughput of one by one.
 const BATCH: usize = 1;
-/// Most inferences at a time, each with a session of about 50 MB.
+/// Parallel inferences at most, each with a session of about 50 MB.
 const MAX_SESSIONS: usize = 8;
-/// Its say beside the static table: on twelve sets .65 of the dense score was best.
+/// Weight beside the static table: .65 of the dense score was best on twelve sets.
 const SHARE: f32 = 0.65;
 
-/// A loaded all-MiniLM-L6-v2. As many inferences run at a time as there are processors, up to 8.
+/// A loaded all-MiniLM-L6-v2. Runs as many inferences in parallel as there are processors, up to 8.
 pub struct MiniLm {
     id: String,
     sessions: Pool<TextEmbedding>,
@@ -48,7 +48,7 @@ impl MiniLm {
     /// Takes about 0.3 s.
     ///
     /// # Errors
-    /// [`Error::Embedder`] naming the file that is missing, too old or no model.
+    /// [`Error::Embedder`] with the file that is missing, too old or not a model.
     pub fn load(model_dir: &Path, runtime: &Path) -> Result<Self> {
         load_runtime(runtime)?;
         let (id, first) = session(model_dir)?;
@@ -75,8 +75,8 @@ impl MiniLm {
         if lanes <= 1 {
             return self.embed_in_turn(texts);
         }
-        // Threads of their own: the tokenizer uses rayon's, which must not wait for a session while
-        // they hold one.
+        // Not on rayon's threads: the tokenizer uses them, and they must not wait for a session
+        // while they hold one.
         std::thread::scope(|scope| {
             let parts = texts.chunks(texts.len().div_ceil(lanes));
             let lanes: Vec<_> = parts
@@ -160,10 +160,10 @@ fn session(model_dir: &Path) -> Result<(String, TextEmbedding)> {
     Ok((id, session))
 }
 
-/// Loads the library once for the process; fastembed would panic where this gives an error.
+/// Loads the library once for the process. Without this check fastembed panics.
 ///
 /// # Errors
-/// [`Error::Embedder`] when it is missing, no ONNX Runtime, or too old.
+/// [`Error::Embedder`] when the file is missing, is not ONNX Runtime, or is too old.
 pub fn load_runtime(runtime: &Path) -> Result<()> {
     if !runtime.is_file() {
         return Err(failed(
@@ -171,7 +171,7 @@ pub fn load_runtime(runtime: &Path) -> Result<()> {
             "no such file; `toolscout models pull` fetches ONNX Runtime",
         ));
     }
-    // Loading is what is wanted here; the environment is made with the first session.
+    // Only loads the library; the first session creates the environment.
     ort::init_from(runtime)
         .map(drop)
         .map_err(|e| failed(runtime, format!("{e}; use 1.24 or newer")))

@@ -1,13 +1,12 @@
-//! Things that only one thread may use at a time, as many of them as are used at once.
+//! A bounded pool of values that one thread at a time may use.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 
-/// Makes a `T` when one is wanted and none is idle, up to a bound; then callers wait for one to
-/// come back.
+/// Creates a `T` when none is idle, up to a limit; beyond it callers wait for one to be returned.
 pub(super) struct Pool<T> {
-    make: Box<dyn Fn() -> Result<T> + Send + Sync>,
+    create: Box<dyn Fn() -> Result<T> + Send + Sync>,
     limit: usize,
     state: Mutex<State<T>>,
     returned: Condvar,
@@ -15,45 +14,45 @@ pub(super) struct Pool<T> {
 
 struct State<T> {
     idle: Vec<T>,
-    /// Idle or lent.
-    made: usize,
+    /// Idle and in use.
+    created: usize,
 }
 
 impl<T> Pool<T> {
-    /// A pool that holds `first` and makes the others, `limit` in all.
+    /// A pool with `first` in it that creates up to `limit` values.
     pub(super) fn new(
         first: T,
         limit: usize,
-        make: impl Fn() -> Result<T> + Send + Sync + 'static,
+        create: impl Fn() -> Result<T> + Send + Sync + 'static,
     ) -> Self {
         let state = Mutex::new(State {
             idle: vec![first],
-            made: 1,
+            created: 1,
         });
         Pool {
-            make: Box::new(make),
+            create: Box::new(create),
             limit,
             state,
             returned: Condvar::new(),
         }
     }
 
-    /// Most of them at a time.
+    /// The most values in use at a time.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Uses one of them, which is back in the pool afterwards. One whose use panicked is not used
-    /// again.
+    /// Runs `work` with a value and returns the value to the pool. A value whose use panicked is
+    /// dropped.
     ///
     /// # Errors
-    /// What making one more gave.
+    /// The error of creating a value.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Result<R> {
-        let place = Place { pool: self };
-        let mut lent = self.take()?;
-        let done = work(&mut lent);
-        std::mem::forget(place);
-        self.lock().idle.push(lent);
+        let slot = Slot { pool: self };
+        let mut taken = self.take()?;
+        let done = work(&mut taken);
+        std::mem::forget(slot);
+        self.lock().idle.push(taken);
         self.returned.notify_one();
         Ok(done)
     }
@@ -64,8 +63,8 @@ impl<T> Pool<T> {
             if let Some(idle) = state.idle.pop() {
                 return Ok(idle);
             }
-            if state.made < self.limit {
-                state.made += 1;
+            if state.created < self.limit {
+                state.created += 1;
                 break;
             }
             state = self
@@ -73,9 +72,9 @@ impl<T> Pool<T> {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        // Making one takes long; the lock is not held meanwhile.
+        // Creating a value takes long, so the lock is released first.
         drop(state);
-        (self.make)()
+        (self.create)()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -83,15 +82,14 @@ impl<T> Pool<T> {
     }
 }
 
-/// The place of a `T` that is lent. Dropping it gives the place to another, for it was not made or
-/// is lost.
-struct Place<'a, T> {
+/// The slot of a value in use. Dropping it frees the slot, as the value was not created or is lost.
+struct Slot<'a, T> {
     pool: &'a Pool<T>,
 }
 
-impl<T> Drop for Place<'_, T> {
+impl<T> Drop for Slot<'_, T> {
     fn drop(&mut self) {
-        self.pool.lock().made -= 1;
+        self.pool.lock().created -= 1;
         self.pool.returned.notify_one();
     }
 }
@@ -104,13 +102,13 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
-    fn made_and_idle<T>(pool: &Pool<T>) -> (usize, usize) {
+    fn created_and_idle<T>(pool: &Pool<T>) -> (usize, usize) {
         let state = pool.lock();
-        (state.made, state.idle.len())
+        (state.created, state.idle.len())
     }
 
     #[test]
-    fn what_is_used_at_once_is_made_and_no_more() {
+    fn creates_only_as_many_as_are_used_at_once() {
         let pool = Pool::new(0, 2, || Ok(1));
         let both = Barrier::new(2);
         let meet = |_: &mut i32| both.wait();
@@ -121,11 +119,11 @@ mod tests {
         std::thread::scope(|scope| {
             (0..8).for_each(|_| drop(scope.spawn(|| pool.with(|_| ()).unwrap())))
         });
-        assert_eq!(made_and_idle(&pool), (2, 2));
+        assert_eq!(created_and_idle(&pool), (2, 2));
     }
 
     #[test]
-    fn one_after_another_use_the_same() {
+    fn an_idle_value_is_reused() {
         let made = AtomicUsize::new(0);
         let pool = Pool::new(0, 4, || Ok(7));
         for _ in 0..3 {
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_making_and_a_panic_leave_room_for_another() {
+    fn an_error_or_a_panic_frees_the_slot() {
         let broken = || {
             Err(Error::Embedder {
                 model: "m".into(),
@@ -150,6 +148,6 @@ mod tests {
             pool.with(|()| panic!("asked to"))
         }));
         assert!(panicked.is_err());
-        assert_eq!(made_and_idle(&pool), (0, 0));
+        assert_eq!(created_and_idle(&pool), (0, 0));
     }
 }

@@ -1,5 +1,5 @@
-//! The static table that ships with the program: one vector a token, a text is their mean. No model
-//! to fetch, no native library, microseconds a text.
+//! The static embedding table that ships with the program: one vector per token; the vector of a
+//! text is their mean. Needs no download and no native library, and takes microseconds a text.
 //!
 //! The file is a header, the vocabulary and the rows, little-endian throughout:
 //!
@@ -11,11 +11,11 @@
 //! | 4 | tokens |
 //! | 4 | bytes of vocabulary |
 //! | 32 | BLAKE3 of all the rest of the file |
-//! | | the vocabulary: tokens by line feeds, `##` before those that continue a word |
-//! | 4 a token | what a code of 1 is worth in its row |
+//! | | the vocabulary: tokens separated by line feeds, `##` before those that continue a word |
+//! | 4 a token | the scale of the row: what a code of 1 stands for |
 //! | 1 a token and dimension | the codes, signed, row by row |
 //!
-//! `scripts/train_table.py` writes it; `assets/MODEL_CARD.md` says of what and how well it does.
+//! `scripts/train_table.py` writes it; `assets/MODEL_CARD.md` lists its sources and quality.
 
 mod wordpiece;
 
@@ -35,14 +35,14 @@ pub const NAME: &str = "static-table";
 const MAGIC: &[u8; 8] = b"toolscTB";
 const VERSION: u32 = 1;
 const CHECKSUM: Range<usize> = 24..56;
-/// More than any table has; keeps sizes read from a damaged header from overflowing.
+/// More than any table has. Keeps sizes from a damaged header from overflowing.
 const MAX_DIMENSIONS: usize = 4096;
 
 /// Dimensions are principal components, the strongest first: a quarter of them has 54% of the rows'
 /// squared length.
 const LEADING: usize = 64;
 
-/// Beside MiniLM the table has about a third of the dense score: 70.3 nDCG@10 on twelve sets, where
+/// Weight beside MiniLM, about a third of the dense score: 70.3 nDCG@10 on twelve sets, where
 /// MiniLM alone gives 69.6.
 const SHARE: f32 = 0.35;
 
@@ -53,12 +53,12 @@ pub struct StaticTable {
     id: String,
     dimensions: usize,
     vocabulary: Vocabulary,
-    /// What a code of 1 is worth, by token.
+    /// The scale of each row, by token.
     scales: Vec<f32>,
-    /// How long each row's codes are.
+    /// The length of each row of codes, as a vector.
     lengths: Vec<f32>,
     bytes: Cow<'static, [u8]>,
-    /// Where the codes begin.
+    /// Offset of the codes.
     codes: usize,
 }
 
@@ -79,7 +79,8 @@ impl StaticTable {
     /// Reads a table file.
     ///
     /// # Errors
-    /// [`Error::Embedder`] naming what is wrong: no table, another version, dimensions out of range, cut short, damaged.
+    /// [`Error::Embedder`] when the file is not a table, has another version or dimensions out of range,
+    /// or is cut short or damaged.
     pub fn read(bytes: impl Into<Cow<'static, [u8]>>) -> Result<Self> {
         let bytes = bytes.into();
         let header = Header::read(&bytes)?;
@@ -109,7 +110,7 @@ impl StaticTable {
         })
     }
 
-    /// The unit vector of a text; all zeros when nothing in it can be spelt with the table's
+    /// The unit vector of a text; all zeros when no word of it can be spelt with the table's
     /// tokens.
     pub fn embed(&self, text: &str) -> Vec<f32> {
         let mut vector = vec![0.0f32; self.dimensions];
@@ -139,13 +140,12 @@ impl StaticTable {
         tokens
     }
 
-    /// What a token adds to a text: the length of its row. Frequent tokens have short rows.
+    /// The weight of a token in a text: the length of its row. Frequent tokens have short rows.
     pub fn weight(&self, token: u32) -> f32 {
         self.scales[token as usize] * self.lengths[token as usize]
     }
 
-    /// The cosines of each of these tokens with all of the others, in their order; 0 for those that
-    /// point away.
+    /// The cosine of each of these tokens with each of the others, in order; negative ones are 0.
     pub fn cosines(&self, tokens: &[u32], others: &[u32]) -> Vec<Vec<f32>> {
         let codes = |token: u32| {
             self.row(token as usize)

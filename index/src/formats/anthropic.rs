@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::write_back;
 use crate::tool::Tool;
 
-/// The fields the API takes besides name, description and schema; it refuses others.
+/// The fields that the API accepts besides name, description and schema; it rejects others.
 const FIELDS: [&str; 6] = [
     "cache_control",
     "defer_loading",
@@ -28,7 +28,7 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     Value::Object(fields)
 }
 
-/// A block of a tool search's result that loads one deferred tool.
+/// A content block in a tool search result that loads one deferred tool.
 pub(super) fn reference(name: &str) -> Value {
     json!({ "type": "tool_reference", "tool_name": name })
 }

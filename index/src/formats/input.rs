@@ -1,7 +1,7 @@
-//! Bytes to JSON text: UTF-8, then JSON, NDJSON or YAML, each failure with its place.
+//! Decodes bytes: UTF-8, then JSON, NDJSON or YAML. Errors name line and column.
 //!
-//! Text stays text until it is known to be a tool: a list is walked item by item ([`items`],
-//! [`fields`]), and only what has a tool's shape becomes a value, within a [`Budget`].
+//! Text is parsed lazily: a list is walked item by item ([`items`], [`fields`]), and only an item
+//! that looks like a tool becomes a [`Value`], within a memory [`Budget`].
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -15,22 +15,23 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// Brackets that YAML may leave open at once. libyaml looks at every open one on each token: 300 kB
-/// of `[` took it six minutes. Far above serde's 128 levels, since unmatched brackets in prose are
-/// counted too.
+/// Open brackets allowed in YAML. libyaml visits every open bracket on each token: 300 kB of `[`
+/// took six minutes. The limit is far above serde's 128 levels because unmatched brackets in prose
+/// count too.
 const MAX_OPEN_BRACKETS: usize = 2_000;
-/// What the YAML parser holds of each key, scalar and collection until the whole document is read.
+/// Bytes that the YAML parser holds for each key, scalar and collection until the end of the
+/// document.
 const YAML_NODE_BYTES: usize = 150;
-/// Memory that an input may take for each of its bytes. Ordinary sets of tools take 8 to 15;
-/// `[0,0,…]` took 310.
+/// Memory allowed for each byte of input. Ordinary sets of tools need 8 to 15; `[0,0,…]` needed
+/// 310.
 const MEMORY_PER_BYTE: usize = 24;
-/// Memory that any input may take, however short.
+/// Memory allowed for any input, however short.
 const MEMORY_OF_ANY: usize = 64 << 20;
 
-/// What the bytes are. The text has been checked to be JSON.
+/// The decoded input. The text is valid JSON.
 pub(super) enum Input<'t> {
     Document(Cow<'t, str>),
-    /// One value a line; single lines may be malformed.
+    /// One value per line; some lines may be malformed.
     Lines(&'t str),
 }
 
@@ -52,7 +53,7 @@ pub(super) fn read<'t>(bytes: &'t [u8], source: Source<'_>) -> Result<Input<'t>>
     }
 }
 
-/// The lines of NDJSON that are not blank, with their 1-based numbers.
+/// The non-blank lines of NDJSON with their 1-based numbers.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text
         .lines()
@@ -76,8 +77,8 @@ pub(super) fn fields(object: &str) -> impl Iterator<Item = (String, &str)> {
     let mut rest = object.trim_start().strip_prefix('{').unwrap_or_default();
     std::iter::from_fn(move || {
         let name = take_value(&mut rest)?;
-        // A name that is no text, such as half of a surrogate pair, is named when the object is
-        // read as a value.
+        // A name that is not valid text, such as half of a surrogate pair, is reported when the
+        // object is parsed.
         let name = serde_json::from_str(name).unwrap_or_else(|_| name.to_owned());
         rest = after(rest, ':');
         let value = take_value(&mut rest)?;
@@ -86,7 +87,7 @@ pub(super) fn fields(object: &str) -> impl Iterator<Item = (String, &str)> {
     })
 }
 
-/// Cuts off the value that the text begins with; `None` at the end of a list or an object.
+/// Removes the first value from the text; `None` at the end of a list or an object.
 fn take_value<'t>(rest: &mut &'t str) -> Option<&'t str> {
     let text = rest.trim_start();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
@@ -96,14 +97,14 @@ fn take_value<'t>(rest: &mut &'t str) -> Option<&'t str> {
     Some(value)
 }
 
-/// The text without this separator at its beginning; without the separator nothing follows.
+/// The text after a leading separator; empty without one.
 fn after(text: &str, separator: char) -> &str {
     text.trim_start()
         .strip_prefix(separator)
         .unwrap_or_default()
 }
 
-/// The memory that what is read of an input may take, by estimate.
+/// An estimate of the memory that the parsed values of an input take, with an upper bound.
 pub(super) struct Budget {
     left: Cell<usize>,
     total: usize,
@@ -126,17 +127,17 @@ impl Budget {
         self.total - self.left.get()
     }
 
-    /// Gives back all but these bytes, for what was read and not kept.
+    /// Returns to an earlier state, for values that were parsed and dropped.
     pub fn return_to(&self, spent: usize) {
         self.left.set(self.total - spent);
     }
 
-    /// True once something did not fit.
+    /// True once a value exceeded the budget.
     pub fn is_exceeded(&self) -> bool {
         self.left.get() == 0
     }
 
-    /// Takes bytes out of the budget, or says that it is exceeded.
+    /// Takes bytes out of the budget.
     pub fn spend(&self, bytes: usize) -> Result<(), String> {
         self.left.set(self.left.get().saturating_sub(bytes));
         if !self.is_exceeded() {
@@ -190,7 +191,7 @@ impl Source<'_> {
     /// Reads a part of an input's text into a value.
     ///
     /// # Errors
-    /// [`Error::Parse`] with line and column for what is nested too deep, or beyond the budget.
+    /// [`Error::Parse`] with line and column for a value that is nested too deeply or exceeds the budget.
     pub fn value(&self, part: &str, whole: &str, budget: &Budget) -> Result<Value> {
         let mut deserializer = serde_json::Deserializer::from_str(part);
         BoundedValue { budget }
@@ -241,7 +242,8 @@ impl Source<'_> {
                     format!("the YAML has too many values for its length: {reason}"),
                 )
             })?;
-        // Without aliases JSON is hardly longer than the YAML, so only aliases can spend the rest.
+        // Without aliases the JSON is hardly longer than the YAML, so only aliases can exceed the
+        // rest.
         let max_bytes = text.len().saturating_mul(4).saturating_add(1 << 20);
         let mut json = String::new();
         let transcribed = Transcriber {
@@ -273,15 +275,15 @@ impl Source<'_> {
     }
 }
 
-/// Line and column, from 1, of what follows this text.
+/// The 1-based line and column of the position after this text.
 fn place_of(before: &str) -> (usize, usize) {
     let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
     let in_line = before.rsplit('\n').next().unwrap_or_default();
     (line, in_line.chars().count() + 1)
 }
 
-/// Whether text that is not one JSON value is one a line. The second line decides where the first
-/// is the broken one.
+/// Whether text that is not a single JSON value has one value per line. The second line decides
+/// when the first one is malformed.
 fn is_ndjson(text: &str) -> bool {
     let is_value = |line: &str| {
         line.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(line).is_ok()
@@ -294,7 +296,7 @@ fn is_ndjson(text: &str) -> bool {
     })
 }
 
-/// The 1-based line on which more brackets are open than YAML may have.
+/// The 1-based line that exceeds the limit of open brackets.
 fn line_of_excess_brackets(text: &str) -> Option<usize> {
     let (mut open, mut line) = (0_usize, 1);
     for byte in text.bytes() {
@@ -311,12 +313,12 @@ fn line_of_excess_brackets(text: &str) -> Option<usize> {
     None
 }
 
-/// What the allocator adds to each text.
+/// Bytes that the allocator adds to each text.
 const ALLOCATION_BYTES: usize = 16;
-/// An entry of a map: key, value, hash, and its place in the table.
+/// Bytes of a map entry: key, value, hash, and its slot in the table.
 const ENTRY_BYTES: usize = size_of::<String>() + size_of::<Value>() + 2 * size_of::<usize>();
 
-/// The memory that a value takes beside its own place, by estimate.
+/// The estimated heap memory of a value.
 pub(super) fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + ALLOCATION_BYTES,
@@ -334,8 +336,7 @@ pub(super) fn weight(value: &Value) -> usize {
     }
 }
 
-/// Builds a value while the budget lasts. Growing lists and maps are charged for the room they
-/// take.
+/// Parses a value within the budget. Growing lists and maps are charged for their capacity.
 #[derive(Clone, Copy)]
 struct BoundedValue<'a> {
     budget: &'a Budget,

@@ -1,8 +1,8 @@
-//! WordPiece as uncased BERT does it, so that the rows trained under its tokens are found again.
+//! WordPiece as in uncased BERT, with which the table was trained.
 //!
-//! Text is cleaned, lowercased and freed of accents, split at spaces, around punctuation and around
-//! each CJK character; a word is then spelt with the longest tokens the vocabulary has, left to
-//! right.
+//! Text is cleaned, lowercased, stripped of accents, and split at spaces, around punctuation and
+//! around each CJK character. A word is then spelt with the longest tokens of the vocabulary, left
+//! to right.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use unicode_normalization::{UnicodeNormalization, is_nfd};
 
-/// Longer words are unknown, as in training; it also bounds the work a hostile text can cause.
+/// Longer words are unknown, as in training. Also bounds the work that a hostile text can cause.
 const MAX_WORD_CHARS: usize = 100;
 
 /// Invisible characters, which are dropped.
@@ -29,7 +29,7 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Numbers tokens in the order they come.
+    /// Numbers the tokens in the given order.
     pub(super) fn new<'a>(tokens: impl Iterator<Item = &'a str>) -> Self {
         let mut vocabulary = Vocabulary {
             first: HashMap::new(),
@@ -47,7 +47,7 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// The tokens of a text in order, words that cannot be spelt left out.
+    /// The tokens of a text in order; words that cannot be spelt are skipped.
     pub(super) fn tokens(&self, text: &str, mut emit: impl FnMut(u32)) {
         let mut pieces = Vec::new();
         for_each_word(text, |word| {
@@ -110,7 +110,7 @@ fn for_each_word(text: &str, mut emit: impl FnMut(&str)) {
 /// Lowercase without accents and invisible characters.
 fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
     let visible = text.chars().filter(|&c| !is_dropped(c));
-    // Most texts are ASCII, which decomposition leaves as it is.
+    // Most texts are ASCII, which decomposition does not change.
     let plain = is_nfd(text);
     let as_is = plain.then(|| visible.clone());
     let decomposed = (!plain).then(|| visible.nfd());

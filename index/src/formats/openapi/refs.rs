@@ -1,4 +1,4 @@
-//! `$ref`: following and expanding, bounded so that a small document cannot become a large schema.
+//! Follows and expands `$ref`, with bounds so that a small document cannot become a huge schema.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 
 /// Longest chain of references to references.
 const MAX_HOPS: usize = 32;
-/// Deepest nesting to which references are expanded; below [`crate::tool::MAX_SCHEMA_DEPTH`] with
-/// room for what stands around a schema.
+/// Depth to which references are expanded; below [`crate::tool::MAX_SCHEMA_DEPTH`], to leave room
+/// for the levels around a schema.
 const MAX_EXPANSION_DEPTH: usize = 40;
-/// Nodes that references may add to one operation. A schema beyond this is larger than any model's
+/// Nodes that references may add to one operation. A larger schema would not fit any model's
 /// context.
 const MAX_NODES_PER_OPERATION: usize = 5_000;
-/// Nodes that references may add to all operations of a document, shared out evenly: about 200 MB.
+/// Nodes that references may add to all operations of a document, divided evenly: about 200 MB.
 const MAX_NODES_PER_DOCUMENT: usize = 2_000_000;
 /// Text bytes that count as one node.
 const BYTES_PER_NODE: usize = 64;
@@ -27,10 +27,10 @@ const NAME_KEYWORDS: [&str; 5] = [
     "dependentSchemas",
 ];
 
-/// The value itself, or what its chain of local references ends at.
+/// The value itself, or the target of its chain of local references.
 ///
 /// # Errors
-/// Says which reference leads nowhere, in a circle, or out of the document.
+/// A message that names the reference that is missing, circular, or outside the document.
 pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Value, String> {
     for _ in 0..MAX_HOPS {
         let Some(reference) = reference(value) else {
@@ -55,8 +55,8 @@ pub(super) struct Document<'a> {
     root: &'a Value,
     /// Nodes that references may add to each operation.
     share: usize,
-    /// Nodes left altogether, those outside of references too: a path item can be shared by many
-    /// paths.
+    /// Nodes left for the whole document, including those outside references: many paths can share
+    /// one path item.
     left: usize,
 }
 
@@ -93,11 +93,11 @@ pub(super) struct Expansion<'d, 'a> {
 }
 
 impl Expansion<'_, '_> {
-    /// A copy in which every local reference is replaced by its target, or where that cannot be, by
-    /// a schema that says so. Remote references stay.
+    /// A copy in which every local reference is replaced by its target, or by a placeholder that
+    /// explains why it is not. Remote references stay.
     ///
     /// # Errors
-    /// Says which reference leads nowhere, or that the document is too large.
+    /// A message that names the missing reference, or says that the document is too large.
     pub fn expand(&mut self, schema: &Value) -> Result<Value, String> {
         self.schema(schema, 0)
     }
@@ -145,10 +145,10 @@ impl Expansion<'_, '_> {
             .map(Value::Object)
     }
 
-    /// Counts a value that is copied as it is.
+    /// Counts a value that is copied unchanged.
     ///
     /// # Errors
-    /// Says that the document is too large.
+    /// A message that the document is too large.
     pub fn spend_all(&mut self, value: &Value) -> Result<(), String> {
         self.spend(value)?;
         match value {
@@ -197,7 +197,7 @@ impl Expansion<'_, '_> {
     }
 }
 
-/// Accepts whatever the reference would, as far as can be said without it.
+/// A schema of the same type as the reference's target that accepts everything.
 fn placeholder(reference: &str, target: &Value) -> Value {
     let mut schema = Map::new();
     if let Some(kind) = target.get("type").filter(|kind| kind.is_string()) {
