@@ -7,7 +7,7 @@ use super::{Format, ReadOptions, Scope, cut, mcp};
 use crate::error::{Error, Result};
 use crate::tool::{Tool, empty_schema};
 
-/// Where an item stands and what speaks for it.
+/// The position and context of an item, for errors.
 pub(super) struct Place<'a> {
     /// For an item without a name.
     pub position: String,
@@ -15,10 +15,10 @@ pub(super) struct Place<'a> {
     pub options: &'a ReadOptions,
 }
 
-/// Makes a tool of an object's fields; those without a place of their own become metadata.
+/// Builds a tool from an object's fields; unknown ones become metadata.
 ///
 /// # Errors
-/// [`Error::InvalidTool`] naming the tool, or its position, and the field.
+/// [`Error::InvalidTool`] with the tool's name or position, and the field.
 pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place) -> Result<Tool> {
     let mut fields = Fields::new(fields, &place.position)?;
     let origin = mcp::Origin::take(&mut fields.map);
@@ -51,7 +51,7 @@ pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place
     Ok(tool)
 }
 
-/// The error for something in a list of tools that is none.
+/// The error for a list entry that is not a tool.
 pub(super) fn not_a_tool(position: &str, text: &str) -> Error {
     let reason = match text.starts_with('{') {
         true => "it has no name; every tool needs a `name`".to_owned(),
@@ -84,10 +84,10 @@ fn schema_field(format: Format) -> &'static str {
     }
 }
 
-/// An object's fields, taken out one by one and checked; `null` is as if missing.
+/// An object's fields, removed and checked one by one; `null` counts as missing.
 pub(super) struct Fields {
     pub map: Map<String, Value>,
-    /// The name as written.
+    /// The name as it is in the input.
     tool: String,
 }
 

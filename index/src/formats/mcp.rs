@@ -1,5 +1,5 @@
-//! Model Context Protocol: tools with annotations, and what toolscout keeps in `_meta` so that
-//! nothing is lost.
+//! Model Context Protocol tools. Fields that MCP lacks are stored in `_meta`, so that nothing is
+//! lost.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,11 +8,12 @@ use super::item::Fields;
 use crate::error::Result;
 use crate::tool::{Annotations, Tool};
 
-/// The key in `_meta` that holds what MCP has no field for. The specification leaves names without
-/// a prefix to anyone.
+/// The key in `_meta` for fields that MCP lacks. The specification leaves names without a prefix to
+/// anyone.
 const META_KEY: &str = "toolscout";
 
-/// Metadata of these names cannot stand beside MCP's fields: it would be read as something else.
+/// Metadata with these names cannot be written beside MCP's fields: it would be read as something
+/// else.
 const RESERVED: [&str; 22] = [
     "name",
     "title",
@@ -45,7 +46,7 @@ const HINTS: [&str; 4] = [
     "openWorldHint",
 ];
 
-/// A tool as `tools/list` gives it. Metadata goes back where it came from, the rest into
+/// A tool as in a `tools/list` result. Metadata is written where it was read, the rest goes to
 /// `_meta.toolscout`.
 pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     let mut fields = Map::new();
@@ -85,13 +86,13 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     Value::Object(fields)
 }
 
-/// What a tool was before it was written as MCP.
+/// The fields of a tool that its MCP form cannot hold.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Origin {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Set where the emitted name is another.
+    /// The name, where it differs from the emitted one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -115,7 +116,7 @@ impl Origin {
         }
     }
 
-    /// Takes it out of a tool's fields. Something else under the same key is left as it is.
+    /// Removes it from a tool's fields. A foreign value under the same key stays.
     pub fn take(fields: &mut Map<String, Value>) -> Self {
         let Some(Value::Object(meta)) = fields.get_mut("_meta") else {
             return Origin::default();
@@ -135,11 +136,11 @@ impl Origin {
     }
 }
 
-/// Takes the hints into the tool; other annotations stay metadata. Their `title` serves where the
-/// tool has none.
+/// Reads the hints; other annotations become metadata. Their `title` is used when the tool has
+/// none.
 ///
 /// # Errors
-/// [`crate::Error::InvalidTool`] for a hint that is no boolean.
+/// [`crate::Error::InvalidTool`] for a hint that is not a boolean.
 pub(super) fn take_annotations(fields: &mut Fields, tool: &mut Tool) -> Result<()> {
     let Some(mut annotations) = fields.object("annotations")? else {
         return Ok(());

@@ -1,7 +1,7 @@
-//! OpenAPI 3.0, 3.1 and Swagger 2.0: one tool for each operation.
+//! OpenAPI 3.0, 3.1 and Swagger 2.0: one tool per operation.
 //!
-//! Parameters and body become one input schema; how to turn arguments back into a request is kept
-//! in the tool's metadata under `openapi`.
+//! Parameters and body become one input schema. The tool's metadata stores under `openapi` how to
+//! turn arguments back into a request.
 
 use std::collections::HashSet;
 
@@ -19,9 +19,9 @@ use refs::{Document, Expansion};
 const METHODS: [&str; 8] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace",
 ];
-/// Header parameters that OpenAPI says to ignore: others describe them.
+/// Header parameters that OpenAPI says to ignore, because other fields describe them.
 const IGNORED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
-/// The keys of a Swagger 2.0 parameter that are no schema.
+/// The keys of a Swagger 2.0 parameter that are not part of its schema.
 const PARAMETER_KEYS: [&str; 6] = [
     "name",
     "in",
@@ -31,19 +31,19 @@ const PARAMETER_KEYS: [&str; 6] = [
     "allowEmptyValue",
 ];
 
-/// One operation as a tool, or why it is none.
+/// One operation as a tool, or the reason why it cannot be one.
 pub(super) struct Operation {
     pub name: String,
     pub tool: Result<Tool>,
-    /// What the tool takes beside its schemas, which have a budget of their own.
+    /// Bytes of the tool without its schemas, which have a budget of their own.
     pub copied_bytes: usize,
 }
 
-/// Hands on every operation that the options let through, one by one: few bytes of paths can stand
-/// for many.
+/// Passes the selected operations to `take` one by one, since a few bytes of paths can stand for
+/// many.
 ///
 /// # Errors
-/// [`Error::Parse`] for another version or `paths` that are no object, and what `take` fails with.
+/// [`Error::Parse`] for an unsupported version or `paths` that are not an object; errors of `take`.
 pub(super) fn read(
     root: &Value,
     options: &ReadOptions,
@@ -65,8 +65,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Paths whose operations cannot be known, since their reference leads nowhere or out of the
-/// document.
+/// Paths whose reference is missing or outside the document, so that their operations are unknown.
 fn broken_paths<'a>(
     root: &'a Value,
     options: &'a ReadOptions,
@@ -184,7 +183,7 @@ fn wants_path(options: &ReadOptions, path: &str) -> bool {
         && !matches(&options.exclude_paths)
 }
 
-/// Whether a pattern names this path or one above it; `*` stands for any text.
+/// Whether a pattern matches this path or a parent of it; `*` matches any text.
 fn covers(pattern: &str, path: &str) -> bool {
     let pattern = pattern.trim_end_matches('/');
     let Some((before, after)) = pattern.split_once('*') else {
@@ -272,8 +271,8 @@ impl Endpoint<'_> {
         Ok(tool)
     }
 
-    /// The memory of what is copied from the document as it is: paths may share an operation, and
-    /// all share what stands at the root.
+    /// Bytes copied unchanged from the document. Several paths may share one operation, and all
+    /// share the fields of the root.
     fn copied_bytes(&self) -> usize {
         let own = ["summary", "description", "tags", "operationId"]
             .map(|field| self.operation.get(field));
@@ -296,8 +295,8 @@ impl Endpoint<'_> {
             .sum()
     }
 
-    /// Path-level parameters, then the operation's own, which replace those of the same name and
-    /// place.
+    /// Parameters of the path, then those of the operation, which replace parameters with the same
+    /// name and location.
     fn add_parameters(
         &self,
         request: &mut OperationRequest,
@@ -400,7 +399,7 @@ impl Endpoint<'_> {
         Ok(())
     }
 
-    /// The JSON schema of the answer, where it is an object.
+    /// The JSON schema of the response, if it is an object.
     fn output(&self, expansion: &mut Expansion) -> Result<Option<Map<String, Value>>, String> {
         let responses = self.operation.get("responses");
         let Some(declared) = responses.and_then(|all| all.get("200").or(all.get("201"))) else {
@@ -419,7 +418,7 @@ impl Endpoint<'_> {
         })
     }
 
-    /// What is needed to make the call.
+    /// The metadata needed to make the call.
     fn call(&self, request: &OperationRequest, expansion: Expansion) -> Map<String, Value> {
         let mut call = Map::new();
         call.insert("method".into(), self.method.to_uppercase().into());
@@ -513,10 +512,11 @@ impl Endpoint<'_> {
     }
 }
 
-/// Longest URL of a server with its variables filled in. Browsers and proxies take no longer ones.
+/// Longest URL of a server with its variables filled in; browsers and proxies refuse longer ones.
 const MAX_SERVER_URL_BYTES: usize = 8 << 10;
 
-/// A server's URL with its variables at their defaults, or as it is where that would be too long.
+/// A server's URL with the defaults of its variables filled in, or unchanged where that would be
+/// too long.
 fn server_url(server: &Value) -> Option<String> {
     let declared = server.get("url")?.as_str()?;
     let variables = server
@@ -538,7 +538,7 @@ fn server_url(server: &Value) -> Option<String> {
     Some(url)
 }
 
-/// The JSON content of a body or response, else its first.
+/// The JSON content of a body or response, or else its first content.
 fn preferred_content(owner: &Value) -> Option<(&str, &Value)> {
     let content = owner.get("content")?.as_object()?;
     let found = content
@@ -577,7 +577,7 @@ impl Parameter<'_> {
         self.value.get("description")?.as_str()
     }
 
-    /// Its schema: declared, by content type, or (Swagger 2.0) spread over the parameter itself.
+    /// Its schema: declared, by content type, or (Swagger 2.0) among the parameter's own fields.
     fn schema(&self) -> Value {
         let by_content =
             || preferred_content(self.value).and_then(|(_, media)| media.get("schema"));
@@ -589,7 +589,7 @@ impl Parameter<'_> {
         Value::Object(fields)
     }
 
-    /// Where an argument goes.
+    /// The location of an argument in the request.
     fn target(&self) -> Map<String, Value> {
         let mut target = Map::new();
         target.insert("in".into(), self.place.into());
@@ -608,7 +608,7 @@ impl Parameter<'_> {
     }
 }
 
-/// An input schema in the making, with the way back to the request.
+/// An input schema being built, and where each argument belongs in the request.
 #[derive(Default)]
 struct OperationRequest {
     properties: Map<String, Value>,
@@ -656,7 +656,7 @@ impl OperationRequest {
         self.body = Some(target.into());
     }
 
-    /// The names of the body's properties, now arguments; `None` where the body has to stay whole.
+    /// The names of the body's properties, which become arguments; `None` if the body stays whole.
     fn flatten(&mut self, schema: &Value, required: bool) -> Option<Vec<String>> {
         const KEYS_OF_A_PLAIN_OBJECT: [&str; 8] = [
             "type",

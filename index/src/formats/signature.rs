@@ -1,4 +1,4 @@
-//! A tool on one line, for people and for models that choose before they load a schema.
+//! A tool on one line, for people, and for models that choose a tool before they load its schema.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ const MAX_ENUM_VALUES: usize = 4;
 const MAX_VALUE_CHARS: usize = 24;
 const MAX_NAME_CHARS: usize = 80;
 const MAX_SUMMARY_CHARS: usize = 160;
-/// Longest signature, in characters and without the summary.
+/// Longest signature without the summary, in characters.
 const MAX_CALL_CHARS: usize = 480;
 
 /// `server/name(required: type, optional?: type = default) — first sentence`, at most 650
@@ -99,7 +99,8 @@ fn enumeration(values: &[Value]) -> String {
     shown.chain(more).collect::<Vec<_>>().join("|")
 }
 
-/// Up to the first full stop that ends a word, or the first line's end; CJK stops count too.
+/// The text up to the first full stop that ends a word, or the end of the first line. CJK full
+/// stops count too.
 fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let paragraph = text.split("\n\n").next().unwrap_or(text);
