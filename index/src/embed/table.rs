@@ -257,16 +257,10 @@ impl Header {
             .update(&bytes[..CHECKSUM.start])
             .update(&bytes[CHECKSUM.end..])
             .finalize();
-        let (found, expected) = (found.to_hex(), hex(&bytes[CHECKSUM]));
-        if found.as_str() != expected {
-            let sums = format!(
-                "it is damaged: checksum {}, expected {}",
-                &found[..8],
-                &expected[..8]
-            );
-            return Err(failed(format!("{sums}; {REFETCH}")));
+        if found.as_slice() != &bytes[CHECKSUM] {
+            return Err(failed(format!("its checksum does not match; {REFETCH}")));
         }
-        Ok(format!("{NAME}/{}", &found[..8]))
+        Ok(format!("{NAME}/{}", &found.to_hex()[..8]))
     }
 }
 
@@ -277,10 +271,6 @@ fn length(row: &[u8]) -> f32 {
         .map(|code| i32::from(code.cast_signed()).pow(2))
         .sum::<i32>();
     (squares as f32).sqrt()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn failed(reason: String) -> Error {
