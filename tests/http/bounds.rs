@@ -140,15 +140,17 @@ async fn a_flood_of_headers_is_refused() {
     let address = server.url.trim_start_matches("http://");
     let many: String = (0..500).map(|n| format!("X-H{n}: v\r\n")).collect();
     let large = format!("X-Large: {}\r\n", "v".repeat(200 << 10));
-    for headers in [many, large] {
+    for (headers, may_be_cut_off) in [(many, false), (large, true)] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
         let _ = stream.write_all(request.as_bytes()).await;
-        let mut answer = vec![0; 12];
-        let read = tokio::time::timeout(PATIENCE, stream.read(&mut answer))
+        let mut answer = [0; 12];
+        let read = tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer))
             .await
             .expect("it is answered or closed");
-        if let Ok(12) = read {
+        // A server that closes before it has read everything resets the connection, and the reset
+        // may overtake the answer.
+        if read.is_ok() || !may_be_cut_off {
             assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 431");
         }
     }
