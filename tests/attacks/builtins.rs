@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use axum::Router;
@@ -928,6 +928,7 @@ async fn what_a_program_leaves_behind_is_ended_with_it() {
     .expect("it does not wait for the process that was left behind")
     .unwrap();
     assert_eq!(answer["stdout"], "hi\n");
+    let started = Instant::now();
     let left = format!(
         "/proc/{}/stat",
         std::fs::read_to_string(pid).unwrap().trim()
