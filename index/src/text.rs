@@ -30,9 +30,9 @@ const STOP_WORDS: &[&str] = &[
 /// hostile text can cause.
 const MAX_WORD_CHARS: usize = 64;
 
-/// Stems kept per thread. A catalog of 19,000 tools has 15,000 distinct words; stemming is most of
-/// analysis time.
-const STEM_CACHE_WORDS: usize = 1 << 16;
+/// Stems cached per thread, about half a MB: stemming is most of the time of analysis, and few words
+/// make up most of a text. Servers have dozens of threads, so a larger cache in each adds up.
+const STEM_CACHE_WORDS: usize = 1 << 12;
 
 /// One scored term of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,9 +140,14 @@ pub fn stem(word: &str) -> String {
             return stem.clone();
         }
         let stem = Stemmer::create(Algorithm::English).stem(word).into_owned();
-        if stems.len() < STEM_CACHE_WORDS {
-            stems.insert(word.to_owned(), stem.clone());
+        // Numbers do not come again, and would push out words that do.
+        if word.bytes().any(|byte| byte.is_ascii_digit()) {
+            return stem;
         }
+        if stems.len() >= STEM_CACHE_WORDS {
+            stems.clear();
+        }
+        stems.insert(word.to_owned(), stem.clone());
         stem
     })
 }
