@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 15] = [
+const LIST: [Excused; 18] = [
     excused(
         "make ",
         Instead::Target,
@@ -57,9 +57,24 @@ const LIST: [Excused; 15] = [
         "fetches servers of others",
     ),
     excused(
-        "toolscout tune --ranker --feedback",
+        "toolscout tune",
         Instead::Help,
-        "needs many feedbacks",
+        "ends with 1 where nothing is gained",
+    ),
+    excused(
+        "toolscout eval my-set --scale",
+        Instead::Help,
+        "takes minutes without optimisation",
+    ),
+    excused(
+        "toolscout --embedder none eval",
+        Instead::Help,
+        "takes minutes without optimisation",
+    ),
+    excused(
+        "toolscout --embedder table eval",
+        Instead::Help,
+        "takes minutes without optimisation",
     ),
     excused(
         "toolscout eval DATA/",

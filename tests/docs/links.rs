@@ -21,7 +21,9 @@ fn links_lead_somewhere() {
 /// Targets of the links of a page, with their lines.
 fn links(page: &Page) -> Vec<(usize, &str)> {
     let targets = page.prose().into_iter().flat_map(|(number, line)| {
-        let after = line.split("](").skip(1);
+        // What stands between backticks is no link.
+        let outside = line.split('`').step_by(2);
+        let after = outside.flat_map(|part| part.split("](").skip(1));
         after.filter_map(move |rest| Some((number, rest.split_once(')')?.0)))
     });
     targets.collect()
