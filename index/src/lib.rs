@@ -1,4 +1,43 @@
-//! The toolscout retrieval engine.
+//! The toolscout retrieval engine: a durable catalog of tool definitions, and hybrid search in it.
+//!
+//! ```
+//! use toolscout_index::embed::StaticTable;
+//! use toolscout_index::{DataDir, Options, Query, Tool};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! // The table of word embeddings is part of the crate. Without an embedder
+//! // (`Options::default()`) a catalog is searched by words only.
+//! let options = Options { embedders: vec![StaticTable::bundled()?] };
+//! let catalog = DataDir::new(folder).open_or_create("default", options)?;
+//!
+//! let mut writer = catalog.writer()?;
+//! writer.upsert(&[
+//!     Tool::new("github", "create_issue")?.with_description("Opens an issue in a repository."),
+//!     Tool::new("weather", "get_forecast")?.with_description("Forecast for the coming days."),
+//! ])?;
+//! writer.commit()?;
+//!
+//! let results = catalog.searcher().search(&Query::new("report a bug").k(1))?;
+//! assert_eq!(results.hits[0].id.as_str(), "github/create_issue");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Five types carry most of the work:
+//!
+//! - [`Tool`]: a definition, valid from the moment it exists. [`formats`] reads tools from OpenAI,
+//!   Anthropic, MCP and OpenAPI documents, and writes them.
+//! - [`Catalog`]: an open catalog, by [`DataDir`]. Cheap to clone; all clones share one state.
+//! - [`Writer`]: the one writer of a catalog. What it wrote is durable and visible after
+//!   [`Writer::commit`].
+//! - [`Searcher`]: an immutable snapshot of a catalog. Any number of threads search it.
+//! - [`Query`]: what is looked for, how many hits, in which mode, among which tools. The answer is
+//!   [`Results`].
+//!
+//! The crate opens no socket and starts no async runtime. The modules are listed in the order of
+//! data flow; a module imports only modules above it.
 
 pub mod error;
 pub mod database;

@@ -44,10 +44,10 @@ fn call(shell: &Shell, words: &[&str]) -> Result<serde_json::Value, String> {
         .map_err(|failure| failure.message)
 }
 
-/// The entries that the README shows.
-fn readme_entries() -> Vec<String> {
-    let readme = include_str!("../../README.md");
-    let after = readme.split("[tools.shell]").nth(1).expect("the example");
+/// The entries that the page on the gate shows.
+fn documented_entries() -> Vec<String> {
+    let page = include_str!("../../docs/gate.md");
+    let after = page.split("[tools.shell]").nth(1).expect("the example");
     let line = after
         .lines()
         .find(|line| line.starts_with("allow = "))
@@ -83,7 +83,7 @@ fn the_example_of_the_readme_writes_no_file() {
         "-m",
         "first",
     ]);
-    let entries = readme_entries();
+    let entries = documented_entries();
     let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
     let tool = shell(&entries, folder.path());
     for words in [

@@ -449,25 +449,3 @@ async fn words_are_answered_and_nothing_is_called() {
     );
     assert!(floor.exchange.requests().is_empty());
 }
-
-#[test]
-fn the_profile_in_the_readme_is_one() {
-    let readme = include_str!("../../README.md");
-    let start = readme.find("[gate] ").expect("the example");
-    let text = &readme[start..start + readme[start..].find("```").expect("its end")];
-    let profile = Profile::parse("README", text).unwrap();
-    let policies = profile.gate.unwrap();
-    assert_eq!(
-        (
-            policies.rules.len(),
-            policies.preconditions.len(),
-            policies.limits.state_changing
-        ),
-        (1, 1, 10)
-    );
-    assert!(
-        profile.tools.shell.is_some()
-            && profile.tools.files.unwrap().write
-            && profile.operations.len() == 1
-    );
-}

@@ -1,0 +1,126 @@
+//! The commands of each page, run in order as a person would paste them.
+
+use std::path::Path;
+
+use super::excused;
+use super::page::{self, Page};
+use super::world::World;
+
+macro_rules! pages {
+    ($($test:ident: $page:literal,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                run($page);
+            }
+        )*
+        /// Pages with a test.
+        const TESTED: &[&str] = &[$($page),*];
+    };
+}
+
+pages! {
+    the_first_page_runs: "README.md",
+    benchmarks_run: "BENCHMARKS.md",
+    agent_runs: "docs/agent.md",
+    evaluation_runs: "docs/evaluation.md",
+    gate_runs: "docs/gate.md",
+    http_api_runs: "docs/http-api.md",
+    mcp_runs: "docs/mcp.md",
+    models_run: "docs/models.md",
+    operations_run: "docs/operations.md",
+    ranking_runs: "docs/ranking.md",
+    search_runs: "docs/search.md",
+    settings_run: "docs/settings.md",
+    troubleshooting_runs: "docs/troubleshooting.md",
+}
+
+#[test]
+fn every_page_with_commands_has_a_test() {
+    let with_commands = page::all()
+        .into_iter()
+        .filter(|page| !page.blocks_of("sh").is_empty());
+    for page in with_commands {
+        assert!(TESTED.contains(&page.name.as_str()), "{}", page.name);
+    }
+}
+
+fn run(name: &str) {
+    let page = Page::read(name);
+    let mut world = World::new();
+    for block in page.blocks_of("sh") {
+        println!("{name}:{}", block.line);
+        run_block(&block.text, &mut world);
+    }
+}
+
+/// Runs a block: what is excused is checked, servers are started and stay, the rest is one script.
+fn run_block(text: &str, world: &mut World) {
+    let mut script = String::new();
+    for command in commands(text) {
+        if command.starts_with("toolscout serve") {
+            run_script(&std::mem::take(&mut script), world);
+            world.serve(&command);
+        } else if !excused::checked(&command, world) {
+            script.push_str(&command);
+            script.push('\n');
+        }
+    }
+    run_script(&script, world);
+}
+
+fn run_script(script: &str, world: &World) {
+    if script.trim().is_empty() {
+        return;
+    }
+    let installs = |line: &str| line.starts_with("toolscout mcp install");
+    let asks = |line: &str| line.contains("http://127.0.0.1:7700") && !installs(line);
+    assert!(
+        world.serves() || !script.lines().any(asks),
+        "no server was started for:\n{script}"
+    );
+    world.run(Path::new("."), script);
+}
+
+/// The lines of a block, each with those it is continued on by a backslash.
+fn commands(text: &str) -> Vec<String> {
+    let mut commands: Vec<String> = Vec::new();
+    let mut continued = false;
+    for line in text.lines() {
+        match commands.last_mut() {
+            Some(command) if continued => {
+                command.push('\n');
+                command.push_str(line);
+            }
+            _ => commands.push(line.to_owned()),
+        }
+        continued = line.ends_with('\\');
+    }
+    commands
+}
+
+#[test]
+#[should_panic(expected = "of:\ntoolscout search --flag-that-is-none")]
+fn a_wrong_flag_fails() {
+    run_block(
+        "toolscout search --flag-that-is-none x\n",
+        &mut World::new(),
+    );
+}
+
+#[test]
+#[should_panic(expected = "of:\ntoolscout models pull --flag-that-is-none")]
+fn a_wrong_flag_of_an_excused_command_fails() {
+    run_block(
+        "toolscout models pull --flag-that-is-none\n",
+        &mut World::new(),
+    );
+}
+
+#[test]
+#[should_panic(expected = "unknown_field")]
+fn a_wrong_body_fails() {
+    let wrong = "toolscout serve\ncurl -H 'Content-Type: application/json' \\\n  \
+                 http://127.0.0.1:7700/v1/search --data '{\"querry\": \"mail\"}'\n";
+    run_block(wrong, &mut World::new());
+}

@@ -1,0 +1,83 @@
+//! Examples that are no commands: the program reads them, or they are part of a file that is run.
+
+use std::ffi::OsString;
+use std::fs;
+
+use serde_json::Value;
+use toolscout::agent::profile::Profile;
+use toolscout::config::{Layer, Settings};
+use toolscout::llm::script::Script;
+use toolscout::mcp::config;
+
+use super::page::{self, Block, Page};
+
+/// The languages of blocks; `sh` is run, `rust` a doctest of the first page, `text` a drawing.
+const LANGUAGES: [&str; 7] = ["sh", "rust", "text", "json", "toml", "python", "ts"];
+
+#[test]
+fn every_block_has_a_language_that_is_checked() {
+    for page in page::all() {
+        for block in page.blocks() {
+            let known = LANGUAGES.contains(&block.language.as_str());
+            assert!(known, "{}:{}: {:?}", page.name, block.line, block.language);
+            let tested = block.language != "rust" || page.name == "README.md";
+            assert!(tested, "{}:{} is no doctest", page.name, block.line);
+        }
+    }
+}
+
+#[test]
+fn json_is_what_it_is_shown_as() {
+    each("json", |page, block| {
+        let values: Vec<Value> = serde_json::Deserializer::from_str(&block.text)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .unwrap_or_else(|error| panic!("{}:{}: {error}", page.name, block.line));
+        let first = &values[0];
+        if first.get("reply").is_some() {
+            Script::parse(&page.name, &block.text).expect("a script");
+        }
+        if first.get("mcpServers").is_some() {
+            let folder = tempfile::tempdir().expect("a folder");
+            let file = folder.path().join("servers.json");
+            fs::write(&file, &block.text).expect("a file");
+            let servers = config::load(&file, &|_| Some(OsString::from("x"))).expect("servers");
+            assert!(!servers.is_empty());
+        }
+    });
+}
+
+#[test]
+fn toml_is_what_it_is_shown_as() {
+    each("toml", |page, block| match page.name.as_str() {
+        "docs/settings.md" => {
+            let folder = tempfile::tempdir().expect("a folder");
+            let file = folder.path().join("config.toml");
+            fs::write(&file, &block.text).expect("a file");
+            Settings::resolve(Layer::default(), Some(&file), &|_| None).expect("settings");
+        }
+        _ => drop(Profile::parse(&page.name, &block.text).expect("a profile")),
+    });
+}
+
+#[test]
+fn python_and_typescript_are_parts_of_the_clients() {
+    for (language, client) in [
+        ("python", "clients/python/search_tools.py"),
+        ("ts", "clients/typescript/search_tools.ts"),
+    ] {
+        let whole = fs::read_to_string(page::root().join(client)).expect("a client");
+        each(language, |page, block| {
+            let part = whole.contains(&block.text);
+            assert!(part, "{}:{} is not in {client}", page.name, block.line);
+        });
+    }
+}
+
+fn each(language: &str, check: impl Fn(&Page, &Block)) {
+    for page in page::all() {
+        for block in page.blocks_of(language) {
+            check(&page, &block);
+        }
+    }
+}
