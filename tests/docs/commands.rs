@@ -49,7 +49,7 @@ fn run(name: &str) {
     let page = Page::read(name);
     let mut world = World::new();
     for block in page.blocks_of("sh") {
-        println!("{name}:{}", block.line);
+        eprintln!("{name}:{}", block.line);
         run_block(&block.text, &mut world);
     }
 }
