@@ -1,7 +1,7 @@
 //! The toolscout retrieval engine.
 
-pub mod error;
 pub mod database;
+pub mod error;
 pub mod files;
 pub mod tool;
 pub mod formats;
@@ -30,8 +30,11 @@ pub mod catalog;
 
 pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
 pub use embed::{Embedder, Scripts};
-pub use error::{Error, Result};
-pub use hit::{Degraded, Explain, Hit, NoMatch, Reranked, Results, Signals, Timings};
+pub use error::{Error, MemoryEntryProblem, QueryProblem, Result, StoreProblem};
+pub use hit::{
+    Degraded, DegradedCause, Explain, Hit, Moved, NoMatch, NoMatchReason, Reranked, Results,
+    Signals, Timings,
+};
 pub use memory::Memory;
 pub use query::{Filter, Fusion, Mode, Query};
 pub use ranker::Ranker;

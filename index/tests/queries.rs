@@ -10,12 +10,14 @@
 #[path = "support/world.rs"]
 mod world;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use toolscout_index::formats::{self, ReadOptions};
-use toolscout_index::{Catalog, DataDir, Error, Mode, Options, Query, Searcher, Tool};
+use toolscout_index::{
+    Catalog, DataDir, Error, Mode, NoMatchReason, Options, Query, Searcher, Tool, ToolId,
+};
 use world::{Chance, fresh, hashing, plain};
 
 const SAMPLED: usize = 200;
@@ -367,7 +369,7 @@ fn words_that_say_nothing_find_nothing_by_words() {
             "{text:?} found {:?}",
             results.hits[0].id
         );
-        assert!(!results.no_match.unwrap().reason.is_empty());
+        assert!(!results.no_match.unwrap().reason.to_string().is_empty());
     }
 }
 
@@ -398,6 +400,28 @@ fn queries_out_of_bounds_are_errors_that_name_the_value() {
 }
 
 #[test]
+fn nearest_names_are_named_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let tools = [
+        plain("s", "send_mail", "sends mail to a person"),
+        plain("s", "mail_archive", "archives mail"),
+        plain("s", "forecast", "weather of a city"),
+    ];
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &tools).searcher();
+    let texts = [
+        "mail to a person",
+        "archives of mail and a person",
+        "weather mail",
+    ];
+    let query = Query::any_of(texts).mode(Mode::Lexical).min_score(9.0);
+    let no_match = searcher.search(&query).unwrap().no_match.unwrap();
+    assert_eq!(no_match.reason, NoMatchReason::Score { min_score: 9.0 });
+    let once: BTreeSet<&ToolId> = no_match.nearest.iter().collect();
+    assert_eq!(once.len(), no_match.nearest.len(), "{no_match:?}");
+    assert_eq!(once.len(), 3, "{no_match:?}");
+}
+
+#[test]
 fn an_empty_catalog_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = DataDir::new(dir.path())
@@ -409,7 +433,8 @@ fn an_empty_catalog_says_so() {
             .search(&Query::new("send mail").mode(mode))
             .unwrap();
         assert!(results.hits.is_empty());
-        assert!(results.no_match.unwrap().reason.contains("no tools"));
+        let reason = results.no_match.unwrap().reason;
+        assert_eq!(reason, NoMatchReason::EmptyCatalog);
     }
 }
 

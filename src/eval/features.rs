@@ -132,7 +132,7 @@ impl FeaturesFile {
             .map(|query| query.text.as_str())
             .collect();
         let measured = each_text(&texts, THREADS, |text| {
-            let measured = searcher.measure(&arm.query(text))?;
+            let measured = searcher.ranker_sample(&arm.query(text))?;
             asked();
             Ok(measured)
         })?;

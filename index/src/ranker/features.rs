@@ -280,7 +280,7 @@ pub struct RankerInput<'a> {
     /// True for tools that may be hits.
     pub allowed: &'a dyn Fn(usize) -> bool,
     /// What is known of a tool.
-    pub facts: &'a dyn Fn(usize) -> &'a ToolProfile,
+    pub profile: &'a dyn Fn(usize) -> &'a ToolProfile,
     /// Names a tool's server, by any number that tells servers apart; none for a tool without one.
     pub server: &'a dyn Fn(usize) -> Option<u32>,
 }
@@ -559,7 +559,7 @@ impl Row<'_> {
 struct Measure<'m, 'a> {
     request: &'m RankerInput<'a>,
     legs: &'m Legs,
-    facts: RequestProfile,
+    request_profile: RequestProfile,
     /// The hash and the worth of each term.
     terms: Vec<(u32, f32)>,
     /// The hash and the rarity of each term, clause by clause.
@@ -594,18 +594,18 @@ impl<'m, 'a> Measure<'m, 'a> {
             .iter()
             .map(|(tool, score)| ((request.server)(*tool as usize), *score))
             .collect();
-        let facts = RequestProfile::new(request.text);
+        let request_profile = RequestProfile::new(request.text);
         let clauses = clauses.collect();
         let tokens = candidates
             .iter()
-            .map(|&tool| &(request.facts)(tool as usize).tokens);
+            .map(|&tool| &(request.profile)(tool as usize).tokens);
         let table = StaticTable::bundled().ok();
         let nearness = table
             .map(|table| LateInteraction::new(&table, request.text, request.clause_texts, tokens));
         let mut measure = Measure {
             request,
             legs,
-            facts,
+            request_profile,
             terms,
             clauses,
             found: Vec::new(),
@@ -691,8 +691,8 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     fn fill_words(&self, tool: usize, words: &Found, row: &mut Row<'_>) {
-        let facts = (self.request.facts)(tool);
-        let rare = self.rare_recall(facts);
+        let profile = (self.request.profile)(tool);
+        let rare = self.rare_recall(profile);
         row.set(Feature::NameCoverage, words.name);
         row.set(Feature::ServerCoverage, words.server);
         row.set(Feature::DescriptionCoverage, words.description);
@@ -700,26 +700,29 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::Coverage, words.anywhere);
         row.set(
             Feature::NameRecall,
-            f32::from(words.in_name) / f32::from(facts.name_words.max(1)),
+            f32::from(words.in_name) / f32::from(profile.name_words.max(1)),
         );
         row.set(Feature::NameRareRecall, rare.name);
         row.set(Feature::ServerRecall, rare.server);
         row.set(Feature::DescriptionRecall, rare.description);
         row.set(
             Feature::ClauseCoverage,
-            self.clause_coverage(facts).unwrap_or(words.anywhere),
+            self.clause_coverage(profile).unwrap_or(words.anywhere),
         );
         row.set(Feature::DescriptionRepeats, words.repeats);
-        row.set(Feature::Pairs, self.facts.shared_pairs(facts));
-        row.set(Feature::Triples, self.facts.shared_triples(facts));
-        row.set(Feature::Action, self.facts.same_action(facts));
-        row.set(Feature::Kinds, self.facts.taken_kinds(facts));
+        row.set(Feature::Pairs, self.request_profile.shared_pairs(profile));
+        row.set(
+            Feature::Triples,
+            self.request_profile.shared_triples(profile),
+        );
+        row.set(Feature::Action, self.request_profile.same_action(profile));
+        row.set(Feature::Kinds, self.request_profile.taken_kinds(profile));
         row.set(
             Feature::DescriptionWords,
-            f32::from(facts.description_words).ln_1p(),
+            f32::from(profile.description_words).ln_1p(),
         );
-        row.set(Feature::Parameters, f32::from(facts.parameters));
-        row.set(Feature::NameWords, f32::from(facts.name_words));
+        row.set(Feature::Parameters, f32::from(profile.parameters));
+        row.set(Feature::NameWords, f32::from(profile.name_words));
         row.set(Feature::ServerShare, self.server_share(tool));
     }
 
@@ -727,7 +730,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         let Some(nearness) = &self.nearness else {
             return;
         };
-        let near = nearness.of(&(self.request.facts)(tool).tokens);
+        let near = nearness.of(&(self.request.profile)(tool).tokens);
         row.set(Feature::Near, near.anywhere);
         row.set(Feature::NearClause, near.clause);
         row.set(Feature::NearName, near.name);
@@ -737,10 +740,10 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     fn words_of(&self, tool: usize) -> Found {
-        let facts = (self.request.facts)(tool);
+        let profile = (self.request.profile)(tool);
         let mut found = Found::default();
         for &(hash, worth) in &self.terms {
-            let Some(word) = facts.word(hash) else {
+            let Some(word) = profile.word(hash) else {
                 continue;
             };
             let share = if self.request.limit > 0.0 {
@@ -761,7 +764,7 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     /// Shares of the tool's words, by rarity, that the request has.
-    fn rare_recall(&self, facts: &ToolProfile) -> Rare {
+    fn rare_recall(&self, profile: &ToolProfile) -> Rare {
         let (mut had, mut all) = (Rare::default(), Rare::default());
         let rarity = |word: &Word| {
             self.request
@@ -770,12 +773,15 @@ impl<'m, 'a> Measure<'m, 'a> {
                 .copied()
                 .unwrap_or_default()
         };
-        facts
+        profile
             .words()
             .iter()
             .filter(|word| word.is_said())
             .for_each(|word| all.add(word, rarity(word)));
-        let asked = self.terms.iter().filter_map(|(hash, _)| facts.word(*hash));
+        let asked = self
+            .terms
+            .iter()
+            .filter_map(|(hash, _)| profile.word(*hash));
         asked.for_each(|word| had.add(word, rarity(word)));
         let share = |had: f32, all: f32| if all > 0.0 { had / all } else { 0.0 };
         Rare {
@@ -787,12 +793,12 @@ impl<'m, 'a> Measure<'m, 'a> {
 
     /// The share of the words of the clause that the tool has most of; `None` for a request without
     /// clauses.
-    fn clause_coverage(&self, facts: &ToolProfile) -> Option<f32> {
+    fn clause_coverage(&self, profile: &ToolProfile) -> Option<f32> {
         let share = |clause: &Vec<(u32, f32)>| {
             let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
             let had: f32 = clause
                 .iter()
-                .filter(|(hash, _)| facts.word(*hash).is_some())
+                .filter(|(hash, _)| profile.word(*hash).is_some())
                 .map(|(_, worth)| worth)
                 .sum();
             if all > 0.0 { had / all } else { 0.0 }

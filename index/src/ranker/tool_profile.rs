@@ -163,7 +163,7 @@ impl ToolProfile {
         pairs.extend(pairs_of_head(&description));
         let named = actions(&name);
         let told = &description[..description.len().min(WORDS_TO_ACT)];
-        let facts = ToolProfile {
+        let profile = ToolProfile {
             name_words: words.with(|word| word.name),
             description_words: words.with(|word| word.description),
             parameters: parameters(tool),
@@ -178,7 +178,7 @@ impl ToolProfile {
         };
         ToolProfile {
             words: words.sorted(),
-            ..facts
+            ..profile
         }
     }
 
@@ -408,7 +408,7 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 mod tests {
     use super::*;
 
-    fn facts(name: &str, description: &str) -> ToolProfile {
+    fn profile(name: &str, description: &str) -> ToolProfile {
         ToolProfile::new(
             &Tool::new("post", name)
                 .unwrap()
@@ -418,19 +418,19 @@ mod tests {
 
     #[test]
     fn a_word_is_counted_where_it_stands() {
-        let facts = facts("send_mail", "Sends mail to a mail box.");
-        let word = facts.word(hash("mail")).unwrap();
+        let profile = profile("send_mail", "Sends mail to a mail box.");
+        let word = profile.word(hash("mail")).unwrap();
         assert_eq!(
             (word.name, word.server, word.description, word.parameters),
             (1, 0, 2, 0)
         );
-        assert_eq!((facts.name_words, facts.description_words), (2, 3));
-        assert!(facts.word(hash("rain")).is_none());
+        assert_eq!((profile.name_words, profile.description_words), (2, 3));
+        assert!(profile.word(hash("rain")).is_none());
     }
 
     #[test]
     fn a_request_shares_pairs_and_triples_in_their_order() {
-        let tool = facts("weather_forecast", "Tells the weather forecast.");
+        let tool = profile("weather_forecast", "Tells the weather forecast.");
         assert_eq!(
             RequestProfile::new("weather forecast").shared_pairs(&tool),
             1.0
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn actions_agree_or_clash_or_are_not_said() {
-        let delete = facts("delete_file", "");
+        let delete = profile("delete_file", "");
         assert_eq!(
             RequestProfile::new("remove the file").same_action(&delete),
             1.0
@@ -460,13 +460,13 @@ mod tests {
     fn only_the_beginning_of_long_texts_is_read() {
         let beginning = "sends mail ".repeat(MAX_OWN_TEXT_BYTES / 11);
         let long = format!("{beginning}{}", "and tells of the rain ".repeat(200_000));
-        let (short, long) = (facts("send", &beginning), facts("send", &long));
+        let (short, long) = (profile("send", &beginning), profile("send", &long));
         assert!(long.word(hash("rain")).is_none());
-        let words = |facts: &ToolProfile| {
+        let words = |profile: &ToolProfile| {
             (
-                facts.words().len(),
-                facts.description_words,
-                facts.word(hash("mail")).copied(),
+                profile.words().len(),
+                profile.description_words,
+                profile.word(hash("mail")).copied(),
             )
         };
         assert_eq!(words(&long), words(&short));
@@ -494,7 +494,7 @@ mod tests {
             "/",
             &"x ".repeat(9000),
         ] {
-            let shared = RequestProfile::new(request).shared_triples(&facts("a", ""));
+            let shared = RequestProfile::new(request).shared_triples(&profile("a", ""));
             assert!((0.0..=1.0).contains(&shared), "{request}");
         }
     }
