@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 use prometheus_client::metrics::counter::Counter;
-use toolscout_index::document::View;
+use toolscout_index::View;
 use toolscout_index::{Embedder, Error, Result, Scripts};
 
 /// Most texts in one call. Larger batches gain little and make the first caller wait longer.

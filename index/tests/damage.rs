@@ -285,7 +285,7 @@ fn a_log_that_cannot_be_read_is_refused_and_not_passed_over() {
             .expect("it was opened without the last commit")
             .to_string();
         assert!(
-            message.contains("tools.db-wal") && message.contains("can be written"),
+            message.contains("tools.db-wal") && message.contains("with write permission"),
             "{message}"
         );
         return;

@@ -275,7 +275,7 @@ fn another_version_damage_and_other_features_are_named() {
     let good = std::fs::read(&path).unwrap();
     assert_eq!(reason(&good), "read");
     assert_eq!(*Ranker::bundled().unwrap(), Ranker::load(&path).unwrap());
-    assert!(reason(b"{}").contains("no ranker"));
+    assert!(reason(b"{}").contains("not a ranker"));
     let text = String::from_utf8(good.clone()).unwrap();
     assert!(reason(text.replacen("ranker 1", "ranker 9", 1).as_bytes()).contains("version 9"));
     for place in (90..good.len()).step_by(good.len() / 50) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use toolscout_index::document::View;
+use toolscout_index::View;
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::{
     Catalog, DataDir, Embedder, Mode, Options, Query, Result, Scripts, Searcher, Tool,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolscout_index::document::View;
+use toolscout_index::View;
 use toolscout_index::{Embedder, Result, Scripts};
 
 /// Most vectors kept: those of the largest public query file with its clauses, 200 MB at 384

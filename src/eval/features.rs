@@ -12,8 +12,8 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use toolscout_index::RankerSample;
 use toolscout_index::ranker::{Feature, Signal};
-use toolscout_index::search::RankerSample;
 use toolscout_index::{Searcher, ToolId};
 
 use super::arms::Arm;

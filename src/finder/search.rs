@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use toolscout_index::store::Version;
+use toolscout_index::Version;
 use toolscout_index::{Filter, Tool, ToolId};
 
 /// What the agent asks of an index. Called off the async threads, so it may take its time.

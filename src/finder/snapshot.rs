@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolscout_index::store::Version;
+use toolscout_index::Version;
 use toolscout_index::{Catalog, Query, Searcher, Tool, ToolId};
 
 use crate::finder::model_names;

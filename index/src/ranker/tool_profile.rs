@@ -1,4 +1,4 @@
-//! What the ranker knows of a tool, and of a request, besides scores: which words stand where.
+//! Profiles of tools and requests for the ranker: which words occur where.
 
 use std::sync::LazyLock;
 
@@ -8,19 +8,19 @@ use crate::embed::StaticTable;
 use crate::text::{self, Term, term_hash as hash};
 use crate::tool::Tool;
 
-/// Bytes of each text that a tool has of its own which are read. Two of 33,000 public tools have a
-/// longer description; one of 4 MiB took half a second.
+/// Bytes that are read of each of a tool's texts. Two of 33,000 public tools have a longer
+/// description; one of 4 MiB took half a second.
 const MAX_OWN_TEXT_BYTES: usize = 4 << 10;
-/// The same of what its parameters say together. No public tool has more.
+/// The same for all texts of its parameters together. No public tool has more.
 const MAX_PARAMETERS_BYTES: usize = 8 << 10;
-/// Distinct words kept of a tool. A schema that says more is a document and not a tool.
+/// Distinct words stored of a tool.
 const MAX_WORDS: usize = 1024;
-/// Words whose neighbours are kept.
+/// Words whose neighbours are stored.
 const MAX_PAIRS: usize = 256;
-/// Words of a description looked at for what the tool does, where its name does not say.
+/// Words of a description that are searched for the tool's action, if its name has none.
 const WORDS_TO_ACT: usize = 8;
 
-/// Verbs that do the same to different things. The place in the list is the bit.
+/// Verbs by action. The number in the list is the bit.
 static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     stems(&[
         &[
@@ -72,7 +72,7 @@ static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     ])
 });
 
-/// Kinds of values, by the words of the parameters that take them.
+/// Kinds of values, by words of the parameters that accept them.
 static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     stems(&[
         &["email", "mail", "recipient"],
@@ -95,7 +95,7 @@ static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     ])
 });
 
-/// A word of a tool and how often it stands in each part.
+/// A word of a tool and its number of occurrences in each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     /// [`text::term_hash`] of the term.
@@ -111,13 +111,13 @@ pub struct Word {
 }
 
 impl Word {
-    /// True when it stands in what the tool says of itself, and not only in its parameters.
+    /// True when it occurs outside the parameters.
     pub fn is_said(&self) -> bool {
         self.name > 0 || self.server > 0 || self.description > 0
     }
 }
 
-/// A tool's words, read once; some 900 bytes for a tool of fifty words.
+/// The profile of a tool; some 900 bytes for a tool of fifty words.
 #[derive(Debug, Default)]
 pub struct ToolProfile {
     words: Box<[Word]>,
@@ -187,7 +187,7 @@ impl ToolProfile {
         &self.words
     }
 
-    /// The word as it stands in the tool.
+    /// The tool's word with this hash.
     pub fn word(&self, hash: u32) -> Option<&Word> {
         self.words
             .binary_search_by_key(&hash, |word| word.hash)
@@ -196,7 +196,7 @@ impl ToolProfile {
     }
 }
 
-/// What a request says besides its words' weights.
+/// The profile of a request.
 #[derive(Debug, Default)]
 pub struct RequestProfile {
     pairs: Box<[u32]>,
@@ -224,12 +224,12 @@ impl RequestProfile {
 
     /// The share of the letter triples of the tool's name that the request has, 0 to 1.
     pub fn shared_triples(&self, tool: &ToolProfile) -> f32 {
-        // Two more than there are: a name of three letters is not found by chance.
+        // The 2 reduces the share of short names, whose few triples match by chance.
         common(&self.triples, &tool.triples) as f32 / (tool.triples.len() + 2) as f32
     }
 
-    /// 1 where both do the same, -1 where the tool does only something else, 0 where one does not
-    /// say.
+    /// 1 if request and tool have an action in common, -1 if they have different ones, 0 if one has
+    /// none.
     pub fn same_action(&self, tool: &ToolProfile) -> f32 {
         match (self.actions & tool.actions, self.actions, tool.actions) {
             (_, 0, _) | (_, _, 0) => 0.0,
@@ -238,7 +238,7 @@ impl RequestProfile {
         }
     }
 
-    /// How many kinds of values of the request the tool takes.
+    /// The number of kinds of values in the request that the tool accepts.
     pub fn taken_kinds(&self, tool: &ToolProfile) -> f32 {
         (self.kinds & tool.kinds).count_ones() as f32
     }
@@ -274,7 +274,7 @@ impl Words {
     }
 }
 
-/// As much of a field as the ranker reads.
+/// The part of a field that the ranker reads.
 pub(super) fn head(tool: &Tool, field: Field) -> String {
     let max_bytes = match field {
         Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => {
@@ -344,7 +344,7 @@ fn kinds_taken(parameters: &[Term]) -> u8 {
     )
 }
 
-/// The kinds of values a request seems to hold.
+/// The kinds of values that a request seems to contain.
 fn kinds_given(request: &str) -> u8 {
     let tokens: Vec<&str> = request.split_whitespace().collect();
     let is_place = |pair: &[&str]| {
@@ -375,7 +375,7 @@ fn kinds_given(request: &str) -> u8 {
     bits(found.into_iter())
 }
 
-/// A bit for each class that is there, the first the lowest.
+/// A bit for each class that occurs; the first is the lowest.
 fn bits(found: impl Iterator<Item = bool>) -> u8 {
     found
         .enumerate()
