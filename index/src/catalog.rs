@@ -524,9 +524,9 @@ impl Writer {
             return Err(Error::invalid_tool(other.id.to_string(), reason));
         }
         let mut changes = self.upsert(tools)?;
-        let kept: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
+        let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
         let mut gone = self.write(|writer| writer.store.ids_of_server(server))?;
-        gone.retain(|id| !kept.contains(id));
+        gone.retain(|id| !wanted.contains(id));
         changes.removed = self.remove(&gone)?.removed;
         Ok(changes)
     }

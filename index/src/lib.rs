@@ -36,6 +36,7 @@ mod snapshot;
 mod catalog;
 
 pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
+pub use database::DatabaseError;
 pub use document::{View, Weights};
 pub use embed::{Embedder, Scripts};
 pub use error::{Error, MemoryEntryProblem, QueryProblem, Result, StoreProblem};

@@ -12,7 +12,7 @@ use crate::dense::{Graph, TextHash, VectorFile, Vectors};
 use crate::document::{self, View};
 use crate::duplicates::{Duplicates, Fingerprint};
 use crate::embed::Embedder;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exact_names::Names;
 use crate::lexical::LexicalSearcher;
 use crate::ranker::{self, Ranker};
@@ -216,10 +216,24 @@ fn ranker(dir: &Path, previous: Option<&Searcher>) -> (Option<Arc<Ranker>>, OwnR
             let previous = previous.and_then(|previous| previous.ranker.clone());
             (
                 previous.or_else(Ranker::bundled),
-                OwnRanker::Unusable(error.to_string()),
+                OwnRanker::Unusable(ranker_problem(&error)),
             )
         }
     }
+}
+
+/// Why the catalog's own ranker cannot be used. Answers report it, so it must not contain the
+/// catalog's path.
+fn ranker_problem(error: &Error) -> String {
+    let reason = match error {
+        Error::Ranker { reason, .. } => reason.clone(),
+        Error::Io { source, .. } => source.to_string(),
+        _ => "it cannot be read".to_owned(),
+    };
+    format!(
+        "the catalog's own ranker ({}) cannot be used and the previous one ranks: {reason}",
+        ranker::FILE_NAME
+    )
 }
 
 /// Texts with their hashes.

@@ -699,7 +699,10 @@ fn a_read_only_data_directory_is_searched_and_not_written() {
     ] {
         let message = error.expect("a read-only folder was written").to_string();
         assert!(message.contains(folder.to_str().unwrap()), "{message}");
-        assert!(message.contains("--data"), "without a next step: {message}");
+        assert!(
+            message.contains("make its folder readable and writable"),
+            "without a next step: {message}"
+        );
     }
 }
 

@@ -169,14 +169,16 @@ fn graph_and_scan_agree_on_clustered_vectors() {
 fn a_filter_applies_before_the_graph() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
-    let tools = some_tools(2000);
+    let tools = some_tools(600);
     let scan = catalog(&data, "scan", clustered(), &tools, usize::MAX);
     let graph = catalog(&data, "graph", clustered(), &tools, 0);
+    // Five tools, most of which are not among the nearest that the graph returns.
     let narrow: Filter = tools
         .iter()
-        .step_by(400)
+        .step_by(120)
         .map(|tool| tool.id.clone())
         .collect();
+    let mut found = 0;
     for text in some_texts(20) {
         let query = Query::new(text)
             .mode(Mode::Dense)
@@ -188,9 +190,10 @@ fn a_filter_applies_before_the_graph() {
             hits.map(|hit| (hit.id, hit.score)).collect::<Vec<_>>()
         };
         let expected = hits(&scan);
-        assert!(expected.len() >= 4, "{expected:?}");
         assert_eq!(hits(&graph), expected);
+        found += expected.len();
     }
+    assert!(found >= 20, "{found} hits in all");
 }
 
 #[test]

@@ -310,7 +310,9 @@ fn a_ranker_of_its_own_ranks_and_one_that_cannot_be_read_changes_nothing_but_is_
         .cause
         .to_string();
     assert!(
-        degraded.contains("version 9") && degraded.contains(FILE_NAME),
+        degraded.contains("version 9")
+            && degraded.contains(FILE_NAME)
+            && !degraded.contains(&dir.path().display().to_string()),
         "{degraded}"
     );
     assert_eq!(

@@ -94,11 +94,11 @@ impl VectorFile {
 
 impl Vectors {
     /// Adds a view of the tool under construction from a file, if the file has it.
-    pub fn push_from(&mut self, kept: &VectorFile, text: &TextHash) {
-        let Some(&row) = kept.rows.get(text) else {
+    pub fn push_from(&mut self, file: &VectorFile, text: &TextHash) {
+        let Some(&row) = file.rows.get(text) else {
             return;
         };
-        self.push_codes(kept.vectors.lead(row), kept.vectors.scales[row], *text);
+        self.push_codes(file.vectors.lead(row), file.vectors.scales[row], *text);
     }
 
     /// Replaces a file by these vectors in one step. It is not synced: a file cut short by a power
@@ -211,11 +211,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, vectors) = (dir.path().join("v"), vectors());
         vectors.save(&path, "t/1").unwrap();
-        let kept = VectorFile::load(&path, "t/1", 3).unwrap();
-        assert_eq!(kept.len(), 2);
+        let file = VectorFile::load(&path, "t/1", 3).unwrap();
+        assert_eq!(file.len(), 2);
         let mut again = Vectors::with_leading(3, 2);
         for hash in [[1; 16], [2; 16], [1; 16], [9; 16]] {
-            again.push_from(&kept, &hash);
+            again.push_from(&file, &hash);
             again.end_tool();
         }
         assert_eq!((again.leads, again.rests), (vectors.leads, vectors.rests));

@@ -14,7 +14,7 @@ use crate::tool::Tool;
 const REQUEST_TOKENS: usize = 32;
 /// Distinct tokens read of a tool's name and server, of its description, and of its parameters'
 /// names.
-const KEPT: [usize; 3] = [24, 64, 32];
+const MAX_TOKENS: [usize; 3] = [24, 64, 32];
 
 /// The distinct tokens of a tool, by part.
 #[derive(Debug, Default)]
@@ -34,12 +34,12 @@ impl ToolTokens {
                 .collect()
         };
         ToolTokens {
-            name: distinct(part(&[Field::Server, Field::Name]), KEPT[0]),
+            name: distinct(part(&[Field::Server, Field::Name]), MAX_TOKENS[0]),
             description: distinct(
                 part(&[Field::Title, Field::Description, Field::Tags]),
-                KEPT[1],
+                MAX_TOKENS[1],
             ),
-            parameters: distinct(part(&[Field::ParameterNames]), KEPT[2]),
+            parameters: distinct(part(&[Field::ParameterNames]), MAX_TOKENS[2]),
         }
     }
 
@@ -188,13 +188,13 @@ fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
     words.flat_map(|word| table.tokens(&word)).collect()
 }
 
-/// The first `kept` of the tokens, each once, in their order.
-fn distinct(tokens: Vec<u32>, kept: usize) -> Box<[u32]> {
+/// The first `count` of the tokens, each once, in their order.
+fn distinct(tokens: Vec<u32>, count: usize) -> Box<[u32]> {
     let mut seen = std::collections::HashSet::new();
     tokens
         .into_iter()
         .filter(|token| seen.insert(*token))
-        .take(kept)
+        .take(count)
         .collect()
 }
 

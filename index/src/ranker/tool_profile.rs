@@ -162,12 +162,16 @@ impl ToolProfile {
         let mut pairs = pairs(&name);
         pairs.extend(pairs_of_head(&description));
         let named = actions(&name);
-        let told = &description[..description.len().min(WORDS_TO_ACT)];
+        let beginning = &description[..description.len().min(WORDS_TO_ACT)];
         let profile = ToolProfile {
             name_words: words.with(|word| word.name),
             description_words: words.with(|word| word.description),
             parameters: parameters(tool),
-            actions: if named == 0 { actions(told) } else { named },
+            actions: if named == 0 {
+                actions(beginning)
+            } else {
+                named
+            },
             kinds: kinds_taken(&part(&[Field::ParameterNames])),
             pairs: distinct(pairs),
             triples: distinct(triples(&text::spaced(tool.id.name()))),
