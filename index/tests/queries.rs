@@ -10,7 +10,7 @@
 #[path = "support/world.rs"]
 mod world;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -403,22 +403,18 @@ fn queries_out_of_bounds_are_errors_that_name_the_value() {
 fn nearest_names_are_named_once() {
     let dir = tempfile::tempdir().unwrap();
     let tools = [
-        plain("s", "send_mail", "sends mail to a person"),
-        plain("s", "mail_archive", "archives mail"),
-        plain("s", "forecast", "weather of a city"),
+        plain("s", "alpha", "sends mail to a person and pays an invoice"),
+        plain("s", "omega", "mail of a person"),
     ];
     let searcher = fresh(&DataDir::new(dir.path()), "c", &tools).searcher();
-    let texts = [
-        "mail to a person",
-        "archives of mail and a person",
-        "weather mail",
-    ];
-    let query = Query::any_of(texts).mode(Mode::Lexical).min_score(9.0);
+    // Best for the first text and second for the other, with omega between the two.
+    let query = Query::any_of(["invoice", "mail person"])
+        .mode(Mode::Lexical)
+        .min_score(9.0);
     let no_match = searcher.search(&query).unwrap().no_match.unwrap();
     assert_eq!(no_match.reason, NoMatchReason::Score { min_score: 9.0 });
-    let once: BTreeSet<&ToolId> = no_match.nearest.iter().collect();
-    assert_eq!(once.len(), no_match.nearest.len(), "{no_match:?}");
-    assert_eq!(once.len(), 3, "{no_match:?}");
+    let nearest: Vec<&str> = no_match.nearest.iter().map(ToolId::as_str).collect();
+    assert_eq!(nearest, ["s/alpha", "s/omega"]);
 }
 
 #[test]
