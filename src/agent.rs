@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toolscout_index::store::Version;
+use toolscout_index::Version;
 use toolscout_index::{Tool, ToolId};
 
 pub use driver::RunStream;

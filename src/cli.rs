@@ -44,7 +44,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{EmbedderKind, Layer};
-use crate::telemetry;
+use crate::{hints, telemetry};
 
 use context::Context;
 use output::{Output, tell};
@@ -249,7 +249,14 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
-    tell(format_args!("error: {}", one_line(error)));
+    let hint = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<toolscout_index::Error>())
+        .and_then(hints::for_error);
+    match hint {
+        Some(hint) => tell(format_args!("error: {}; {hint}", one_line(error))),
+        None => tell(format_args!("error: {}", one_line(error))),
+    }
     ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
 }
 

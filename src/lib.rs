@@ -12,6 +12,8 @@ pub mod shutdown;
 
 pub mod printable;
 
+pub mod hints;
+
 pub mod budget;
 pub mod embed_cache;
 pub mod keys;

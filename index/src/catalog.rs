@@ -1,9 +1,9 @@
 //! Catalogs on disk: open, write, search.
 //!
-//! A catalog is a folder: `tools.db` is the truth, `lexical/` and `graph-*/` are derived from it,
-//! `writer.lock` is held by the one writer. Whatever derived data does not fit the truth is
-//! rebuilt: on disk by whoever can take the lock, else in memory. So a reader never waits, and a
-//! crash at any moment leaves nothing to repair.
+//! A catalog is a folder. `tools.db` is the source of truth, `lexical/` and `graph-*/` are derived
+//! from it, and `writer.lock` is held by the one writer. Derived data that does not match the
+//! database is rebuilt: on disk by a process that can take the lock, else in memory. So readers never
+//! wait, and a crash at any moment needs no repair.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::database;
 use crate::dense::Graph;
 use crate::embed::Embedder;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StoreProblem};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
 use crate::memory::Memory;
 use crate::ranker::{self, Ranker};
@@ -27,10 +27,10 @@ use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
 use crate::store::{Store, Upserted};
 use crate::tool::{Tool, ToolId};
 
-/// Texts embedded and kept at once: at 30 a second a killed process loses a second's work.
+/// Texts embedded and stored at once. At 30 a second a killed process loses a second's work.
 const EMBED_BATCH: usize = 32;
-/// How long a writer waits for the lock, and how often it asks: a reader that rebuilds an index
-/// holds it for a moment.
+/// How long a writer waits for the lock, and how often it tries. A reader that rebuilds an index
+/// holds the lock for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// Longest catalog name, in bytes.
@@ -43,7 +43,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Names a data directory; nothing is created until a catalog is.
+    /// Names a data directory. It is created with its first catalog.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         DataDir { path: path.into() }
     }
@@ -53,8 +53,8 @@ impl DataDir {
         &self.path
     }
 
-    /// The names of the catalogs in it, sorted; those that are damaged too. A folder in which one
-    /// was only begun is none.
+    /// The names of the catalogs in it, sorted, including damaged ones. A folder whose creation was
+    /// interrupted is not a catalog.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -75,7 +75,7 @@ impl DataDir {
         Ok(names)
     }
 
-    /// Opens a catalog that exists.
+    /// Opens an existing catalog.
     ///
     /// # Errors
     /// [`Error::UnknownCatalog`], [`Error::Store`].
@@ -88,7 +88,7 @@ impl DataDir {
         }
     }
 
-    /// Opens a catalog, created empty when it is not there.
+    /// Opens a catalog, created empty if it does not exist.
     ///
     /// # Errors
     /// [`Error::InvalidCatalogName`], [`Error::Store`], [`Error::Io`].
@@ -106,8 +106,8 @@ impl DataDir {
         Catalog::open(dir, options)
     }
 
-    /// Deletes a catalog and all it holds, damaged or not. Killed midway, it is deleted all the
-    /// same.
+    /// Deletes a catalog with its memory, damaged or not. Once this has begun, the catalog is gone
+    /// even if the process is killed.
     ///
     /// # Errors
     /// [`Error::UnknownCatalog`], [`Error::Locked`] while it is being written.
@@ -123,15 +123,15 @@ impl DataDir {
         std::fs::remove_dir_all(&aside).map_err(|e| Error::io("delete", &aside, e))
     }
 
-    /// Where a catalog's folder is moved before what it holds is deleted file by file: no name of a
-    /// catalog.
+    /// Where a catalog's folder is moved before its files are deleted. The name is not a valid
+    /// catalog name.
     fn aside(&self, name: &str) -> PathBuf {
         self.path.join(CATALOGS).join(format!(".deleted-{name}"))
     }
 
-    /// Deletes what a process that was killed while it deleted this catalog has left.
+    /// Deletes the files that a killed process has left of this catalog.
     fn finish_deletion(&self, name: &str) {
-        // It is in nobody's way; where it cannot be deleted now, the next deletion says so.
+        // What is left does no harm; if it cannot be deleted, the next deletion reports that.
         let _ = std::fs::remove_dir_all(self.aside(name));
     }
 
@@ -159,32 +159,34 @@ const DATABASE: &str = "tools.db";
 const LEXICAL: &str = "lexical";
 const LOCK: &str = "writer.lock";
 
-/// What stands in a folder that may be a catalog's.
+/// The contents of a folder that may be a catalog's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contents {
-    /// No catalog: nothing, or what is left of a creation that was cut short.
+    /// No catalog: nothing, or the remains of an interrupted creation.
     Nothing,
     /// A database, damaged or not.
     Catalog,
-    /// What is derived from a database, without one: it was lost.
+    /// Derived data without the database, which was lost.
     IndexAlone,
 }
 
 impl Contents {
     fn of(dir: &Path) -> Self {
-        // Looked for first: an index is made after the tables, so that a creation under way is not
-        // taken for a loss.
+        // Checked first: an index is created after the tables, so a creation under way is not taken
+        // for a lost database.
         let has_index = holds_index(dir);
         let database = dir.join(DATABASE);
-        match database.exists() && !database::is_blank(&database) {
-            true => Contents::Catalog,
-            false if has_index => Contents::IndexAlone,
-            false => Contents::Nothing,
+        if database.exists() && !database::is_blank(&database) {
+            Contents::Catalog
+        } else if has_index {
+            Contents::IndexAlone
+        } else {
+            Contents::Nothing
         }
     }
 }
 
-/// True where a folder holds what is only ever derived from a database.
+/// True where a folder holds data derived from a database.
 fn holds_index(dir: &Path) -> bool {
     let names = std::fs::read_dir(dir)
         .into_iter()
@@ -201,13 +203,9 @@ fn holds_index(dir: &Path) -> bool {
 }
 
 fn database_lost(dir: &Path) -> Error {
-    let reason =
-        "it is missing or empty, and an index of its tools stands beside it; put it back from a copy, or delete \
-                  the folder (`toolscout catalogs delete`) and add the tools anew"
-            .to_owned();
     Error::Store {
         path: dir.join(DATABASE),
-        reason,
+        problem: StoreProblem::Missing,
     }
 }
 
@@ -229,7 +227,7 @@ struct CatalogState {
     embedders: Vec<Arc<dyn Embedder>>,
     /// The reading connection. Held while a snapshot is made, never while one is searched.
     store: Mutex<Store>,
-    /// What searches see.
+    /// The published snapshot.
     current: RwLock<Arc<Searcher>>,
     memory: Arc<Memory>,
 }
@@ -265,7 +263,7 @@ impl Catalog {
         })
     }
 
-    /// The newest published snapshot of this process. Never blocks on a writer.
+    /// The newest snapshot that this process has published. Never waits for a writer.
     pub fn searcher(&self) -> Arc<Searcher> {
         Arc::clone(
             &self
@@ -276,12 +274,12 @@ impl Catalog {
         )
     }
 
-    /// Publishes what other processes have committed since, and returns the newest snapshot. While
-    /// another process is in the middle of a commit the present snapshot stays. Where the catalog
-    /// was deleted and made anew, it is the new one.
+    /// Publishes the commits of other processes and returns the newest snapshot. During another
+    /// process's commit the present snapshot stays. A catalog that was deleted and created again is
+    /// opened again.
     ///
     /// # Errors
-    /// [`Error::Store`], also when it was deleted.
+    /// [`Error::Store`], also when the catalog was deleted.
     pub fn refresh(&self) -> Result<Arc<Searcher>> {
         let mut store = self
             .shared
@@ -309,7 +307,7 @@ impl Catalog {
         Ok(self.publish(loaded.into_searcher(lexical)))
     }
 
-    /// Becomes the one writer.
+    /// Takes the writer's lock.
     ///
     /// # Errors
     /// [`Error::Locked`] while another writer exists, in this process or another.
@@ -329,7 +327,7 @@ impl Catalog {
         })
     }
 
-    /// Reads everything again, also what a snapshot keeps of tools that are the same.
+    /// Reads everything again and reuses nothing of the present snapshot.
     fn reload(&self) -> Result<()> {
         let mut store = self
             .shared
@@ -379,12 +377,12 @@ impl Catalog {
         })
     }
 
-    /// What was asked and which tools were called then; off until it is switched on.
+    /// The catalog's usage memory; off until it is switched on.
     pub fn memory(&self) -> &Memory {
         &self.shared.memory
     }
 
-    /// False once the catalog was deleted by another process.
+    /// False once another process has deleted the catalog.
     pub fn is_there(&self) -> bool {
         self.shared.dir.join(DATABASE).exists()
     }
@@ -408,9 +406,9 @@ impl Catalog {
     }
 }
 
-/// The one writer of a catalog. Changes gather in a transaction; [`Writer::commit`] makes them
-/// durable and visible, dropping the writer without a commit undoes them, and so does an error of
-/// the store.
+/// The one writer of a catalog. Changes are collected in a transaction. [`Writer::commit`] makes
+/// them durable and visible; dropping the writer without a commit discards them, and so does an
+/// error of the store.
 pub struct Writer {
     catalog: Catalog,
     store: Store,
@@ -420,7 +418,7 @@ pub struct Writer {
     _lock: File,
 }
 
-/// The lexical index on disk, kept open from commit to commit.
+/// The lexical index on disk, open from commit to commit.
 struct OpenLexical {
     index: LexicalIndex,
     writer: LexicalWriter,
@@ -428,16 +426,50 @@ struct OpenLexical {
     stamp: String,
 }
 
-/// What the transaction under way has changed.
+impl OpenLexical {
+    fn open(dir: &Path, stamp: &str) -> Result<Self> {
+        let index = LexicalIndex::reopen(dir, stamp)?;
+        let writer = index.writer()?;
+        Ok(OpenLexical {
+            index,
+            writer,
+            stamp: stamp.to_owned(),
+        })
+    }
+}
+
+/// The changes of the current transaction.
 #[derive(Default)]
 struct Pending {
+    /// True once the store's transaction has begun.
     open: bool,
     removed: Vec<u64>,
     added: Vec<u64>,
+    ranker: Option<RankerChange>,
+}
+
+/// A change of the catalog's own ranker.
+enum RankerChange {
+    Replace(Ranker),
+    Delete,
+}
+
+impl RankerChange {
+    fn apply(&self, path: &Path) -> Result<()> {
+        match self {
+            RankerChange::Replace(ranker) => ranker.save(path),
+            RankerChange::Delete => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(Error::io("delete", path, error))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
 }
 
 impl Writer {
-    /// Adds tools, or replaces those whose id is there.
+    /// Adds tools, or replaces those with the same id.
     ///
     /// # Errors
     /// [`Error::DuplicateTool`] for one id twice, [`Error::Store`].
@@ -464,7 +496,7 @@ impl Writer {
         })
     }
 
-    /// Removes tools; ids that are not there are ignored.
+    /// Removes tools; unknown ids are ignored.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -482,7 +514,7 @@ impl Writer {
         })
     }
 
-    /// Makes a server's tools exactly these.
+    /// Replaces all tools of a server by these.
     ///
     /// # Errors
     /// [`Error::InvalidTool`] for a tool of another server, else as [`Writer::upsert`].
@@ -492,14 +524,14 @@ impl Writer {
             return Err(Error::invalid_tool(other.id.to_string(), reason));
         }
         let mut changes = self.upsert(tools)?;
-        let kept: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
+        let wanted: HashSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
         let mut gone = self.write(|writer| writer.store.ids_of_server(server))?;
-        gone.retain(|id| !kept.contains(id));
+        gone.retain(|id| !wanted.contains(id));
         changes.removed = self.remove(&gone)?.removed;
         Ok(changes)
     }
 
-    /// Replaces the catalog's settings; they hold from the next commit on.
+    /// Replaces the catalog's settings from the next commit on.
     ///
     /// # Errors
     /// [`Error::InvalidSetting`], [`Error::Store`].
@@ -509,39 +541,42 @@ impl Writer {
         self.write(|writer| writer.store.set_meta("settings", &json))
     }
 
-    /// Gives the catalog a ranker of its own, or takes it away; it ranks from the next commit on.
+    /// Gives the catalog a ranker of its own, or with `None` the bundled one, from the next commit
+    /// on.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Store`].
+    /// [`Error::Store`].
     pub fn set_ranker(&mut self, ranker: Option<&Ranker>) -> Result<()> {
         self.begin()?;
-        let path = self.catalog.shared.dir.join(ranker::FILE_NAME);
-        match ranker {
-            Some(ranker) => ranker.save(&path),
-            None => match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    Err(Error::io("delete", &path, error))
-                }
-                _ => Ok(()),
-            },
-        }
+        self.pending.ranker = Some(match ranker {
+            Some(ranker) => RankerChange::Replace(ranker.clone()),
+            None => RankerChange::Delete,
+        });
+        Ok(())
     }
 
-    /// Makes the changes durable, serves them lexically (and densely where vectors are kept), and
-    /// returns the new generation. Embeds with instant embedders only.
+    /// Makes the changes durable, publishes a snapshot with them, and returns the new generation.
+    /// Embeds with instant embedders only.
     ///
     /// # Errors
-    /// [`Error::Store`]; the changes are then undone.
+    /// [`Error::Store`]; the changes are then discarded. [`Error::Io`] if a new ranker cannot be
+    /// written; all other changes are then durable.
     pub fn commit(&mut self) -> Result<u64> {
         self.begin()?;
-        // Taken first: a commit that fails undoes all, and the next change begins a transaction of
-        // its own.
+        // Taken first: a failed commit discards all changes, and the next change begins a new
+        // transaction.
         let pending = std::mem::take(&mut self.pending);
         let generation = self.store.commit()?;
+        // The ranker is a file of its own. It is written after the store, so that a writer dropped
+        // without a commit leaves it alone, and published with the rest even if that fails.
+        let ranker_written = match &pending.ranker {
+            Some(change) => change.apply(&self.catalog.shared.dir.join(ranker::FILE_NAME)),
+            None => Ok(()),
+        };
         let mut loaded = self.load()?;
         loaded.save_vectors(&self.catalog.shared.dir);
-        // The store is committed. A lexical index that cannot be brought up to it is rebuilt, in
-        // memory if need be.
+        // The store is committed. A lexical index that cannot be updated to it is rebuilt, if
+        // necessary in memory.
         let lexical_dir = self.catalog.shared.dir.join(LEXICAL);
         let lexical = match guarded(&lexical_dir, || self.update_lexical(&loaded, &pending)) {
             Ok(lexical) => lexical,
@@ -551,12 +586,12 @@ impl Writer {
             }
         };
         self.catalog.publish(loaded.into_searcher(lexical));
-        Ok(generation)
+        ranker_written.map(|()| generation)
     }
 
-    /// Commits, then embeds what has no vectors yet, batch by batch, each kept as soon as it is
-    /// there, builds graphs that are missing or damaged, and publishes a snapshot at the end. Ends
-    /// early when `progress` breaks. Returns how many texts were embedded.
+    /// Commits, embeds texts without vectors, builds missing or damaged graphs, and publishes a
+    /// snapshot. Every batch of vectors is durable when the next one begins. Ends early when
+    /// `progress` breaks. Returns how many texts were embedded.
     ///
     /// # Errors
     /// [`Error::Embedder`], [`Error::Store`].
@@ -595,8 +630,9 @@ impl Writer {
         result.and(graphs).map(|_| state.done)
     }
 
-    /// Runs a change within the transaction. Where it fails, all since the last commit is undone: a
-    /// full disk makes SQLite do so anyway, and half a change is nothing to go on from.
+    /// Runs a change within the transaction. If it fails, all changes since the last commit are
+    /// discarded. SQLite does so itself when the disk is full, so half a change must never be
+    /// continued.
     fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.begin()?;
         change(self).inspect_err(|_| {
@@ -627,23 +663,15 @@ impl Writer {
     fn update_lexical(&mut self, loaded: &Loaded, pending: &Pending) -> Result<LexicalSearcher> {
         let stamp = loaded.lexical_stamp();
         let dir = self.catalog.shared.dir.join(LEXICAL);
-        if self
-            .lexical
-            .as_ref()
-            .is_none_or(|lexical| lexical.stamp != stamp)
-        {
-            self.lexical = None;
-            let index = LexicalIndex::reopen(&dir, &stamp)?;
-            let writer = index.writer()?;
-            self.lexical = Some(OpenLexical {
-                index,
-                writer,
-                stamp: stamp.clone(),
-            });
-        }
-        let Some(OpenLexical { index, writer, .. }) = &mut self.lexical else {
-            unreachable!("opened above")
+        let open = match self.lexical.take() {
+            Some(open) if open.stamp == stamp => open,
+            // Dropped before the index is opened again: tantivy allows one writer a folder.
+            previous => {
+                drop(previous);
+                OpenLexical::open(&dir, &stamp)?
+            }
         };
+        let OpenLexical { index, writer, .. } = self.lexical.insert(open);
         for &key in &pending.removed {
             writer.remove(key);
         }
@@ -690,7 +718,7 @@ impl Writer {
         })
     }
 
-    /// Builds the graphs of legs that are large enough and have none that fits. Returns how many.
+    /// Builds the graphs of legs that are large enough and have no usable one. Returns how many.
     fn build_graphs(&self) -> Result<usize> {
         let loaded = self.load()?;
         let mut built = 0;
@@ -723,10 +751,10 @@ impl Drop for Writer {
 
 impl Pending {
     fn remove(&mut self, key: u64) {
-        // A key added in this very transaction was never indexed.
+        // A key that was added in this transaction is not in the index yet.
         match self.added.iter().position(|&added| added == key) {
-            Some(place) => {
-                self.added.swap_remove(place);
+            Some(position) => {
+                self.added.swap_remove(position);
             }
             None => self.removed.push(key),
         }
@@ -738,7 +766,7 @@ impl Pending {
     }
 }
 
-/// How far embedding is.
+/// The progress of embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbedProgress {
     /// Texts embedded so far.
@@ -747,16 +775,16 @@ pub struct EmbedProgress {
     pub total: usize,
 }
 
-/// What a write did, by id, sorted.
+/// The effect of a write, by id, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// New tools.
     pub added: Vec<ToolId>,
-    /// Tools that differ from what was there.
+    /// Replaced tools.
     pub changed: Vec<ToolId>,
-    /// Tools taken out.
+    /// Removed tools.
     pub removed: Vec<ToolId>,
-    /// Tools that came again as they were.
+    /// Tools that were already stored as they are.
     pub unchanged: usize,
 }
 
@@ -768,7 +796,7 @@ impl Changes {
     }
 }
 
-/// A catalog in numbers.
+/// Sizes of a catalog.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
     /// Tools.
@@ -787,12 +815,12 @@ pub struct Stats {
 
 fn no_duplicates(tools: &[Tool]) -> Result<()> {
     let mut first_of = HashMap::new();
-    for (place, tool) in tools.iter().enumerate() {
-        if let Some(first) = first_of.insert(&tool.id, place) {
+    for (position, tool) in tools.iter().enumerate() {
+        if let Some(first) = first_of.insert(&tool.id, position) {
             return Err(Error::DuplicateTool {
                 id: tool.id.to_string(),
                 first: first + 1,
-                second: place + 1,
+                second: position + 1,
             });
         }
     }
@@ -816,7 +844,7 @@ fn lock(dir: &Path) -> Result<File> {
     }
 }
 
-/// As [`lock`], but gives a reader that is rebuilding an index the time to finish.
+/// As [`lock`], but waits for a reader that is rebuilding an index.
 fn lock_soon(dir: &Path) -> Result<File> {
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -837,8 +865,7 @@ fn lexical_on_disk(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
     })
 }
 
-/// The lexical index built anew: on disk where nobody else is writing and the disk allows, else in
-/// memory.
+/// A new lexical index: on disk if the lock is free and the folder can be written, else in memory.
 fn rebuilt(dir: &Path, loaded: &Loaded) -> Result<LexicalSearcher> {
     let on_disk = lock(dir).and_then(|_lock| create_lexical(dir, loaded));
     on_disk.or_else(|_| in_memory(loaded))

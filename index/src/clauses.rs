@@ -1,10 +1,10 @@
-//! A request split into its needs: "check the weather in Oslo and then mail it to Ann" asks for two
-//! tools.
+//! Splits a request into clauses, one for each tool that it needs: "check the weather in Oslo and
+//! then mail it to Ann" needs two.
 //!
-//! Two patterns split: ends of sentences, and conjunctions that begin something new. Fragments too
-//! short to be a need join their neighbour. Searching the clauses beside the whole request is worth
-//! 5 points of nDCG@5 and 12 of completeness@5 on sets with several tools a request, and nothing is
-//! lost on the others.
+//! Two patterns split: ends of sentences, and conjunctions before a new verb. Short fragments join
+//! their neighbour. Searching by the clauses as well as by the whole request is worth 5 points of
+//! nDCG@5 and 12 of completeness@5 on sets with several tools a request, and costs nothing on the
+//! others.
 
 use std::sync::LazyLock;
 
@@ -12,18 +12,18 @@ use regex::Regex;
 
 use crate::text;
 
-/// Most clauses of a request; what comes after joins the last.
+/// Most clauses of a request; further ones join the last.
 pub const MAX_CLAUSES: usize = 8;
-/// A clause with fewer distinct content words is not a need of its own.
+/// A fragment with fewer distinct content words is not a clause of its own.
 const MIN_TERMS: usize = 2;
 
-/// Ends of sentences, semicolons and new lines. `cut` is what separates; the rest is context.
+/// Ends of sentences, semicolons and new lines. `cut` is the separator; the rest is context.
 static SENTENCE_END: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r#"[a-zA-Z0-9)"'”](?<cut>[.?!;]+\s+)[A-Z0-9"'“(]|(?<cut2>[;\n]+|[。！？；]+)"#)
 });
 
-/// Words that join needs. A bare "and" splits only before something like "send the …": a verb and a
-/// determiner.
+/// Words that join clauses. A bare "and" splits only before something like "send the …": a verb and
+/// a determiner.
 static CONJUNCTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(concat!(
         r"(?i)(?<cut>,?\s+(?:and then|and also|and finally|as well as|then|additionally|furthermore|moreover|finally|afterwards?|also)\s*,?\s+",
@@ -34,7 +34,7 @@ static CONJUNCTION: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// The needs of a request, in order; one, the request itself, when it has only one.
+/// The clauses of a request, in order; the request itself if there is only one.
 pub fn clauses(request: &str) -> Vec<String> {
     let mut clauses: Vec<String> = Vec::new();
     let parts = split(&SENTENCE_END, request)

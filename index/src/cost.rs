@@ -1,10 +1,10 @@
-//! What searches of each variant are expected to take, learned from those that were answered.
+//! The expected time of a search by variant, learned from earlier searches.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::variant::Variant;
 
-/// What a search has to do, stage by stage.
+/// The amount of work in each stage of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Texts that slow embedders embed.
@@ -15,20 +15,20 @@ pub struct Work {
     pub compared_bytes: usize,
 }
 
-/// How fast this process is at each stage, learned from the searches it has answered. All snapshots
-/// of a catalog share one, so that a commit forgets nothing.
+/// The speed of each stage, learned from the searches of this process. All snapshots of a catalog
+/// share one, so that a commit does not reset it.
 #[derive(Debug)]
 pub struct CostModel {
-    /// Nanoseconds a text.
+    /// Nanoseconds per text.
     embed: Rate,
-    /// Picoseconds a tool and text.
+    /// Picoseconds per tool and text.
     lexical: Rate,
-    /// Picoseconds a byte and text.
+    /// Picoseconds per byte and text.
     dense: Rate,
 }
 
 impl Default for CostModel {
-    /// As measured on two shared cores of a server, before anything was learned.
+    /// The speed of two shared cores of a server, until searches have been measured.
     fn default() -> Self {
         CostModel {
             embed: Rate::new(6_000_000),
@@ -39,7 +39,7 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// The milliseconds that a search is expected to take.
+    /// The expected time of a search, in milliseconds.
     pub fn expected_ms(&self, work: &Work) -> f64 {
         let embed_ns = work.slow_texts as f64 * self.embed.get();
         let scored_ns = work.scored as f64 * self.lexical.get() / 1e3;
@@ -47,7 +47,8 @@ impl CostModel {
         (embed_ns + scored_ns + compared_ns) / 1e6
     }
 
-    /// The dearest variant that is expected to fit; the cheapest when none does.
+    /// The first variant that is expected to fit the budget, or the last if none does. `offered`
+    /// has the most expensive first.
     pub fn choose(
         &self,
         budget_ms: f64,
@@ -63,8 +64,7 @@ impl CostModel {
         last
     }
 
-    /// Learns from a search: the milliseconds of embedding, and of scoring and fusing by words and
-    /// by vectors.
+    /// Learns from the stage times of a search.
     pub fn learn(&self, work: &Work, embed_ms: f64, lexical_ms: f64, dense_ms: f64) {
         self.embed.learn(embed_ms * 1e6, work.slow_texts);
         self.lexical.learn(lexical_ms * 1e9, work.scored);
@@ -72,12 +72,12 @@ impl CostModel {
     }
 }
 
-/// A running mean of what a unit costs, in whole units of time.
+/// A moving average of the time per unit of work, in whole units of time.
 #[derive(Debug)]
 struct Rate(AtomicU64);
 
 impl Rate {
-    /// The share of the newest search: about the last ten count.
+    /// The weight of the newest search: the average is over about the last ten.
     const NEWEST: f64 = 0.1;
 
     fn new(start: u64) -> Self {
@@ -88,7 +88,7 @@ impl Rate {
         self.0.load(Ordering::Relaxed) as f64
     }
 
-    /// Two searches at once may lose one of their two lessons, which does no harm.
+    /// Of two concurrent searches one may be lost, which does not matter to an average.
     fn learn(&self, took: f64, units: usize) {
         if units > 0 {
             let mean = self.get() * (1.0 - Self::NEWEST) + took / units as f64 * Self::NEWEST;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_variant_that_fits_is_chosen_and_the_cheapest_when_none_does() {
+    fn the_most_expensive_variant_that_fits_is_chosen() {
         let cost_model = CostModel::default();
         let chosen = |budget_ms| cost_model.choose(budget_ms, offered().into_iter());
         for (budget_ms, variant) in [
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_model_is_left_out_once_it_is_known_to_be_slow() {
+    fn a_slow_model_is_left_out_once_it_was_measured() {
         let cost_model = CostModel::default();
         assert_eq!(
             cost_model.choose(20.0, offered().into_iter()),
@@ -151,7 +151,7 @@ mod tests {
         cost_model.learn(&Work::default(), 1e9, 1e9, 1e9);
         assert!(
             cost_model.expected_ms(&offered()[0].1) < 90.0,
-            "what had nothing to do teaches nothing"
+            "a search without work changes no rate"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The one way to open an SQLite file of this program: its owner's alone, in WAL mode, patient with
-//! other processes, and of a layout that this version knows.
+//! Opens every SQLite file of this program: readable by its owner only, in WAL mode, waiting for
+//! other processes, and with a layout that this version knows.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-/// How long a statement waits for another process. Every write here takes milliseconds.
+/// How long a statement waits for another process. Every write takes milliseconds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two attempts at what SQLite does not wait for.
+/// The pause between attempts where SQLite itself does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
-/// Bits of a file's mode that let others in.
+/// The bits of a file's mode that give access to others than its owner.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
-/// The bit of a folder that many share, as `/tmp` is: it is never narrowed.
+/// The sticky bit of a shared folder such as `/tmp`. Such folders are never narrowed.
 #[cfg(unix)]
 const SHARED: u32 = 0o1000;
 
@@ -23,10 +23,10 @@ const SHARED: u32 = 0o1000;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// SQLite said no.
+    /// SQLite failed.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
     /// A newer version wrote it.
@@ -37,11 +37,64 @@ pub enum DatabaseError {
         /// The newest layout that is known.
         known: usize,
     },
+    /// It holds a value that was never written to it.
+    #[error("{0}")]
+    Damaged(&'static str),
 }
 
-/// Opens a database, made when it is not there. `steps` lead from one layout to the next: the first
-/// makes the tables, each other one changes what the version before it has left, and their number
-/// is the layout's.
+impl DatabaseError {
+    /// True where the file or its folder may not be read or written.
+    pub(crate) fn is_permission_denied(&self) -> bool {
+        match self {
+            DatabaseError::Io(error) => is_permission_denied(error),
+            DatabaseError::Sqlite(error) => matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)
+            ),
+            _ => false,
+        }
+    }
+
+    /// What to do about a catalog's database that fails with this; empty where nothing helps in
+    /// general.
+    pub(crate) fn next_step(&self) -> &'static str {
+        let code = match self {
+            DatabaseError::Io(error) => return next_step(error),
+            DatabaseError::Sqlite(error) => error.sqlite_error_code(),
+            DatabaseError::Newer { .. } | DatabaseError::Damaged(_) => return "",
+        };
+        match code {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                "; restore it from a backup, or move it away and add the tools again"
+            }
+            Some(ErrorCode::DiskFull) => "; free some space, nothing was changed",
+            _ if self.is_permission_denied() => "; make its folder readable and writable",
+            _ => "",
+        }
+    }
+}
+
+pub(crate) fn is_permission_denied(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+/// What to do about an I/O error; empty where nothing helps in general.
+pub(crate) fn next_step(source: &io::Error) -> &'static str {
+    match source.kind() {
+        _ if is_permission_denied(source) => "; make its folder readable and writable",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space, nothing was changed"
+        }
+        _ => "",
+    }
+}
+
+/// Opens a database, created if it does not exist. `steps` lead from one layout to the next: the
+/// first creates the tables, every other one changes the layout before it. The number of steps is
+/// the number of the layout.
 ///
 /// # Errors
 /// [`DatabaseError`].
@@ -50,7 +103,7 @@ pub fn open(path: &Path, steps: &[&str]) -> Result<Connection, DatabaseError> {
     prepared(Connection::open(path)?, steps)
 }
 
-/// A connection of whatever kind with the settings and the layout that [`open`] gives.
+/// Gives a connection the settings and the layout that [`open`] gives.
 ///
 /// # Errors
 /// As [`open`].
@@ -64,11 +117,11 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
     }
     use_wal(&connection, BUSY_TIMEOUT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // What was deleted must not be found in the file either.
+    // Deleted rows are overwritten, so that they cannot be recovered from the file.
     connection.pragma_update(None, "secure_delete", true)?;
     if layout(&connection)? < steps.len() {
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have been here since.
+        // Another process may have upgraded the layout before this one got the lock.
         let found = layout(&change)?;
         steps
             .iter()
@@ -80,11 +133,11 @@ pub fn prepared(mut connection: Connection, steps: &[&str]) -> Result<Connection
     Ok(connection)
 }
 
-/// Switches to WAL mode. The switch does not wait for another connection's by itself, whatever the
-/// busy timeout.
+/// Switches to WAL mode. SQLite does not apply the busy timeout to this switch, so the wait is
+/// done here.
 ///
 /// # Errors
-/// What SQLite says, when it is busy for longer than `patience` too.
+/// SQLite's error, also when it is busy for longer than `patience`.
 pub fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     let give_up = Instant::now() + patience;
     loop {
@@ -101,14 +154,13 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-/// True for a database that was begun and not yet given its tables: its creation was cut short, or
-/// is under way.
+/// True for a database without tables: its creation was interrupted or is under way.
 pub fn is_blank(path: &Path) -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     match Connection::open_with_flags(path, flags).and_then(count_tables) {
         Ok(tables) => tables == 0,
         // A process that was killed while it switched a new file to WAL mode leaves a journal that
-        // only a writer can take back. With a log beside it, the tables may be in that.
+        // only a writer can roll back. The tables may be in a log beside the file.
         Err(_) if has_log(path) => false,
         Err(_) => open_alone(path)
             .and_then(count_tables)
@@ -122,7 +174,7 @@ pub fn has_log(path: &Path) -> bool {
     fs::metadata(log).is_ok_and(|log| log.len() > 0)
 }
 
-/// Opens the file as it is, without its logs, as nobody else may write to it meanwhile.
+/// Opens the file alone, without its logs. No other process may write to it meanwhile.
 pub fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
     let uri = format!(
         "file:{}?immutable=1",
@@ -141,11 +193,11 @@ fn count_tables(connection: Connection) -> rusqlite::Result<u32> {
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
 }
 
-/// Makes an empty file that its owner alone may use, where there is none; one that is there is
-/// narrowed to that, and so are the logs that SQLite keeps beside it.
+/// Creates an empty file that only its owner may read and write. An existing file and its SQLite
+/// logs are narrowed to that.
 ///
 /// # Errors
-/// When the file cannot be made.
+/// When the file cannot be created.
 pub fn make_private(path: &Path) -> io::Result<()> {
     if !path.exists() {
         let mut options = OpenOptions::new();
@@ -155,17 +207,17 @@ pub fn make_private(path: &Path) -> io::Result<()> {
         options.open(path)?;
     }
     for file in with_logs(path) {
-        // Whoever may not narrow a file did not make it; to its owner it is told at the program's
-        // start.
+        // A file that cannot be narrowed belongs to another user, who is warned when the program
+        // starts for them.
         let _ = narrow(&file);
     }
     Ok(())
 }
 
-/// Makes a folder and those above it that its owner alone may use, where there is none.
+/// Creates a folder and its parents that only their owner may use.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub fn create_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -174,11 +226,11 @@ pub fn create_private_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Takes from a file or folder what others may do with it; true when there was something to take. A
-/// folder with the sticky bit is shared on purpose and left alone.
+/// Removes all permissions of others than the owner from a file or folder; true if there were any.
+/// A folder with the sticky bit is shared on purpose and stays as it is.
 ///
 /// # Errors
-/// When it belongs to somebody else, or its file system is read-only.
+/// When it belongs to another user, or its file system is read-only.
 #[cfg(unix)]
 pub fn narrow(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt;
@@ -196,7 +248,7 @@ pub fn narrow(path: &Path) -> io::Result<bool> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS)).map(|()| true)
 }
 
-/// There is nothing to take where files have no mode.
+/// Does nothing where files have no mode.
 ///
 /// # Errors
 /// None.
@@ -205,7 +257,7 @@ pub fn narrow(_: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// A database and the logs that SQLite keeps beside it.
+/// The paths of a database, its log and its shared memory.
 pub fn with_logs(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| {
         let mut name = path.as_os_str().to_owned();

@@ -1,13 +1,14 @@
-//! The dense leg: vectors of one embedder, several views a tool, scored by the nearest view.
+//! The dense leg: vectors of one embedder with several views a tool. A tool's score is that of its
+//! nearest view.
 //!
-//! Vectors are kept as one byte a dimension with a scale each: a quarter of the memory, and since a
-//! scan is bound by memory, faster than floats by as much (18,917 tools with two views of 384
-//! dimensions are 14 MB). The loss in ranking is below .001 nDCG@10. All tools are scanned while
-//! they are few; [`Graph`] takes over where it is measured to win.
+//! Vectors are stored as one byte a dimension with one scale a vector. That takes a quarter of the
+//! memory of floats (14 MB for 18,917 tools with two views of 384 dimensions). A scan is bound by
+//! memory bandwidth, so it is faster by the same factor. The loss in ranking is below .001 nDCG@10.
+//! Small catalogs are scanned; large ones are searched by [`Graph`].
 //!
-//! A scan takes as long as memory does. Where an embedder's leading dimensions say most, they lie
-//! apart from the rest: in a large catalog all tools are scored by them, and by the rest only those
-//! that may be hits.
+//! If the leading dimensions of an embedder carry most of the information, they are stored apart
+//! from the rest. In a large catalog all tools are scored by the leading dimensions, and only
+//! likely hits by the rest.
 
 mod graph;
 mod vector_file;
@@ -20,16 +21,15 @@ pub use vector_file::VectorFile;
 
 use crate::error::{Error, Result};
 
-/// Rows a graph is asked for. Fusion looks at the best hundred or so of each leg.
+/// Rows that a graph returns. Fusion reads the best hundred or so of each leg.
 const GRAPH_DEPTH: usize = 256;
 
-/// From this many tools on it pays to score most of them roughly.
+/// From this many tools on, rough scores for most of them save time.
 const MIN_TOOLS_ROUGH: usize = 2048;
 /// More views than any tool has.
 pub const ALL_VIEWS: usize = usize::MAX;
 
-/// Names the text a vector was made of: 128 bits of its hash, under which the store keeps the
-/// vector.
+/// Identifies the text of a vector: 128 bits of its hash, which is its key in the store.
 pub type TextHash = [u8; 16];
 
 /// The score of a tool that has no vector.
@@ -38,15 +38,15 @@ pub const UNKNOWN: f32 = f32::NEG_INFINITY;
 /// The vectors of a catalog's snapshot, tool by tool. Immutable.
 pub struct Vectors {
     dimensions: usize,
-    /// How many of them are the leading ones.
+    /// The number of leading dimensions.
     leading: usize,
     /// The codes of the leading dimensions, row by row.
     leads: Vec<i8>,
-    /// Those of all others, row by row.
+    /// The codes of all other dimensions, row by row.
     rests: Vec<i8>,
-    /// What a code of 1 is worth, by row.
+    /// The value of code 1, by row.
     scales: Vec<f32>,
-    /// The text each row was made of.
+    /// The text of each row.
     hashes: Vec<TextHash>,
     /// The first row of each tool, and one past the last.
     starts: Vec<u32>,
@@ -58,7 +58,8 @@ impl Vectors {
         Vectors::with_leading(dimensions, dimensions)
     }
 
-    /// As [`Vectors::new`], where this many leading dimensions say most.
+    /// As [`Vectors::new`], for vectors of which this many leading dimensions carry most of the
+    /// information.
     pub fn with_leading(dimensions: usize, leading: usize) -> Self {
         Vectors {
             dimensions,
@@ -162,7 +163,7 @@ impl Vectors {
         self.starts[tool] as usize..self.starts[tool + 1] as usize
     }
 
-    /// The text each row was made of.
+    /// The text of each row.
     pub fn hashes(&self) -> &[TextHash] {
         &self.hashes
     }
@@ -181,14 +182,13 @@ impl Vectors {
         scan::scores(self, &self.encode(queries), ALL_VIEWS, true)
     }
 
-    /// As [`Vectors::scores`], by each tool's first `views` views; where the leading dimensions
-    /// suffice to tell which tools may be near, by those alone, to be followed by
-    /// [`Vectors::refine`].
+    /// As [`Vectors::scores`], by each tool's first `views` views. If [`Vectors::is_rough`], by the
+    /// leading dimensions only: replace the scores of likely hits with [`Vectors::refine`].
     pub fn rough_scores(&self, queries: &[Vec<f32>], views: usize) -> Vec<Vec<f32>> {
         scan::scores(self, &self.encode(queries), views, !self.is_rough())
     }
 
-    /// True when [`Vectors::rough_scores`] are only rough.
+    /// True when [`Vectors::rough_scores`] reads the leading dimensions only.
     pub fn is_rough(&self) -> bool {
         self.leading < self.dimensions && self.tools() >= MIN_TOOLS_ROUGH
     }
@@ -203,19 +203,19 @@ impl Vectors {
         scores: &mut [Vec<f32>],
     ) {
         for (query, scores) in self.encode(queries).iter().zip(scores) {
-            tools
-                .iter()
-                .for_each(|&tool| scores[tool] = scan::score(self, query, views, tool));
+            for &tool in tools {
+                scores[tool] = scan::score(self, query, views, tool);
+            }
         }
     }
 
-    /// Bytes that a scan reads.
+    /// Bytes that a scan reads for one query.
     pub fn scanned_bytes(&self) -> usize {
         self.leads.len() + if self.is_rough() { 0 } else { self.rests.len() }
     }
 
-    /// As [`Vectors::scores`], where only the tools that the graph finds near are scored; all
-    /// others get the lowest score found.
+    /// As [`Vectors::scores`], but only for the tools that the graph finds nearest. All others get
+    /// the lowest of these scores.
     pub fn scores_by(&self, graph: &Graph, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
         let encoded = self.encode(queries);
         let by_query = queries.iter().zip(&encoded).map(|(query, code)| {
@@ -225,8 +225,8 @@ impl Vectors {
         by_query.collect()
     }
 
-    /// Tells the cosine of a query with one view of a tool, by its place among the `of` views that
-    /// tools have; nothing of a tool that lacks some of them.
+    /// A function from tools to the cosine of a query with one of their `of` views; `None` for a
+    /// tool that lacks some of its views.
     pub fn view_cosine<'a>(
         &'a self,
         query: &[f32],

@@ -1,4 +1,4 @@
-//! A tool as text: the named fields that are searched, and the views that are embedded.
+//! The texts of a tool: the fields that BM25 searches, and the views that are embedded.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use crate::text;
 use crate::tool::Tool;
 
-/// Changes whenever [`views`] changes, so that a catalog lists its tools' texts anew. Texts that
-/// stay the same keep their vectors.
+/// Must change whenever [`views`] changes, so that catalogs update the hashes of their texts.
+/// Unchanged texts keep their vectors.
 pub const TEMPLATE_VERSION: u32 = 2;
 
-/// Enum values read per parameter; longer lists are catalogs of their own and drown the rest.
+/// Enum values read per parameter; longer lists would outweigh all other text.
 const MAX_ENUM_VALUES: usize = 20;
 /// Levels of nested parameters whose enum values are read.
 const MAX_ENUM_DEPTH: usize = 3;
@@ -64,7 +64,7 @@ impl Field {
     }
 }
 
-/// How much an occurrence in each field counts, as a multiple of one in the description.
+/// The weight of an occurrence in each field, relative to the description.
 ///
 /// The defaults were found on nine public sets; one weighted field beats a sum of BM25 per field by
 /// 2 to 3 points of nDCG@10.
@@ -138,8 +138,8 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
     }
 }
 
-/// The beginning of a field's text, of at most so many bytes, for whoever must not take long over
-/// any tool.
+/// The beginning of a field's text, at most so many bytes of it, which bounds the time a large tool
+/// takes.
 pub fn field_head(tool: &Tool, field: Field, max_bytes: usize) -> String {
     if field == Field::Description {
         return tool.description[..tool.description.floor_char_boundary(max_bytes)].to_owned();
@@ -149,15 +149,15 @@ pub fn field_head(tool: &Tool, field: Field, max_bytes: usize) -> String {
     text
 }
 
-/// A way to put a tool in words. An embedder names those it wants; a request is as near to the tool
-/// as to the nearest.
+/// A text of a tool that is embedded. An embedder chooses its views; the similarity of a tool to a
+/// request is that of its nearest view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// All that is short: server, name, description, names of parameters.
+    /// Server, name, description and names of parameters.
     Everything,
-    /// Server and name, which short requests resemble more.
+    /// Server and name, to which short requests are more similar.
     Name,
-    /// The description, which words from names would dilute; server and name where it is empty.
+    /// The description alone; server and name where it is empty.
     Description,
 }
 

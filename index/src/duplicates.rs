@@ -1,10 +1,9 @@
-//! Tools that are the same on several servers, decided when they are indexed.
+//! Near-duplicates: the same tool on several servers, detected when tools are indexed.
 //!
-//! Two tools are near-duplicates when they have the same name, their servers' names left out, and
-//! say nearly the same: at least about four fifths of the words of their descriptions and of the
-//! names of their parameters taken together. The share is estimated from sixteen minima of hashes
-//! (Broder, "On the resemblance and containment of documents", 1997), so that a tool's fingerprint
-//! is 48 bytes and comparing two takes nanoseconds.
+//! Two tools are near-duplicates if they have the same name, apart from their servers' names, and
+//! share at least about four fifths of the words of their descriptions and parameter names. The
+//! share is estimated from sixteen minima of hashes (Broder, "On the resemblance and containment of
+//! documents", 1997), so that a fingerprint takes 48 bytes and comparing two takes nanoseconds.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,18 +11,19 @@ use crate::document::{Field, field_text};
 use crate::text;
 use crate::tool::{Tool, ToolId};
 
-/// Minima kept of a tool. Sixteen tell shares of four fifths from a half in 97 of 100 cases.
+/// Minima in a fingerprint. Sixteen distinguish shares of four fifths and a half in 97 of 100
+/// cases.
 const MINIMA: usize = 16;
 /// Minima that must agree.
 const MIN_AGREEING: usize = 12;
-/// Tools of one name that a further one is compared with: names like `search` stand on hundreds of
-/// servers.
+/// Groups of one name that a further tool is compared with: names like `search` occur on hundreds
+/// of servers.
 const MAX_COMPARED: usize = 64;
 
-/// What of a tool decides whether another is its near-duplicate.
+/// The data of a tool that near-duplicates are detected by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Names the name.
+    /// The hash of the name.
     name: [u8; 16],
     minima: [u16; MINIMA],
 }
@@ -32,7 +32,7 @@ impl Fingerprint {
     /// Bytes as stored.
     pub const BYTES: usize = 16 + 2 * MINIMA;
 
-    /// The fingerprint of a tool; none for one that says too little to be compared.
+    /// The fingerprint of a tool; `None` for one with too few words to be compared.
     pub fn of(tool: &Tool) -> Option<Self> {
         let features = features(tool);
         if features.is_empty() {
@@ -47,14 +47,14 @@ impl Fingerprint {
                 .min()
                 .unwrap_or_default()
         };
-        // The low bits are as evenly spread as the high ones, which the minimum has made small.
+        // The minimum has made the high bits small; the low ones are still evenly distributed.
         Some(Fingerprint {
             name,
             minima: std::array::from_fn(|seed| minimum(seed) as u16),
         })
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(self) -> Vec<u8> {
         self.name
             .into_iter()
@@ -62,7 +62,7 @@ impl Fingerprint {
             .collect()
     }
 
-    /// From what was stored; none where nothing was.
+    /// Reads the stored form; `None` if there is none.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (name, minima) = bytes.split_first_chunk::<16>()?;
         let minima: &[[u8; 2]; MINIMA] = minima.as_chunks().0.try_into().ok()?;
@@ -82,7 +82,7 @@ impl Fingerprint {
     }
 }
 
-/// The near-duplicates among a snapshot's tools, each named by its position.
+/// The near-duplicates among a snapshot's tools, by position.
 #[derive(Debug, Default)]
 pub struct Duplicates {
     /// Of tools that have any.
@@ -92,8 +92,8 @@ pub struct Duplicates {
 }
 
 impl Duplicates {
-    /// Groups tools, given in the order of ids. A tool joins the first group whose first tool it
-    /// resembles and which has none of its server: two tools of one server are two tools.
+    /// Groups tools, given in the order of ids. A tool joins the first group whose first tool is
+    /// similar and which has no tool of its server: two tools of one server are different tools.
     pub fn new<'a>(tools: impl Iterator<Item = (&'a ToolId, Option<&'a Fingerprint>)>) -> Self {
         let mut by_name: HashMap<&[u8; 16], Vec<Group<'a>>> = HashMap::new();
         for (tool, (id, fingerprint)) in tools.enumerate() {
@@ -132,7 +132,7 @@ impl Duplicates {
         Duplicates { group_of, groups }
     }
 
-    /// A tool and its near-duplicates, ascending; empty for a tool that has none.
+    /// A tool and its near-duplicates, ascending; empty for a tool without any.
     pub fn of(&self, tool: u32) -> &[u32] {
         self.group_of
             .get(&tool)
@@ -140,7 +140,7 @@ impl Duplicates {
     }
 }
 
-/// Near-duplicates while they are gathered.
+/// A group under construction.
 struct Group<'a> {
     first: &'a Fingerprint,
     tools: Vec<u32>,
@@ -179,8 +179,8 @@ fn hashed(feature: &str) -> u64 {
     u64::from_le_bytes(low)
 }
 
-/// The finalizer of SplitMix64 over the hash and a seed: one of many independent orders of the same
-/// features.
+/// The finalizer of SplitMix64 over a hash and a seed: each seed gives an independent order of the
+/// same features.
 fn mixed(hash: u64, seed: usize) -> u64 {
     let mut bits = hash.wrapping_add((seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

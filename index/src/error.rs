@@ -1,7 +1,10 @@
-//! The engine's one error type. Every variant carries the value that was wrong, and its message
-//! names the next step.
+//! The engine's error type. Every variant carries the value that was wrong; its message names the
+//! value, the place and, where there is one, the next step.
 
+use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::database::{DatabaseError, is_permission_denied, next_step};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -19,7 +22,7 @@ pub enum Error {
         reason: String,
     },
     /// Input that is not in any accepted format.
-    #[error("{source_name}{}: {reason}", place(.line, .column))]
+    #[error("{source_name}{}: {reason}", position(.line, .column))]
     Parse {
         /// The file, URL or stream that was read.
         source_name: String,
@@ -32,7 +35,7 @@ pub enum Error {
     },
     /// One id twice in one batch.
     #[error(
-        "tool id {id} occurs twice in the input (items {first} and {second}); ids must be unique, rename one or give each file its own --server"
+        "tool id {id} occurs twice in the input (items {first} and {second}); ids must be unique, rename one or give it another server"
     )]
     DuplicateTool {
         /// The id in question.
@@ -51,25 +54,35 @@ pub enum Error {
         name: String,
     },
     /// A catalog that does not exist.
-    #[error("no catalog {name:?} in {}; `toolscout add` creates it", data_dir.display())]
+    #[error("no catalog {name:?} in {}", data_dir.display())]
     UnknownCatalog {
         /// The name given.
         name: String,
-        /// Where it was looked for.
+        /// The data directory that was searched.
         data_dir: PathBuf,
     },
     /// Another process is writing to the catalog.
-    #[error("catalog {} is being written by another process; wait for it to finish, or stop it (searching goes on meanwhile)", path.display())]
+    #[error("catalog {} is being written by another process; wait for it to finish, or stop it (searches still work)", path.display())]
     Locked {
         /// The catalog's folder.
         path: PathBuf,
     },
-    /// A query that cannot be answered.
-    #[error("invalid query: {reason}")]
-    InvalidQuery {
-        /// What is wrong, and what would be right.
-        reason: String,
+    /// A query with a value out of its range.
+    #[error("invalid query: {0}")]
+    InvalidQuery(QueryProblem),
+    /// A name that is none of those known, such as that of a search mode.
+    #[error("unknown {kind} {name:?}; use {known}")]
+    UnknownName {
+        /// What the name should be of.
+        kind: &'static str,
+        /// The name given.
+        name: String,
+        /// The names that are known.
+        known: String,
     },
+    /// A request that the usage memory cannot store.
+    #[error("{0}")]
+    InvalidMemoryEntry(MemoryEntryProblem),
     /// A setting out of its range.
     #[error("the setting {setting} is {value}, it must be from {lo} to {hi}")]
     InvalidSetting {
@@ -84,14 +97,14 @@ pub enum Error {
     },
     /// Vectors of another length than the embedder promises.
     #[error(
-        "embedder {embedder} gave {received} dimensions where {expected} were expected; the model's files do not belong together, fetch them anew with `toolscout models pull --force`"
+        "embedder {embedder} returned {received} dimensions where {expected} were expected; the model's files do not belong together, replace them"
     )]
     DimensionMismatch {
         /// The embedder's id.
         embedder: String,
-        /// What it promises.
+        /// The length it promises.
         expected: usize,
-        /// What came.
+        /// The length it returned.
         received: usize,
     },
     /// The embedding model cannot be loaded or failed.
@@ -102,13 +115,22 @@ pub enum Error {
         /// What went wrong and what to do.
         reason: String,
     },
-    /// The database is damaged or was written by a newer version.
-    #[error("the catalog database {} cannot be used: {reason}", path.display())]
+    /// The catalog's database cannot be used.
+    #[error("the catalog database {} cannot be used: {problem}", path.display())]
     Store {
         /// The database file.
         path: PathBuf,
-        /// What went wrong and what to do.
-        reason: String,
+        /// What is wrong.
+        #[source]
+        problem: StoreProblem,
+    },
+    /// The file of the usage memory cannot be used.
+    #[error("the usage memory {} cannot be used: {source}; deleting the file fixes this and forgets every request", path.display())]
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: DatabaseError,
     },
     /// A derived index could not be built or read.
     #[error("the {index} index in {} cannot be used: {reason}; it is derived data and can be deleted", path.display())]
@@ -121,28 +143,133 @@ pub enum Error {
         reason: String,
     },
     /// A ranker file cannot be used.
-    #[error("the ranker {} cannot be used: {reason}; the previous one stays, `toolscout tune --ranker --apply` makes it anew, and it can be deleted", path.display())]
+    #[error("the ranker {} cannot be used: {reason}; the previous ranker stays in use, and the file can be deleted", path.display())]
     Ranker {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// The file system said no.
+    /// A file system operation failed.
     #[error("{action} {}: {source}{}", path.display(), next_step(source))]
     Io {
-        /// What was tried, as a verb (`read`, `create`).
+        /// The operation, as a verb (`read`, `create`).
         action: &'static str,
         /// On which path.
         path: PathBuf,
-        /// What the system answered.
-        source: std::io::Error,
+        /// The system's error.
+        source: io::Error,
     },
 }
 
+/// What is wrong with a query.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueryProblem {
+    /// No text, or only blank ones.
+    #[error("the query is empty; describe in a few words what the tool should do")]
+    Empty,
+    /// More texts than allowed.
+    #[error("{count} query texts, {max} are allowed")]
+    TooManyTexts {
+        /// Texts given.
+        count: usize,
+        /// Most texts allowed.
+        max: usize,
+    },
+    /// A number out of its range.
+    #[error("{parameter} is {value}, it must be {range}")]
+    OutOfRange {
+        /// Which one.
+        parameter: &'static str,
+        /// The value given.
+        value: String,
+        /// The allowed values, in words.
+        range: String,
+    },
+}
+
+/// Why the usage memory cannot store a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryEntryProblem {
+    /// A blank request.
+    #[error("an empty request cannot be remembered")]
+    Empty,
+    /// A request longer than a search reads.
+    #[error("a request of {bytes} bytes cannot be remembered, {max} are allowed")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest allowed.
+        max: usize,
+    },
+}
+
+/// What is wrong with a catalog's database.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreProblem {
+    /// It holds data that was never written to it.
+    #[error(
+        "{found}, it is damaged; restore it from a backup, or move it away and add the tools again"
+    )]
+    Damaged {
+        /// What was found.
+        found: String,
+    },
+    /// It is gone, and data derived from it remains.
+    #[error(
+        "it is missing or empty, but an index of its tools exists; restore it from a backup, or delete the catalog and add the tools again"
+    )]
+    Missing,
+    /// Another version wrote it.
+    #[error(
+        "it has layout {found} and this version reads layout {known}; use the version that wrote it, or add the tools to a new catalog"
+    )]
+    Layout {
+        /// Its layout.
+        found: u32,
+        /// The layout that this version reads.
+        known: u32,
+    },
+    /// Its log holds changes, which cannot be read without write permission.
+    #[error(
+        "{} holds changes that can only be read with write permission; open the catalog once where its folder is writable, or copy the folder with its log to such a place",
+        log.display()
+    )]
+    UnreadableLog {
+        /// The log.
+        log: PathBuf,
+    },
+    /// SQLite or the file system failed.
+    #[error("{source}{}", source.next_step())]
+    Database {
+        /// The cause.
+        #[from]
+        source: DatabaseError,
+    },
+}
+
+impl From<rusqlite::Error> for StoreProblem {
+    fn from(source: rusqlite::Error) -> Self {
+        StoreProblem::Database {
+            source: source.into(),
+        }
+    }
+}
+
+impl From<io::Error> for StoreProblem {
+    fn from(source: io::Error) -> Self {
+        StoreProblem::Database {
+            source: source.into(),
+        }
+    }
+}
+
 impl Error {
-    /// Wraps an I/O error with what was tried and where.
-    pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
+    /// Wraps an I/O error with the operation and the path.
+    pub fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         Error::Io {
             action,
             path: path.as_ref().to_owned(),
@@ -157,22 +284,36 @@ impl Error {
             reason: reason.into(),
         }
     }
-}
 
-fn next_step(source: &std::io::Error) -> &'static str {
-    use std::io::ErrorKind;
-    match source.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            "; make its folder readable and writable, or choose another with --data"
+    /// An [`Error::InvalidQuery`] for a number out of its range.
+    pub(crate) fn out_of_range(
+        parameter: &'static str,
+        value: impl ToString,
+        range: impl Into<String>,
+    ) -> Self {
+        Error::InvalidQuery(QueryProblem::OutOfRange {
+            parameter,
+            value: value.to_string(),
+            range: range.into(),
+        })
+    }
+
+    /// True where a file or its folder may not be read or written: another data directory would
+    /// help.
+    pub fn is_permission_denied(&self) -> bool {
+        match self {
+            Error::Io { source, .. } => is_permission_denied(source),
+            Error::Store {
+                problem: StoreProblem::Database { source },
+                ..
+            }
+            | Error::Memory { source, .. } => source.is_permission_denied(),
+            _ => false,
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "; free some space, nothing was changed"
-        }
-        _ => "",
     }
 }
 
-fn place(line: &Option<usize>, column: &Option<usize>) -> String {
+fn position(line: &Option<usize>, column: &Option<usize>) -> String {
     match (line, column) {
         (Some(line), Some(column)) => format!(":{line}:{column}"),
         (Some(line), None) => format!(":{line}"),

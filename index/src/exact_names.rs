@@ -1,4 +1,4 @@
-//! The exact tier: tools asked for by name.
+//! The name tier: tools that a query names.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use crate::hit::NameMatch;
 use crate::text;
 use crate::tool::ToolId;
 
-/// Queries with more words than any sensible name are not looked up.
+/// Queries with more words than this are not looked up: names are shorter.
 const MAX_NAME_WORDS: usize = 24;
-/// Fewest words of a query that may end a longer name: one word ends too many.
+/// Fewest words of a query that may match the end of a name: a single word ends too many names.
 const MIN_SUFFIX_WORDS: usize = 2;
 /// Least share of common letter triples for a name to count as similar.
 const MIN_SIMILARITY: f32 = 1.0 / 3.0;
 
-/// Tools by what is left of their names without case and separators.
+/// Tools by their names without case and separators.
 #[derive(Default)]
 pub struct Names {
     /// By `name` and by `server name`.
@@ -32,7 +32,7 @@ impl Names {
         names
     }
 
-    /// The tools whose name this is, best kind of match first for each tool.
+    /// The tools that this text names, each with its best kind of match.
     pub fn find(&self, query: &str, id_of: impl Fn(u32) -> ToolId) -> Vec<(u32, NameMatch)> {
         let query = query.trim();
         let bare = query.strip_prefix("mcp__").unwrap_or(query);
@@ -66,8 +66,8 @@ impl Names {
         found
     }
 
-    /// The tools whose names share most letter triples with this one, best first; none that share
-    /// fewer than a third.
+    /// The tools whose names share the most letter triples with this one, best first; only those
+    /// that share a third or more.
     pub fn similar(&self, name: &str, most: usize) -> Vec<u32> {
         let wanted = triples(&text::name_key(name));
         let share = |key: &str| {

@@ -1,5 +1,4 @@
-//! Files: written whole or not at all, told apart when one takes another's place, and what is read
-//! from them checked.
+//! Files: atomic replacement, detection of replaced files, and checksums.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
-/// Bytes of a [`checksum`]: chance passes damaged data once in 2^64 times.
+/// Bytes of a [`checksum`]: random damage passes once in 2^64 times.
 pub const CHECKSUM_BYTES: usize = 8;
 
-/// Replaces a file in one step: whatever happens, it holds what it held before or all of `bytes`,
-/// and when this returns a power cut does not undo it.
+/// Replaces a file atomically: at any moment it has its old content or all of `bytes`. When this
+/// returns, the new content survives a power cut.
 ///
 /// # Errors
 /// [`Error::Io`]; the file is then as it was.
@@ -23,7 +22,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         .and_then(|()| fs::rename(&draft, path))
         .and_then(|()| sync_folder(path));
     written.map_err(|error| {
-        // What is left of a draft is in nobody's way.
+        // A draft that is left behind does no harm.
         let _ = fs::remove_file(&draft);
         Error::io("write", path, error)
     })
@@ -55,7 +54,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Which file a path leads to: another one once the file was deleted and made anew.
+/// The identity of a file: a file that was deleted and created again has another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
@@ -81,8 +80,8 @@ impl FileId {
     }
 }
 
-/// Tells whether these bytes are what was written, and stand where they were written to: `parts`
-/// are the bytes and what names their place.
+/// A checksum over bytes and their place: `parts` are the bytes and the name of their row, so that
+/// bytes moved to another row fail too.
 pub fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -95,7 +94,7 @@ pub fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
     sum
 }
 
-/// A vector as it is kept in a database: its floats, then their checksum. `place` names the row.
+/// The stored form of a vector: its floats, then their checksum. `place` names the row.
 pub fn sealed_vector(vector: &[f32], place: &[&[u8]]) -> Vec<u8> {
     let mut bytes: Vec<u8> = vector
         .iter()
@@ -109,9 +108,8 @@ pub fn sealed_vector(vector: &[f32], place: &[&[u8]]) -> Vec<u8> {
 /// How far a vector without a checksum may be from unit length.
 const LENGTH_TOLERANCE: f32 = 0.05;
 
-/// The vector that [`sealed_vector`] wrote; `None` for a damaged one, and for one of another row.
-/// Earlier versions wrote no checksum: of their vectors it can only be told that they are unit
-/// vectors.
+/// The vector that [`sealed_vector`] wrote; `None` if it is damaged or of another row. Earlier
+/// versions wrote no checksum; their vectors are only checked to have length 1.
 pub fn opened_vector(bytes: &[u8], dimensions: usize, place: &[&[u8]]) -> Option<Vec<f32>> {
     let (floats, sum) = bytes.split_at_checked(dimensions * size_of::<f32>())?;
     let vector: Vec<f32> = floats

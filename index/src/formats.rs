@@ -250,19 +250,15 @@ pub fn emit_tool(tool: &Tool, name: &str, format: Emit) -> Value {
 }
 
 fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T> {
-    let unknown = || Error::InvalidQuery {
-        reason: format!(
-            "unknown format {text:?}; use one of {}",
-            all.iter()
-                .map(|&format| name(format))
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
-    };
-    all.iter()
-        .copied()
-        .find(|&format| name(format) == text)
-        .ok_or_else(unknown)
+    let known = all.iter().copied().find(|&format| name(format) == text);
+    known.ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|&format| name(format)).collect();
+        Error::UnknownName {
+            kind: "format",
+            name: text.to_owned(),
+            known: format!("one of {}", names.join(", ")),
+        }
+    })
 }
 
 /// What an item inherits from the lists and namespaces around it.

@@ -1,15 +1,14 @@
-//! Joining ranked lists: pure functions over one score per tool.
+//! Score scaling and fusion: pure functions over one score per tool.
 
 /// The constant of reciprocal rank fusion, from Cormack, Clarke and Büttcher (2009).
 const RRF_K: f32 = 60.0;
-/// How deep a list takes part in reciprocal rank fusion.
+/// The ranks of a list that count in reciprocal rank fusion.
 const RRF_DEPTH: usize = 100;
 
-/// Scores that are looked at side by side: as many as two registers hold.
+/// Scores processed side by side: as many as two vector registers hold.
 const LANES: usize = 8;
 
-/// The lowest and the highest of the scores that are known; infinity and minus infinity where none
-/// is.
+/// The lowest and the highest known score; infinity and minus infinity if none is known.
 pub fn bounds(scores: &[f32]) -> (f32, f32) {
     let low = in_lanes(scores, f32::INFINITY, |low, score| {
         if is_known(score) && score < low {
@@ -27,7 +26,7 @@ pub fn bounds(scores: &[f32]) -> (f32, f32) {
     )
 }
 
-/// The mean of the scores that are known, and their standard deviation; 0 where none is.
+/// The mean of the known scores and their standard deviation; 0 if none is known.
 pub fn spread(scores: &[f32]) -> (f64, f64) {
     let count = scores
         .iter()
@@ -46,7 +45,7 @@ fn is_known(score: f32) -> bool {
     score > f32::NEG_INFINITY
 }
 
-/// Takes a step with each score, in lanes of which none waits for another.
+/// Folds the scores in independent lanes, so that the compiler can vectorize the loop.
 #[inline(always)]
 fn in_lanes(scores: &[f32], start: f32, step: impl Fn(f32, f32) -> f32) -> [f32; LANES] {
     let mut lanes = [start; LANES];
@@ -64,9 +63,10 @@ fn in_lanes(scores: &[f32], start: f32, step: impl Fn(f32, f32) -> f32) -> [f32;
     lanes
 }
 
-/// Scales scores in place: `floor` becomes 0, `best` becomes 1, what lies outside is cut off. The
-/// floor is what a tool without any likeness gets, and not the worst of those that may be hits: the
-/// only tool that passes a filter is still a match. All at the floor gives 0.
+/// Scales scores in place: `floor` becomes 0, `best` becomes 1, values outside are clamped. The
+/// floor is the score of a tool without any similarity, not the worst of the tools that pass a
+/// filter: the only tool that passes is still a match. If all scores are at the floor, all become
+/// 0.
 pub fn min_max(scores: &mut [f32], floor: f32, best: f32) {
     let scale = if best > floor {
         1.0 / (best - floor)
@@ -85,8 +85,8 @@ pub fn convex(a: f32, b: f32, weight: f32) -> f32 {
 }
 
 /// Reciprocal rank fusion of several lists of `tools` scores, each with its weight, scaled so that
-/// first in all is 1. Ties share the better rank; scores that are not finite or not above `floor`
-/// take no part.
+/// the first of all lists gets 1. Ties share the better rank; scores that are not above `floor` do
+/// not count.
 pub fn reciprocal_rank(lists: &[(&[f32], f32)], floor: f32, tools: usize) -> Vec<f32> {
     let mut fused = vec![0.0; tools];
     let total: f32 = lists.iter().map(|(_, weight)| weight).sum();

@@ -1,16 +1,18 @@
-//! What is answered: hits in one total order, and how they came about.
+//! Search results: hits in one total order, with explanations, signals and timings.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use crate::query::Mode;
 use crate::tool::{Tool, ToolId};
 use crate::variant::Variant;
 
-/// THE order of every ranked list: higher score first, then the smaller id. Equal input gives equal
-/// output. A tool may stand for its id by its position in a snapshot, which is in the order of ids.
+/// The order of every ranked list: higher score first, then the smaller id. Equal input gives equal
+/// output. A snapshot's rows are in the order of ids, so a tool's position may replace its id.
 pub fn ranked<T: Ord>(a: (f32, T), b: (f32, T)) -> Ordering {
     b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1))
 }
@@ -23,23 +25,23 @@ pub struct Hit {
     pub tool: Arc<Tool>,
     /// Its id.
     pub id: ToolId,
-    /// The fused score; comparable within one answer only. 1 is the best a plain match reaches,
-    /// exact names lie above.
+    /// The fused score; comparable within one answer only. A match by content reaches at most 1;
+    /// exact names score higher.
     pub score: f32,
     /// Which of the query's texts found it, by position.
     pub matched_queries: Vec<usize>,
-    /// Its near-duplicates on other servers, when they were to be folded into one hit.
+    /// Its near-duplicates on other servers, if the query folds them into one hit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also_on: Vec<ToolId>,
-    /// How it came to this place, when asked for.
+    /// How it got its score, if the query asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<Explain>,
 }
 
-/// A leg's opinion of one hit.
+/// A leg's score of one hit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LegScore {
-    /// 1-based place in the leg's own list.
+    /// 1-based rank in the leg's own list.
     pub rank: usize,
     /// The leg's raw score: BM25, or a cosine.
     pub raw: f32,
@@ -47,7 +49,7 @@ pub struct LegScore {
     pub normalised: f32,
 }
 
-/// A query term that matched nothing and the indexed word taken instead.
+/// A query term that matched nothing and the indexed word that replaced it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct FuzzyEdit {
     /// As written in the query.
@@ -67,7 +69,7 @@ pub struct MatchedField {
     pub terms: Vec<String>,
 }
 
-/// How a name matched as a name.
+/// How the query matched a tool's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NameMatch {
@@ -79,10 +81,10 @@ pub enum NameMatch {
     Verbatim,
 }
 
-/// How one hit came to its place.
+/// How one hit got its score.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Explain {
-    /// Set when the name itself was asked for.
+    /// Set when the query names the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name_match: Option<NameMatch>,
     /// The lexical leg.
@@ -101,30 +103,42 @@ pub struct Explain {
     pub best_clause: Option<usize>,
     /// The share of the dense legs in the fused score.
     pub dense_weight: f32,
-    /// The fused score before the ranker and the name tier.
+    /// The fused score before the ranker, the memory and the name tier.
     pub fused: f32,
-    /// What the ranker made of it; absent where it took no part.
+    /// The ranker's part; absent where it took none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranker: Option<Reranked>,
-    /// How strongly remembered requests speak for it, 0 to 1; absent where none does.
+    /// The weight of remembered requests that led to the tool, 0 to 1; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<f32>,
+    /// How the memory moved the hit; absent where it took no part in the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_moved: Option<Moved>,
 }
 
-/// What the ranker made of a hit.
+/// How a stage changed the rank of a hit among all tools, names asked for aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// Its rank without the stage, from 1.
+    pub before: usize,
+    /// Its rank with it.
+    pub after: usize,
+}
+
+/// The ranker's part in a hit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reranked {
-    /// Its place by the formula alone, from 1.
+    /// Its rank by the formula alone, from 1.
     pub before: usize,
-    /// Its place with the ranker.
+    /// Its rank with the ranker, before the memory.
     pub after: usize,
-    /// What the ranker gives it, before its weight.
+    /// The ranker's score, before its weight.
     pub score: f32,
     /// The features that moved it most, the strongest first.
     pub reasons: Vec<Reason>,
 }
 
-/// A feature and how much it moved the ranker's score of a hit.
+/// A feature and its part in the ranker's score of a hit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reason {
     /// The feature's name.
@@ -135,25 +149,203 @@ pub struct Reason {
     pub moved: f32,
 }
 
-/// Why an answer is less than what was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Why an answer is less than the query asked for. Serialized with the cause's code and its text as
+/// `reason`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Degraded {
-    /// What is missing, in one sentence with the next step.
-    pub reason: String,
-    /// Tools that cannot be found densely yet.
+    /// What is missing.
+    pub cause: DegradedCause,
+    /// Tools that the dense legs cannot find yet.
     pub pending_embeddings: usize,
 }
 
-/// Why no tool was found good enough.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+impl Serialize for Degraded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Degraded", 3)?;
+        fields.serialize_field("code", self.cause.code())?;
+        fields.serialize_field("reason", &self.cause.to_string())?;
+        fields.serialize_field("pending_embeddings", &self.pending_embeddings)?;
+        fields.end()
+    }
+}
+
+/// What an answer lacks. Its [`Display`](fmt::Display) is one sentence.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum DegradedCause {
+    /// The catalog was opened without an embedder.
+    NoEmbedder,
+    /// An embedder that the caller wants could not be loaded, for this reason. The engine does not
+    /// report this; it is for callers that then open the catalog without the embedder.
+    EmbedderNotLoaded(String),
+    /// An embedder failed to embed the query, with this message.
+    EmbedderFailed(String),
+    /// Stored vectors fail their checksum.
+    DamagedVectors {
+        /// Damaged vectors.
+        damaged: usize,
+        /// Tools that lack vectors.
+        pending: usize,
+    },
+    /// Tools without vectors of one leg; another leg finds them.
+    PartlyEmbedded {
+        /// Tools that lack vectors.
+        pending: usize,
+    },
+    /// Tools that no dense leg finds.
+    NotEmbedded {
+        /// Tools that lack vectors.
+        pending: usize,
+    },
+    /// The catalog's own ranker cannot be used, with this message.
+    Ranker(String),
+    /// The usage memory cannot be used or has lost entries, with this message.
+    Memory(String),
+    /// The query's time budget left no time for the ranker.
+    BudgetExceeded {
+        /// The budget, in milliseconds.
+        budget_ms: f64,
+    },
+}
+
+impl DegradedCause {
+    /// Names the cause for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            DegradedCause::NoEmbedder => "no_embedder",
+            DegradedCause::EmbedderNotLoaded(_) => "embedder_not_loaded",
+            DegradedCause::EmbedderFailed(_) => "embedder_failed",
+            DegradedCause::DamagedVectors { .. } => "damaged_vectors",
+            DegradedCause::PartlyEmbedded { .. } => "partly_embedded",
+            DegradedCause::NotEmbedded { .. } => "not_embedded",
+            DegradedCause::Ranker(_) => "ranker",
+            DegradedCause::Memory(_) => "memory",
+            DegradedCause::BudgetExceeded { .. } => "budget_exceeded",
+        }
+    }
+}
+
+impl fmt::Display for DegradedCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DegradedCause::NoEmbedder => {
+                f.write_str("no embedding model is loaded, so only words are matched")
+            }
+            DegradedCause::EmbedderNotLoaded(message)
+            | DegradedCause::EmbedderFailed(message)
+            | DegradedCause::Ranker(message)
+            | DegradedCause::Memory(message) => f.write_str(message),
+            DegradedCause::DamagedVectors { damaged, pending } => {
+                let vectors = if *damaged == 1 {
+                    "1 stored vector is".to_owned()
+                } else {
+                    format!("{damaged} stored vectors are")
+                };
+                let tools = tools_are(*pending);
+                write!(f, "{vectors} damaged and {tools} found less precisely")
+            }
+            DegradedCause::PartlyEmbedded { pending } => {
+                let tools = tools_are(*pending);
+                write!(f, "{tools} not embedded yet and found less precisely")
+            }
+            DegradedCause::NotEmbedded { pending } => {
+                let tools = tools_are(*pending);
+                write!(f, "{tools} not embedded yet and found by words only")
+            }
+            DegradedCause::BudgetExceeded { budget_ms } => write!(
+                f,
+                "the budget of {budget_ms} ms was used up before ranking, so the order is less precise; \
+                 a larger budget includes ranking"
+            ),
+        }
+    }
+}
+
+fn tools_are(count: usize) -> String {
+    if count == 1 {
+        "1 tool is".to_owned()
+    } else {
+        format!("{count} tools are")
+    }
+}
+
+/// Why no tool was found good enough. Serialized with the reason's code and its text as `reason`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct NoMatch {
-    /// What was missing, in one sentence.
-    pub reason: String,
-    /// The names nearest to the request, best first; a help, not an answer.
+    /// What was missing.
+    pub reason: NoMatchReason,
+    /// The ids nearest to the request, best first, each once. They are suggestions, not hits.
     pub nearest: Vec<ToolId>,
 }
 
-/// Where the time went, in milliseconds.
+impl Serialize for NoMatch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("NoMatch", 3)?;
+        fields.serialize_field("code", self.reason.code())?;
+        fields.serialize_field("reason", &self.reason.to_string())?;
+        fields.serialize_field("nearest", &self.nearest)?;
+        fields.end()
+    }
+}
+
+/// Why a query has no hits. Its [`Display`](fmt::Display) is one sentence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum NoMatchReason {
+    /// The catalog has no tools.
+    EmptyCatalog,
+    /// No tool passes the filter.
+    Filter,
+    /// The answer's confidence is below the query's threshold.
+    Confidence {
+        /// The confidence of the answer.
+        confidence: f32,
+        /// The query's threshold.
+        min_confidence: f32,
+    },
+    /// No tool reaches the query's least score.
+    Score {
+        /// The query's least score.
+        min_score: f32,
+    },
+    /// No tool has a word in common with the request or a similar embedding.
+    NothingSimilar,
+}
+
+impl NoMatchReason {
+    /// Names the reason for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            NoMatchReason::EmptyCatalog => "empty_catalog",
+            NoMatchReason::Filter => "filter",
+            NoMatchReason::Confidence { .. } => "confidence",
+            NoMatchReason::Score { .. } => "score",
+            NoMatchReason::NothingSimilar => "nothing_similar",
+        }
+    }
+}
+
+impl fmt::Display for NoMatchReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoMatchReason::EmptyCatalog => f.write_str("the catalog has no tools"),
+            NoMatchReason::Filter => f.write_str("no tool passes the filter"),
+            NoMatchReason::Confidence {
+                confidence,
+                min_confidence,
+            } => write!(
+                f,
+                "the confidence is {confidence:.2}, below {min_confidence:.2}"
+            ),
+            NoMatchReason::Score { min_score } => write!(f, "no tool scores {min_score} or more"),
+            NoMatchReason::NothingSimilar => {
+                f.write_str("no tool shares a word with the request or is similar in meaning")
+            }
+        }
+    }
+}
+
+/// The time of each stage, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Timings {
     /// Query embedding.
@@ -166,12 +358,12 @@ pub struct Timings {
     pub fuse_ms: f64,
     /// The ranker and confidence.
     pub rank_ms: f64,
-    /// All of it.
+    /// The whole search.
     pub total_ms: f64,
 }
 
 impl Timings {
-    /// Each stage by name; all of them are a little less than the total.
+    /// Each stage by name. Their sum is a little less than the total.
     pub fn stages(&self) -> [(&'static str, f64); 5] {
         [
             ("embed", self.embed_ms),
@@ -183,43 +375,43 @@ impl Timings {
     }
 }
 
-/// How much there was to go by: what an abstaining caller can set a threshold on.
+/// How close the best tool is to the request. Unlike scores, signals of different answers can be
+/// compared, so a caller can set thresholds on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Signals {
     /// The share of the request's words, by weight, that the best tool contains, 0 to 1.
     pub coverage: f32,
-    /// The best cosine of any dense leg; absent where none was heard.
+    /// The best cosine of any dense leg; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine: Option<f32>,
 }
 
-/// An answer.
+/// The answer to a query.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     /// Best first.
     pub hits: Vec<Hit>,
-    /// The mode that answered: what was asked for, or what was possible.
+    /// The mode that answered: the one asked for, or the one that was possible.
     pub mode: Mode,
     /// How much of the pipeline was run.
     pub variant: Variant,
-    /// The embedders that were heard, by id: which tier answered. Empty when only words were
-    /// matched.
+    /// The embedders that scored the request, by id. Empty when only words were matched.
     pub embedders: Vec<String>,
-    /// Set when a leg that was asked for could not take part.
+    /// Set when something that was asked for could not take part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degraded: Option<Degraded>,
-    /// Set when nothing fits; `hits` is then empty.
+    /// Set when nothing matches; `hits` is then empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_match: Option<NoMatch>,
-    /// How much there was to go by, at best over the query's texts.
+    /// The strongest signals over the query's texts.
     pub signals: Signals,
-    /// How likely one of the first five hits is right, 0 to 1: the highest over the query's texts,
-    /// 1 for a tool asked for by name. Absent where confidence was not learned for the legs that
-    /// were heard.
+    /// The probability that one of the first five hits is right, 0 to 1: the highest over the
+    /// query's texts, 1 for a tool asked for by name. Absent where no model was trained for the legs
+    /// that scored the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f32>,
-    /// Where the time went.
+    /// The time of each stage.
     pub timings: Timings,
-    /// The state of the catalog that answered.
+    /// The generation of the catalog that answered.
     pub generation: u64,
 }

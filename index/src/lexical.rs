@@ -1,13 +1,12 @@
 //! The lexical leg: BM25 over one weighted field, in tantivy.
 //!
-//! A tool's fields are indexed into a single `body` in which an occurrence counts as often as its
-//! field's weight says, so that term frequency and length are both weighted (BM25F with one
-//! length). tantivy keeps the postings; scoring is ours (`bm25`), since its scorer fixes k1 = 1.2
-//! and rounds lengths to a byte.
+//! All fields of a tool are indexed into one `body`, in which an occurrence counts as often as its
+//! field's weight, so that term frequency and length are both weighted (BM25F with one length).
+//! tantivy stores the postings. The scorer is our own (`bm25`), since tantivy's fixes k1 = 1.2 and
+//! rounds lengths to a byte.
 //!
-//! The index is derived data. It proves that it belongs to a catalog state by holding exactly its
-//! keys, and carries a stamp of the settings it was built with; whatever does not fit is built
-//! anew.
+//! The index is derived data. It is used only if it has exactly the keys of the catalog and the
+//! stamp of its settings, and rebuilt otherwise.
 
 mod bm25;
 mod fuzzy;
@@ -35,17 +34,17 @@ use crate::tool::Tool;
 /// Weights are indexed in steps of a tenth: term frequencies in postings are whole numbers.
 const STEPS_PER_WEIGHT: f32 = 10.0;
 
-/// Changes whenever the layout below changes.
+/// Must change whenever the layout below changes.
 const LAYOUT_VERSION: u32 = 1;
 
-/// Memory the index writer gathers before it writes a segment; 19,000 tools fit.
+/// Memory of the index writer before it writes a segment; 19,000 tools fit.
 const WRITER_MEMORY_BYTES: usize = 64 << 20;
 
 /// Settings of lexical scoring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LexicalSettings {
-    /// What each field counts; a change rebuilds the lexical index.
+    /// The weight of each field; a change rebuilds the lexical index.
     pub weights: Weights,
     /// Saturation of term frequency.
     pub k1: f32,
@@ -66,7 +65,7 @@ impl Default for LexicalSettings {
 }
 
 impl LexicalSettings {
-    /// Names what an index was built with; another stamp means another index.
+    /// The stamp of an index built with these settings.
     pub fn stamp(&self) -> String {
         let weights: Vec<u32> = Field::ALL
             .iter()
@@ -79,7 +78,7 @@ impl LexicalSettings {
     }
 }
 
-/// A tool ready to be indexed; made in parallel, written by one thread.
+/// An analyzed tool. Analysis runs in parallel; one thread writes to the index.
 pub struct Entry {
     key: u64,
     /// `term count` pairs, for [`WeightedTokenizer`].
@@ -166,7 +165,7 @@ impl LexicalIndex {
         }
     }
 
-    /// An empty index in this folder; what was there is deleted.
+    /// An empty index in this folder; the folder's content is deleted.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Derived`].
@@ -188,18 +187,17 @@ impl LexicalIndex {
         })
     }
 
-    /// The index in this folder, if it is whole and was built with this stamp. Reads every file
-    /// once.
+    /// The index in this folder, if it is intact and has this stamp. Reads every file once.
     ///
     /// # Errors
-    /// [`Error::Derived`] saying what does not fit; the caller rebuilds.
+    /// [`Error::Derived`] with the mismatch; the caller rebuilds the index.
     pub fn open(dir: &Path, stamp: &str) -> Result<Self> {
         let opened = LexicalIndex::reopen(dir, stamp)?;
         manifest::check(dir, stamp, &opened.index).map_err(|reason| derived(dir, reason))?;
         Ok(opened)
     }
 
-    /// As [`LexicalIndex::open`], for an index that this process has found whole before.
+    /// As [`LexicalIndex::open`], for an index that this process has verified before.
     ///
     /// # Errors
     /// As [`LexicalIndex::open`].
@@ -233,8 +231,8 @@ impl LexicalIndex {
             .index
             .writer_with_num_threads(1, WRITER_MEMORY_BYTES)
             .map_err(|e| self.error(e))?;
-        // Segments are merged within a commit and not behind its back: the files are then those
-        // that are written down.
+        // Segments are merged within a commit and not in the background, so that the files on disk
+        // are those of the manifest.
         writer.set_merge_policy(Box::new(NoMergePolicy));
         Ok(LexicalWriter {
             writer,
@@ -326,7 +324,7 @@ impl LexicalWriter {
         }
     }
 
-    /// Merges small segments, so that small commits do not leave ever more of them.
+    /// Merges small segments, so that many small commits do not leave many of them.
     fn merge(&mut self) -> tantivy::Result<()> {
         let segments = self.writer.index().searchable_segment_metas()?;
         for candidate in LogMergePolicy::default().compute_merge_candidates(&segments) {
@@ -337,7 +335,7 @@ impl LexicalWriter {
 
     /// Ends the writer and its threads.
     pub fn finish(self) {
-        // All that it wrote is committed; threads that end badly change nothing about that.
+        // Everything is committed already, so a failing merge thread loses nothing.
         let _ = self.writer.wait_merging_threads();
     }
 
@@ -346,11 +344,11 @@ impl LexicalWriter {
     }
 }
 
-/// Runs what reads or writes an index. tantivy takes files at their word and panics over some that
-/// are wrong: that is an error of the index, which is built anew.
+/// Runs code that reads or writes an index. tantivy does not validate all data in its files and
+/// panics on some damage; this becomes an error, and the index is rebuilt.
 ///
 /// # Errors
-/// What `work` says, and [`Error::Derived`] where it panics.
+/// Those of `work`, and [`Error::Derived`] if it panics.
 pub fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(derived(path, "reading it panicked, it is damaged")))
@@ -394,7 +392,7 @@ fn with_tokenizers(index: Index) -> Index {
     index
 }
 
-/// Reads `term count` pairs and gives each term as often as its count says.
+/// Reads `term count` pairs and emits each term `count` times.
 #[derive(Clone)]
 struct WeightedTokenizer;
 

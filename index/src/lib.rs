@@ -39,42 +39,56 @@
 //! The crate opens no socket and starts no async runtime. The modules are listed in the order of
 //! data flow; a module imports only modules above it.
 
-pub mod error;
+#[doc(hidden)]
 pub mod database;
+mod error;
+#[doc(hidden)]
 pub mod files;
-pub mod tool;
+mod tool;
 pub mod formats;
-pub mod variant;
+mod variant;
 mod cost;
 pub mod query;
 pub mod hit;
+#[doc(hidden)]
 pub mod text;
-pub mod document;
-pub mod exact_names;
-pub mod duplicates;
+mod document;
+mod exact_names;
+mod duplicates;
 mod top_k;
 mod quantization;
+#[doc(hidden)]
 pub mod lexical;
 pub mod embed;
+#[doc(hidden)]
 pub mod dense;
-pub mod fuse;
+mod fuse;
+#[doc(hidden)]
 pub mod clauses;
 pub mod ranker;
 pub mod memory;
-pub mod settings;
+mod settings;
+#[doc(hidden)]
 pub mod store;
-pub mod search;
+mod search;
 mod snapshot;
-pub mod catalog;
+mod catalog;
 
 pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
+pub use database::DatabaseError;
+pub use document::{View, Weights};
 pub use embed::{Embedder, EmbedderProfile, Scripts};
-pub use error::{Error, Result};
-pub use hit::{Degraded, Explain, Hit, NoMatch, Reranked, Results, Signals, Timings};
+pub use error::{Error, MemoryEntryProblem, QueryProblem, Result, StoreProblem};
+pub use hit::{
+    Degraded, DegradedCause, Explain, Hit, Moved, NoMatch, NoMatchReason, Reranked, Results,
+    Signals, Timings,
+};
+pub use lexical::LexicalSettings;
 pub use memory::Memory;
 pub use query::{Filter, Fusion, Mode, Query};
 pub use ranker::Ranker;
-pub use search::Searcher;
+pub use search::{RankerSample, Searcher};
 pub use settings::Settings;
+pub use store::Version;
 pub use tool::{Annotations, Tool, ToolId};
 pub use variant::{Parts, Variant};

@@ -1,13 +1,14 @@
-//! Usage memory: what was asked, and which tool was then called, so that the same need finds the
-//! same tool again.
+//! Usage memory: requests with the tool that was called for them, so that a similar request finds
+//! the same tool again.
 //!
-//! Off until a catalog switches it on. It lives in a file of its own in the catalog's folder and
-//! knows of no other catalog; deleting the catalog deletes it. A request is compared with those
-//! remembered and with the centre of each tool's; only where one of them is near does it add to a
-//! tool's score.
+//! Off until a catalog switches it on. It has a file of its own in the catalog's folder, separate
+//! from other catalogs' and deleted with the catalog. A new request is compared with every
+//! remembered one and with the centroid of each tool's requests. Only those that are similar enough
+//! add to a tool's score.
 //!
-//! Every pair knows who taught it. What the owner teaches counts in full. An API key that may only
-//! search has one vote a pair, and its votes are worth little alone: `trust` says how little.
+//! Every pair of request and tool records who taught it. A pair taught by the owner has full weight.
+//! An API key that may only search has one vote a pair, and few votes have little weight: see
+//! [`trust`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -22,36 +23,36 @@ use serde::Serialize;
 use crate::database::{self, DatabaseError};
 use crate::dense::Vectors;
 use crate::embed::Embedder;
-use crate::error::{Error, Result};
+use crate::error::{Error, MemoryEntryProblem, Result};
 use crate::files::{self, FileId};
 use crate::query::MAX_QUERY_BYTES;
 use crate::tool::ToolId;
 
-/// Most pairs of request and tool; the ones longest unused make room, those that do not count in
-/// full first. About 3 KB each with two embedders.
+/// Most pairs of request and tool. The least recently used are evicted, those without full weight
+/// first. A pair takes about 3 KB with two embedders.
 pub const MAX_ENTRIES: usize = 10_000;
-/// Most pairs that one key may have taught; its own oldest make room. A tenth, so that one key
+/// Most pairs that one key may have taught; its own oldest are evicted. A tenth, so that one key
 /// cannot fill the memory.
 pub const MAX_ENTRIES_OF_A_KEY: usize = MAX_ENTRIES / 10;
-/// This many different keys count as much as the owner.
+/// This many different keys have as much weight as the owner.
 pub const QUORUM: usize = 3;
 /// The name of the file in a catalog's folder.
 pub const FILE_NAME: &str = "usage.db";
 
-/// How long what another process has changed may go unnoticed.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Neighbours that have a say.
+/// How long changes by another process may go unnoticed.
+const RECHECK_AFTER: Duration = Duration::from_secs(1);
+/// Nearest remembered requests that are considered.
 const NEIGHBOURS: usize = 8;
-/// A remembered request has no say below this cosine, which requests for different things reach
-/// too, and all of it at 1.
+/// The cosine at which a remembered request has no weight; it has full weight at 1. Unrelated
+/// requests reach this cosine too.
 const MIN_COSINE: f32 = 0.6;
-/// From this likeness on, 1 being the most, a request is the same: what it led to is not put to the
-/// vote.
+/// From this similarity on (1 is the most) a request counts as the same, and its tool's weight does
+/// not depend on agreement with other requests.
 const SAME: f32 = 0.99;
-/// What the centre of a tool's requests counts beside the nearest of them.
-const CENTRE_SHARE: f32 = 0.5;
-/// Fewest requests that make a centre.
-const MIN_FOR_CENTRE: usize = 2;
+/// The weight of the centroid of a tool's requests relative to a single request.
+const CENTROID_SHARE: f32 = 0.5;
+/// Fewest requests of a tool that get a centroid.
+const MIN_FOR_CENTROID: usize = 2;
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS flags (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -71,8 +72,8 @@ const SCHEMA: &str = "
     ) STRICT;
 ";
 
-/// From layout 1, in which nobody was named, to layout 2. `sum` is over all else that is known of
-/// an entry.
+/// From layout 1, which did not store who taught an entry, to layout 2. `sum` is the checksum of
+/// an entry's other values.
 const UPGRADE: &str = "
     ALTER TABLE entries ADD COLUMN in_full INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE entries ADD COLUMN sum BLOB NOT NULL DEFAULT x'';
@@ -89,37 +90,37 @@ const UPGRADE: &str = "
     INSERT OR IGNORE INTO flags VALUES ('on', 0);
 ";
 
-/// Who said that a tool was called for a request.
+/// Who taught the memory that a tool was called for a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Teacher(String);
 
 impl Teacher {
-    /// How the votes of keys that may only search are marked.
+    /// The prefix of keys that may only search.
     const KEY: &str = "key:";
 
-    /// Whoever uses the command line on this machine.
+    /// A user of the command line on this machine.
     pub fn command_line() -> Self {
         Teacher("cli".to_owned())
     }
 
-    /// Whoever reaches a server that has no keys.
+    /// A client of a server without keys.
     pub fn keyless() -> Self {
         Teacher("http".to_owned())
     }
 
-    /// An API key that may change the catalog anyway.
+    /// An API key that may change the catalog.
     pub fn admin(key: &str) -> Self {
         Teacher(format!("admin:{key}"))
     }
 
-    /// An API key that may not.
+    /// An API key that may only search.
     pub fn key(id: &str) -> Self {
         Teacher(format!("{}{id}", Teacher::KEY))
     }
 
-    /// True where one vote is not enough.
-    fn is_one_of_many(&self) -> bool {
+    /// True where a single vote has little weight.
+    fn is_voter(&self) -> bool {
         self.0.starts_with(Teacher::KEY)
     }
 }
@@ -130,51 +131,51 @@ impl fmt::Display for Teacher {
     }
 }
 
-/// What an entry counts, 0 to 1, by who taught it. The votes of keys count as the square of their
-/// share of a quorum: a single key moves a score by an eighth of what the best plain match has, so
-/// that it puts a tool first only where that was near to first anyway; two by half of it; three put
-/// it first.
+/// The weight of an entry, 0 to 1, by who taught it. The weight of keys' votes is the square of
+/// their share of a quorum. A single key adds an eighth of the best match's score, so that it puts a
+/// tool first only where that was almost first anyway; two add half of it; three put the tool
+/// first.
 fn trust(teachers: &[Teacher]) -> f32 {
-    if teachers.iter().any(|teacher| !teacher.is_one_of_many()) {
+    if teachers.iter().any(|teacher| !teacher.is_voter()) {
         return 1.0;
     }
     (teachers.len() as f32 / QUORUM as f32).min(1.0).powi(2)
 }
 
-/// Whether a memory is asked.
+/// Whether a memory is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
-    /// It remembers and is asked.
+    /// It stores new requests and adds to scores.
     On,
-    /// It keeps what it has, and neither remembers nor is asked.
+    /// It keeps its entries, but neither stores new ones nor adds to scores.
     Off,
 }
 
 /// One remembered pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// What was asked.
+    /// The request.
     pub query: String,
     /// The tool that was called.
     pub tool: ToolId,
-    /// How often. A key that may only search counts once, however often it says so.
+    /// How often. A key that may only search counts once.
     pub times: u64,
-    /// When last, in milliseconds since 1970.
+    /// When it was last called for, in milliseconds since 1970.
     pub at_ms: i64,
-    /// Who said so: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key,
-    /// `unknown` for what an earlier version remembered.
+    /// Who taught it: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key,
+    /// `unknown` for an entry of an earlier version.
     pub taught_by: Vec<Teacher>,
 }
 
-/// What is to be forgotten.
+/// Which entries to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forget {
     /// Everything.
     All,
-    /// What led to this tool.
+    /// The requests that led to this tool.
     Tool(ToolId),
-    /// This request, whatever tool it led to.
+    /// This request, with every tool it led to.
     Query(String),
 }
 
@@ -182,13 +183,13 @@ pub enum Forget {
 pub struct Memory {
     path: PathBuf,
     embedders: Vec<Arc<dyn Embedder>>,
-    /// Open once the file is there, with the file that is open.
+    /// Opened once the file exists, with the identity of the open file.
     connection: Mutex<Option<(Option<FileId>, Connection)>>,
-    /// What searches are answered from.
+    /// The state that searches read.
     loaded: RwLock<Loaded>,
-    /// Entries that were damaged, and deleted for it, since this was opened.
+    /// Damaged entries that were deleted since this was opened.
     damaged: AtomicUsize,
-    /// Set when the file was there and held nothing: emptied, or its creation was cut short.
+    /// Set when an existing file had no tables: it was emptied, or its creation was interrupted.
     was_blank: AtomicBool,
 }
 
@@ -198,17 +199,17 @@ struct Loaded {
     recall: Option<Arc<Recall>>,
     /// The file, and SQLite's count of other connections' changes to it.
     version: (Option<FileId>, i64),
-    looked: Instant,
+    checked_at: Instant,
     /// Why the file cannot be read.
     problem: Option<String>,
 }
 
 impl Loaded {
-    fn nothing() -> Self {
+    fn empty() -> Self {
         Loaded {
             recall: None,
             version: (None, -1),
-            looked: Instant::now(),
+            checked_at: Instant::now(),
             problem: None,
         }
     }
@@ -220,61 +221,60 @@ struct Recall {
     by_embedder: HashMap<String, Neighbours>,
 }
 
-/// Requests and centres of one embedder.
+/// Requests and centroids of one embedder.
 struct Neighbours {
     requests: Vectors,
     /// The tool of each request.
     tools: Vec<ToolId>,
-    /// What each request counts.
+    /// The weight of each request by who taught it.
     trust: Vec<f32>,
-    /// Of requests that count in full.
-    centres: Vectors,
-    /// The tool of each centre.
-    centred: Vec<ToolId>,
+    /// Of requests with full weight.
+    centroids: Vectors,
+    /// The tool of each centroid.
+    centroid_tools: Vec<ToolId>,
 }
 
 impl Memory {
-    /// The memory in a catalog's folder; no file is made before there is something to keep.
+    /// The memory in a catalog's folder. The file is created on the first write.
     pub fn new(folder: &Path, embedders: &[Arc<dyn Embedder>]) -> Self {
         let memory = Memory {
             path: folder.join(FILE_NAME),
             embedders: embedders.to_vec(),
             connection: Mutex::new(None),
-            loaded: RwLock::new(Loaded::nothing()),
+            loaded: RwLock::new(Loaded::empty()),
             damaged: AtomicUsize::new(0),
             was_blank: AtomicBool::new(false),
         };
-        memory.reload_or_note();
+        memory.reload_or_report();
         memory
     }
 
-    /// Whether it is asked.
+    /// Whether it is in use.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Memory`].
     pub fn switch(&self) -> Result<Switch> {
         self.read(Switch::Off, switch)
     }
 
-    /// Switches it on or off; what is remembered stays.
+    /// Switches it on or off; its entries stay.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Memory`].
     pub fn set_switch(&self, switch: Switch) -> Result<()> {
         let value = i64::from(switch == Switch::On);
         self.write(|connection| {
-            connection
-                .execute("INSERT OR REPLACE INTO flags VALUES ('on', ?1)", [value])
-                .map(drop)
+            connection.execute("INSERT OR REPLACE INTO flags VALUES ('on', ?1)", [value])?;
+            Ok(())
         })?;
         self.reload()
     }
 
-    /// Remembers who said that a tool was called for a request. Does nothing while it is switched
-    /// off; says whether it did.
+    /// Stores that a tool was called for a request, and who taught it. Does nothing while it is
+    /// switched off. Returns whether it stored the pair.
     ///
     /// # Errors
-    /// [`Error::InvalidQuery`] for an empty request, [`Error::Store`], [`Error::Embedder`].
+    /// [`Error::InvalidMemoryEntry`] for an empty request, [`Error::Memory`], [`Error::Embedder`].
     pub fn remember(
         &self,
         query: &str,
@@ -293,46 +293,51 @@ impl Memory {
             at_ms,
             taught_by,
         };
-        self.insert(&[entry])?;
+        self.store(&[entry], Counting::Add)?;
         Ok(true)
     }
 
-    /// Takes entries in, as [`Memory::entries`] gave them; of those that are there the larger count
-    /// holds.
+    /// Imports entries as [`Memory::entries`] returned them. Of an entry that exists the larger
+    /// count stays, so importing the same entries again changes nothing. The switch has no effect
+    /// on this.
     ///
     /// # Errors
-    /// As [`Memory::remember`]; nothing is kept then.
+    /// As [`Memory::remember`]; nothing is stored then.
     pub fn insert(&self, entries: &[Entry]) -> Result<()> {
+        self.store(entries, Counting::Larger)
+    }
+
+    /// Stores entries with their vectors, all or none.
+    fn store(&self, entries: &[Entry], counting: Counting) -> Result<()> {
         entries.iter().try_for_each(Entry::validate)?;
         let texts: Vec<&str> = entries.iter().map(|entry| entry.query.as_str()).collect();
-        let embedded = self
-            .embedders
-            .iter()
-            .map(|embedder| Ok((embedder.id(), embedder.embed_queries(&texts)?)));
-        let embedded = embedded.collect::<Result<Vec<_>>>()?;
+        // Embedded before the database is locked: a model takes milliseconds a text.
+        let mut embedded = Vec::new();
+        for embedder in &self.embedders {
+            embedded.push((embedder.id(), embedder.embed_queries(&texts)?));
+        }
         self.write(|connection| {
             let change = connection.transaction()?;
             for (number, entry) in entries.iter().enumerate() {
-                let id = put(&change, entry)?;
+                let id = put(&change, entry, counting)?;
                 for (embedder, vectors) in &embedded {
                     put_vector(&change, id, &entry.query, embedder, &vectors[number])?;
                 }
-                entry
-                    .taught_by
-                    .iter()
-                    .try_for_each(|teacher| make_room_of(&change, teacher))?;
+                for teacher in &entry.taught_by {
+                    evict_votes_of(&change, teacher)?;
+                }
             }
-            make_room(&change)?;
-            change.commit()
+            evict_entries(&change)?;
+            Ok(change.commit()?)
         })?;
         self.reload()
     }
 
-    /// What is remembered, by request and tool, after this pair (exclusive): a page of at most
-    /// `limit`.
+    /// A page of at most `limit` entries after this pair of request and tool (exclusive), in that
+    /// order.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Memory`].
     pub fn entries(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<Entry>> {
         let (query, tool) = after.unwrap_or(("", ""));
         self.read(Vec::new(), |connection| {
@@ -352,70 +357,73 @@ impl Memory {
     /// Number of entries.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Memory`].
     pub fn len(&self) -> Result<usize> {
-        let count = |connection: &Connection| {
-            connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0))
-        };
-        self.read(0u64, count).map(|count| count as usize)
+        let count: u64 = self.read(0, |connection| {
+            Ok(connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0))?)
+        })?;
+        Ok(count as usize)
     }
 
     /// True without entries.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Memory`].
     pub fn is_empty(&self) -> Result<bool> {
         self.len().map(|entries| entries == 0)
     }
 
-    /// Forgets, and says how many entries. What is forgotten is overwritten in the file.
+    /// Deletes entries and returns how many. Their bytes are overwritten in the file.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Memory`].
     pub fn forget(&self, what: &Forget) -> Result<usize> {
         if !self.path.exists() {
             return Ok(0);
         }
-        let forgotten = self.write(|connection| match what {
-            Forget::All => connection.execute("DELETE FROM entries", []),
-            Forget::Tool(tool) => {
-                connection.execute("DELETE FROM entries WHERE tool = ?1", [tool.as_str()])
-            }
-            Forget::Query(query) => {
-                connection.execute("DELETE FROM entries WHERE query = ?1", [query.trim()])
-            }
-        })?;
-        self.write(|connection| {
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        let deleted = self.write(|connection| {
+            let deleted = match what {
+                Forget::All => connection.execute("DELETE FROM entries", []),
+                Forget::Tool(tool) => {
+                    connection.execute("DELETE FROM entries WHERE tool = ?1", [tool.as_str()])
+                }
+                Forget::Query(query) => {
+                    connection.execute("DELETE FROM entries WHERE query = ?1", [query.trim()])
+                }
+            }?;
+            // The log still holds the deleted rows until it is written back.
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            Ok(deleted)
         })?;
         self.reload()?;
-        Ok(forgotten)
+        Ok(deleted)
     }
 
-    /// True when it is switched on and holds anything; looks for what other processes have changed.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// True when it is switched on. Picks up other processes' changes, at most once in
+    /// [`RECHECK_AFTER`].
+    pub(crate) fn is_active(&self) -> bool {
         let loaded = self.loaded();
-        if loaded.looked.elapsed() >= LOOK_AGAIN {
-            self.look_again(loaded.version);
+        if loaded.checked_at.elapsed() >= RECHECK_AFTER {
+            self.recheck(loaded.version);
         }
         self.loaded().recall.is_some()
     }
 
-    /// How strongly remembered requests speak for tools, 0 to 1, by the vectors of a request: an
-    /// embedder's id, its say and the vector each. Only tools that anything speaks for.
+    /// The weights, 0 to 1, of the tools that similar requests led to. `vectors` are the request's:
+    /// each with its embedder's id and share.
     pub(crate) fn recall<'a>(
         &self,
-        voices: impl Iterator<Item = (&'a str, f32, &'a [f32])>,
+        vectors: impl Iterator<Item = (&'a str, f32, &'a [f32])>,
     ) -> HashMap<ToolId, f32> {
         let Some(recall) = self.loaded().recall else {
             return HashMap::new();
         };
-        let heard: Vec<_> = voices
+        let known: Vec<_> = vectors
             .filter_map(|(id, share, vector)| Some((recall.by_embedder.get(id)?, share, vector)))
             .collect();
-        let shares: f32 = heard.iter().map(|(_, share, _)| share).sum();
+        let shares: f32 = known.iter().map(|(_, share, _)| share).sum();
         let mut recalled = HashMap::new();
-        for (neighbours, share, vector) in heard {
+        for (neighbours, share, vector) in known {
             for (tool, weight) in neighbours.near(vector) {
                 *recalled.entry(tool).or_insert(0.0) += weight * share / shares;
             }
@@ -423,14 +431,18 @@ impl Memory {
         recalled
     }
 
-    /// What is wrong with the file, for answers that are less for it.
+    /// What is wrong with the file, for the `degraded` field of answers.
     pub fn problem(&self) -> Option<String> {
         match self.damaged.load(Ordering::Relaxed) {
             0 if self.was_blank.load(Ordering::Relaxed) => {
-                Some("the file of the usage memory was damaged: it was empty, and what it held is forgotten".to_owned())
+                let lost = "the file of the usage memory was damaged: it was empty, and its entries are lost";
+                Some(lost.to_owned())
             }
             0 => self.loaded().problem,
-            damaged => Some(format!("{damaged} remembered requests were damaged and are forgotten")),
+            1 => Some("1 remembered request was damaged and is deleted".to_owned()),
+            damaged => Some(format!(
+                "{damaged} remembered requests were damaged and are deleted"
+            )),
         }
     }
 
@@ -441,7 +453,7 @@ impl Memory {
             .clone()
     }
 
-    fn look_again(&self, known: (Option<FileId>, i64)) {
+    fn recheck(&self, known: (Option<FileId>, i64)) {
         let found = self
             .read(-1, data_version)
             .map(|version| (FileId::of(&self.path), version));
@@ -449,28 +461,31 @@ impl Memory {
             self.loaded
                 .write()
                 .unwrap_or_else(PoisonError::into_inner)
-                .looked = Instant::now();
+                .checked_at = Instant::now();
         } else {
-            self.reload_or_note();
+            self.reload_or_report();
         }
     }
 
-    /// Searches go on without a file that cannot be read, and say so.
-    fn reload_or_note(&self) {
-        if let Err(Error::Store { reason, .. }) = self.reload() {
-            // Answers tell what is wrong and not where it lies.
+    /// Reloads the file. One that cannot be read is reported by [`Memory::problem`], and searches
+    /// continue without it.
+    fn reload_or_report(&self) {
+        if let Err(Error::Memory { source, .. }) = self.reload() {
+            // SQLite's message may name the file. Answers must not tell clients where it is.
             let folder = self
                 .path
                 .parent()
                 .unwrap_or(&self.path)
                 .display()
                 .to_string();
-            let reason = reason.replace(&format!("{folder}/"), "");
-            let problem =
-                format!("the usage memory cannot be used and nothing is remembered: {reason}");
+            let source = source.to_string().replace(&format!("{folder}/"), "");
+            let problem = format!(
+                "the usage memory cannot be used and nothing is remembered: {source}; deleting \
+                 the file fixes this and forgets every request"
+            );
             *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded {
                 problem: Some(problem),
-                ..Loaded::nothing()
+                ..Loaded::empty()
             };
         }
     }
@@ -479,9 +494,9 @@ impl Memory {
         let file = FileId::of(&self.path);
         let is_another = self.loaded().version.0 != file || self.loaded().version.1 < 0;
         let read = self.read((None, -1, 0), |connection| {
-            // Looked for once a file: what this process writes it need not doubt.
+            // Checked once for a file: the damage looked for is not done by this process.
             let damaged = if is_another {
-                forget_damaged(connection, &self.embedders)?
+                delete_damaged(connection, &self.embedders)?
             } else {
                 0
             };
@@ -497,16 +512,16 @@ impl Memory {
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded {
             recall,
             version,
-            ..Loaded::nothing()
+            ..Loaded::empty()
         };
         Ok(())
     }
 
-    /// Reads from the file; `absent` where there is none.
+    /// Reads the file; returns `absent` if it does not exist.
     fn read<T>(
         &self,
         absent: T,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        read: impl FnOnce(&Connection) -> Result<T, DatabaseError>,
     ) -> Result<T> {
         if !self.path.exists() {
             return Ok(absent);
@@ -514,13 +529,16 @@ impl Memory {
         self.write(|connection| read(connection))
     }
 
-    fn write<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T> {
+    /// Opens the file, creating it if necessary, and uses its connection.
+    fn write<T>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T, DatabaseError>,
+    ) -> Result<T> {
         let mut connection = self
             .connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // A file that was deleted under an open connection takes no more changes, and another may
-        // stand in its place.
+        // Writes to a deleted file are lost, and another file may have taken its path.
         let is_gone = |file: Option<FileId>| file != FileId::of(&self.path) || !self.path.exists();
         connection.take_if(|(file, _)| is_gone(*file));
         let open = match connection.take() {
@@ -535,30 +553,25 @@ impl Memory {
         work(open).map_err(|e| self.error(e))
     }
 
-    fn error(&self, reason: impl ToString) -> Error {
-        let reason = format!(
-            "{}; deleting it forgets all and mends that",
-            reason.to_string()
-        );
-        Error::Store {
+    fn error(&self, source: impl Into<DatabaseError>) -> Error {
+        Error::Memory {
             path: self.path.clone(),
-            reason,
+            source: source.into(),
         }
     }
 }
 
 impl Entry {
     fn validate(&self) -> Result<()> {
-        let reason = match self.query.trim().len() {
-            0 => "an empty request cannot be remembered".to_owned(),
-            bytes if bytes > MAX_QUERY_BYTES => {
-                format!(
-                    "a request of {bytes} bytes cannot be remembered, {MAX_QUERY_BYTES} are allowed"
-                )
-            }
+        let problem = match self.query.trim().len() {
+            0 => MemoryEntryProblem::Empty,
+            bytes if bytes > MAX_QUERY_BYTES => MemoryEntryProblem::TooLong {
+                bytes,
+                max: MAX_QUERY_BYTES,
+            },
             _ => return Ok(()),
         };
-        Err(Error::InvalidQuery { reason })
+        Err(Error::InvalidMemoryEntry(problem))
     }
 }
 
@@ -576,13 +589,15 @@ impl Recall {
                 let Some(vector) = read_vector(row, embedder.as_ref())? else {
                     continue;
                 };
-                let trust = match row.get(4)? {
-                    true => 1.0,
-                    false => trust(&teachers_of(connection, row.get(0)?)?),
+                let has_full_weight: bool = row.get(4)?;
+                let trust = if has_full_weight {
+                    1.0
+                } else {
+                    trust(&teachers_of(connection, row.get(0)?)?)
                 };
                 neighbours.push(embedder.id(), tool, trust, &vector);
             }
-            neighbours.find_centres(embedder.id());
+            neighbours.add_centroids(embedder.id());
             by_embedder.insert(embedder.id().to_owned(), neighbours);
         }
         Ok(Recall { by_embedder })
@@ -595,12 +610,12 @@ impl Neighbours {
             requests: Vectors::new(dimensions),
             tools: Vec::new(),
             trust: Vec::new(),
-            centres: Vectors::new(dimensions),
-            centred: Vec::new(),
+            centroids: Vectors::new(dimensions),
+            centroid_tools: Vec::new(),
         }
     }
 
-    /// Adds a request; one of other dimensions is of no use and left out.
+    /// Adds a request; one of other dimensions cannot be compared and is left out.
     fn push(&mut self, embedder: &str, tool: ToolId, trust: f32, vector: &[f32]) {
         if self.requests.push(embedder, [0; 16], vector).is_ok() {
             self.requests.end_tool();
@@ -609,138 +624,146 @@ impl Neighbours {
         }
     }
 
-    fn find_centres(&mut self, embedder: &str) {
+    /// Adds the centroid of each tool's requests, by those with full weight only.
+    fn add_centroids(&mut self, embedder: &str) {
         let mut by_tool: BTreeMap<&ToolId, Vec<usize>> = BTreeMap::new();
-        let in_full = self
-            .tools
-            .iter()
-            .enumerate()
-            .filter(|(request, _)| self.trust[*request] >= 1.0);
-        for (request, tool) in in_full {
-            by_tool.entry(tool).or_default().push(request);
-        }
-        for (tool, requests) in by_tool
-            .into_iter()
-            .filter(|(_, requests)| requests.len() >= MIN_FOR_CENTRE)
-        {
-            let mut centre = vec![0.0f32; self.requests.dimensions()];
-            for request in requests {
-                centre
-                    .iter_mut()
-                    .zip(self.requests.decoded(request))
-                    .for_each(|(sum, value)| *sum += value);
+        for (request, tool) in self.tools.iter().enumerate() {
+            if self.trust[request] >= 1.0 {
+                by_tool.entry(tool).or_default().push(request);
             }
-            let length = centre
-                .iter()
-                .map(|value| value * value)
-                .sum::<f32>()
-                .sqrt()
-                .max(f32::MIN_POSITIVE);
-            centre.iter_mut().for_each(|value| *value /= length);
-            if self.centres.push(embedder, [0; 16], &centre).is_ok() {
-                self.centres.end_tool();
-                self.centred.push(tool.clone());
+        }
+        for (tool, requests) in by_tool {
+            if requests.len() < MIN_FOR_CENTROID {
+                continue;
+            }
+            let centroid = self.centroid(&requests);
+            if self.centroids.push(embedder, [0; 16], &centroid).is_ok() {
+                self.centroids.end_tool();
+                self.centroid_tools.push(tool.clone());
             }
         }
     }
 
-    /// The tools that near requests and centres speak for, each by the one that does so most. What
-    /// counts in full is looked at by itself, so that no key can talk it down or push it out of
-    /// what is near.
+    /// The mean of these requests' vectors, of length 1.
+    fn centroid(&self, requests: &[usize]) -> Vec<f32> {
+        let mut sum = vec![0.0f32; self.requests.dimensions()];
+        for &request in requests {
+            for (sum, value) in sum.iter_mut().zip(self.requests.decoded(request)) {
+                *sum += value;
+            }
+        }
+        let squares: f32 = sum.iter().map(|value| value * value).sum();
+        let length = squares.sqrt().max(f32::MIN_POSITIVE);
+        for value in &mut sum {
+            *value /= length;
+        }
+        sum
+    }
+
+    /// The tools of similar requests and centroids, each with its largest weight. Requests with
+    /// full weight are compared among themselves only, so that no key's votes can reduce their
+    /// agreement or displace them among the nearest.
     fn near(&self, vector: &[f32]) -> HashMap<ToolId, f32> {
         let query = [vector.to_vec()];
-        let requests = &self.requests.scores(&query)[0];
-        let in_full = |place: usize| self.trust[place] >= 1.0;
-        let taught = found(requests, &self.tools, in_full);
-        let centres = found(&self.centres.scores(&query)[0], &self.centred, |_| true);
-        let voted = found(requests, &self.tools, |place| !in_full(place));
-        let mut beside: Vec<Found<'_>> = taught.iter().chain(&voted).copied().collect();
-        beside.sort_by(|a, b| b.alike.total_cmp(&a.alike));
+        let cosines = &self.requests.scores(&query)[0];
+        let centroid_cosines = &self.centroids.scores(&query)[0];
+        let has_full_weight = |request: usize| self.trust[request] >= 1.0;
+        let taught = nearest(cosines, &self.tools, has_full_weight);
+        let centroids = nearest(centroid_cosines, &self.centroid_tools, |_| true);
+        let voted = nearest(cosines, &self.tools, |request| !has_full_weight(request));
+        let mut all: Vec<Neighbour<'_>> = taught.iter().chain(&voted).copied().collect();
+        all.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
 
-        let mut near: HashMap<ToolId, f32> = HashMap::new();
-        let mut speak = |found: &Found<'_>, all: &[Found<'_>], share: f32| {
-            let agreed = if found.alike >= SAME {
-                1.0
-            } else {
-                agreement(all, found.tool)
-            };
-            let known = near.entry(found.tool.clone()).or_insert(0.0);
-            *known = known.max(share * found.alike * agreed);
-        };
-        taught.iter().for_each(|found| speak(found, &taught, 1.0));
-        centres
-            .iter()
-            .for_each(|found| speak(found, &centres, CENTRE_SHARE));
-        voted
-            .iter()
-            .for_each(|found| speak(found, &beside, self.trust[found.place]));
-        near
+        let mut weights = HashMap::new();
+        for neighbour in &taught {
+            raise(&mut weights, neighbour, &taught, 1.0);
+        }
+        for centroid in &centroids {
+            raise(&mut weights, centroid, &centroids, CENTROID_SHARE);
+        }
+        for neighbour in &voted {
+            raise(&mut weights, neighbour, &all, self.trust[neighbour.number]);
+        }
+        weights
     }
 }
 
-/// A remembered request, or a centre, that is near.
+/// A remembered request, or a centroid, that is similar to the request.
 #[derive(Clone, Copy)]
-struct Found<'a> {
-    place: usize,
+struct Neighbour<'a> {
+    /// Its number among the requests or the centroids.
+    number: usize,
     tool: &'a ToolId,
-    /// How alike it is to what is asked, 0 to 1.
-    alike: f32,
+    /// Its similarity to the request, 0 to 1.
+    similarity: f32,
 }
 
-/// The nearest of those that count.
-fn found<'a>(
+/// Raises the weight of a neighbour's tool to the neighbour's, if that is larger.
+fn raise(
+    weights: &mut HashMap<ToolId, f32>,
+    neighbour: &Neighbour<'_>,
+    neighbours: &[Neighbour<'_>],
+    share: f32,
+) {
+    let agreement = if neighbour.similarity >= SAME {
+        1.0
+    } else {
+        agreement(neighbours, neighbour.tool)
+    };
+    let weight = weights.entry(neighbour.tool.clone()).or_insert(0.0);
+    *weight = weight.max(share * neighbour.similarity * agreement);
+}
+
+/// The part of the neighbours, by similarity, that led to this tool, cubed: where requests in nearly
+/// the same words led to different tools, they tell little. A request that led to several tools
+/// counts once.
+fn agreement(neighbours: &[Neighbour<'_>], tool: &ToolId) -> f32 {
+    let mut similarities: Vec<f32> = neighbours
+        .iter()
+        .map(|neighbour| neighbour.similarity)
+        .collect();
+    // Nearest first, so the entries of one request are adjacent.
+    similarities.dedup();
+    let own: f32 = neighbours
+        .iter()
+        .filter(|neighbour| neighbour.tool == tool)
+        .map(|neighbour| neighbour.similarity)
+        .sum();
+    (own / similarities.iter().sum::<f32>()).min(1.0).powi(3)
+}
+
+/// The nearest of those that are similar enough and pass the filter, nearest first.
+fn nearest<'a>(
     cosines: &[f32],
     tools: &'a [ToolId],
-    counts: impl Fn(usize) -> bool,
-) -> Vec<Found<'a>> {
-    let near = nearest(cosines, counts).into_iter();
-    near.map(|(place, cosine)| {
-        let alike = ((cosine - MIN_COSINE) / (1.0 - MIN_COSINE)).min(1.0);
-        Found {
-            place,
-            tool: &tools[place],
-            alike,
-        }
-    })
-    .collect()
-}
-
-/// How far the near requests agree on a tool: the share of what they say that speaks for it, cubed,
-/// since where requests in nearly the same words led to different tools they say little. A request
-/// that led to several tools counts once.
-fn agreement(found: &[Found<'_>], tool: &ToolId) -> f32 {
-    let mut requests: Vec<f32> = found.iter().map(|found| found.alike).collect();
-    // Nearest first, so those of one request stand together.
-    requests.dedup();
-    let own: f32 = found
+    accepts: impl Fn(usize) -> bool,
+) -> Vec<Neighbour<'a>> {
+    let mut near: Vec<(usize, f32)> = cosines
         .iter()
-        .filter(|found| found.tool == tool)
-        .map(|found| found.alike)
-        .sum();
-    (own / requests.iter().sum::<f32>()).min(1.0).powi(3)
-}
-
-/// The nearest of those near enough that count, nearest first.
-fn nearest(cosines: &[f32], counts: impl Fn(usize) -> bool) -> Vec<(usize, f32)> {
-    let near = cosines.iter().copied().enumerate();
-    let mut near: Vec<(usize, f32)> = near
-        .filter(|(place, cosine)| *cosine > MIN_COSINE && counts(*place))
+        .copied()
+        .enumerate()
+        .filter(|(number, cosine)| *cosine > MIN_COSINE && accepts(*number))
         .collect();
     near.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     near.truncate(NEIGHBOURS);
-    near
+    near.into_iter()
+        .map(|(number, cosine)| Neighbour {
+            number,
+            tool: &tools[number],
+            similarity: ((cosine - MIN_COSINE) / (1.0 - MIN_COSINE)).min(1.0),
+        })
+        .collect()
 }
 
-/// Opens the file, and says whether it was there and held nothing.
-fn connect(path: &Path) -> std::result::Result<(Connection, bool), DatabaseError> {
+/// Opens the file. Returns whether it existed without tables.
+fn connect(path: &Path) -> Result<(Connection, bool), DatabaseError> {
     let was_blank = path.exists() && database::is_blank(path);
     let mut connection = database::open(path, &[SCHEMA, UPGRADE])?;
     seal_older(&mut connection)?;
     Ok((connection, was_blank))
 }
 
-/// Gives entries of an earlier layout their checksums. Takes the lock for writing only where there
-/// are such.
+/// Adds checksums to entries of an earlier layout. Takes the write lock only if there are any.
 fn seal_older(connection: &mut Connection) -> rusqlite::Result<()> {
     if unsealed(connection)?.is_empty() {
         return Ok(());
@@ -759,26 +782,33 @@ fn unsealed(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
         .collect()
 }
 
-/// Whether it is switched on. A file always says so; one that says anything else is damaged.
-fn switch(connection: &Connection) -> rusqlite::Result<Switch> {
+/// Whether it is switched on. A file always has the flag, as 0 or 1.
+fn switch(connection: &Connection) -> Result<Switch, DatabaseError> {
     let on = connection.query_row("SELECT value FROM flags WHERE key = 'on'", [], |row| {
         row.get::<_, i64>(0)
     });
     match on.optional()? {
         Some(1) => Ok(Switch::On),
         Some(0) => Ok(Switch::Off),
-        _ => Err(rusqlite::Error::InvalidColumnName(
-            "its switch is damaged".to_owned(),
-        )),
+        _ => Err(DatabaseError::Damaged("its switch is damaged")),
     }
 }
 
-fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, "data_version", |row| row.get(0))
+fn data_version(connection: &Connection) -> Result<i64, DatabaseError> {
+    Ok(connection.pragma_query_value(None, "data_version", |row| row.get(0))?)
 }
 
-/// Keeps an entry, or adds to the one that is there; its id.
-fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<i64> {
+/// How the count of an entry changes that is stored again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counting {
+    /// The request led to the tool once more. A voter that is already counted adds nothing.
+    Add,
+    /// The entry is imported: the larger count stays.
+    Larger,
+}
+
+/// Stores an entry, or merges it with the one of the same request and tool. Returns its id.
+fn put(connection: &Connection, entry: &Entry, counting: Counting) -> rusqlite::Result<i64> {
     let (query, tool) = (entry.query.trim(), entry.tool.as_str());
     let mut known = connection
         .prepare_cached("SELECT id, times FROM entries WHERE query = ?1 AND tool = ?2")?;
@@ -789,15 +819,14 @@ fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<i64> {
         .optional()?;
     let times = match known {
         None => entry.times,
+        Some((_, times)) if counting == Counting::Larger => entry.times.max(times),
         Some((id, times)) => {
-            let taught_by = teachers_of(connection, id)?;
-            let is_new =
-                |teacher: &Teacher| !teacher.is_one_of_many() || !taught_by.contains(teacher);
-            if entry.taught_by.iter().any(is_new) {
-                entry.times.max(times + 1)
-            } else {
-                times
-            }
+            let counted = teachers_of(connection, id)?;
+            let adds = entry
+                .taught_by
+                .iter()
+                .any(|teacher| !teacher.is_voter() || !counted.contains(teacher));
+            times + u64::from(adds)
         }
     };
     let mut statement = connection.prepare_cached(
@@ -814,7 +843,7 @@ fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<i64> {
     Ok(id)
 }
 
-/// Who taught an entry, by name.
+/// Who taught an entry, in the order of names.
 fn teachers_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Teacher>> {
     let mut statement =
         connection.prepare_cached("SELECT name FROM teachers WHERE entry = ?1 ORDER BY name")?;
@@ -830,7 +859,7 @@ fn ids(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
         .collect()
 }
 
-/// What an entry's checksum must be, and the one it has; none for an entry that cannot be read.
+/// The computed and the stored checksum of an entry; `None` if it cannot be read.
 fn sums(
     connection: &Connection,
     entry: i64,
@@ -859,7 +888,7 @@ fn sums(
     }
 }
 
-/// Writes down what an entry counts and its checksum, after it has changed.
+/// Updates the weight and the checksum of a changed entry.
 fn seal(connection: &Connection, entry: i64) -> rusqlite::Result<()> {
     let in_full = trust(&teachers_of(connection, entry)?) >= 1.0;
     let mut statement =
@@ -872,12 +901,12 @@ fn seal(connection: &Connection, entry: i64) -> rusqlite::Result<()> {
     statement.execute(params![entry, sum]).map(drop)
 }
 
-/// The vectors of an embedder with what they belong to.
+/// The vectors of an embedder with their entries.
 const VECTORS: &str =
     "SELECT entries.id, entries.query, entries.tool, vectors.vector, entries.in_full FROM vectors
     JOIN entries ON entries.id = vectors.entry WHERE vectors.embedder = ?1 ORDER BY entries.id";
 
-/// The vector in a row of [`VECTORS`]; none where it is damaged.
+/// The vector in a row of [`VECTORS`]; `None` if it is damaged.
 fn read_vector(
     row: &rusqlite::Row<'_>,
     embedder: &dyn Embedder,
@@ -893,8 +922,8 @@ fn read_vector(
     ))
 }
 
-/// Deletes entries that are not what was written, or whose vectors are not; how many.
-fn forget_damaged(
+/// Deletes entries that are damaged or have a damaged vector. Returns how many.
+fn delete_damaged(
     connection: &Connection,
     embedders: &[Arc<dyn Embedder>],
 ) -> rusqlite::Result<usize> {
@@ -934,10 +963,10 @@ fn put_vector(
     statement.execute(params![entry, embedder, bytes]).map(drop)
 }
 
-/// Takes back the oldest votes of a key that has given more than its share; entries that nobody
-/// else taught go with them.
-fn make_room_of(connection: &Connection, teacher: &Teacher) -> rusqlite::Result<()> {
-    if !teacher.is_one_of_many() {
+/// Deletes the oldest votes of a key that has more than [`MAX_ENTRIES_OF_A_KEY`], and entries that
+/// nobody else taught.
+fn evict_votes_of(connection: &Connection, teacher: &Teacher) -> rusqlite::Result<()> {
+    if !teacher.is_voter() {
         return Ok(());
     }
     let mut statement = connection.prepare_cached(
@@ -953,15 +982,16 @@ fn make_room_of(connection: &Connection, teacher: &Teacher) -> rusqlite::Result<
             "DELETE FROM teachers WHERE entry = ?1 AND name = ?2",
             params![entry, teacher.0],
         )?;
-        match teachers_of(connection, entry)?.is_empty() {
-            true => drop(connection.execute("DELETE FROM entries WHERE id = ?1", [entry])?),
-            false => seal(connection, entry)?,
+        if teachers_of(connection, entry)?.is_empty() {
+            connection.execute("DELETE FROM entries WHERE id = ?1", [entry])?;
+        } else {
+            seal(connection, entry)?;
         }
     }
     Ok(())
 }
 
-fn make_room(connection: &Connection) -> rusqlite::Result<()> {
+fn evict_entries(connection: &Connection) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "DELETE FROM entries WHERE id IN
              (SELECT id FROM entries ORDER BY in_full DESC, at_ms DESC, id DESC LIMIT -1 OFFSET ?1)",
@@ -969,7 +999,7 @@ fn make_room(connection: &Connection) -> rusqlite::Result<()> {
     statement.execute([MAX_ENTRIES as i64]).map(drop)
 }
 
-/// An entry; none where the row names no tool, which this program never writes.
+/// The entry in a row; `None` if its tool's id is invalid, which this program never writes.
 fn read_entry(row: &rusqlite::Row<'_>, taught_by: Vec<Teacher>) -> rusqlite::Result<Option<Entry>> {
     let tool: String = row.get(1)?;
     let Ok(tool) = ToolId::parse(&tool) else {

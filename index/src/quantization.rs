@@ -1,6 +1,6 @@
 //! Dot products of bytes: the inner loop of the exact scan and of late interaction.
 
-/// The product of a row of codes with one of finer ones; of equal length.
+/// The dot product of a row of codes and a query's finer codes, of equal length.
 pub(crate) fn dot(row: &[i8], query: &[i16]) -> i32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
@@ -10,7 +10,7 @@ pub(crate) fn dot(row: &[i8], query: &[i16]) -> i32 {
     dot_portable(row, query)
 }
 
-/// What [`dot`] gives, on any processor.
+/// As [`dot`], on any processor.
 fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
     row.iter()
         .zip(query)
@@ -18,9 +18,8 @@ fn dot_portable(row: &[i8], query: &[i16]) -> i32 {
         .sum()
 }
 
-/// Sixteen products an instruction, added in pairs by `pmaddwd`, which the compiler does not find
-/// by itself: it widens to 32 bits first and takes longer. Two sums, since one addition waits for
-/// the last.
+/// Sixteen products an instruction, added in pairs by `pmaddwd`. The compiler does not generate it:
+/// it widens to 32 bits first, which is slower. Two sums make additions independent of each other.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -59,7 +58,7 @@ fn dot_avx2(row: &[i8], query: &[i16]) -> i32 {
     lanes.iter().sum::<i32>() + dot_portable(rest, &query[row.len() - rest.len()..])
 }
 
-/// Adds to each sum the product of its row, of rows that lie end to end, with the finer codes.
+/// Adds to each sum the product of its row with the finer codes. The rows are stored end to end.
 pub(crate) fn add_dots(rows: &[i8], query: &[i16], sums: &mut [i32]) {
     if query.is_empty() {
         return;
@@ -74,8 +73,8 @@ pub(crate) fn add_dots(rows: &[i8], query: &[i16], sums: &mut [i32]) {
     }
 }
 
-/// Four rows at a time: what is left to add up at a row's end takes as long as its products
-/// otherwise.
+/// Four rows at a time: adding up the lanes at the end of each single row would take as long as its
+/// products.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {

@@ -1,4 +1,4 @@
-//! What is asked: texts, how many hits, by which mode, among which tools.
+//! Queries: texts, number of hits, mode and filter.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, QueryProblem, Result};
 use crate::tool::{Tool, ToolId};
 use crate::variant::{Parts, Variant};
 
-/// Hits returned when a query does not say.
+/// Default number of hits.
 pub const DEFAULT_K: usize = 5;
 /// Most hits a query may ask for: beyond it a model's context is better spent on a second search.
 pub const MAX_K: usize = 50;
-/// Longest query text that is looked at, in bytes. The rest of a longer one is ignored: no request
-/// that finds tools needs more, and it bounds the time of a search.
+/// Bytes of a query text that are searched by. The rest of a longer one is ignored, which bounds the
+/// time of a search; no request for a tool needs more.
 pub const MAX_QUERY_BYTES: usize = 8 << 10;
 /// Most texts in one query.
 pub const MAX_TEXTS: usize = 16;
 
-/// As much of a text as a search looks at.
+/// The part of a text that is searched by.
 pub fn read_part(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_QUERY_BYTES)]
 }
@@ -35,14 +35,13 @@ pub enum Mode {
     Dense,
     /// Both, fused.
     Hybrid,
-    /// The best that is possible: hybrid where there is an embedder, else lexical (and then
-    /// degraded).
+    /// Hybrid where there is an embedder, else lexical (which the answer reports as degraded).
     #[default]
     Auto,
 }
 
 impl Mode {
-    /// The mode's name as it is written on the command line and in JSON.
+    /// The name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Lexical => "lexical",
@@ -66,13 +65,15 @@ impl FromStr for Mode {
         [Mode::Lexical, Mode::Dense, Mode::Hybrid, Mode::Auto]
             .into_iter()
             .find(|mode| mode.name() == text)
-            .ok_or_else(|| Error::InvalidQuery {
-                reason: format!("unknown mode {text:?}; use lexical, dense, hybrid or auto"),
+            .ok_or_else(|| Error::UnknownName {
+                kind: "mode",
+                name: text.to_owned(),
+                known: "lexical, dense, hybrid or auto".to_owned(),
             })
     }
 }
 
-/// How the legs' scores become one.
+/// How the legs' scores are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fusion {
@@ -90,14 +91,16 @@ impl FromStr for Fusion {
         match text {
             "convex" => Ok(Fusion::Convex),
             "rrf" => Ok(Fusion::Rrf),
-            _ => Err(Error::InvalidQuery {
-                reason: format!("unknown fusion {text:?}; use convex or rrf"),
+            _ => Err(Error::UnknownName {
+                kind: "fusion",
+                name: text.to_owned(),
+                known: "convex or rrf".to_owned(),
             }),
         }
     }
 }
 
-/// Which tools may be hits. Empty fields do not restrict; several fields all have to hold.
+/// Which tools may be hits. An empty field accepts every tool; a tool must pass all fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
@@ -125,13 +128,13 @@ impl Filter {
         self.accepts_id(&tool.id) && self.accepts_content(tool)
     }
 
-    /// What can be said by the id alone, without reading the tool.
+    /// The part of the filter that needs only the id, not the tool.
     pub fn accepts_id(&self, id: &ToolId) -> bool {
         (self.servers.is_empty() || self.servers.contains(id.server()))
             && (self.ids.is_empty() || self.ids.contains(id.as_str()))
     }
 
-    /// True when the tool itself has to be read.
+    /// True when the filter needs the tool and not only its id.
     pub fn reads_content(&self) -> bool {
         !self.tags.is_empty() || self.read_only.is_some() || self.destructive.is_some()
     }
@@ -154,7 +157,7 @@ impl FromIterator<ToolId> for Filter {
     }
 }
 
-/// How much may be done for a query.
+/// How much work a query may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Effort {
     All,
@@ -162,7 +165,7 @@ pub(crate) enum Effort {
     BudgetMs(f64),
 }
 
-/// A search, built up as a sentence: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
+/// A query, built step by step: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
 #[derive(Clone, Debug)]
 pub struct Query {
     pub(crate) texts: Vec<String>,
@@ -185,8 +188,8 @@ impl Query {
         Query::any_of([text])
     }
 
-    /// A query for several texts at once; hits are merged without duplicates and say which text
-    /// found them.
+    /// A query for several texts at once. Hits are merged, each tool once, with the numbers of the
+    /// texts that found it.
     pub fn any_of<S: Into<String>>(texts: impl IntoIterator<Item = S>) -> Self {
         Query {
             texts: texts.into_iter().map(Into::into).collect(),
@@ -210,134 +213,137 @@ impl Query {
         self
     }
 
-    /// By these retrieval legs.
+    /// Sets the retrieval legs.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Among these tools.
+    /// Restricts the hits to these tools.
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
     }
 
-    /// With the legs' scores joined this way.
+    /// Sets how the legs' scores are joined.
     pub fn fusion(mut self, fusion: Fusion) -> Self {
         self.fusion = fusion;
         self
     }
 
-    /// With this weight of the dense legs, 0 to 1, instead of the catalog's setting.
+    /// Sets the weight of the dense legs, 0 to 1, instead of the catalog's setting.
     pub fn dense_weight(mut self, weight: f32) -> Self {
         self.dense_weight = Some(weight);
         self
     }
 
-    /// Takes the request as one need, never split into clauses.
+    /// Searches by the request as a whole, never split into clauses.
     pub fn whole(mut self) -> Self {
         self.parts.clauses = false;
         self
     }
 
-    /// With these parts of the pipeline only.
+    /// Runs these parts of the pipeline only.
     pub fn parts(mut self, parts: Parts) -> Self {
         self.parts = parts;
         self
     }
 
-    /// By this variant of the pipeline.
+    /// Runs this variant of the pipeline.
     pub fn variant(mut self, variant: Variant) -> Self {
         self.effort = Effort::Variant(variant);
         self
     }
 
-    /// In about this many milliseconds: by the best variant that is expected to take no longer, and
-    /// by the cheapest when none is. A first search after opening goes by figures of a typical
-    /// machine, later ones by what earlier ones took.
+    /// Limits the time to about this many milliseconds: runs the best variant that is expected to
+    /// take no longer, or the cheapest if none is. The first search after opening is planned by the
+    /// speed of a typical machine, later ones by the measured speed of earlier ones.
     pub fn budget_ms(mut self, budget_ms: f64) -> Self {
         self.effort = Effort::BudgetMs(budget_ms);
         self
     }
 
-    /// With one hit for all near-duplicates of a tool on several servers; the hit names the others.
+    /// Folds near-duplicates of a tool on several servers into one hit, which names the others.
     pub fn fold_duplicates(mut self) -> Self {
         self.fold = true;
         self
     }
 
-    /// With an explanation in each hit.
+    /// Adds an explanation to each hit.
     pub fn explain(mut self) -> Self {
         self.explain = true;
         self
     }
 
-    /// Without hits below this fused score.
+    /// Drops hits below this fused score.
     pub fn min_score(mut self, min_score: f32) -> Self {
         self.min_score = min_score;
         self
     }
 
-    /// By the formula alone, without the learned ranker.
+    /// Ranks by the formula alone, without the learned ranker.
     pub fn without_ranker(mut self) -> Self {
         self.parts.ranker = false;
         self
     }
 
-    /// Answers "no match" below this confidence, 0 to 1. 0, the default, never abstains for it: at
-    /// any higher value some requests that could have been answered are not (BENCHMARKS.md has the
-    /// price).
+    /// Returns no match below this confidence, 0 to 1. The default, 0, disables the threshold. Every
+    /// higher value also drops some right answers; BENCHMARKS.md has the trade-off.
     pub fn min_confidence(mut self, min_confidence: f32) -> Self {
         self.min_confidence = min_confidence;
         self
     }
 
-    /// What is asked, as it was given.
+    /// The texts as they were given.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.texts.iter().map(String::as_str)
     }
 
-    /// Checks the numbers and that there is something to look for.
+    /// Checks that there is a text and that all numbers are in range.
     ///
     /// # Errors
     /// [`Error::InvalidQuery`] naming the value and its range.
     pub fn validate(&self) -> Result<()> {
-        let invalid = |reason: String| Err(Error::InvalidQuery { reason });
-        if self.texts.is_empty() || self.texts.iter().all(|text| text.trim().is_empty()) {
-            return invalid(
-                "the query is empty; say in a few words what the tool should do".into(),
-            );
+        if self.texts.iter().all(|text| text.trim().is_empty()) {
+            return Err(Error::InvalidQuery(QueryProblem::Empty));
         }
         if self.texts.len() > MAX_TEXTS {
-            return invalid(format!(
-                "{} query texts, {MAX_TEXTS} are allowed",
-                self.texts.len()
-            ));
+            return Err(Error::InvalidQuery(QueryProblem::TooManyTexts {
+                count: self.texts.len(),
+                max: MAX_TEXTS,
+            }));
         }
         if !(1..=MAX_K).contains(&self.k) {
-            return invalid(format!("k is {}, it must be from 1 to {MAX_K}", self.k));
+            return Err(Error::out_of_range(
+                "k",
+                self.k,
+                format!("from 1 to {MAX_K}"),
+            ));
         }
-        if self
-            .dense_weight
-            .is_some_and(|weight| !(0.0..=1.0).contains(&weight))
+        if let Some(weight) = self.dense_weight
+            && !(0.0..=1.0).contains(&weight)
         {
-            return invalid(format!(
-                "the dense weight is {}, it must be from 0 to 1",
-                self.dense_weight.unwrap_or_default()
+            return Err(Error::out_of_range(
+                "the dense weight",
+                weight,
+                "from 0 to 1",
             ));
         }
         if let Effort::BudgetMs(budget_ms) = self.effort
             && !(budget_ms > 0.0 && budget_ms.is_finite())
         {
-            return invalid(format!("the budget is {budget_ms} ms, it must be above 0"));
+            let budget = format!("{budget_ms} ms");
+            return Err(Error::out_of_range("the budget", budget, "above 0"));
         }
         if self.min_score.is_nan() {
-            return invalid("min_score is not a number".into());
+            return Err(Error::out_of_range("min_score", self.min_score, "a number"));
         }
         if !(0.0..=1.0).contains(&self.min_confidence) {
-            return invalid(format!(
-                "min_confidence is {}, it must be from 0 to 1",
-                self.min_confidence
+            let confidence = self.min_confidence;
+            return Err(Error::out_of_range(
+                "min_confidence",
+                confidence,
+                "from 0 to 1",
             ));
         }
         Ok(())

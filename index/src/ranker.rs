@@ -1,15 +1,13 @@
-//! The learned ranker and the confidence in an answer: small forests over what is measured of
-//! candidates.
+//! The learned ranker and the confidence in an answer: small forests over features of candidates.
 //!
 //! The best 32 tools of the formula are candidates. A forest trained with LightGBM on public sets
-//! gives each a score that is added to the formula's with a weight; another tells from the answer
-//! as a whole how likely one of its first five hits is right. Which forests answer is decided by
-//! the legs that were heard: what is worth much beside a transformer is worth something else
-//! without.
+//! gives each a score that is added to the formula's with a weight. Another forest estimates, from
+//! the answer as a whole, the probability that one of its first five hits is right. There are
+//! forests for each combination of legs, since the value of a feature depends on the other legs.
 //!
 //! The file is a line `toolscout-ranker VERSION CHECKSUM`, the checksum being BLAKE3 of all that
-//! follows, and then JSON. `scripts/train_ranker.py` writes it; `assets/RANKER_CARD.md` says of
-//! what and how well it does.
+//! follows, and then JSON. `scripts/train_ranker.py` writes it; `assets/RANKER_CARD.md` describes
+//! its training data and quality.
 
 pub mod tool_profile;
 pub mod features;
@@ -34,7 +32,7 @@ pub const FILE_NAME: &str = "ranker.json";
 
 const MAGIC: &str = "toolscout-ranker";
 const VERSION: u32 = 1;
-/// Far more than any ranker has; bounds what is read of a file that is none.
+/// Far more than any ranker has; limits how much of a wrong file is read.
 const MAX_BYTES: u64 = 4 << 20;
 /// Features named in an explanation.
 const REASONS: usize = 5;
@@ -56,8 +54,8 @@ pub struct Ranker {
 pub struct Model {
     /// Names of the embedders beside the lexical leg, sorted.
     legs: Vec<String>,
-    /// What the ranker's score is multiplied by before it is added to the formula's; 0 where it
-    /// does not pay.
+    /// The weight of the ranker's score when it is added to the formula's; 0 where it does not
+    /// improve it.
     mix: f32,
     trees: Forest,
     /// The logit of confidence.
@@ -65,8 +63,8 @@ pub struct Model {
 }
 
 impl Ranker {
-    /// The ranker the crate carries, read once for the process in a few milliseconds. `None` where
-    /// the program was built with a file that cannot be read, which a test rules out.
+    /// The ranker that is part of the crate, read once for the process in a few milliseconds.
+    /// `None` if the crate was built with an unreadable file, which a test rules out.
     pub fn bundled() -> Option<Arc<Self>> {
         static RANKER: LazyLock<Option<Arc<Ranker>>> = LazyLock::new(|| {
             Ranker::read(BUNDLED, Path::new("of the program"))
@@ -99,7 +97,7 @@ impl Ranker {
     /// Reads a ranker from the bytes of its file; `path` is for messages.
     ///
     /// # Errors
-    /// [`Error::Ranker`] naming what is wrong: no ranker, another version, damaged, of other features.
+    /// [`Error::Ranker`] if it is not a ranker, of another version, damaged, or of other features.
     pub fn read(bytes: &[u8], path: &Path) -> Result<Self> {
         let body = checked_body(bytes).map_err(|reason| failed(path, reason))?;
         let ranker: Ranker =
@@ -181,7 +179,7 @@ impl Model {
         self.trees.predict(&candidates.rows, Feature::ALL.len())
     }
 
-    /// How likely one of the first five hits is right, 0 to 1, by what is measured of the answer.
+    /// The probability that one of the first five hits is right, from the signals of the answer.
     pub fn confidence(&self, signals: &[f32]) -> f32 {
         let logit: f64 = self
             .confidence
@@ -209,12 +207,12 @@ impl Model {
     }
 }
 
-/// An embedder's name within its id, which goes on with the hash of its weights.
+/// An embedder's name: the part of its id before the hash of its weights.
 pub(crate) fn leg_name(id: &str) -> &str {
     id.split('/').next().unwrap_or(id)
 }
 
-/// What follows the first line, if that line is right about it.
+/// The JSON after the first line, if the line's version and checksum are right.
 fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
     let end = bytes
         .iter()
@@ -225,7 +223,7 @@ fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     if words.next() != Some(MAGIC) {
-        return Err(format!("its {} bytes are no ranker", bytes.len()));
+        return Err(format!("its {} bytes are not a ranker file", bytes.len()));
     }
     let version = words.next().unwrap_or_default();
     if version != VERSION.to_string() {

@@ -1,4 +1,4 @@
-//! What can be set for a catalog; kept with it.
+//! A catalog's settings, stored with it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,15 @@ pub struct Settings {
     pub lexical: LexicalSettings,
     /// The share of the dense leg in a hybrid score, 0 to 1.
     pub dense_weight: f32,
-    /// The same where several dense legs are heard, which together deserve more trust.
+    /// The same for several dense legs, which together are more reliable than one.
     pub joint_dense_weight: f32,
-    /// A search finds nothing when the best tool contains less than this share of the request's
-    /// words (any share at all where there is no dense leg) ...
+    /// A search has no match if the best tool contains less than this share of the request's words,
+    /// by weight, and no cosine reaches `no_match_cosine`. Without a dense leg any shared word is a
+    /// match.
     pub no_match_coverage: f32,
-    /// ... and no tool's cosine reaches this.
+    /// The least cosine that is a match by itself.
     pub no_match_cosine: f32,
-    /// From this many vectors on a graph answers instead of a scan of them all.
+    /// From this many vectors on, unfiltered searches use a graph instead of a scan.
     pub graph_min_vectors: usize,
 }
 
@@ -30,13 +31,13 @@ impl Default for Settings {
             lexical: LexicalSettings::default(),
             dense_weight: 0.6,
             joint_dense_weight: 0.7,
-            // So low that hardly a word in common is enough: abstaining must not cost answerable
-            // requests by default (at .1 and .3 it emptied 11% of them on metatool). BENCHMARKS.md
-            // has the curve for those who want more.
+            // Low enough that almost any shared word is a match: by default no answerable request
+            // should lose its hits (at .1 and .3 it emptied 11% of them on metatool). BENCHMARKS.md
+            // has the trade-off.
             no_match_coverage: 0.02,
             no_match_cosine: 0.25,
-            // A scan of 10,000 vectors takes .24 ms and a graph 4.7 ms, minutes of building apart;
-            // at this size a scan takes about 5 ms. Where the two meet was not measured.
+            // A graph takes 4.7 ms at 10,000 vectors, besides minutes of building; a scan takes .24
+            // ms there and about 5 ms at this size. The exact break-even was not measured.
             graph_min_vectors: 200_000,
         }
     }

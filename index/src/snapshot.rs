@@ -1,5 +1,5 @@
-//! From the store to a [`Searcher`]: reads one consistent state and takes over what a previous
-//! snapshot already holds.
+//! Builds a [`Searcher`] from the store: reads one consistent state and reuses the unchanged parts
+//! of the previous snapshot.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::dense::{Graph, TextHash, VectorFile, Vectors};
 use crate::document::{self, View};
 use crate::duplicates::{Duplicates, Fingerprint};
 use crate::embed::Embedder;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exact_names::Names;
 use crate::lexical::LexicalSearcher;
 use crate::ranker::{self, Ranker};
@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::store::{Store, Version, text_hash};
 use crate::tool::ToolId;
 
-/// How the folders of graphs begin, and the files of vectors end.
+/// The prefix of graphs' folders, and the extension of vector files.
 pub(crate) const GRAPH_PREFIX: &str = "graph-";
 pub(crate) const VECTORS: &str = "vectors";
 
@@ -37,14 +37,14 @@ fn vector_file_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathB
     catalog.join(format!("{name}.{VECTORS}"))
 }
 
-/// Rows read and analyzed at once: in parallel, and only these are in memory twice.
+/// Rows embedded at once, in parallel; only these are in memory twice.
 const CHUNK: usize = 4096;
-/// The file of an instant embedder's vectors is written anew when it lacks more than this many and
-/// more than a twentieth of all: computing them takes some 10 µs each at every opening, writing the
-/// file 20 ms for 50,000.
+/// The file of an instant embedder's vectors is rewritten when it lacks more than this many and
+/// more than a twentieth of all. A missing vector costs some 10 µs at every opening; writing 50,000
+/// takes 20 ms.
 const MIN_UNSAVED: usize = 1024;
 
-/// A state of the store in memory, all but the lexical index.
+/// A state of the store in memory, without the lexical index.
 pub(crate) struct Loaded {
     pub(crate) version: Version,
     pub(crate) settings: Settings,
@@ -64,7 +64,7 @@ impl DenseLeg {
 }
 
 impl Loaded {
-    /// Reads the store's present state. `previous` is a snapshot of the same catalog.
+    /// Reads the store's present state. `previous` must be a snapshot of the same catalog.
     ///
     /// # Errors
     /// [`crate::Error::Store`].
@@ -91,14 +91,16 @@ impl Loaded {
         let rows = rows(store, previous)?;
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
-        let places = previous.map_or_else(Vec::new, |previous| places(&rows, &previous.rows));
+        let positions = previous.map_or_else(Vec::new, |previous| {
+            previous_positions(&rows, &previous.rows)
+        });
         let legs = embedders
             .iter()
             .enumerate()
             .map(|(number, embedder)| {
                 let previous = previous
                     .and_then(|previous| previous.legs.get(number))
-                    .map(|leg| (leg, places.as_slice()));
+                    .map(|leg| (leg, positions.as_slice()));
                 leg(store, dir, embedder, &rows, &settings, previous)
             })
             .collect::<Result<_>>()?;
@@ -119,8 +121,8 @@ impl Loaded {
         })
     }
 
-    /// What a lexical index must have been built with, and of which catalog: keys of another mean
-    /// other tools.
+    /// The stamp that a lexical index must carry: its settings and its catalog. The same key means
+    /// another tool in another catalog.
     pub(crate) fn lexical_stamp(&self) -> String {
         format!(
             "{}, catalog {}",
@@ -129,12 +131,12 @@ impl Loaded {
         )
     }
 
-    /// Tool position by store key, which is how the lexical index names tools.
+    /// Positions by store key. The lexical index names tools by their store key.
     pub(crate) fn ordinals(&self) -> HashMap<u64, u32> {
         words::ordinals(&self.rows)
     }
 
-    /// The legs that are large enough for a graph and have none that fits.
+    /// The legs that are large enough for a graph and have no usable one.
     pub(crate) fn legs_without_graph(&self) -> impl Iterator<Item = &DenseLeg> {
         let large = |leg: &&DenseLeg| leg.vectors.len() >= self.settings.graph_min_vectors;
         self.legs
@@ -143,7 +145,7 @@ impl Loaded {
             .filter(|leg| leg.graph.is_none())
     }
 
-    /// The texts that slow embedders have no sound vector of, with the embedder of each list.
+    /// The texts without an intact vector, for each slow embedder.
     pub(crate) fn pending_texts(&self) -> Vec<(PendingTexts, Arc<dyn Embedder>)> {
         let slow = self.legs.iter().filter(|leg| !leg.embedder.is_instant());
         let texts_of = |leg: &DenseLeg| {
@@ -154,31 +156,24 @@ impl Loaded {
             .collect()
     }
 
-    /// True when an instant embedder's file lacks so many vectors that it is better written anew.
+    /// True when the file of an instant embedder lacks so many vectors that it should be rewritten.
     pub(crate) fn has_unsaved_vectors(&self) -> bool {
         self.legs.iter().any(DenseLeg::has_unsaved_vectors)
     }
 
-    /// Writes the files of instant embedders' vectors that lack too many. Only for whoever holds
-    /// the writer's lock.
+    /// Rewrites the files of instant embedders that lack too many vectors. The caller must hold the
+    /// writer's lock.
     pub(crate) fn save_vectors(&mut self, dir: &Path) {
         for leg in self.legs.iter_mut().filter(|leg| leg.has_unsaved_vectors()) {
-            // Derived data: where the disk is full or must not be written, the next opening
-            // computes it again.
-            if leg
-                .vectors
-                .save(
-                    &vector_file_path(dir, leg.embedder.as_ref()),
-                    leg.embedder.id(),
-                )
-                .is_ok()
-            {
+            let path = vector_file_path(dir, leg.embedder.as_ref());
+            // A failure is no error: the next opening computes the missing vectors again.
+            if leg.vectors.save(&path, leg.embedder.id()).is_ok() {
                 leg.unsaved = 0;
             }
         }
     }
 
-    /// The snapshot, with this lexical index.
+    /// The snapshot with this lexical index.
     pub(crate) fn into_searcher(self, lexical: LexicalSearcher) -> Searcher {
         Searcher {
             version: self.version,
@@ -196,10 +191,10 @@ impl Loaded {
     }
 }
 
-/// The settings kept with a catalog.
+/// The settings stored with a catalog.
 ///
 /// # Errors
-/// [`crate::Error::Store`] when they cannot be read.
+/// [`crate::Error::Store`] if they cannot be parsed.
 pub(crate) fn settings(store: &Store) -> Result<Settings> {
     let Some(json) = store.meta("settings")? else {
         return Ok(Settings::default());
@@ -208,8 +203,8 @@ pub(crate) fn settings(store: &Store) -> Result<Settings> {
         .map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))
 }
 
-/// The catalog's own ranker, where it has one, else the one the crate carries. One that cannot be
-/// read changes nothing but for what is said about it.
+/// The catalog's own ranker, or the bundled one. If its own cannot be read, the previous snapshot's
+/// ranker stays in use and answers report the problem.
 fn ranker(dir: &Path, previous: Option<&Searcher>) -> (Option<Arc<Ranker>>, OwnRanker) {
     let path = dir.join(ranker::FILE_NAME);
     if !path.exists() {
@@ -221,17 +216,31 @@ fn ranker(dir: &Path, previous: Option<&Searcher>) -> (Option<Arc<Ranker>>, OwnR
             let previous = previous.and_then(|previous| previous.ranker.clone());
             (
                 previous.or_else(Ranker::bundled),
-                OwnRanker::Unusable(error.to_string()),
+                OwnRanker::Unusable(ranker_problem(&error)),
             )
         }
     }
 }
 
+/// Why the catalog's own ranker cannot be used. Answers report it, so it must not contain the
+/// catalog's path.
+fn ranker_problem(error: &Error) -> String {
+    let reason = match error {
+        Error::Ranker { reason, .. } => reason.clone(),
+        Error::Io { source, .. } => source.to_string(),
+        _ => "it cannot be read".to_owned(),
+    };
+    format!(
+        "the catalog's own ranker ({}) cannot be used and the previous one ranks: {reason}",
+        ranker::FILE_NAME
+    )
+}
+
 /// Texts with their hashes.
 pub(crate) type PendingTexts = Vec<(TextHash, String)>;
 
-/// The texts of these rows that have no vector of this model, with their hashes, shortest first:
-/// batches of equal length waste no padding.
+/// The texts of these rows that this model has no vector of, with their hashes. Shortest first, so
+/// that the texts of a batch are of similar length and need little padding.
 fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>) -> PendingTexts {
     let mut pending: HashMap<TextHash, String> = HashMap::new();
     for row in rows.iter().filter(|row| {
@@ -275,7 +284,7 @@ fn rows(store: &Store, previous: Option<&Searcher>) -> Result<Vec<Arc<Row>>> {
     .collect()
 }
 
-/// The names of these rows; those of the previous snapshot where no tool came or went.
+/// The names of these rows; reused from the previous snapshot if the ids are the same.
 fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
     let ids = || rows.iter().map(|row| &row.stored.id);
     match previous {
@@ -286,22 +295,24 @@ fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
     }
 }
 
-/// The near-duplicates among these rows; those of the previous snapshot where none came, went or
-/// changed in what tells them.
+/// The near-duplicates among these rows; reused from the previous snapshot if all ids and
+/// fingerprints are the same.
 fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Duplicates> {
-    fn told(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
+    fn fingerprints(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
         rows.iter()
             .map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
     }
     match previous {
-        Some(previous) if told(rows).eq(told(&previous.rows)) => Arc::clone(&previous.duplicates),
-        _ => Arc::new(Duplicates::new(told(rows))),
+        Some(previous) if fingerprints(rows).eq(fingerprints(&previous.rows)) => {
+            Arc::clone(&previous.duplicates)
+        }
+        _ => Arc::new(Duplicates::new(fingerprints(rows))),
     }
 }
 
-/// Where each row stood in a previous snapshot, if it is the same row still. Both are in the order
-/// of ids.
-fn places(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
+/// Each row's position in a previous snapshot, if that has the same row. Both are in the order of
+/// ids.
+fn previous_positions(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
     let mut before = previous.iter().enumerate().peekable();
     rows.iter()
         .map(|row| {
@@ -311,12 +322,12 @@ fn places(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<usize>> {
             {}
             before
                 .next_if(|(_, other)| Arc::ptr_eq(other, row))
-                .map(|(place, _)| place)
+                .map(|(position, _)| position)
         })
         .collect()
 }
 
-/// A leg of the previous snapshot, and where in it each row stood.
+/// A leg of the previous snapshot, and each row's position in it.
 type PreviousLeg<'a> = (&'a DenseLeg, &'a [Option<usize>]);
 
 fn leg(
@@ -342,7 +353,7 @@ fn leg(
     let pending = rows
         .iter()
         .enumerate()
-        .filter(|(place, row)| vectors.rows_of(*place).len() < wanted(row))
+        .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
         .count();
     let graph = model
         .filter(|_| vectors.len() >= settings.graph_min_vectors)
@@ -357,33 +368,35 @@ fn leg(
     })
 }
 
-/// The leg of an embedder that is quicker than reading its vectors from the database: they come
-/// from the previous snapshot, else from a file beside the index, and what neither has is computed.
-/// It never lags behind.
+/// The leg of an instant embedder, which is faster than reading vectors from the database. Vectors
+/// come from the previous snapshot or from a file beside the index; missing ones are computed. No
+/// tool is ever pending.
 fn instant_leg(
     dir: &Path,
     embedder: &Arc<dyn Embedder>,
     rows: &[Arc<Row>],
     previous: Option<PreviousLeg<'_>>,
 ) -> Result<DenseLeg> {
-    let known = Known::new(dir, embedder.as_ref(), previous);
+    let known = KnownVectors::new(dir, embedder.as_ref(), previous);
     let mut vectors = match previous {
         Some((leg, _)) => Vectors::with_capacity_of(&leg.vectors),
         None => Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions()),
     };
     let mut unsaved = previous.map_or(0, |(leg, _)| leg.unsaved);
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
-        let placed = || (number * CHUNK..).zip(chunk);
-        let missing: Vec<&Arc<Row>> = placed()
-            .filter(|(place, row)| !known.has(*place, row))
+        let first = number * CHUNK;
+        let missing: Vec<&Arc<Row>> = (first..)
+            .zip(chunk)
+            .filter(|(position, row)| !known.has(*position, row))
             .map(|(_, row)| row)
             .collect();
         let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
-        for (place, row) in placed() {
-            if known.has(place, row) {
-                known.push_onto(&mut vectors, place, row);
+        for (position, row) in (first..).zip(chunk) {
+            if known.has(position, row) {
+                known.push_onto(&mut vectors, position, row);
                 continue;
             }
+            // `computed` has the missing rows in the same order.
             for (text, vector) in computed.next().unwrap_or_default() {
                 vectors.push(embedder.id(), text, &vector)?;
                 unsaved += 1;
@@ -402,50 +415,53 @@ fn instant_leg(
 }
 
 /// The vectors of an instant embedder that need not be computed.
-struct Known<'a> {
+struct KnownVectors<'a> {
     views: &'a [View],
     previous: Option<PreviousLeg<'a>>,
-    kept: VectorFile,
+    saved: VectorFile,
 }
 
-impl<'a> Known<'a> {
-    /// Those of the previous snapshot, which has all that the file has, or of the file.
+impl<'a> KnownVectors<'a> {
+    /// The vectors of the previous snapshot; without one, those of the file. A snapshot has all
+    /// that its file has.
     fn new(dir: &Path, embedder: &'a dyn Embedder, previous: Option<PreviousLeg<'a>>) -> Self {
         let dimensions = embedder.dimensions();
-        let kept = match previous {
+        let saved = match previous {
             Some(_) => None,
             None => {
                 VectorFile::load(&vector_file_path(dir, embedder), embedder.id(), dimensions).ok()
             }
         };
-        Known {
+        KnownVectors {
             views: embedder.views(),
             previous,
-            kept: kept.unwrap_or_else(|| VectorFile::empty(dimensions)),
+            saved: saved.unwrap_or_else(|| VectorFile::empty(dimensions)),
         }
     }
 
-    fn has(&self, place: usize, row: &Row) -> bool {
+    fn has(&self, position: usize, row: &Row) -> bool {
         match self.previous {
-            Some((_, places)) => places[place].is_some(),
+            Some((_, positions)) => positions[position].is_some(),
             None => {
-                !self.kept.is_empty()
+                !self.saved.is_empty()
                     && row
                         .stored
                         .texts_of(self.views)
-                        .all(|text| self.kept.contains(text))
+                        .all(|text| self.saved.contains(text))
             }
         }
     }
 
-    /// Adds the tool of a row that it has.
-    fn push_onto(&self, vectors: &mut Vectors, place: usize, row: &Row) {
-        if let Some((leg, Some(place))) = self.previous.map(|(leg, places)| (leg, places[place])) {
-            return vectors.push_tool(&leg.vectors, place);
+    /// Adds the vectors of a row that [`KnownVectors::has`] accepts.
+    fn push_onto(&self, vectors: &mut Vectors, position: usize, row: &Row) {
+        if let Some((leg, positions)) = self.previous
+            && let Some(previous) = positions[position]
+        {
+            return vectors.push_tool(&leg.vectors, previous);
         }
-        row.stored
-            .texts_of(self.views)
-            .for_each(|text| vectors.push_from(&self.kept, text));
+        for text in row.stored.texts_of(self.views) {
+            vectors.push_from(&self.saved, text);
+        }
         vectors.end_tool();
     }
 }
@@ -475,7 +491,7 @@ fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>>
     rows.par_iter().map(of_row).collect()
 }
 
-/// The vectors of these rows, and how many of the model's are damaged.
+/// The vectors of these rows, and the number of the model's damaged vectors.
 fn all_vectors(
     store: &Store,
     embedder: &dyn Embedder,
@@ -497,28 +513,31 @@ fn all_vectors(
     Ok((vectors, damaged))
 }
 
+/// The vectors of these rows, reused from the previous snapshot where it has all of a row's.
 fn changed_vectors(
     store: &Store,
     embedder: &dyn Embedder,
     model: Option<u64>,
     rows: &[Arc<Row>],
-    (previous, places): PreviousLeg<'_>,
+    (previous, positions): PreviousLeg<'_>,
 ) -> Result<Vectors> {
     let mut vectors = Vectors::with_capacity_of(&previous.vectors);
-    for (row, place) in rows.iter().zip(places) {
-        let texts = || row.stored.texts_of(embedder.views());
-        match place.filter(|&place| previous.vectors.rows_of(place).len() == texts().count()) {
-            Some(place) => vectors.push_tool(&previous.vectors, place),
-            None => {
-                for hash in texts() {
-                    let kept = |model| store.vector(model, embedder.dimensions(), hash);
-                    if let Some(vector) = model.map_or(Ok(None), kept)? {
-                        vectors.push(embedder.id(), *hash, &vector)?;
-                    }
-                }
-                vectors.end_tool();
+    for (row, position) in rows.iter().zip(positions) {
+        let wanted = row.stored.texts_of(embedder.views()).count();
+        if let Some(position) = *position
+            && previous.vectors.rows_of(position).len() == wanted
+        {
+            vectors.push_tool(&previous.vectors, position);
+            continue;
+        }
+        // New, changed, or embedded since the previous snapshot.
+        for hash in row.stored.texts_of(embedder.views()) {
+            let Some(model) = model else { break };
+            if let Some(vector) = store.vector(model, embedder.dimensions(), hash)? {
+                vectors.push(embedder.id(), *hash, &vector)?;
             }
         }
+        vectors.end_tool();
     }
     Ok(vectors)
 }

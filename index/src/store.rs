@@ -1,8 +1,8 @@
-//! The one source of truth: tools and vectors in SQLite.
+//! The source of truth of a catalog: tools and vectors in SQLite.
 //!
-//! Readers and the writer are connections of their own; WAL lets them not wait for each other. A
-//! vector is kept under the model's id and dimensions and the hash of the template version and the
-//! text, so it is computed once for as long as anything says the same.
+//! Readers and the writer have connections of their own; in WAL mode they do not wait for each
+//! other. A vector is stored under its model's id and dimensions and the hash of its text, so a text
+//! is embedded once, however many tools contain it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,25 +15,21 @@ use crate::database;
 use crate::dense::TextHash;
 use crate::document::{self, TEMPLATE_VERSION, VIEWS, View};
 use crate::duplicates::Fingerprint;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StoreProblem};
 use crate::files::{self, CHECKSUM_BYTES, FileId};
 use crate::tool::{Tool, ToolId};
 
-/// Goes into the hash of every text; changes when vectors must not be found again under their
-/// texts.
+/// Goes into the hash of every text. A new version makes all stored vectors obsolete.
 const TEXT_HASH_VERSION: u32 = 1;
 
 /// The layout of the database; a newer one is refused.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Said of a database that holds what was never written to it.
-const DAMAGED: &str = "it is damaged";
-
 /// How long a connection waits for another's short lock before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-// `vectors` has row ids: in a table without, rows over about 1,000 bytes spill to a page each,
-// which takes five times the disk and the time to read.
+// `vectors` has row ids: in a table without them, rows over about 1,000 bytes spill to a page each,
+// which takes five times the disk space and read time.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS tools (
@@ -59,38 +55,38 @@ const SCHEMA: &str = "
     INSERT OR IGNORE INTO meta VALUES ('generation', '0');
 ";
 
-/// What tells this catalog from every other, one of the same name included.
+/// Gives a catalog its random identity, which tells it from a later one of the same name.
 const GIVE_IDENTITY: &str =
     "INSERT OR IGNORE INTO meta VALUES ('identity', lower(hex(randomblob(16))))";
-/// Where the digest of all tools is kept, and the generation it is of: see [`Store::tools`].
+/// The key of the digest of all tools and its generation: see [`Store::tools`].
 const DIGEST: &str = "digest";
 /// Written beside the version of the template once the column `texts` has checksums.
 const TEXTS_FORMAT: &str = "checked";
 
-/// A tool as stored; parsed when it is needed.
+/// A tool as stored; parsed on demand.
 #[derive(Clone, Debug)]
 pub struct StoredTool {
-    /// Its row, never used again after a change.
+    /// Its row. A changed tool gets a new key; keys are never reused.
     pub key: u64,
     /// Its id.
     pub id: ToolId,
     /// The texts of its views, in the order of [`View`].
     pub texts: Vec<TextHash>,
-    /// What tells its near-duplicates; none for a tool that says too little, or of a catalog that
-    /// an earlier version wrote.
+    /// Identifies near-duplicates. `None` for a tool with too little text, and in a catalog that an
+    /// earlier version wrote.
     pub fingerprint: Option<Fingerprint>,
     /// The tool as JSON.
     pub json: String,
 }
 
-/// What an upsert found.
+/// The effect of an upsert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upserted {
     /// The id is new; the tool's key.
     Added(u64),
-    /// The id was there with other content; the old and the new key.
+    /// The id existed with other content; the old and the new key.
     Changed(u64, u64),
-    /// Exactly this was there.
+    /// The same tool was already stored.
     Unchanged,
 }
 
@@ -98,24 +94,23 @@ pub enum Upserted {
 pub struct Store {
     connection: Connection,
     path: PathBuf,
-    /// The file that is open; the path may lead to another one by now.
+    /// The open file. Its path may lead to another file by now.
     file: Option<FileId>,
-    /// How the transaction under way changes the digest of all tools.
+    /// The exclusive or of the current transaction's changes to the digest of all tools.
     digest_change: Cell<u128>,
 }
 
-/// Which state of which catalog.
+/// A state of a catalog: which catalog, and which commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Tells the catalog from every other; empty for one that no version with identities has
-    /// written to.
+    /// Random identity of the catalog; empty if no version with identities has written to it.
     pub identity: String,
     /// The number of the last commit.
     pub generation: u64,
 }
 
 impl Store {
-    /// Makes the database if it is not there, whole or not at all.
+    /// Creates the database if it does not exist. An interrupted creation leaves no tables.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -123,18 +118,18 @@ impl Store {
         Store::connect(path, OpenFlags::default()).map(drop)
     }
 
-    /// Opens a database that is there for reading and writing.
+    /// Opens an existing database for reading and writing.
     ///
     /// # Errors
-    /// [`Error::Store`] when it is damaged, newer than this program, or cannot be written.
+    /// [`Error::Store`] when it is damaged, has another layout, or cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
         Store::connect(path, OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE)
     }
 
-    /// Opens for reading; also in a folder that cannot be written.
+    /// Opens for reading; works in a read-only folder too.
     ///
     /// # Errors
-    /// As [`Store::open`], and where the log holds changes that cannot be read without writing.
+    /// As [`Store::open`], and [`StoreProblem::UnreadableLog`].
     pub fn open_read_only(path: &Path) -> Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut store = Store::new(path, |path| Connection::open_with_flags(path, flags))?;
@@ -150,7 +145,7 @@ impl Store {
     }
 
     fn new(path: &Path, open: impl FnOnce(&Path) -> rusqlite::Result<Connection>) -> Result<Self> {
-        // Before it is opened: a file that takes its place in between is noticed later.
+        // Read before opening, so that a file replaced in between is noticed later.
         let file = FileId::of(path);
         let connection = open(path).map_err(|e| store_error(path, e))?;
         Ok(Store {
@@ -174,8 +169,9 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes the file as it is. Without write permission SQLite cannot share a log; nobody else can
-    /// write either. What stands in a log is not in the file, so there must be none.
+    /// Replaces the connection by one that needs no log, if that can read the database. Without
+    /// write permission SQLite cannot share a log, but then no other process writes either. Changes
+    /// in an existing log would be missing, so there must be none.
     fn open_alone(&mut self) -> Result<()> {
         let Ok(connection) = database::open_alone(&self.path) else {
             return Ok(());
@@ -187,20 +183,17 @@ impl Store {
         }
         if database::has_log(&self.path) {
             let [_, log, _] = database::with_logs(&self.path);
-            return Err(self.error(format!(
-                "{} holds changes that can only be read where they can be written; open the catalog once where its folder can be written, or copy the folder with its log to such a place",
-                log.display(),
-            )));
+            return Err(self.error(StoreProblem::UnreadableLog { log }));
         }
         Ok(())
     }
 
-    /// True while its path leads to the file that is open, and not to one that has taken its place.
+    /// True while its path leads to the open file, and not to one that has replaced it.
     pub fn is_current(&self) -> bool {
         self.file.is_some() && self.file == FileId::of(&self.path)
     }
 
-    /// Which state of which catalog this is.
+    /// The catalog's identity and its last commit.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -218,10 +211,10 @@ impl Store {
     pub fn generation(&self) -> Result<u64> {
         let text = self.meta("generation")?.unwrap_or_default();
         text.parse()
-            .map_err(|_| self.error(format!("its generation is {text:?} and not a number")))
+            .map_err(|_| self.damaged(format!("its generation is {text:?} and not a number")))
     }
 
-    /// A setting kept with the catalog.
+    /// A value stored with the catalog.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -233,7 +226,7 @@ impl Store {
             .map_err(|e| self.error(e))
     }
 
-    /// Keeps a setting with the catalog.
+    /// Stores a value with the catalog.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -265,10 +258,9 @@ impl Store {
         self.rollback();
     }
 
-    /// Moves the log into the database file, so that the file alone is the catalog. What readers
-    /// still look at stays.
+    /// Moves the log into the database file, as far as no reader still needs it.
     pub fn checkpoint(&self) {
-        // The log is as durable as the database: one that could not be moved is moved another time.
+        // The log is as durable as the database file, so a failure loses nothing.
         let _ = self
             .connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -305,8 +297,8 @@ impl Store {
         commit().inspect_err(|_| self.rollback())
     }
 
-    /// The digest of all tools at this generation; none where it was not kept for it, as by an
-    /// earlier version.
+    /// The digest of all tools at this generation; `None` if an earlier version wrote it, which
+    /// stored none.
     fn digest(&self, generation: u64) -> Result<Option<u128>> {
         let Some(text) = self.meta(DIGEST)? else {
             return Ok(None);
@@ -341,8 +333,8 @@ impl Store {
         keys.map_err(|e| self.error(e))
     }
 
-    /// Every tool, in the order of ids. SQLite does not notice when a row is gone from a page; the
-    /// digest of all does.
+    /// Every tool, in the order of ids. The digest of all detects rows that a damaged page has lost,
+    /// which SQLite does not notice.
     ///
     /// # Errors
     /// [`Error::Store`], also when these are not the tools that were committed.
@@ -359,8 +351,8 @@ impl Store {
             tools.push(self.checked(row)?);
         }
         match self.digest(self.generation()?)? {
-            Some(expected) if expected != digest => Err(self.error(format!(
-                "its {} tools are not those that were committed, {DAMAGED}",
+            Some(expected) if expected != digest => Err(self.damaged(format!(
+                "its {} tools are not those that were committed",
                 tools.len()
             ))),
             _ => Ok(tools),
@@ -388,12 +380,7 @@ impl Store {
             .map_err(|e| self.error(e))?;
         rows.map(|id| {
             let id = id.map_err(|e| self.error(e))?;
-            let name = if server.is_empty() {
-                &id
-            } else {
-                &id[server.len() + 1..]
-            };
-            ToolId::new(server, name)
+            self.tool_id(server, &id)
         })
         .collect()
     }
@@ -403,7 +390,8 @@ impl Store {
     /// # Errors
     /// [`Error::Store`].
     pub fn upsert(&self, tool: &Tool) -> Result<Upserted> {
-        let json = serde_json::to_string(tool).map_err(|e| self.error(e))?;
+        let json = serde_json::to_string(tool)
+            .map_err(|e| Error::invalid_tool(tool.id.to_string(), e.to_string()))?;
         let hash = blake3::hash(json.as_bytes());
         let known = self.key_and_hash(&tool.id)?;
         if known
@@ -433,7 +421,7 @@ impl Store {
         Ok(known.map_or(Upserted::Added(key), |(old, _)| Upserted::Changed(old, key)))
     }
 
-    /// Removes a tool; the key it had, if it was there.
+    /// Removes a tool. Returns the key it had, if it existed.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -451,7 +439,7 @@ impl Store {
             .set(self.digest_change.get() ^ digest_of(hash));
     }
 
-    /// The number under which a model's vectors are kept; `None` when it has none yet.
+    /// The key of a model's vectors; `None` when it has none yet.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -463,7 +451,7 @@ impl Store {
             .map_err(|e| self.error(e))
     }
 
-    /// The number under which a model's vectors will be kept.
+    /// The key of a model's vectors, assigned if it has none yet.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -473,7 +461,7 @@ impl Store {
             params![id, dimensions as u64],
         )?;
         self.model(id, dimensions)?
-            .ok_or_else(|| self.error("a model just added is not there"))
+            .ok_or_else(|| self.damaged("a model that was just added is missing"))
     }
 
     /// How many vectors each model has.
@@ -490,7 +478,7 @@ impl Store {
         counts.map_err(|e| self.error(e))
     }
 
-    /// Every sound vector of a model, and how many are damaged.
+    /// Every intact vector of a model, and the number of damaged ones.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -511,7 +499,7 @@ impl Store {
         Ok((vectors, damaged))
     }
 
-    /// One vector of a model; none where it is missing or damaged.
+    /// One vector of a model; `None` if it is missing or damaged.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -530,7 +518,7 @@ impl Store {
         vector.map(Option::flatten).map_err(|e| self.error(e))
     }
 
-    /// Keeps a vector.
+    /// Stores a vector.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -542,8 +530,8 @@ impl Store {
         )
     }
 
-    /// Brings the hashes of texts up to date after the template has changed with the program. True
-    /// when it had to.
+    /// Updates the hashes of texts if the program's template has changed since they were stored. True
+    /// if it has.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -567,14 +555,16 @@ impl Store {
 
     /// The error for a database in which this was found.
     pub fn damaged(&self, found: impl std::fmt::Display) -> Error {
-        self.error(format!("{found}, {DAMAGED}"))
+        self.error(StoreProblem::Damaged {
+            found: found.to_string(),
+        })
     }
 
     fn prepare(&self) -> rusqlite::Result<()> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
         database::use_wal(&self.connection, BUSY_TIMEOUT)?;
-        // In WAL mode NORMAL survives a killed process, FULL a power cut too; a commit is rare and
-        // worth the sync.
+        // In WAL mode NORMAL survives a killed process, FULL also a power cut. Commits are rare, so
+        // the sync is worth its time.
         self.connection.pragma_update(None, "synchronous", "full")?;
         if self
             .connection
@@ -600,10 +590,11 @@ impl Store {
     fn check_version(&self) -> Result<()> {
         match self.version().map_err(|e| self.error(e))? {
             SCHEMA_VERSION => Ok(()),
-            0 => Err(self.error(DAMAGED)),
-            found => Err(self.error(format!(
-                "it has layout {found} and this program reads layout {SCHEMA_VERSION}; use the version that wrote it, or add the tools to a new catalog"
-            ))),
+            0 => Err(self.damaged("it has no layout")),
+            found => Err(self.error(StoreProblem::Layout {
+                found,
+                known: SCHEMA_VERSION,
+            })),
         }
     }
 
@@ -615,24 +606,17 @@ impl Store {
         found.map_err(|e| self.error(e))
     }
 
-    /// SQLite does not notice when bytes of a value have changed; the hash does.
+    /// Checks a row against its hash, which detects changed bytes that SQLite does not notice.
     fn checked(&self, row: rusqlite::Result<ToolRow>) -> Result<StoredTool> {
         let (key, id, server, texts, json, hash) = row.map_err(|e| match e {
             rusqlite::Error::SqliteFailure(..) => self.error(e),
-            // A value of another type or no UTF-8.
-            _ => self.error(format!("{e}, {DAMAGED}")),
+            // A value of another type, or text that is not UTF-8.
+            _ => self.damaged(e),
         })?;
         if blake3::hash(json.as_bytes()) != hash {
-            return Err(self.error(format!(
-                "the tool {id:?} is not what was written, {DAMAGED}"
-            )));
+            return Err(self.damaged(format!("the tool {id:?} is not what was written")));
         }
-        let name = if server.is_empty() {
-            id.as_str()
-        } else {
-            id.get(server.len() + 1..).unwrap_or_default()
-        };
-        let id = ToolId::new(&server, name).map_err(|e| self.error(e))?;
+        let id = self.tool_id(&server, &id)?;
         let stored = StoredTool {
             key,
             id,
@@ -640,7 +624,7 @@ impl Store {
             fingerprint: None,
             json,
         };
-        let texts = match sound_texts(&texts, &stored.id) {
+        let texts = match intact_texts(&texts, &stored.id) {
             Some(texts) => texts.to_vec(),
             None => self.texts_anew(&stored)?,
         };
@@ -653,17 +637,31 @@ impl Store {
         })
     }
 
-    /// What the damaged column `texts` of a tool must hold. It can be said of the tool alone, which
-    /// the damage may also have moved to another id.
+    /// Computes the column `texts` of a tool whose stored one is damaged.
     fn texts_anew(&self, stored: &StoredTool) -> Result<Vec<u8>> {
         let tool = stored.parse()?;
+        // The damage may also have moved the row's content to another id.
         if tool.id != stored.id {
-            return Err(self.error(format!(
-                "the tool {:?} stands under the id {:?}, {DAMAGED}",
+            return Err(self.damaged(format!(
+                "the tool {:?} is stored under the id {:?}",
                 tool.id, stored.id
             )));
         }
         Ok(texts(&tool))
+    }
+
+    /// The id in a row, checked against the server in the same row.
+    fn tool_id(&self, server: &str, id: &str) -> Result<ToolId> {
+        let name = if server.is_empty() {
+            Some(id)
+        } else {
+            id.strip_prefix(server)
+                .and_then(|rest| rest.strip_prefix('/'))
+        };
+        let Some(name) = name else {
+            return Err(self.damaged(format!("the tool {id:?} is not of the server {server:?}")));
+        };
+        ToolId::new(server, name).map_err(|e| self.damaged(e))
     }
 
     fn sql(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
@@ -677,14 +675,14 @@ impl Store {
         Ok(())
     }
 
-    fn error(&self, reason: impl ToString) -> Error {
-        store_error(&self.path, reason)
+    fn error(&self, problem: impl Into<StoreProblem>) -> Error {
+        store_error(&self.path, problem)
     }
 }
 
 impl StoredTool {
-    /// The texts of these views. A catalog that an earlier version wrote may lack some until it is
-    /// written to.
+    /// The text hashes of these views. A catalog of an earlier version may lack some until it is
+    /// next written to.
     pub fn texts_of<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = &'a TextHash> {
         views
             .iter()
@@ -694,7 +692,7 @@ impl StoredTool {
     /// The tool itself.
     ///
     /// # Errors
-    /// [`Error::InvalidTool`] when the database holds what is no tool.
+    /// [`Error::InvalidTool`] when the stored JSON is not a tool.
     pub fn parse(&self) -> Result<Tool> {
         serde_json::from_str(&self.json)
             .map_err(|e| Error::invalid_tool(self.id.to_string(), format!("stored JSON: {e}")))
@@ -714,16 +712,16 @@ fn texts(tool: &Tool) -> Vec<u8> {
         .collect()
 }
 
-/// What the column `texts` holds of a tool: [`texts`], then their checksum.
+/// The value of the column `texts`: [`texts`], then their checksum.
 fn checked_texts(tool: &Tool) -> Vec<u8> {
     let mut bytes = texts(tool);
     bytes.extend(files::checksum(&[&bytes, tool.id.as_str().as_bytes()]));
     bytes
 }
 
-/// The texts of a tool without their checksum; none where they are damaged. Earlier versions wrote
-/// none, and then hashes and a fingerprint fill whole steps of 16 bytes.
-fn sound_texts<'a>(column: &'a [u8], id: &ToolId) -> Option<&'a [u8]> {
+/// The texts of a tool without their checksum; `None` if they are damaged. Earlier versions wrote no
+/// checksum: their hashes and fingerprints are multiples of 16 bytes long.
+fn intact_texts<'a>(column: &'a [u8], id: &ToolId) -> Option<&'a [u8]> {
     if column.len().is_multiple_of(size_of::<TextHash>()) {
         return Some(column);
     }
@@ -731,15 +729,15 @@ fn sound_texts<'a>(column: &'a [u8], id: &ToolId) -> Option<&'a [u8]> {
     (files::checksum(&[texts, id.as_str().as_bytes()]) == sum).then_some(texts)
 }
 
-/// What the hash of one tool adds to the digest of all. Exclusive or: it can be taken out again,
-/// and order is nothing.
+/// The part of one tool in the digest of all. Parts are joined by exclusive or, so that one can be
+/// taken out again and the order does not matter.
 fn digest_of(hash: &[u8; 32]) -> u128 {
     let mut half = [0; 16];
     half.copy_from_slice(&hash[..16]);
     u128::from_le_bytes(half)
 }
 
-/// Names a text.
+/// The name under which a text's vectors are stored.
 pub fn text_hash(text: &str) -> TextHash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&TEXT_HASH_VERSION.to_le_bytes());
@@ -763,7 +761,7 @@ fn read_tool(row: &rusqlite::Row<'_>) -> rusqlite::Result<ToolRow> {
     ))
 }
 
-/// A text and its vector; none where the row is damaged.
+/// A text and its vector; `None` if the row is damaged.
 fn read_vector(
     row: &rusqlite::Row<'_>,
     model: u64,
@@ -777,25 +775,41 @@ fn read_vector(
     ))
 }
 
-fn store_error(path: &Path, reason: impl ToString) -> Error {
+fn store_error(path: &Path, problem: impl Into<StoreProblem>) -> Error {
     Error::Store {
         path: path.to_owned(),
-        reason: with_next_step(reason.to_string()),
+        problem: problem.into(),
     }
 }
 
-fn with_next_step(reason: String) -> String {
-    let damaged = ["not a database", "malformed", DAMAGED]
-        .iter()
-        .any(|sign| reason.contains(sign));
-    let next = if damaged {
-        "; put back a copy, or move it away and add the tools anew"
-    } else if reason.contains("readonly") || reason.contains("unable to open") {
-        "; make its folder readable and writable, or choose another with --data"
-    } else if reason.contains("full") {
-        "; free some space, nothing was changed"
-    } else {
-        ""
-    };
-    reason + next
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_whose_id_is_not_of_its_server_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tools.db");
+        Store::create(&path).unwrap();
+        let store = Store::open(&path).unwrap();
+        store.begin_write().unwrap();
+        store.upsert(&Tool::new("mail", "send").unwrap()).unwrap();
+        store.commit().unwrap();
+        for damaged in ["m", "mail", "mail/", "weather/send", "mä"] {
+            store
+                .execute("UPDATE tools SET id = ?1", [damaged])
+                .unwrap();
+            let error = store.ids_of_server("mail").unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    Error::Store {
+                        problem: StoreProblem::Damaged { .. },
+                        ..
+                    }
+                ),
+                "{damaged}: {error}"
+            );
+        }
+    }
 }

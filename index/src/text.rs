@@ -1,4 +1,4 @@
-//! The analyzer: text to terms. One for index and query, so that both sides always agree.
+//! The analyzer: text to terms. Index and query use the same one.
 //!
 //! Identifiers are split (`findSymbol`, `find_symbol`, `HTTPServer2` give `find symbol`, `http
 //! server 2`), words are lowercased, freed of accents, stripped of request phrases ("please", "I
@@ -14,10 +14,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 
-/// Changes whenever the analyzer's output changes, so that derived indexes are rebuilt.
+/// Must change whenever the analyzer's output changes, so that indexes are rebuilt.
 pub const ANALYZER_VERSION: u32 = 1;
 
-/// English function words and the phrases requests are wrapped in. Sorted, for binary search.
+/// English function words and words of common request phrases. Sorted, for binary search.
 const STOP_WORDS: &[&str] = &[
     "a", "also", "an", "and", "any", "are", "as", "at", "be", "but", "by", "can", "could", "did",
     "do", "does", "for", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "like",
@@ -26,8 +26,8 @@ const STOP_WORDS: &[&str] = &[
     "what", "which", "who", "will", "with", "would", "you", "your",
 ];
 
-/// Words longer than this are cut: no term of a language is longer, and it bounds the work a
-/// hostile text can cause.
+/// Words longer than this are cut, which bounds the work of a hostile text. No word of a language
+/// is longer.
 const MAX_WORD_CHARS: usize = 64;
 
 /// Stems cached per thread, about half a MB: stemming is most of the time of analysis, and few words
@@ -39,7 +39,7 @@ const STEM_CACHE_WORDS: usize = 1 << 12;
 pub struct Term {
     /// The word as written, lowercased; fuzzy matching compares these.
     pub word: String,
-    /// What is indexed: the stem, or CJK characters.
+    /// The indexed form: the stem, or CJK characters.
     pub term: String,
 }
 
@@ -91,8 +91,7 @@ pub fn spaced(identifier: &str) -> String {
     spaced
 }
 
-/// What is left of a name when case, separators and accents do not count: `Find-Symbol` and
-/// `findSymbol` give `findsymbol`.
+/// A name without case, separators and accents: `Find-Symbol` and `findSymbol` give `findsymbol`.
 pub fn name_key(name: &str) -> String {
     normalised(name)
         .flat_map(char::to_lowercase)
@@ -125,7 +124,7 @@ fn is_han(c: char) -> bool {
     is_cjk(c) && !matches!(c as u32, 0x3040..=0x30FF | 0x3105..=0x312F | 0xAC00..=0xD7AF)
 }
 
-/// True for words that say nothing about what is wanted.
+/// True for words of the stop-list.
 pub fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
@@ -152,7 +151,7 @@ pub fn stem(word: &str) -> String {
     })
 }
 
-/// Names a term in 32 bits. Of the terms of a large catalog hardly two share a name.
+/// A 32-bit hash of a term. Collisions among the terms of a large catalog are rare.
 pub fn term_hash(term: &str) -> u32 {
     // FNV-1a.
     term.bytes().fold(0x811c_9dc5, |hash, byte| {
@@ -160,10 +159,10 @@ pub fn term_hash(term: &str) -> u32 {
     })
 }
 
-/// What is known of terms by their [`term_hash`].
+/// A map from terms, by their [`term_hash`].
 pub type ByTerm<T> = HashMap<u32, T, BuildHasherDefault<TermHasher>>;
 
-/// Hashes what is a hash already, in an instruction.
+/// A hasher for keys that are hashes already: one multiplication.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TermHasher(u64);
 
@@ -175,8 +174,7 @@ impl Hasher for TermHasher {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // An odd constant without pattern, so that the highest bits, by which tables tell entries
-        // apart, are used too.
+        // Multiplying by an odd constant fills the highest bits, which hash tables compare first.
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 

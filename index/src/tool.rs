@@ -1,7 +1,6 @@
-//! A tool as the engine keeps it: an id, what it says of itself, its schemas and its hints.
+//! A tool: its id, description, schemas and hints.
 //!
-//! A [`Tool`] is valid from the moment it exists: [`Tool::new`] and deserialisation check it, so
-//! nothing further in has to.
+//! A [`Tool`] is always valid: [`Tool::new`] and deserialization check it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,8 +14,8 @@ use crate::error::{Error, Result};
 /// Longest accepted tool name, in bytes. Names are identifiers; the longest in 33,000 public tools
 /// has 132.
 pub const MAX_NAME_BYTES: usize = 512;
-/// Longest accepted description, in bytes. Longer text is an error and not cut: a cut description
-/// would not be the tool's.
+/// Longest accepted description, in bytes. A longer one is an error; it is not cut, since a cut
+/// description is no longer the tool's.
 pub const MAX_DESCRIPTION_BYTES: usize = 16 << 20;
 /// Deepest accepted nesting of a schema. serde_json itself stops at 128.
 pub const MAX_SCHEMA_DEPTH: usize = 100;
@@ -139,7 +138,7 @@ impl Serialize for ToolId {
     }
 }
 
-/// The MCP annotation hints. `None` means that the tool does not say.
+/// The MCP annotation hints. `None` means that the tool does not declare the hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Annotations {
@@ -149,7 +148,7 @@ pub struct Annotations {
     /// The tool may destroy something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
-    /// Calling it twice with the same arguments is as calling it once.
+    /// Calling it twice with the same arguments has the same effect as once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent_hint: Option<bool>,
     /// The tool reaches beyond its own system.
@@ -159,14 +158,13 @@ pub struct Annotations {
 
 /// One registered tool.
 ///
-/// Its JSON is MCP's shape with `server`, `tags` and `metadata` beside it, which is also what the
-/// store keeps.
+/// Its JSON, which is also its stored form, is MCP's with `server`, `tags` and `metadata` added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawTool", into = "RawTool")]
 pub struct Tool {
     /// Server and name.
     pub id: ToolId,
-    /// A name for people.
+    /// A name to show to people.
     pub title: Option<String>,
     /// What the tool does; may be empty.
     pub description: String,
@@ -176,9 +174,9 @@ pub struct Tool {
     pub output_schema: Option<Map<String, Value>>,
     /// Hints about effects.
     pub annotations: Annotations,
-    /// Free labels to search and filter by.
+    /// Labels to search and filter by.
     pub tags: Vec<String>,
-    /// Everything else that came with the tool, kept so that writing it out loses nothing.
+    /// All other fields of the tool, stored so that an export loses nothing.
     pub metadata: Map<String, Value>,
 }
 
@@ -207,7 +205,7 @@ impl Tool {
         self
     }
 
-    /// Checks what the type cannot: sizes, NUL characters and schema depth.
+    /// Checks sizes, NUL characters and schema depth, which the types do not.
     ///
     /// # Errors
     /// [`Error::InvalidTool`] naming the tool and the limit.

@@ -1,12 +1,11 @@
-//! The best of many tools, without ordering all of them.
+//! Selection of the best k tools without sorting all of them.
 
 use crate::hit::ranked;
 
-/// Scores that are compared at once with what a tool must reach.
+/// Scores compared at once with the current bar.
 const LANES: usize = 16;
 
-/// The best of the tools that are accepted, by these scores, one a tool; in order, and only those
-/// above the floor.
+/// The best `count` of the accepted tools with scores above the floor, in order.
 pub(crate) fn above(
     floor: f32,
     scores: &[f32],
@@ -15,47 +14,45 @@ pub(crate) fn above(
 ) -> Vec<(usize, f32)> {
     let mut best = TopK {
         count,
-        kept: Vec::new(),
+        candidates: Vec::new(),
         bar: floor,
     };
     best.offer_all(scores, |tool| scores[tool] > floor && accepts(tool));
     best.into_ranked()
 }
 
-/// Keeps the best of the tools it is offered.
+/// Collects the best `count` of the offered tools.
 pub(crate) struct TopK {
     count: usize,
-    kept: Vec<(usize, f32)>,
-    /// What a tool must reach to be looked at: the worst of those that were kept when they were
-    /// last told apart.
+    /// The best so far, and up to as many others.
+    candidates: Vec<(usize, f32)>,
+    /// The least score worth keeping: the worst of the best at the last selection.
     bar: f32,
 }
 
 impl TopK {
-    /// For this many tools.
+    /// Selects this many tools.
     pub(crate) fn new(count: usize) -> Self {
         TopK {
             count,
-            kept: Vec::new(),
+            candidates: Vec::new(),
             bar: f32::NEG_INFINITY,
         }
     }
 
-    /// Keeps the tool if it is among the best so far.
+    /// Adds a tool if it may be among the best.
     pub(crate) fn offer(&mut self, tool: usize, score: f32) {
         if score < self.bar {
             return;
         }
-        self.kept.push((tool, score));
-        // Told apart only when there are twice as many, so that most tools cost no more than a
-        // comparison.
-        if self.kept.len() >= 2 * self.count.max(1) {
-            self.shorten();
+        self.candidates.push((tool, score));
+        // Selecting only at twice the count makes the cost of most offers one comparison.
+        if self.candidates.len() >= 2 * self.count.max(1) {
+            self.select();
         }
     }
 
-    /// Keeps those of all tools that are among the best so far; asks for acceptance only of what is
-    /// good enough.
+    /// Offers all tools. `accepts` is called only for scores that reach the bar.
     pub(crate) fn offer_all(&mut self, scores: &[f32], accepts: impl Fn(usize) -> bool) {
         let (blocks, rest) = scores.as_chunks::<LANES>();
         let mut offer = |first: usize, scores: &[f32]| {
@@ -68,7 +65,7 @@ impl TopK {
         };
         let mut bar = offer(0, &[]);
         for (number, block) in blocks.iter().enumerate() {
-            // Without a way out of the middle, so that all are compared side by side.
+            // No early exit within a block, so that the compiler can vectorize the comparison.
             if block.iter().fold(false, |any, score| any | (*score >= bar)) {
                 bar = offer(number * LANES, block);
             }
@@ -78,18 +75,18 @@ impl TopK {
 
     /// The best, in order.
     pub(crate) fn into_ranked(mut self) -> Vec<(usize, f32)> {
-        self.kept.sort_unstable_by(by_rank);
-        self.kept.truncate(self.count);
-        self.kept
+        self.candidates.sort_unstable_by(by_rank);
+        self.candidates.truncate(self.count);
+        self.candidates
     }
 
-    fn shorten(&mut self) {
+    fn select(&mut self) {
         let Some(last) = self.count.checked_sub(1) else {
-            return self.kept.clear();
+            return self.candidates.clear();
         };
-        self.kept.select_nth_unstable_by(last, by_rank);
-        self.kept.truncate(self.count);
-        self.bar = self.kept[last].1;
+        self.candidates.select_nth_unstable_by(last, by_rank);
+        self.candidates.truncate(self.count);
+        self.bar = self.candidates[last].1;
     }
 }
 

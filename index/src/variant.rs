@@ -1,22 +1,22 @@
-//! How much of the pipeline a search runs: all of it, or less where time is short.
+//! How much of the pipeline a search runs: all of it, or less to fit a time budget.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The parts of the pipeline that can be left out, each true when it takes part. For measuring what
-/// a part is worth; a search that leaves none out is the default.
+/// The parts of the pipeline that can be left out, each true when it takes part. For measuring the
+/// effect of a part; by default all take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parts {
-    /// Embedders that take no time to speak of, such as the static table.
+    /// Embedders that take microseconds, such as the static table.
     pub instant_embedders: bool,
-    /// Embedders that do, such as MiniLM.
+    /// Embedders that take milliseconds, such as MiniLM.
     pub slow_embedders: bool,
-    /// Every view of a tool; else its first.
+    /// Every view of a tool; if false, the first only.
     pub views: bool,
-    /// Keeping embedders silent about scripts they do not know.
+    /// Leaving out embedders for requests in a script that they do not know.
     pub script_gate: bool,
-    /// The needs of a request beside the request as a whole.
+    /// The clauses of a request, beside the request as a whole.
     pub clauses: bool,
     /// The learned ranker.
     pub ranker: bool,
@@ -40,26 +40,26 @@ impl Default for Parts {
     }
 }
 
-/// What a search runs, dearest first. [`Results::variant`](crate::Results::variant) says which one
-/// answered.
+/// How much of the pipeline runs, the most expensive first.
+/// [`Results::variant`](crate::Results::variant) is the one that answered.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
-    /// All that was asked for.
+    /// Everything that the query asks for.
     #[default]
     Full,
-    /// Without the embedders that take milliseconds, where there are instant ones.
+    /// Without slow embedders, if there is an instant one.
     Instant,
-    /// That, and the request as a whole only.
+    /// As `Instant`, and by the request as a whole only.
     Whole,
     /// The request as a whole, by its words only.
     Lexical,
 }
 
 impl Variant {
-    /// Every variant, dearest first.
+    /// Every variant, the most expensive first.
     pub const ALL: [Variant; 4] = [
         Variant::Full,
         Variant::Instant,
@@ -77,8 +77,8 @@ impl Variant {
         }
     }
 
-    /// What is left of these parts. `instant` tells whether an instant embedder is there to stand
-    /// in for slow ones.
+    /// The parts of the requested ones that this variant runs. `instant` is whether an instant
+    /// embedder can replace the slow ones.
     pub fn of(self, asked: Parts, instant: InstantLeg) -> Parts {
         let slow = asked.slow_embedders && (self == Variant::Full || instant == InstantLeg::Absent);
         match self {
@@ -108,10 +108,10 @@ impl fmt::Display for Variant {
     }
 }
 
-/// Whether an instant embedder can stand in for slow ones.
+/// Whether an instant embedder can replace slow ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstantLeg {
-    /// It can.
+    /// There is one.
     Present,
     /// There is none.
     Absent,

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 use toolscout_index::embed::Hashing;
 use toolscout_index::{
-    Catalog, DataDir, Embedder, EmbedderProfile, Error, Mode, Options, Query, Result, Searcher,
-    Tool, Writer,
+    Catalog, DataDir, DegradedCause, Embedder, EmbedderProfile, Error, Mode, Options, Query,
+    Result, Searcher, Tool, Writer,
 };
 use world::{
     Chance, SERVERS, answer, assert_alike, embed_all, found, fresh, hashing, plain, some_text,
@@ -328,7 +328,7 @@ fn assert_names(error: &Error, database: &Path) {
         "{error:?}"
     );
     assert!(
-        error.to_string().contains("put back a copy"),
+        error.to_string().contains("restore it from a backup"),
         "without a next step: {error}"
     );
 }
@@ -514,9 +514,9 @@ fn another_models_dimensions_are_embedded_anew_and_the_old_ones_kept() {
     let results = searcher.search(&Query::new("send an invoice")).unwrap();
     let degraded = results.degraded.expect("a leg that cannot be heard shows");
     assert!(
-        degraded.reason.contains("not embedded yet"),
+        matches!(degraded.cause, DegradedCause::NotEmbedded { .. }),
         "{}",
-        degraded.reason
+        degraded.cause
     );
     assert!(!results.hits.is_empty());
     assert_eq!(embed_all(&mut other.writer().unwrap()), texts);
@@ -686,7 +686,10 @@ fn a_read_only_data_directory_is_searched_and_not_written() {
     ] {
         let message = error.expect("a read-only folder was written").to_string();
         assert!(message.contains(folder.to_str().unwrap()), "{message}");
-        assert!(message.contains("--data"), "without a next step: {message}");
+        assert!(
+            message.contains("make its folder readable and writable"),
+            "without a next step: {message}"
+        );
     }
 }
 

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex};
 use toolscout_index::embed::MiniLm;
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{
-    Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Searcher, Settings,
-    Tool,
+    Catalog, DataDir, Embedder, EmbedderProfile, Filter, Mode, Options, Query, Result, Searcher,
+    Settings, Tool,
 };
 use world::{Chance, embed_all, ids, plain};
 
@@ -155,6 +155,37 @@ fn graph_and_scan_agree_on_clustered_vectors() {
         found,
         "loaded"
     );
+}
+
+#[test]
+fn a_filter_applies_before_the_graph() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let tools = some_tools(600);
+    let scan = catalog(&data, "scan", clustered(), &tools, usize::MAX);
+    let graph = catalog(&data, "graph", clustered(), &tools, 0);
+    // Five tools, most of which are not among the nearest that the graph returns.
+    let narrow: Filter = tools
+        .iter()
+        .step_by(120)
+        .map(|tool| tool.id.clone())
+        .collect();
+    let mut found = 0;
+    for text in some_texts(20) {
+        let query = Query::new(text)
+            .mode(Mode::Dense)
+            .whole()
+            .filter(narrow.clone());
+        let hits = |catalog: &Catalog| {
+            let results = catalog.searcher().search(&query).unwrap();
+            let hits = results.hits.into_iter();
+            hits.map(|hit| (hit.id, hit.score)).collect::<Vec<_>>()
+        };
+        let expected = hits(&scan);
+        assert_eq!(hits(&graph), expected);
+        found += expected.len();
+    }
+    assert!(found >= 20, "{found} hits in all");
 }
 
 #[test]

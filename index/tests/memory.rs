@@ -206,6 +206,54 @@ fn catalogs_do_not_know_of_each_others_memory() {
 }
 
 #[test]
+fn an_explanation_shows_how_the_memory_moved_a_hit() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let explain = || {
+        let query = Query::new(REQUEST).explain();
+        let results = catalog.searcher().search(&query).unwrap();
+        let hit = results.hits.into_iter().next().unwrap();
+        (hit.id, hit.explain.unwrap())
+    };
+    let (top, without) = explain();
+    assert_eq!((without.memory, without.memory_moved), (None, None));
+    catalog.memory().set_switch(Switch::On).unwrap();
+    catalog
+        .memory()
+        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .unwrap();
+    let (found, with) = explain();
+    assert_ne!(found, top);
+    let moved = with.memory_moved.unwrap();
+    assert!(moved.before > 1 && moved.after == 1, "{moved:?}");
+    if let Some(ranker) = with.ranker {
+        assert_eq!(
+            ranker.after, moved.before,
+            "the ranker's part is apart from the memory's"
+        );
+    }
+}
+
+#[test]
+fn an_entry_imported_twice_counts_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let (from, to) = (filled(&data, "a"), filled(&data, "b"));
+    from.memory().set_switch(Switch::On).unwrap();
+    for at_ms in 1..=3 {
+        from.memory()
+            .remember(REQUEST, &id("q7"), at_ms, &Teacher::command_line())
+            .unwrap();
+    }
+    let entries = from.memory().entries(None, 10).unwrap();
+    assert_eq!(entries[0].times, 3);
+    for _ in 0..2 {
+        to.memory().insert(&entries).unwrap();
+        assert_eq!(to.memory().entries(None, 10).unwrap(), entries);
+    }
+}
+
+#[test]
 fn a_memory_outlives_the_process_and_a_commit() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
@@ -348,7 +396,7 @@ fn a_damaged_memory_is_named_and_searches_go_on() {
     assert_eq!(first(&catalog, REQUEST), "list_tickets");
     let error = catalog.memory().len().unwrap_err().to_string();
     assert!(
-        error.contains(FILE_NAME) && error.contains("deleting it"),
+        error.contains(FILE_NAME) && error.contains("deleting the file"),
         "{error}"
     );
 }

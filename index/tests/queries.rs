@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use toolscout_index::formats::{self, ReadOptions};
-use toolscout_index::{Catalog, DataDir, Error, Mode, Options, Query, Searcher, Tool};
+use toolscout_index::{
+    Catalog, DataDir, Error, Mode, NoMatchReason, Options, Query, Searcher, Tool, ToolId,
+};
 use world::{Chance, fresh, hashing, plain};
 
 const SAMPLED: usize = 200;
@@ -367,7 +369,7 @@ fn words_that_say_nothing_find_nothing_by_words() {
             "{text:?} found {:?}",
             results.hits[0].id
         );
-        assert!(!results.no_match.unwrap().reason.is_empty());
+        assert!(!results.no_match.unwrap().reason.to_string().is_empty());
     }
 }
 
@@ -398,6 +400,24 @@ fn queries_out_of_bounds_are_errors_that_name_the_value() {
 }
 
 #[test]
+fn nearest_names_are_named_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let tools = [
+        plain("s", "alpha", "sends mail to a person and pays an invoice"),
+        plain("s", "omega", "mail of a person"),
+    ];
+    let searcher = fresh(&DataDir::new(dir.path()), "c", &tools).searcher();
+    // Best for the first text and second for the other, with omega between the two.
+    let query = Query::any_of(["invoice", "mail person"])
+        .mode(Mode::Lexical)
+        .min_score(9.0);
+    let no_match = searcher.search(&query).unwrap().no_match.unwrap();
+    assert_eq!(no_match.reason, NoMatchReason::Score { min_score: 9.0 });
+    let nearest: Vec<&str> = no_match.nearest.iter().map(ToolId::as_str).collect();
+    assert_eq!(nearest, ["s/alpha", "s/omega"]);
+}
+
+#[test]
 fn an_empty_catalog_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = DataDir::new(dir.path())
@@ -409,7 +429,8 @@ fn an_empty_catalog_says_so() {
             .search(&Query::new("send mail").mode(mode))
             .unwrap();
         assert!(results.hits.is_empty());
-        assert!(results.no_match.unwrap().reason.contains("no tools"));
+        let reason = results.no_match.unwrap().reason;
+        assert_eq!(reason, NoMatchReason::EmptyCatalog);
     }
 }
 

@@ -221,7 +221,7 @@ fn a_tool_asked_for_by_name_is_certain_and_nothing_is_abstained_from_by_default(
         .unwrap();
     let no_match = abstained.no_match.unwrap();
     assert!(
-        no_match.reason.contains("below 1.00") && !no_match.nearest.is_empty(),
+        no_match.reason.to_string().contains("below 1.00") && !no_match.nearest.is_empty(),
         "{no_match:?}"
     );
     let error = catalog
@@ -275,7 +275,7 @@ fn another_version_damage_and_other_features_are_named() {
     let good = std::fs::read(&path).unwrap();
     assert_eq!(reason(&good), "read");
     assert_eq!(*Ranker::bundled().unwrap(), Ranker::load(&path).unwrap());
-    assert!(reason(b"{}").contains("no ranker"));
+    assert!(reason(b"{}").contains("not a ranker"));
     let text = String::from_utf8(good.clone()).unwrap();
     assert!(reason(text.replacen("ranker 1", "ranker 9", 1).as_bytes()).contains("version 9"));
     for place in (90..good.len()).step_by(good.len() / 50) {
@@ -306,10 +306,13 @@ fn a_ranker_of_its_own_ranks_and_one_that_cannot_be_read_changes_nothing_but_is_
     let results = reopened.searcher().search(&query).unwrap();
     let degraded = results
         .degraded
-        .expect("what cannot be used is said")
-        .reason;
+        .expect("an unusable ranker is reported")
+        .cause
+        .to_string();
     assert!(
-        degraded.contains("version 9") && degraded.contains(FILE_NAME),
+        degraded.contains("version 9")
+            && degraded.contains(FILE_NAME)
+            && !degraded.contains(&dir.path().display().to_string()),
         "{degraded}"
     );
     assert_eq!(
@@ -326,12 +329,38 @@ fn a_ranker_of_its_own_ranks_and_one_that_cannot_be_read_changes_nothing_but_is_
 }
 
 #[test]
+fn a_ranker_that_is_not_committed_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let catalog = filled(&data);
+    let file = catalog.path().join(FILE_NAME);
+    let bundled = Ranker::bundled().unwrap();
+    let mut writer = catalog.writer().unwrap();
+    writer.set_ranker(Some(&bundled)).unwrap();
+    drop(writer);
+    assert!(!file.exists(), "a dropped writer left its ranker");
+
+    let mut writer = catalog.writer().unwrap();
+    writer.set_ranker(Some(&bundled)).unwrap();
+    writer.commit().unwrap();
+    writer.set_ranker(None).unwrap();
+    drop(writer);
+    assert!(file.exists(), "a dropped writer deleted the ranker");
+    assert!(
+        data.open("c", options())
+            .unwrap()
+            .searcher()
+            .has_own_ranker()
+    );
+}
+
+#[test]
 fn what_is_measured_has_a_row_for_every_candidate() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
     let measured = catalog
         .searcher()
-        .measure(&Query::new("send an email"))
+        .ranker_sample(&Query::new("send an email"))
         .unwrap()
         .unwrap();
     assert_eq!(measured.legs, ["static-table"]);
@@ -366,7 +395,7 @@ fn refitting_towards_what_was_right_raises_it() {
     let model = ranker.model(["static-table"].into_iter()).unwrap();
     let measured = catalog
         .searcher()
-        .measure(&Query::new("weather in a city"))
+        .ranker_sample(&Query::new("weather in a city"))
         .unwrap()
         .unwrap();
     let wanted = measured
@@ -409,7 +438,8 @@ fn a_budget_that_is_used_up_before_ranking_leaves_it_out_and_says_so() {
         short
             .degraded
             .unwrap()
-            .reason
+            .cause
+            .to_string()
             .contains("used up before ranking")
     );
     assert_eq!(short.confidence, None);

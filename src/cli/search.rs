@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{LegScore, NameMatch, Reason, Reranked};
 use toolscout_index::{
-    Degraded, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant,
+    Degraded, DegradedCause, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool,
+    Variant,
 };
 
 use super::context::{Context, Legs};
@@ -16,7 +17,7 @@ use super::list::Which;
 use super::output::summary;
 use super::{Outcome, Usage};
 use crate::config::EmbedderKind;
-use crate::printable;
+use crate::{hints, printable};
 
 /// Shorter stages would be shown as 0.00 ms.
 const SHOWN_MS: f64 = 0.005;
@@ -92,7 +93,7 @@ impl Args {
         let mut results = searcher.search(&query)?;
         if let Some(missing) = context.missing_model() {
             results.degraded.get_or_insert_with(|| Degraded {
-                reason: missing.to_string(),
+                cause: DegradedCause::EmbedderNotLoaded(missing.to_string()),
                 pending_embeddings: searcher.pending_embeddings(),
             });
         }
@@ -257,7 +258,7 @@ impl Answer<'_> {
         notes.extend(
             degraded
                 .as_ref()
-                .map(|degraded| format!("degraded: {}", degraded.reason)),
+                .map(|degraded| format!("degraded: {}", hints::degraded_reason(degraded))),
         );
         notes.push(format!(
             "{} · {} of {} tools · {}{} · opened in {:.0} ms",
@@ -297,7 +298,7 @@ impl Answer<'_> {
             "mode": mode,
             "variant": variant,
             "embedders": embedders,
-            "degraded": degraded,
+            "degraded": degraded.as_ref().map(hints::degraded_json),
             "no_match": no_match,
             "confidence": self.results.confidence,
             "took_ms": {

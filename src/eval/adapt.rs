@@ -171,7 +171,7 @@ fn lessons(
         .map(|query| query.text.as_str())
         .collect();
     let measured = each_text(&texts, THREADS, |text| {
-        let measured = searcher.measure(&Query::new(text))?;
+        let measured = searcher.ranker_sample(&Query::new(text))?;
         asked();
         Ok(measured)
     })?;

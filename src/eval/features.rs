@@ -12,8 +12,8 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use toolscout_index::RankerSample;
 use toolscout_index::ranker::{Feature, Signal};
-use toolscout_index::search::RankerSample;
 use toolscout_index::{Searcher, ToolId};
 
 use super::arms::Arm;
@@ -132,7 +132,7 @@ impl FeaturesFile {
             .map(|query| query.text.as_str())
             .collect();
         let measured = each_text(&texts, THREADS, |text| {
-            let measured = searcher.measure(&arm.query(text))?;
+            let measured = searcher.ranker_sample(&arm.query(text))?;
             asked();
             Ok(measured)
         })?;

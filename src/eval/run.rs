@@ -258,13 +258,15 @@ mod tests {
                 _: usize,
                 _: Detail,
             ) -> toolscout_index::Result<Results> {
-                Err(toolscout_index::Error::InvalidQuery {
-                    reason: format!("cannot answer {text:?}"),
+                Err(toolscout_index::Error::UnknownName {
+                    kind: "text",
+                    name: text.to_owned(),
+                    known: "another".to_owned(),
                 })
             }
         }
         let set = set(&[("a", "x")], &[("q", "x", &["a"])]);
         let error = ArmRun::of(&set, &Broken, &arm("lexical"), 1, &|| ()).unwrap_err();
-        assert!(error.to_string().contains("cannot answer \"x\""), "{error}");
+        assert!(error.to_string().contains("unknown text \"x\""), "{error}");
     }
 }

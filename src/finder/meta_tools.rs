@@ -323,9 +323,8 @@ fn drop_repeats(texts: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use toolscout_index::NoMatch;
-
     use super::*;
+    use crate::finder::search::NoMatch;
     use crate::finder::search::doubles::tool;
 
     fn read(arguments: Value) -> Result<SearchRequest, String> {

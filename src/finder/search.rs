@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use toolscout_index::store::Version;
-use toolscout_index::{Filter, NoMatch, Tool, ToolId};
+use toolscout_index::Version;
+use toolscout_index::{Filter, Tool, ToolId};
 
 /// What the agent asks of an index. Called off the async threads, so it may take its time.
 pub trait ToolSearch: Send + Sync {
@@ -44,6 +44,24 @@ pub struct Found {
     pub hits: Vec<FoundTool>,
     /// Why something that was asked for is not among the hits.
     pub no_match: Option<NoMatch>,
+}
+
+/// Why something was not found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoMatch {
+    /// The reason, in one sentence.
+    pub reason: String,
+    /// The ids nearest to the request, best first. They are suggestions, not hits.
+    pub nearest: Vec<ToolId>,
+}
+
+impl From<toolscout_index::NoMatch> for NoMatch {
+    fn from(no_match: toolscout_index::NoMatch) -> Self {
+        NoMatch {
+            reason: no_match.reason.to_string(),
+            nearest: no_match.nearest,
+        }
+    }
 }
 
 /// A hit.

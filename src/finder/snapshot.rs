@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use toolscout_index::store::Version;
-use toolscout_index::{Catalog, NoMatch, Query, Searcher, Tool, ToolId};
+use toolscout_index::Version;
+use toolscout_index::{Catalog, Query, Searcher, Tool, ToolId};
 
 use crate::finder::model_names;
-use crate::finder::search::{Found, FoundTool, SearchRequest, ToolSearch};
+use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch};
 
 /// Nearest names offered for one that no tool has.
 const MAX_NEAREST: usize = 5;
@@ -78,7 +78,7 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
                     score: hit.score,
                 });
                 found.hits.extend(hits);
-                reasons.extend(results.no_match);
+                reasons.extend(results.no_match.map(NoMatch::from));
             }
             Err(error) => reasons.push(NoMatch {
                 reason: error.to_string(),

@@ -7,6 +7,7 @@ use toolscout_index::Error;
 use utoipa::ToSchema;
 
 use super::wire;
+use crate::hints;
 
 /// A result whose error is [`ApiError`].
 pub type ApiResult<T> = Result<T, ApiError>;
@@ -180,7 +181,7 @@ impl From<Error> for ApiError {
             Error::DuplicateTool { .. } => {
                 ApiError::unprocessable("duplicate_tool", error.to_string())
             }
-            Error::InvalidQuery { .. } => {
+            Error::InvalidQuery(_) | Error::UnknownName { .. } | Error::InvalidMemoryEntry(_) => {
                 ApiError::unprocessable("invalid_query", error.to_string())
             }
             Error::InvalidSetting { .. } => {
@@ -203,7 +204,7 @@ impl From<Error> for ApiError {
             Error::Embedder { .. } | Error::DimensionMismatch { .. } => {
                 ApiError::unavailable(&error)
             }
-            _ => ApiError::internal(error),
+            _ => ApiError::internal(hints::describe(&error)),
         }
     }
 }
@@ -244,6 +245,8 @@ impl From<&ApiError> for wire::ItemError {
 mod tests {
     use std::path::PathBuf;
 
+    use toolscout_index::StoreProblem;
+
     use super::*;
 
     #[test]
@@ -252,7 +255,7 @@ mod tests {
         let failures = [
             Error::Store {
                 path: path.clone(),
-                reason: "malformed".into(),
+                problem: StoreProblem::Missing,
             },
             Error::UnknownCatalog {
                 name: "c".into(),

@@ -448,9 +448,9 @@ impl Opener {
 /// What is wrong with a catalog, for clients: where it lies is for the log only.
 fn without_folder(error: &Error) -> String {
     match error {
-        Error::Store { path, reason } => {
+        Error::Store { path, problem } => {
             let folder = path.parent().unwrap_or(path).display().to_string();
-            reason.replace(&format!("{folder}/"), "")
+            problem.to_string().replace(&format!("{folder}/"), "")
         }
         _ => "it cannot be opened; the server's log says why".to_owned(),
     }

@@ -519,7 +519,7 @@ impl From<&toolscout_index::Timings> for TookMs {
 impl From<&toolscout_index::Degraded> for DegradedReport {
     fn from(degraded: &toolscout_index::Degraded) -> Self {
         DegradedReport {
-            reason: degraded.reason.clone(),
+            reason: crate::hints::degraded_reason(degraded),
             pending_embeddings: degraded.pending_embeddings,
         }
     }
@@ -528,7 +528,7 @@ impl From<&toolscout_index::Degraded> for DegradedReport {
 impl From<&toolscout_index::NoMatch> for NoMatchReport {
     fn from(no_match: &toolscout_index::NoMatch) -> Self {
         NoMatchReport {
-            reason: no_match.reason.clone(),
+            reason: no_match.reason.to_string(),
             nearest: no_match.nearest.iter().map(ToString::to_string).collect(),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Error, Result, files};
+use toolscout_index::{Error, Result, StoreProblem, files};
 use utoipa::ToSchema;
 
 use super::error::{ApiError, ApiResult};
@@ -81,7 +81,9 @@ impl CatalogSettings {
         };
         serde_json::from_slice(&bytes).map_err(|error| Error::Store {
             path,
-            reason: format!("{error}; put it right or delete it"),
+            problem: StoreProblem::Damaged {
+                found: error.to_string(),
+            },
         })
     }
 

@@ -1,9 +1,9 @@
 //! A navigable graph over the vectors (HNSW), for catalogs that are too large to scan.
 //!
-//! Nodes are texts, named by hash, so a graph outlives changes of the catalog: rows that it does
-//! not know are scanned beside it, nodes without a row are passed over, and past a share of either
-//! it is built anew. It is derived data with a checksum over it and the embedder's id; a dump that
-//! is missing, damaged or of other vectors is rebuilt.
+//! Nodes are texts, identified by hash, so a graph stays usable when the catalog changes: rows
+//! without a node are scanned, and nodes without a row are skipped. The graph is rebuilt when
+//! either share becomes too large. It is derived data with a checksum over its files and the
+//! embedder's id; a file that is missing, damaged or of other vectors is rebuilt.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ use self_cell::self_cell;
 use super::{TextHash, Vectors};
 use crate::error::{Error, Result};
 
-/// Links a node keeps per layer, and how widely they are looked for. Recall at 10 on 37,834 MiniLM
-/// vectors is above .97 with these.
+/// Links of a node per layer, and the width of the search for them (HNSW's M and efConstruction).
+/// Recall at 10 on 37,834 MiniLM vectors is above .97 with these.
 const MAX_LINKS: usize = 24;
 const BUILD_WIDTH: usize = 200;
 const MAX_LAYERS: usize = 16;
-/// Least width of a search.
+/// Least width of a search (HNSW's ef).
 const SEARCH_WIDTH: usize = 384;
-/// Share of rows outside the graph, or of nodes without a row, from which it is built anew.
+/// Share of rows without a node, or of nodes without a row, above which the graph is rebuilt.
 const MAX_STALE_SHARE: f64 = 0.2;
 
 const BASENAME: &str = "vectors";
@@ -43,20 +43,20 @@ enum Nodes {
     Loaded(Loaded),
 }
 
-/// A graph laid over the rows of one [`Vectors`].
+/// A graph whose nodes are mapped to the rows of one [`Vectors`].
 pub struct Graph {
     nodes: Nodes,
     /// The text of each node.
     hashes: Vec<TextHash>,
-    /// The rows of each node's text; none for a text that is gone.
+    /// The rows of each node's text; empty for a text that no tool has any more.
     rows: Vec<Vec<usize>>,
-    /// Rows that the graph does not know.
+    /// Rows without a node.
     outside: Vec<usize>,
 }
 
 impl Graph {
-    /// Builds a graph over all rows. Takes minutes for 50,000; one node after the other, so that
-    /// equal input gives equal output.
+    /// Builds a graph over all rows. Takes minutes for 50,000. Nodes are inserted one after the
+    /// other, not in parallel, so that equal input gives equal output.
     pub fn build(vectors: &Vectors) -> Self {
         let graph = Hnsw::new(
             MAX_LINKS,
@@ -87,7 +87,7 @@ impl Graph {
         }
     }
 
-    /// Writes the graph to a folder, replacing what was there in one step.
+    /// Writes the graph to a new folder and then replaces the old one.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Derived`].
@@ -111,10 +111,10 @@ impl Graph {
         std::fs::rename(&fresh, dir).map_err(|e| Error::io("rename", &fresh, e))
     }
 
-    /// Reads a graph and lays it over these vectors.
+    /// Reads a graph and maps it to the rows of these vectors.
     ///
     /// # Errors
-    /// [`Error::Derived`] when there is none, it is damaged, or it fits the vectors too badly; the caller rebuilds.
+    /// [`Error::Derived`] if it is missing, damaged or stale; the caller rebuilds it.
     pub fn load(dir: &Path, embedder: &str, vectors: &Vectors) -> Result<Self> {
         let manifest = std::fs::read(dir.join(MANIFEST)).map_err(|e| derived(dir, e))?;
         let (sum, hashes) = manifest
@@ -137,14 +137,14 @@ impl Graph {
             rows: Vec::new(),
             outside: Vec::new(),
         }
-        .laid_over(vectors);
+        .mapped_to(vectors);
         if graph.is_stale(vectors) {
             return Err(derived(dir, "too much has changed since it was built"));
         }
         Ok(graph)
     }
 
-    /// The rows nearest to a query, at least `depth` of them where there are as many, in no order.
+    /// The rows nearest to a query, in no order: at least `depth` of them, if there are as many.
     pub fn near(&self, query: &[f32], depth: usize) -> Vec<usize> {
         let width = SEARCH_WIDTH.max(2 * depth);
         let found = match &self.nodes {
@@ -159,7 +159,7 @@ impl Graph {
         rows.chain(self.outside.iter().copied()).collect()
     }
 
-    fn laid_over(mut self, vectors: &Vectors) -> Self {
+    fn mapped_to(mut self, vectors: &Vectors) -> Self {
         let nodes: HashMap<&TextHash, usize> = self
             .hashes
             .iter()

@@ -1,20 +1,19 @@
-//! The scan: every row beside every query, by all dimensions or by the leading ones.
+//! The exact scan: every row with every query, by all dimensions or by the leading ones.
 
 use rayon::prelude::*;
 
 use super::{UNKNOWN, Vectors};
 use crate::quantization::{add_dots, dot};
 
-/// Steps of a query's largest value. Finer than the rows' 127, so that the query adds no error of
-/// its own, and small enough that 4,096 dimensions cannot overflow 32 bits.
+/// Quantization steps of a query's largest value. Finer than the rows' 127, so that the query adds
+/// no error, and small enough that 4,096 dimensions cannot overflow 32 bits.
 const QUERY_STEPS: f32 = 2047.0;
-/// Bytes that one thread scans at a stretch: some tenths of a millisecond, beside which waking
-/// another costs little.
+/// Bytes that one task scans: some tenths of a millisecond, much longer than waking a thread.
 const BYTES_PER_TASK: usize = 4 << 20;
-/// Tools whose rows are multiplied with all queries before the next are read from memory.
+/// Tools whose rows are multiplied with all queries before the next rows are read from memory.
 const TOOLS_PER_BLOCK: usize = 128;
 
-/// A query as whole numbers.
+/// A query as integers.
 pub(super) struct Encoded {
     codes: Vec<i16>,
     scale: f32,
@@ -68,7 +67,7 @@ pub(super) fn scores(
         whole,
     };
     let run = |(task, scores): (usize, Vec<&mut [f32]>)| scan.task(task * tools, queries, scores);
-    // The only thread of a pool would have to be woken.
+    // Without parallelism, waking a pool's only thread would cost more than it saves.
     if tasks.len() <= 1 || rayon::current_num_threads() == 1 {
         tasks.into_iter().enumerate().for_each(run);
     } else {

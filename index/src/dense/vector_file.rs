@@ -1,5 +1,5 @@
-//! Vectors in a file of their own, for embedders that are quicker than a database: what the file
-//! lacks is computed anew.
+//! Vectors in a flat file, for embedders that are faster than a database. Vectors that the file
+//! lacks are computed again.
 //!
 //! | bytes | |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | 8 | rows |
 //! | 32 | BLAKE3 of the embedder's id and all the rest of the file |
 //! | 16 a row | the hash of its text |
-//! | 4 a row | what a code of 1 is worth |
+//! | 4 a row | the value of code 1 |
 //! | 1 a row and dimension | the codes |
 
 use std::collections::{HashMap, HashSet};
@@ -22,10 +22,10 @@ use crate::error::{Error, Result};
 const MAGIC: &[u8; 8] = b"toolscVE";
 const VERSION: u32 = 1;
 const CHECKSUM: Range<usize> = 24..56;
-/// Bytes of a row beside its codes.
+/// Bytes of a row without its codes.
 const ROW_HEAD: usize = size_of::<TextHash>() + size_of::<f32>();
 
-/// Vectors of an embedder by their text, as a file had them.
+/// The vectors of a file by their text.
 pub struct VectorFile {
     /// With all dimensions leading.
     vectors: Vectors,
@@ -41,10 +41,11 @@ impl VectorFile {
         }
     }
 
-    /// Reads a file. Vectors of another embedder, or of another version of it, are of no use.
+    /// Reads a file. Vectors of another embedder, or of another version of it, are refused.
     ///
     /// # Errors
-    /// [`Error::Derived`] when there is none, it is damaged, or of another embedder or layout; the caller computes anew.
+    /// [`Error::Derived`] if it is missing, damaged, or of another embedder or layout; the caller
+    /// computes the vectors again.
     pub fn load(path: &Path, embedder: &str, dimensions: usize) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| derived(path, e))?;
         let rows =
@@ -93,15 +94,15 @@ impl VectorFile {
 
 impl Vectors {
     /// Adds a view of the tool under construction from a file, if the file has it.
-    pub fn push_from(&mut self, kept: &VectorFile, text: &TextHash) {
-        let Some(&row) = kept.rows.get(text) else {
+    pub fn push_from(&mut self, file: &VectorFile, text: &TextHash) {
+        let Some(&row) = file.rows.get(text) else {
             return;
         };
-        self.push_codes(kept.vectors.lead(row), kept.vectors.scales[row], *text);
+        self.push_codes(file.vectors.lead(row), file.vectors.scales[row], *text);
     }
 
-    /// Writes the vectors to a file, replacing what was there in one step. Nothing waits for the
-    /// disk: a file cut short by a power failure fails its checksum and is made again.
+    /// Replaces a file by these vectors in one step. It is not synced: a file cut short by a power
+    /// failure fails its checksum and is computed again.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -131,7 +132,7 @@ impl Vectors {
     }
 }
 
-/// The number of rows of a file that is whole; else why it is of no use.
+/// The number of rows of an intact file, or why the file cannot be used.
 fn checked_rows(bytes: &[u8], embedder: &str, dimensions: usize) -> Result<usize, String> {
     if bytes.len() < CHECKSUM.end || !bytes.starts_with(MAGIC) {
         return Err("it holds no vectors".to_owned());
@@ -210,11 +211,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, vectors) = (dir.path().join("v"), vectors());
         vectors.save(&path, "t/1").unwrap();
-        let kept = VectorFile::load(&path, "t/1", 3).unwrap();
-        assert_eq!(kept.len(), 2);
+        let file = VectorFile::load(&path, "t/1", 3).unwrap();
+        assert_eq!(file.len(), 2);
         let mut again = Vectors::with_leading(3, 2);
         for hash in [[1; 16], [2; 16], [1; 16], [9; 16]] {
-            again.push_from(&kept, &hash);
+            again.push_from(&file, &hash);
             again.end_tool();
         }
         assert_eq!((again.leads, again.rests), (vectors.leads, vectors.rests));

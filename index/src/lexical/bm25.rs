@@ -1,9 +1,8 @@
-//! BM25 over tantivy's postings, a term at a time into one score per tool.
+//! BM25 over tantivy's postings, term at a time, with one accumulator per tool.
 //!
-//! Scores of the whole catalog are wanted, not a top k: fusion scales them by their range. With an
-//! accumulator per tool a term's postings are read once, in order, without a heap. Document
-//! frequency counts living tools only, so a catalog that was changed a thousand times scores like a
-//! fresh one.
+//! Fusion scales scores by their range, so it needs the scores of all tools, not a top k. Each
+//! term's postings are read once, in order, without a heap. Document frequencies count only tools
+//! that are not deleted, so a catalog with a long history scores like a new one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,15 +18,15 @@ use crate::text::{self, ByTerm, Term};
 /// The position of a deleted document.
 const DEAD: u32 = u32::MAX;
 
-/// Share of a matched term's score that a corrected one gets.
+/// The weight of a corrected term relative to a matched one.
 const FUZZY_WEIGHT: f32 = 0.7;
 
-/// Requests with more terms than this are taken as they are: a word that no tool has is then mostly
-/// a name or a detail and not a slip, the other words say enough, and each correction costs 50
+/// Requests with more terms than this are not corrected: in them an unknown word is mostly a name
+/// or a detail and not a typing error, the other words suffice, and each correction costs 50
 /// microseconds.
 const MAX_TERMS_TO_CORRECT: usize = 12;
 
-/// An immutable view of the lexical index in which tools are numbered as in the catalog's snapshot.
+/// An immutable view of the lexical index. Tools are numbered by their position in the snapshot.
 pub struct LexicalSearcher {
     segments: Vec<Segment>,
     fields: Fields,
@@ -53,19 +52,19 @@ pub struct QueryTerms {
     terms: Vec<(String, f32)>,
     /// Terms that no tool contains, corrected or not.
     unknown: usize,
-    /// Words that matched nothing and what was taken instead.
+    /// Words that matched nothing and their corrections.
     pub fuzzy: Vec<FuzzyEdit>,
 }
 
-/// What the lexical leg says of one text.
+/// The lexical scores of one text.
 #[derive(Clone, Debug, Default)]
 pub struct Scored {
     /// One score per tool; 0 for tools without any of the terms.
     pub by_tool: Vec<f32>,
-    /// The score of a tool that contained every term of the text, unknown ones too, without end:
-    /// what raw scores are a share of.
+    /// The upper bound of a score: that of a tool with unlimited occurrences of every term of the
+    /// text, including unknown ones.
     pub limit: f32,
-    /// What a full match of each of the query's terms is worth, in their order.
+    /// The upper bound of each term's part in the score, in the order of terms.
     pub gains: Vec<f32>,
 }
 
@@ -75,7 +74,7 @@ impl QueryTerms {
         self.unknown
     }
 
-    /// The indexed terms looked for.
+    /// The indexed terms that are searched for.
     pub fn terms(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().map(|(term, _)| term.as_str())
     }
@@ -114,8 +113,8 @@ impl LexicalSearcher {
         }))
     }
 
-    /// Looks the distinct terms of a text up; a word that matches nothing is replaced by the
-    /// nearest indexed ones.
+    /// Looks up the distinct terms of a text. A word that matches nothing is replaced by the most
+    /// similar indexed words.
     pub fn resolve(&self, text_terms: &[Term]) -> QueryTerms {
         let mut resolved = QueryTerms::default();
         let correct = text_terms.len() <= MAX_TERMS_TO_CORRECT;
@@ -145,7 +144,7 @@ impl LexicalSearcher {
             self.collect(term, &mut postings);
             let gain = weight * self.idf(postings.len()) * (self.k1 + 1.0);
             gains.push(gain);
-            // A correction stands for an unknown word, whose share is in already.
+            // A correction replaces an unknown word, whose part is already in the limit.
             limit += if *weight == 1.0 { gain } else { 0.0 };
             for &(tool, frequency) in &postings {
                 let tool = tool as usize;
@@ -165,8 +164,8 @@ impl LexicalSearcher {
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
     }
 
-    /// The inverse document frequency of every term, by [`text::term_hash`]. Read on first use, in
-    /// some milliseconds.
+    /// The inverse document frequency of every term, by [`text::term_hash`]. Computed on first use,
+    /// in some milliseconds.
     pub fn rarities(&self) -> &ByTerm<f32> {
         self.rarities.get_or_init(|| {
             let mut tools = ByTerm::default();
@@ -258,7 +257,7 @@ impl Segment {
         }))
     }
 
-    /// True when a living tool has the term in this field.
+    /// True when a tool that is not deleted has the term in this field.
     fn holds(&self, field: TantivyField, term: &str) -> bool {
         let mut alive = false;
         self.for_each_block(field, term, |block| {
@@ -272,7 +271,7 @@ impl Segment {
         alive
     }
 
-    /// Adds up, by term, how many living tools have it.
+    /// Adds the document frequency of each term, without deleted tools.
     fn count_tools(&self, tools: &mut ByTerm<usize>) {
         // As in `for_each_block`, a read error counts as the end.
         let Ok(mut terms) = self.body.terms().stream() else {
@@ -295,8 +294,8 @@ impl Segment {
         }
     }
 
-    /// Gives the term's postings block by block until `visit` returns false. A read error counts as
-    /// the end: the files were checked when the index was opened.
+    /// Visits the term's postings block by block until `visit` returns false. A read error ends the
+    /// postings: the files were checked when the index was opened.
     fn for_each_block(
         &self,
         field: TantivyField,

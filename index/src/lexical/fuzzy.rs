@@ -1,5 +1,5 @@
-//! The nearest indexed words to one that is not indexed: bounded edit distance over the term
-//! dictionary.
+//! Spelling correction: the indexed words with the smallest bounded edit distance to an unknown
+//! word.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,23 +10,23 @@ use tantivy_fst::Automaton;
 
 use crate::text;
 
-/// Words of fewer letters are not corrected: too many others are one edit away.
+/// Shorter words are not corrected: too many words are one edit away.
 const MIN_LETTERS: usize = 4;
 /// From this many letters on two edits are allowed.
 const MIN_LETTERS_FOR_TWO_EDITS: usize = 8;
 /// Corrections taken for one word, all at the smallest distance found.
 const MAX_CORRECTIONS: usize = 3;
-/// Dictionary words looked at for one word; bounds a pathological dictionary.
+/// Dictionary words examined for one word, as a bound for pathological dictionaries.
 const MAX_CANDIDATES: usize = 1000;
 
-/// Building the automata's tables takes milliseconds, so once. A swap of neighbours is one edit, as
-/// it is for typists.
+/// Building the automata's tables takes milliseconds, so it is done once. A transposition of
+/// neighbouring letters is one edit.
 static ONE_EDIT: LazyLock<LevenshteinAutomatonBuilder> =
     LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true));
 static TWO_EDITS: LazyLock<LevenshteinAutomatonBuilder> =
     LazyLock::new(|| LevenshteinAutomatonBuilder::new(2, true));
 
-/// An indexed word near to the one asked for.
+/// An indexed word that is similar to the unknown one.
 pub struct Nearest {
     /// As written in the catalog.
     pub word: String,
@@ -36,7 +36,7 @@ pub struct Nearest {
     pub edits: u8,
 }
 
-/// Accepts the words near to one, under the trait of tantivy's dictionary.
+/// An automaton that accepts the words near one, for tantivy's dictionary.
 pub struct EditAutomaton(DFA);
 
 impl EditAutomaton {
@@ -54,9 +54,9 @@ impl EditAutomaton {
         Some(EditAutomaton(builder.build_dfa(word)))
     }
 
-    /// The words at the smallest distance within the bound, in order. Beside each dictionary comes
-    /// what says whether a living tool still has a word of it, since dictionaries remember deleted
-    /// ones for a while; `occurs` says whether a term can be scored.
+    /// The words at the smallest distance within the bound, in order. Each dictionary comes with a
+    /// check whether a tool still has a word, since words of deleted tools stay in it for a while;
+    /// `occurs` tells whether a term can be scored.
     pub fn nearest<'a, Holds: Fn(&str) -> bool>(
         &self,
         dictionaries: impl Iterator<Item = (&'a InvertedIndexReader, Holds)>,

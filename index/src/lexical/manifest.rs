@@ -1,9 +1,7 @@
-//! What every file of an index on disk holds, written down beside it, so that an index proves
-//! itself file by file.
+//! The manifest of an index on disk: the hash of every file, to verify the index before use.
 //!
-//! tantivy's own checksums do not know the names of the files: two files that have changed places
-//! pass them, and reading such an index panics or finds other tools. They also leave out the list
-//! of files itself.
+//! tantivy's own checksums do not cover file names: two files with swapped names pass them, and
+//! reading such an index panics or finds wrong tools. They also do not cover the list of files.
 //!
 //! The manifest is text: the BLAKE3 hash of all that follows, the stamp of the index, and a line
 //! `HASH NAME` for each file.
@@ -23,8 +21,7 @@ const META: &str = "meta.json";
 /// The hash of each file by its name.
 type Hashes = BTreeMap<String, String>;
 
-/// Writes down what the files of an index hold. Those of segments never change, so only new ones
-/// are read.
+/// Writes the manifest. Segment files never change, so only new ones are read.
 ///
 /// # Errors
 /// Those of reading and writing files.
@@ -47,10 +44,10 @@ pub fn write(folder: &Path, stamp: &str, index: &Index) -> io::Result<()> {
     files::replace(&folder.join(FILE_NAME), text.as_bytes()).map_err(io::Error::other)
 }
 
-/// Tells whether every file of an index holds what was written down. Reads them all.
+/// Checks every file of an index against the manifest. Reads them all.
 ///
 /// # Errors
-/// What does not fit.
+/// A description of the first mismatch.
 pub fn check(folder: &Path, stamp: &str, index: &Index) -> Result<(), String> {
     let hashes = read(folder, stamp).ok_or("it has no manifest of its files that fits")?;
     let names = file_names(folder, index).map_err(|error| error.to_string())?;
@@ -65,7 +62,7 @@ pub fn check(folder: &Path, stamp: &str, index: &Index) -> Result<(), String> {
     Ok(())
 }
 
-/// The manifest of a folder, if it is whole and of this stamp.
+/// The manifest of a folder, if it is intact and has this stamp.
 fn read(folder: &Path, stamp: &str) -> Option<Hashes> {
     let text = std::fs::read_to_string(folder.join(FILE_NAME)).ok()?;
     let (hash, body) = text.split_once('\n')?;
@@ -82,7 +79,7 @@ fn read(folder: &Path, stamp: &str) -> Option<Hashes> {
         .collect()
 }
 
-/// The files that an index is made of, sorted.
+/// The files of an index, sorted.
 fn file_names(folder: &Path, index: &Index) -> io::Result<Vec<String>> {
     let segments = index
         .load_metas()

@@ -1,5 +1,5 @@
-//! What is measured of a candidate, and of an answer as a whole: the columns of the ranker and of
-//! confidence.
+//! The features of a candidate, which the ranker reads, and the signals of an answer, from which
+//! its confidence is computed.
 
 use super::late_interaction::LateInteraction;
 use super::tool_profile::{RequestProfile, ToolProfile, Word};
@@ -11,17 +11,17 @@ use crate::top_k;
 /// The best tools of the formula that are candidates. Forty give .0005 more nDCG@10, the best forty
 /// of every leg no more than that, in three times the time.
 pub const CANDIDATES: usize = 32;
-/// The depth to which ranks are told apart.
+/// Ranks below this depth are not distinguished.
 const DEPTH: usize = 40;
-/// Added to a rank before it is inverted: the first five places differ, the last ones hardly do.
+/// Added to a rank before it is inverted, so that the first five ranks differ most.
 const RANK_OFFSET: f32 = 5.0;
-/// Scores that differ by less are equal but for rounding.
+/// Scores that differ by less are equal apart from rounding.
 const MIN_DEVIATION: f64 = 1e-5;
-/// Tools behind the best that its lead is measured against.
+/// The tools after the best one that its lead is measured against.
 const RIVALS: usize = 10;
 
-/// Declares the columns of a table: each a variant with a name, and whether a higher value can only
-/// mean a better match.
+/// Declares the columns of a table: a variant with a name for each, and `matches` if a higher value
+/// can only mean a better match.
 macro_rules! columns {
     (@is_match matches) => { true };
     (@is_match measures) => { false };
@@ -39,8 +39,8 @@ macro_rules! columns {
                 match self { $($table::$column => $name,)+ }
             }
 
-            /// True for a column in which more is better, whatever the others say: trees may not
-            /// use it otherwise.
+            /// True for a column in which a higher value is always better. Trees must be monotone
+            /// in it.
             pub fn is_match(self) -> bool {
                 match self { $($table::$column => columns!(@is_match $kind),)+ }
             }
@@ -49,15 +49,15 @@ macro_rules! columns {
 }
 
 columns! {
-    /// What is measured of a candidate. Scores of legs that were not heard are 0.
+    /// The features of a candidate. Scores of legs that took no part are 0.
     Feature {
         /// BM25, scaled over the catalog.
         Lexical = "lexical" matches,
-        /// BM25 as a share of the most a tool could get.
+        /// BM25 as a share of its upper bound.
         LexicalShare = "lexical_share" matches,
-        /// BM25 of the clause the tool fits best, scaled.
+        /// BM25 of the clause with the best score, scaled.
         LexicalClause = "lexical_clause" matches,
-        /// 1 / (place + 5) in the lexical leg.
+        /// 1 / (rank + 5) in the lexical leg.
         LexicalRank = "lexical_rank" matches,
         /// Cosine of the static table.
         TableCosine = "table_cosine" matches,
@@ -71,9 +71,9 @@ columns! {
         TableName = "table_name" matches,
         /// Cosine with the description alone.
         TableDescription = "table_description" matches,
-        /// Scaled cosine of the clause the tool fits best.
+        /// Scaled cosine of the clause with the best score.
         TableClause = "table_clause" matches,
-        /// 1 / (place + 5) in the table's leg.
+        /// 1 / (rank + 5) in the table's leg.
         TableRank = "table_rank" matches,
         /// Cosine of the transformer.
         ModelCosine = "model_cosine" matches,
@@ -85,11 +85,11 @@ columns! {
         ModelTextScaled = "model_text_scaled" matches,
         /// Cosine with the name alone.
         ModelName = "model_name" matches,
-        /// 1 / (place + 5) in the transformer's leg.
+        /// 1 / (rank + 5) in the transformer's leg.
         ModelRank = "model_rank" matches,
         /// The score without the ranker.
         Fused = "fused" matches,
-        /// 1 / (place + 5) by that score.
+        /// 1 / (rank + 5) by that score.
         FusedRank = "fused_rank" matches,
         /// Share of the request's words, by weight, in the name.
         NameCoverage = "name_coverage" matches,
@@ -117,13 +117,13 @@ columns! {
         Pairs = "pairs" matches,
         /// Share of the letter triples of the name that the request has.
         Triples = "triples" matches,
-        /// 1 where request and tool do the same, -1 where they do not, 0 where one does not say.
+        /// 1 if the actions of request and tool are the same, -1 if not, 0 if one is unknown.
         Action = "action" matches,
-        /// Kinds of values in the request that parameters take.
+        /// Kinds of values in the request that parameters accept.
         Kinds = "kinds" matches,
-        /// How near the request's tokens are to any of the tool's.
+        /// Similarity of the request's tokens to any of the tool's.
         Near = "near" matches,
-        /// The same of the clause that is nearest.
+        /// The same for the most similar clause.
         NearClause = "near_clause" matches,
         /// Of the request's tokens to the name's.
         NearName = "near_name" matches,
@@ -153,7 +153,7 @@ columns! {
         NameWords = "name_words" measures,
         /// Share of the other candidates' best scores that tools of the same server have.
         ServerShare = "server_share" measures,
-        /// What clauses add to the scaled score of the lexical leg.
+        /// The gain of the lexical leg's scaled score through clauses.
         ClauseGain = "clause_gain" measures,
         /// Number of the request's distinct words.
         RequestWords = "request_words" measures,
@@ -175,7 +175,7 @@ columns! {
 }
 
 columns! {
-    /// What is measured of an answer, of which its confidence is made.
+    /// The signals of an answer, from which its confidence is computed.
     Signal {
         /// Share of the request's words, by weight, in the tool that has most of them.
         Coverage = "coverage" matches,
@@ -185,13 +185,13 @@ columns! {
         TopNameCoverage = "top_name_coverage" matches,
         /// Share of the words of the first hit's name that the request has.
         TopNameRecall = "top_name_recall" matches,
-        /// BM25 of the first hit as a share of the most a tool could get.
+        /// BM25 of the first hit as a share of its upper bound.
         TopLexicalShare = "top_lexical_share" matches,
         /// Letter triples of the first hit's name that the request has.
         TopTriples = "top_triples" matches,
-        /// How near the request's tokens are to the first hit's.
+        /// Similarity of the request's tokens to the first hit's.
         TopNear = "top_near" matches,
-        /// How near the tokens of the first hit's name are to the request's.
+        /// Similarity of the tokens of the first hit's name to the request's.
         TopNearNameRecall = "top_near_name_recall" matches,
         /// Neighbouring words of the request that neighbour in the first hit.
         TopPairs = "top_pairs" matches,
@@ -203,25 +203,25 @@ columns! {
         ModelCosine = "model_cosine" matches,
         /// The first hit's.
         TopModelCosine = "top_model_cosine" matches,
-        /// Standard deviations by which the best BM25 stands out of the catalog's.
+        /// Standard deviations of the best BM25 above the catalog's mean.
         LexicalDeviation = "lexical_deviation" matches,
-        /// The best cosine of the table out of the catalog's.
+        /// The same for the best cosine of the table.
         TableDeviation = "table_deviation" matches,
-        /// The best cosine of the transformer out of the catalog's.
+        /// The same for the best cosine of the transformer.
         ModelDeviation = "model_deviation" matches,
-        /// The score of the first hit before the second's.
+        /// The lead of the first hit's score over the second's.
         Margin = "margin" measures,
-        /// The score of the first hit before the mean of the next five.
+        /// The lead of the first hit's score over the mean of the next five.
         Lead = "lead" measures,
-        /// What the ranker gives the first hit.
+        /// The ranker's score of the first hit.
         Ranker = "ranker" matches,
-        /// That before what it gives the next five.
+        /// The lead of that score over those of the next five.
         RankerLead = "ranker_lead" measures,
         /// Share of the legs' ten best tools that they have in common.
         Agreement = "agreement" matches,
         /// Share of the legs whose best tool is the first hit.
         Unanimity = "unanimity" matches,
-        /// Share of the request's words that the catalog knows.
+        /// Share of the request's words that occur in the catalog.
         Known = "known" matches,
         /// Number of the request's distinct words.
         RequestWords = "request_words" measures,
@@ -232,16 +232,16 @@ columns! {
     }
 }
 
-/// What one leg says of a request, one score a tool.
+/// One leg's scores for a request, by tool.
 #[derive(Clone, Copy)]
 pub struct LegView<'a> {
-    /// As the leg gives them, for the whole request.
+    /// Unscaled, for the whole request.
     pub raw: &'a [f32],
-    /// Scaled, text by text, the whole request first.
+    /// Scaled, by text, the whole request first.
     pub by_text: &'a [Vec<f32>],
 }
 
-/// What one dense leg says of a request.
+/// One dense leg's scores for a request.
 pub struct DenseView<'a> {
     /// Its scores.
     pub leg: LegView<'a>,
@@ -253,35 +253,35 @@ pub struct DenseView<'a> {
     pub description_cosine: &'a dyn Fn(usize) -> f32,
 }
 
-/// All that is measured from: what the legs and the tools say of one request.
+/// The data that features are computed from: the legs' scores for one request, and its tools.
 pub struct RankerInput<'a> {
-    /// As it was asked.
+    /// The request.
     pub text: &'a str,
-    /// The texts of its clauses; none where it was taken whole.
+    /// Its clauses; empty if it was taken whole.
     pub clause_texts: &'a [String],
-    /// The terms of each of them.
+    /// The terms of each clause.
     pub clauses: &'a [Vec<&'a str>],
-    /// Its terms as resolved in the catalog, each with what a full match of it is worth.
+    /// Its terms as resolved in the catalog, each with the upper bound of its BM25 score.
     pub terms: &'a [(String, f32)],
-    /// Number of its words that the catalog does not know.
+    /// Number of its words that do not occur in the catalog.
     pub unknown: usize,
-    /// The most BM25 that a tool could get.
+    /// The upper bound of the BM25 score.
     pub limit: f32,
-    /// How rare each term of the catalog is, by hash.
+    /// The inverse document frequency of each term of the catalog, by hash.
     pub rarities: &'a ByTerm<f32>,
     /// The lexical leg.
     pub lexical: LegView<'a>,
-    /// The static table, where it was heard.
+    /// The static table, if it scored the request.
     pub table: Option<DenseView<'a>>,
-    /// The transformer, where it was heard.
+    /// The transformer, if it scored the request.
     pub model: Option<DenseView<'a>>,
     /// The score without the ranker.
     pub fused: &'a [f32],
-    /// True for tools that may be hits.
+    /// True for tools that pass the filter.
     pub allowed: &'a dyn Fn(usize) -> bool,
-    /// What is known of a tool.
-    pub facts: &'a dyn Fn(usize) -> &'a ToolProfile,
-    /// Names a tool's server, by any number that tells servers apart; none for a tool without one.
+    /// The profile of a tool.
+    pub profile: &'a dyn Fn(usize) -> &'a ToolProfile,
+    /// A number that identifies a tool's server; `None` for a tool without one.
     pub server: &'a dyn Fn(usize) -> Option<u32>,
 }
 
@@ -296,7 +296,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Gathers the candidates of a request and measures them.
+    /// Selects the candidates of a request and computes their features.
     pub fn measure(request: &RankerInput<'_>) -> Self {
         let legs = Legs::rank(request);
         let tools = legs.candidates();
@@ -330,13 +330,13 @@ impl Candidates {
             .zip(self.rows.chunks_exact(Feature::ALL.len()))
     }
 
-    /// One feature of the candidate at a place.
+    /// One feature of a candidate, by its number.
     pub fn feature(&self, place: usize, feature: Feature) -> f32 {
         self.rows[place * Feature::ALL.len() + feature as usize]
     }
 
-    /// What is measured of the answer in which the candidates have these scores and, from the
-    /// ranker, these.
+    /// The signals of the answer in which the candidates have these scores, of which the ranker
+    /// gave these.
     pub fn signals(&self, request: &RankerInput<'_>, scores: &[f32], ranker: &[f64]) -> Vec<f32> {
         let mut signals = vec![0.0; Signal::ALL.len()];
         let mut order: Vec<usize> = (0..self.tools.len()).collect();
@@ -366,7 +366,7 @@ impl Candidates {
         signals
     }
 
-    /// The best score of each leg, and how far it stands out.
+    /// The best score of each leg, and its deviation from the mean.
     fn of_the_legs(&self, request: &RankerInput<'_>) -> [(Signal, f32); 5] {
         let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
         let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view)
@@ -389,8 +389,8 @@ impl Candidates {
     }
 }
 
-/// Hits behind the first that its lead is measured against: with it, those that are shown by
-/// default and one more.
+/// The hits after the first that its lead is measured against: those shown by default, and one
+/// more.
 const FOLLOWING: usize = 5;
 
 /// Signals that are features of the first hit.
@@ -411,7 +411,7 @@ const OF_THE_TOP: [(Signal, Feature); 14] = [
     (Signal::Clauses, Feature::Clauses),
 ];
 
-/// Features that are there scaled over the candidates too.
+/// Features with a second column, scaled over the candidates.
 const SCALED: [(Feature, Feature); 8] = [
     (Feature::TableText, Feature::TableTextScaled),
     (Feature::ModelText, Feature::ModelTextScaled),
@@ -426,7 +426,8 @@ const SCALED: [(Feature, Feature); 8] = [
     ),
 ];
 
-/// Fills one column with another, scaled so that the lowest candidate has 0 and the highest 1.
+/// Fills one column with another's values, scaled so that the lowest candidate has 0 and the
+/// highest 1.
 fn scale(rows: &mut [f32], from: Feature, to: Feature) {
     let (width, from, to) = (Feature::ALL.len(), from as usize, to as usize);
     let bounds = rows.chunks_exact(width).map(|row| row[from]);
@@ -448,7 +449,7 @@ struct Ranking {
 }
 
 impl Ranking {
-    /// The [`DEPTH`] best of the tools above `floor` that may be hits.
+    /// The [`DEPTH`] best of the tools above `floor` that pass the filter.
     fn new(scores: &[f32], floor: f32, allowed: &dyn Fn(usize) -> bool) -> Self {
         let best = top_k::above(floor, scores, DEPTH, allowed);
         Ranking {
@@ -467,7 +468,7 @@ impl Ranking {
         place.map_or(0.0, |place| 1.0 / (place as f32 + RANK_OFFSET))
     }
 
-    /// How far the best is ahead of the next ten, as a share of its own score.
+    /// The lead of the best over the mean of the next ten, as a share of its own score.
     fn lead(&self) -> f32 {
         let Some(((_, best), rivals)) = self.best.split_first() else {
             return 0.0;
@@ -486,7 +487,7 @@ impl Ranking {
     }
 }
 
-/// The rankings of everything that ranks.
+/// The rankings of all legs and of the formula.
 struct Legs {
     lexical: Ranking,
     table: Option<Ranking>,
@@ -509,7 +510,7 @@ impl Legs {
         }
     }
 
-    /// The legs alone.
+    /// The legs, without the formula.
     fn retrieving(&self) -> impl Iterator<Item = &Ranking> {
         std::iter::once(&self.lexical)
             .chain(&self.table)
@@ -522,8 +523,8 @@ impl Legs {
         tools
     }
 
-    /// The share of the words' ten best tools that the most knowing dense leg has among its ten
-    /// best.
+    /// The share of the lexical leg's ten best tools that are among the ten best of the strongest
+    /// dense leg.
     fn agreement(&self) -> f32 {
         let Some(dense) = self.model.as_ref().or(self.table.as_ref()) else {
             return 0.0;
@@ -550,21 +551,21 @@ struct Row<'a>(&'a mut [f32]);
 
 impl Row<'_> {
     fn set(&mut self, feature: Feature, value: f32) {
-        // A tool without a vector has no score; nothing is as good as worst.
+        // A tool without a vector has no score; 0 is the worst one.
         self.0[feature as usize] = if value.is_finite() { value } else { 0.0 };
     }
 }
 
-/// What is the same for all candidates of a request, worked out once.
+/// The data that all candidates of a request share, computed once.
 struct Measure<'m, 'a> {
     request: &'m RankerInput<'a>,
     legs: &'m Legs,
-    facts: RequestProfile,
-    /// The hash and the worth of each term.
+    request_profile: RequestProfile,
+    /// The hash and the weight of each term.
     terms: Vec<(u32, f32)>,
-    /// The hash and the rarity of each term, clause by clause.
+    /// The hash and the inverse document frequency of each term, by clause.
     clauses: Vec<Vec<(u32, f32)>>,
-    /// Where its words are, candidate by candidate.
+    /// The places of its words, by candidate.
     found: Vec<Found>,
     /// The best scores by server.
     servers: Vec<(Option<u32>, f32)>,
@@ -594,18 +595,18 @@ impl<'m, 'a> Measure<'m, 'a> {
             .iter()
             .map(|(tool, score)| ((request.server)(*tool as usize), *score))
             .collect();
-        let facts = RequestProfile::new(request.text);
+        let request_profile = RequestProfile::new(request.text);
         let clauses = clauses.collect();
         let tokens = candidates
             .iter()
-            .map(|&tool| &(request.facts)(tool as usize).tokens);
+            .map(|&tool| &(request.profile)(tool as usize).tokens);
         let table = StaticTable::bundled().ok();
         let nearness = table
             .map(|table| LateInteraction::new(&table, request.text, request.clause_texts, tokens));
         let mut measure = Measure {
             request,
             legs,
-            facts,
+            request_profile,
             terms,
             clauses,
             found: Vec::new(),
@@ -619,7 +620,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         measure
     }
 
-    /// Fills the columns of the candidate at a place.
+    /// Fills the columns of a candidate, given by its number.
     fn fill(&self, place: usize, tool: usize, row: &mut Row<'_>) {
         self.fill_scores(tool, row);
         self.fill_words(tool, &self.found[place], row);
@@ -691,8 +692,8 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     fn fill_words(&self, tool: usize, words: &Found, row: &mut Row<'_>) {
-        let facts = (self.request.facts)(tool);
-        let rare = self.rare_recall(facts);
+        let profile = (self.request.profile)(tool);
+        let rare = self.rare_recall(profile);
         row.set(Feature::NameCoverage, words.name);
         row.set(Feature::ServerCoverage, words.server);
         row.set(Feature::DescriptionCoverage, words.description);
@@ -700,26 +701,29 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::Coverage, words.anywhere);
         row.set(
             Feature::NameRecall,
-            f32::from(words.in_name) / f32::from(facts.name_words.max(1)),
+            f32::from(words.in_name) / f32::from(profile.name_words.max(1)),
         );
         row.set(Feature::NameRareRecall, rare.name);
         row.set(Feature::ServerRecall, rare.server);
         row.set(Feature::DescriptionRecall, rare.description);
         row.set(
             Feature::ClauseCoverage,
-            self.clause_coverage(facts).unwrap_or(words.anywhere),
+            self.clause_coverage(profile).unwrap_or(words.anywhere),
         );
         row.set(Feature::DescriptionRepeats, words.repeats);
-        row.set(Feature::Pairs, self.facts.shared_pairs(facts));
-        row.set(Feature::Triples, self.facts.shared_triples(facts));
-        row.set(Feature::Action, self.facts.same_action(facts));
-        row.set(Feature::Kinds, self.facts.taken_kinds(facts));
+        row.set(Feature::Pairs, self.request_profile.shared_pairs(profile));
+        row.set(
+            Feature::Triples,
+            self.request_profile.shared_triples(profile),
+        );
+        row.set(Feature::Action, self.request_profile.same_action(profile));
+        row.set(Feature::Kinds, self.request_profile.taken_kinds(profile));
         row.set(
             Feature::DescriptionWords,
-            f32::from(facts.description_words).ln_1p(),
+            f32::from(profile.description_words).ln_1p(),
         );
-        row.set(Feature::Parameters, f32::from(facts.parameters));
-        row.set(Feature::NameWords, f32::from(facts.name_words));
+        row.set(Feature::Parameters, f32::from(profile.parameters));
+        row.set(Feature::NameWords, f32::from(profile.name_words));
         row.set(Feature::ServerShare, self.server_share(tool));
     }
 
@@ -727,7 +731,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         let Some(nearness) = &self.nearness else {
             return;
         };
-        let near = nearness.of(&(self.request.facts)(tool).tokens);
+        let near = nearness.of(&(self.request.profile)(tool).tokens);
         row.set(Feature::Near, near.anywhere);
         row.set(Feature::NearClause, near.clause);
         row.set(Feature::NearName, near.name);
@@ -737,10 +741,10 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     fn words_of(&self, tool: usize) -> Found {
-        let facts = (self.request.facts)(tool);
+        let profile = (self.request.profile)(tool);
         let mut found = Found::default();
         for &(hash, worth) in &self.terms {
-            let Some(word) = facts.word(hash) else {
+            let Some(word) = profile.word(hash) else {
                 continue;
             };
             let share = if self.request.limit > 0.0 {
@@ -761,7 +765,7 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 
     /// Shares of the tool's words, by rarity, that the request has.
-    fn rare_recall(&self, facts: &ToolProfile) -> Rare {
+    fn rare_recall(&self, profile: &ToolProfile) -> Rare {
         let (mut had, mut all) = (Rare::default(), Rare::default());
         let rarity = |word: &Word| {
             self.request
@@ -770,12 +774,15 @@ impl<'m, 'a> Measure<'m, 'a> {
                 .copied()
                 .unwrap_or_default()
         };
-        facts
+        profile
             .words()
             .iter()
             .filter(|word| word.is_said())
             .for_each(|word| all.add(word, rarity(word)));
-        let asked = self.terms.iter().filter_map(|(hash, _)| facts.word(*hash));
+        let asked = self
+            .terms
+            .iter()
+            .filter_map(|(hash, _)| profile.word(*hash));
         asked.for_each(|word| had.add(word, rarity(word)));
         let share = |had: f32, all: f32| if all > 0.0 { had / all } else { 0.0 };
         Rare {
@@ -785,14 +792,14 @@ impl<'m, 'a> Measure<'m, 'a> {
         }
     }
 
-    /// The share of the words of the clause that the tool has most of; `None` for a request without
+    /// The highest share of a clause's words that the tool has; `None` for a request without
     /// clauses.
-    fn clause_coverage(&self, facts: &ToolProfile) -> Option<f32> {
+    fn clause_coverage(&self, profile: &ToolProfile) -> Option<f32> {
         let share = |clause: &Vec<(u32, f32)>| {
             let all: f32 = clause.iter().map(|(_, worth)| worth).sum();
             let had: f32 = clause
                 .iter()
-                .filter(|(hash, _)| facts.word(*hash).is_some())
+                .filter(|(hash, _)| profile.word(*hash).is_some())
                 .map(|(_, worth)| worth)
                 .sum();
             if all > 0.0 { had / all } else { 0.0 }
@@ -813,7 +820,7 @@ impl<'m, 'a> Measure<'m, 'a> {
     }
 }
 
-/// Where a request's words were found in a tool: shares by weight, and numbers of words.
+/// The places where a tool has a request's words: shares by weight, and numbers of words.
 #[derive(Default)]
 struct Found {
     name: f32,
@@ -841,13 +848,13 @@ impl Rare {
     }
 }
 
-/// The scaled score of the clause a tool fits best; of the whole request where it has none.
+/// The scaled score of the clause with the best score; of the whole request if it has no clauses.
 fn best_clause(leg: LegView<'_>, tool: usize) -> f32 {
     let clauses = leg.by_text[1..].iter().map(|scores| scores[tool]);
     clauses.reduce(f32::max).unwrap_or(leg.by_text[0][tool])
 }
 
-/// Standard deviations by which the best score stands out of all; 0 where all are equal.
+/// Standard deviations of the best score above the mean; 0 if all are equal.
 fn deviation(best: f32, scores: &[f32]) -> f32 {
     let (mean, deviation) = fuse::spread(scores);
     if deviation > MIN_DEVIATION {

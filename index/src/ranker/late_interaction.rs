@@ -1,8 +1,8 @@
-//! Late interaction: how near each token of a request comes to some token of a tool in the static
-//! table (MaxSim). "Buy" meets "purchase" though no word is shared, and a word that counts is not
-//! lost in the mean of a long text.
+//! Late interaction (MaxSim): the similarity of each token of a request to the most similar token
+//! of a tool, in the static table. "Buy" matches "purchase" without a shared word, and an important
+//! word is not lost in the mean of a long text.
 //!
-//! A token weighs as much as its row is long: the table gives frequent tokens short rows.
+//! The weight of a token is the length of its row: the table gives frequent tokens short rows.
 
 use super::tool_profile::head;
 use crate::document::Field;
@@ -10,13 +10,13 @@ use crate::embed::StaticTable;
 use crate::text;
 use crate::tool::Tool;
 
-/// Tokens of a request that are looked at, those that weigh most.
+/// Tokens of a request that are compared: those with the largest weights.
 const REQUEST_TOKENS: usize = 32;
-/// Distinct tokens kept of a tool's name and its server's, of its description, and of its
-/// parameters' names.
-const KEPT: [usize; 3] = [24, 64, 32];
+/// Distinct tokens read of a tool's name and server, of its description, and of its parameters'
+/// names.
+const MAX_TOKENS: [usize; 3] = [24, 64, 32];
 
-/// The distinct tokens of a tool, part by part.
+/// The distinct tokens of a tool, by part.
 #[derive(Debug, Default)]
 pub struct ToolTokens {
     name: Box<[u32]>,
@@ -34,12 +34,12 @@ impl ToolTokens {
                 .collect()
         };
         ToolTokens {
-            name: distinct(part(&[Field::Server, Field::Name]), KEPT[0]),
+            name: distinct(part(&[Field::Server, Field::Name]), MAX_TOKENS[0]),
             description: distinct(
                 part(&[Field::Title, Field::Description, Field::Tags]),
-                KEPT[1],
+                MAX_TOKENS[1],
             ),
-            parameters: distinct(part(&[Field::ParameterNames]), KEPT[2]),
+            parameters: distinct(part(&[Field::ParameterNames]), MAX_TOKENS[2]),
         }
     }
 
@@ -51,24 +51,24 @@ impl ToolTokens {
     }
 }
 
-/// How near a request and a tool are, each from 0 to 1.
+/// The similarities of a request and a tool, each from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Near {
-    /// The request's tokens to any of the tool's.
+    /// Of the request's tokens to any of the tool's.
     pub anywhere: f32,
-    /// The same of the clause for which it is most.
+    /// The same for the most similar clause.
     pub clause: f32,
-    /// The request's tokens to those of the name.
+    /// Of the request's tokens to the name's.
     pub name: f32,
-    /// The name's to those of the request.
+    /// Of the name's tokens to the request's.
     pub name_recall: f32,
-    /// The request's tokens to those of the description.
+    /// Of the request's tokens to the description's.
     pub description: f32,
-    /// The description's to those of the request.
+    /// Of the description's tokens to the request's.
     pub description_recall: f32,
 }
 
-/// Similarities of a tool's token with those of a request, in their order, and zeros behind.
+/// Similarities of a tool's token with those of a request, in order, padded with zeros.
 type Similarities = [f32; REQUEST_TOKENS];
 
 /// A token of some candidate.
@@ -80,12 +80,12 @@ struct Compared {
     weight: f32,
 }
 
-/// The tokens of a request beside those of all candidates.
+/// The tokens of a request compared with those of all candidates.
 pub struct LateInteraction {
     weights: Similarities,
-    /// What the weights are without those outside the clause, clause by clause.
+    /// The weights by clause; 0 for tokens outside the clause.
     clauses: Vec<Similarities>,
-    /// By token of the table, its place among those compared, and one more; 0 for one that no
+    /// By token of the table: 1 plus its number among the compared tokens; 0 for one that no
     /// candidate has.
     places: Vec<u32>,
     compared: Vec<Compared>,
@@ -163,8 +163,8 @@ impl LateInteraction {
         self.compared.get(place as usize)
     }
 
-    /// For each token of the request the most similar of the part; and how similar the part's are
-    /// to the request's.
+    /// For each token of the request the highest similarity to the part's tokens, and the
+    /// similarity of the part's tokens to the request's.
     fn best_and_recall(&self, part: &[u32]) -> (Similarities, f32) {
         let mut best = [0.0; REQUEST_TOKENS];
         let (mut near, mut all) = (0.0, 0.0);
@@ -180,7 +180,7 @@ impl LateInteraction {
     }
 }
 
-/// The tokens of the words of a text that say something.
+/// The tokens of a text's words outside the stop-list.
 fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
     let words = text::words(text)
         .into_iter()
@@ -188,17 +188,17 @@ fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
     words.flat_map(|word| table.tokens(&word)).collect()
 }
 
-/// The first `kept` of the tokens, each once, in their order.
-fn distinct(tokens: Vec<u32>, kept: usize) -> Box<[u32]> {
+/// The first `count` of the tokens, each once, in their order.
+fn distinct(tokens: Vec<u32>, count: usize) -> Box<[u32]> {
     let mut seen = std::collections::HashSet::new();
     tokens
         .into_iter()
         .filter(|token| seen.insert(*token))
-        .take(kept)
+        .take(count)
         .collect()
 }
 
-/// The tokens that weigh most, in their order.
+/// The tokens with the largest weights, in their order.
 fn heaviest(tokens: &[u32], table: &StaticTable) -> Vec<u32> {
     let mut by_weight: Vec<usize> = (0..tokens.len()).collect();
     by_weight.sort_by(|&a, &b| table.weight(tokens[b]).total_cmp(&table.weight(tokens[a])));
@@ -207,7 +207,7 @@ fn heaviest(tokens: &[u32], table: &StaticTable) -> Vec<u32> {
     by_weight.into_iter().map(|place| tokens[place]).collect()
 }
 
-/// The weights of a request's tokens, 0 for those that do not count.
+/// The weights of a request's tokens; 0 for those that are not compared.
 fn weights(asked: &[u32], table: &StaticTable, counts: impl Fn(u32) -> bool) -> Similarities {
     let mut weights = [0.0; REQUEST_TOKENS];
     for (weight, &token) in weights.iter_mut().zip(asked) {
@@ -222,7 +222,7 @@ fn weights(asked: &[u32], table: &StaticTable, counts: impl Fn(u32) -> bool) -> 
 
 fn raise(best: &mut Similarities, similarities: &Similarities) {
     for (best, similarity) in best.iter_mut().zip(similarities) {
-        // Not `max`, which looks for NaN and takes twice as long.
+        // Not `max`, which checks for NaN and takes twice as long.
         *best = if *similarity > *best {
             *similarity
         } else {

@@ -1,32 +1,31 @@
-//! Fits the leaves of a forest anew to judged requests of one catalog: the splits stay, what they
-//! are worth moves.
+//! Refits the leaf values of a forest to judged requests of one catalog; the splits stay.
 //!
 //! The gradients are LambdaRank's (Burges 2010), as in training. A leaf that few candidates reach
-//! hardly moves, so a dozen judged requests cannot undo what thousands have taught.
+//! hardly changes, so a dozen judged requests cannot undo the training on thousands.
 
 use super::features::Feature;
 use super::trees::Forest;
 
-/// Step of a tree towards what its leaves would best be, as in training.
+/// Learning rate, as in training.
 const LEARNING_RATE: f64 = 0.08;
-/// Pull of every leaf towards nothing: the weight of so much curvature, in pairs.
+/// L2 regularization of leaf values, in pairs of candidates.
 const DAMPING: f64 = 5.0;
-/// Places whose order counts.
+/// Ranks that count in nDCG.
 const TRUNCATION: usize = 12;
 
 /// The candidates of one judged request.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
-    /// Their features, a row each, end to end.
+    /// Their features, one row each, end to end.
     pub rows: Vec<f32>,
     /// Which of them are right.
     pub relevant: Vec<bool>,
-    /// The scores they have without the forest, in units of its own.
+    /// Their scores without the forest, in the forest's units.
     pub base: Vec<f64>,
 }
 
-/// The forest with leaves between what they were and what these requests ask for: `keep` 1 leaves
-/// them, 0 forgets them.
+/// The forest with leaf values between the old ones and those fitted to these requests: `keep` is
+/// the share of the old ones, 0 to 1.
 pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
     let width = Feature::ALL.len();
     let mut refitted = forest.clone();
@@ -53,7 +52,7 @@ pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
         }
         for (leaf, (gradient, curvature)) in tree.leaves_mut().iter_mut().zip(sums) {
             let asked = LEARNING_RATE * gradient / (curvature + DAMPING);
-            // Without a candidate there is nothing to learn from, and the leaf stays.
+            // A leaf that no candidate reaches keeps its value.
             let keep = if curvature > 0.0 { keep } else { 1.0 };
             *leaf = keep * *leaf + (1.0 - keep) * asked;
         }
@@ -67,7 +66,7 @@ pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
     refitted
 }
 
-/// The direction in which each candidate's score should move, and how curved the loss is there.
+/// The gradient and the curvature of the loss for each candidate's score.
 fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
@@ -103,7 +102,7 @@ fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
     moves
 }
 
-/// What a right tool at this place, from 0, is worth in nDCG.
+/// The discounted gain of a right tool at this rank, from 0.
 fn discount(place: usize) -> f64 {
     1.0 / ((place + 2) as f64).log2()
 }

@@ -1,4 +1,4 @@
-//! What the ranker knows of a tool, and of a request, besides scores: which words stand where.
+//! Profiles of tools and requests for the ranker: which words occur where.
 
 use std::sync::LazyLock;
 
@@ -8,19 +8,19 @@ use crate::embed::StaticTable;
 use crate::text::{self, Term, term_hash as hash};
 use crate::tool::Tool;
 
-/// Bytes of each text that a tool has of its own which are read. Two of 33,000 public tools have a
-/// longer description; one of 4 MiB took half a second.
+/// Bytes that are read of each of a tool's texts. Two of 33,000 public tools have a longer
+/// description; one of 4 MiB took half a second.
 const MAX_OWN_TEXT_BYTES: usize = 4 << 10;
-/// The same of what its parameters say together. No public tool has more.
+/// The same for all texts of its parameters together. No public tool has more.
 const MAX_PARAMETERS_BYTES: usize = 8 << 10;
-/// Distinct words kept of a tool. A schema that says more is a document and not a tool.
+/// Distinct words stored of a tool.
 const MAX_WORDS: usize = 1024;
-/// Words whose neighbours are kept.
+/// Words whose neighbours are stored.
 const MAX_PAIRS: usize = 256;
-/// Words of a description looked at for what the tool does, where its name does not say.
+/// Words of a description that are searched for the tool's action, if its name has none.
 const WORDS_TO_ACT: usize = 8;
 
-/// Verbs that do the same to different things. The place in the list is the bit.
+/// Verbs by action. The number in the list is the bit.
 static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     stems(&[
         &[
@@ -72,7 +72,7 @@ static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     ])
 });
 
-/// Kinds of values, by the words of the parameters that take them.
+/// Kinds of values, by words of the parameters that accept them.
 static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     stems(&[
         &["email", "mail", "recipient"],
@@ -95,7 +95,7 @@ static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     ])
 });
 
-/// A word of a tool and how often it stands in each part.
+/// A word of a tool and its number of occurrences in each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     /// [`text::term_hash`] of the term.
@@ -111,13 +111,13 @@ pub struct Word {
 }
 
 impl Word {
-    /// True when it stands in what the tool says of itself, and not only in its parameters.
+    /// True when it occurs outside the parameters.
     pub fn is_said(&self) -> bool {
         self.name > 0 || self.server > 0 || self.description > 0
     }
 }
 
-/// A tool's words, read once; some 900 bytes for a tool of fifty words.
+/// The profile of a tool; some 900 bytes for a tool of fifty words.
 #[derive(Debug, Default)]
 pub struct ToolProfile {
     words: Box<[Word]>,
@@ -162,12 +162,16 @@ impl ToolProfile {
         let mut pairs = pairs(&name);
         pairs.extend(pairs_of_head(&description));
         let named = actions(&name);
-        let told = &description[..description.len().min(WORDS_TO_ACT)];
-        let facts = ToolProfile {
+        let beginning = &description[..description.len().min(WORDS_TO_ACT)];
+        let profile = ToolProfile {
             name_words: words.with(|word| word.name),
             description_words: words.with(|word| word.description),
             parameters: parameters(tool),
-            actions: if named == 0 { actions(told) } else { named },
+            actions: if named == 0 {
+                actions(beginning)
+            } else {
+                named
+            },
             kinds: kinds_taken(&part(&[Field::ParameterNames])),
             pairs: distinct(pairs),
             triples: distinct(triples(&text::spaced(tool.id.name()))),
@@ -178,7 +182,7 @@ impl ToolProfile {
         };
         ToolProfile {
             words: words.sorted(),
-            ..facts
+            ..profile
         }
     }
 
@@ -187,7 +191,7 @@ impl ToolProfile {
         &self.words
     }
 
-    /// The word as it stands in the tool.
+    /// The tool's word with this hash.
     pub fn word(&self, hash: u32) -> Option<&Word> {
         self.words
             .binary_search_by_key(&hash, |word| word.hash)
@@ -196,7 +200,7 @@ impl ToolProfile {
     }
 }
 
-/// What a request says besides its words' weights.
+/// The profile of a request.
 #[derive(Debug, Default)]
 pub struct RequestProfile {
     pairs: Box<[u32]>,
@@ -224,12 +228,12 @@ impl RequestProfile {
 
     /// The share of the letter triples of the tool's name that the request has, 0 to 1.
     pub fn shared_triples(&self, tool: &ToolProfile) -> f32 {
-        // Two more than there are: a name of three letters is not found by chance.
+        // The 2 reduces the share of short names, whose few triples match by chance.
         common(&self.triples, &tool.triples) as f32 / (tool.triples.len() + 2) as f32
     }
 
-    /// 1 where both do the same, -1 where the tool does only something else, 0 where one does not
-    /// say.
+    /// 1 if request and tool have an action in common, -1 if they have different ones, 0 if one has
+    /// none.
     pub fn same_action(&self, tool: &ToolProfile) -> f32 {
         match (self.actions & tool.actions, self.actions, tool.actions) {
             (_, 0, _) | (_, _, 0) => 0.0,
@@ -238,7 +242,7 @@ impl RequestProfile {
         }
     }
 
-    /// How many kinds of values of the request the tool takes.
+    /// The number of kinds of values in the request that the tool accepts.
     pub fn taken_kinds(&self, tool: &ToolProfile) -> f32 {
         (self.kinds & tool.kinds).count_ones() as f32
     }
@@ -274,7 +278,7 @@ impl Words {
     }
 }
 
-/// As much of a field as the ranker reads.
+/// The part of a field that the ranker reads.
 pub(super) fn head(tool: &Tool, field: Field) -> String {
     let max_bytes = match field {
         Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => {
@@ -344,7 +348,7 @@ fn kinds_taken(parameters: &[Term]) -> u8 {
     )
 }
 
-/// The kinds of values a request seems to hold.
+/// The kinds of values that a request seems to contain.
 fn kinds_given(request: &str) -> u8 {
     let tokens: Vec<&str> = request.split_whitespace().collect();
     let is_place = |pair: &[&str]| {
@@ -375,7 +379,7 @@ fn kinds_given(request: &str) -> u8 {
     bits(found.into_iter())
 }
 
-/// A bit for each class that is there, the first the lowest.
+/// A bit for each class that occurs; the first is the lowest.
 fn bits(found: impl Iterator<Item = bool>) -> u8 {
     found
         .enumerate()
@@ -408,7 +412,7 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 mod tests {
     use super::*;
 
-    fn facts(name: &str, description: &str) -> ToolProfile {
+    fn profile(name: &str, description: &str) -> ToolProfile {
         ToolProfile::new(
             &Tool::new("post", name)
                 .unwrap()
@@ -418,19 +422,19 @@ mod tests {
 
     #[test]
     fn a_word_is_counted_where_it_stands() {
-        let facts = facts("send_mail", "Sends mail to a mail box.");
-        let word = facts.word(hash("mail")).unwrap();
+        let profile = profile("send_mail", "Sends mail to a mail box.");
+        let word = profile.word(hash("mail")).unwrap();
         assert_eq!(
             (word.name, word.server, word.description, word.parameters),
             (1, 0, 2, 0)
         );
-        assert_eq!((facts.name_words, facts.description_words), (2, 3));
-        assert!(facts.word(hash("rain")).is_none());
+        assert_eq!((profile.name_words, profile.description_words), (2, 3));
+        assert!(profile.word(hash("rain")).is_none());
     }
 
     #[test]
     fn a_request_shares_pairs_and_triples_in_their_order() {
-        let tool = facts("weather_forecast", "Tells the weather forecast.");
+        let tool = profile("weather_forecast", "Tells the weather forecast.");
         assert_eq!(
             RequestProfile::new("weather forecast").shared_pairs(&tool),
             1.0
@@ -444,7 +448,7 @@ mod tests {
 
     #[test]
     fn actions_agree_or_clash_or_are_not_said() {
-        let delete = facts("delete_file", "");
+        let delete = profile("delete_file", "");
         assert_eq!(
             RequestProfile::new("remove the file").same_action(&delete),
             1.0
@@ -460,13 +464,13 @@ mod tests {
     fn only_the_beginning_of_long_texts_is_read() {
         let beginning = "sends mail ".repeat(MAX_OWN_TEXT_BYTES / 11);
         let long = format!("{beginning}{}", "and tells of the rain ".repeat(200_000));
-        let (short, long) = (facts("send", &beginning), facts("send", &long));
+        let (short, long) = (profile("send", &beginning), profile("send", &long));
         assert!(long.word(hash("rain")).is_none());
-        let words = |facts: &ToolProfile| {
+        let words = |profile: &ToolProfile| {
             (
-                facts.words().len(),
-                facts.description_words,
-                facts.word(hash("mail")).copied(),
+                profile.words().len(),
+                profile.description_words,
+                profile.word(hash("mail")).copied(),
             )
         };
         assert_eq!(words(&long), words(&short));
@@ -494,7 +498,7 @@ mod tests {
             "/",
             &"x ".repeat(9000),
         ] {
-            let shared = RequestProfile::new(request).shared_triples(&facts("a", ""));
+            let shared = RequestProfile::new(request).shared_triples(&profile("a", ""));
             assert!((0.0..=1.0).contains(&shared), "{request}");
         }
     }

@@ -1,16 +1,16 @@
-//! Boosted regression trees, as LightGBM trains them: reading, predicting, and telling what moved a
-//! prediction.
+//! Boosted regression trees, as LightGBM trains them: reading, predicting, and explaining a
+//! prediction by its features.
 
 use serde::{Deserialize, Serialize};
 
-/// Most trees of a forest and most splits of a tree; bounds the time of a prediction whatever a
-/// file says.
+/// Most trees of a forest and most splits of a tree, which bounds the time of a prediction for any
+/// file.
 const MAX_TREES: usize = 1000;
 const MAX_SPLITS: usize = 255;
-/// Rows that go down a tree together.
+/// Rows that are evaluated together.
 const ABREAST: usize = 8;
 
-/// Where a row goes at a node: left when its value of `feature` is at most `threshold`. A child
+/// The decision at a node: left when its value of `feature` is at most `threshold`. A child
 /// that is not negative is a split, `-1` is the first leaf, `-2` the second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Split {
@@ -18,12 +18,12 @@ struct Split {
     threshold: f64,
     left: i16,
     right: i16,
-    /// What the tree would say if it ended here; tells how much a split moved.
+    /// The prediction if the tree ended here, to compute the part of each split.
     value: f64,
 }
 
 impl Split {
-    /// The node that a row goes on to.
+    /// The next node of a row.
     fn child(&self, row: &[f32]) -> i16 {
         if f64::from(row[self.feature as usize]) <= self.threshold {
             self.left
@@ -33,7 +33,7 @@ impl Split {
     }
 }
 
-/// One tree. Splits stand before those below them.
+/// One tree. A split comes before its children.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tree {
@@ -50,10 +50,10 @@ pub struct Forest {
 }
 
 impl Forest {
-    /// Checks that every prediction over rows of `features` values ends, and at a leaf.
+    /// Checks that every prediction over rows of `features` values ends at a leaf.
     ///
     /// # Errors
-    /// What is wrong, with the tree's number.
+    /// A description with the tree's number.
     pub fn check(&self, features: usize) -> Result<(), String> {
         if self.trees.len() > MAX_TREES {
             return Err(format!(
@@ -68,10 +68,10 @@ impl Forest {
         })
     }
 
-    /// The predictions of rows that lie end to end, `width` values each.
+    /// The predictions of rows of `width` values each, stored end to end.
     pub fn predict(&self, rows: &[f32], width: usize) -> Vec<f64> {
         let mut sums = vec![0.0; rows.len() / width.max(1)];
-        // Tree by tree: one tree's splits stay in the nearest cache while all rows pass through it.
+        // Tree by tree, so that one tree's splits stay in the first-level cache for all rows.
         for tree in &self.trees {
             let (groups, rest) = sums.as_chunks_mut::<ABREAST>();
             let mut rows = rows.chunks_exact(width);
@@ -89,8 +89,8 @@ impl Forest {
         sums
     }
 
-    /// How much each feature moved a row's prediction: the changes along its path through every
-    /// tree.
+    /// The part of each feature in a row's prediction: the sum of the changes along its path
+    /// through every tree.
     pub fn moved(&self, row: &[f32]) -> Vec<f64> {
         let mut moved = vec![0.0; row.len()];
         self.trees
@@ -104,7 +104,7 @@ impl Forest {
         &self.trees
     }
 
-    /// The same splits with other leaf values, tree by tree.
+    /// The same splits with other leaf values, by tree.
     pub(super) fn trees_mut(&mut self) -> &mut [Tree] {
         &mut self.trees
     }
@@ -120,8 +120,8 @@ impl Tree {
         !node as usize
     }
 
-    /// As [`Tree::leaf`] for several rows, which go down abreast: where one ends is guessed wrong
-    /// by the processor, which then waits for longer than a step takes.
+    /// As [`Tree::leaf`] for several rows in step. A loop of its own for each row would end in a
+    /// mispredicted branch, which costs more than a step.
     fn leaves_of(&self, rows: [&[f32]; ABREAST]) -> [usize; ABREAST] {
         let Some(root) = self.splits.first() else {
             return [0; ABREAST];

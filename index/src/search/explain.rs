@@ -1,94 +1,118 @@
-//! Why a hit stands where it stands.
+//! How a hit got its score.
 
-use super::{LegScores, RequestScores, RequestTexts, Search};
+use super::legs::LegScores;
+use super::{RequestScores, RequestTexts, Search};
 use crate::document::{Field, field_head};
-use crate::hit::{Explain, LegScore, MatchedField};
+use crate::hit::{Explain, LegScore, MatchedField, Moved};
 use crate::text;
 use crate::tool::Tool;
 
-/// Bytes of a field in which matches are looked for.
+/// Bytes of each field that are searched for matches.
 const MAX_EXPLAINED_BYTES: usize = 64 << 10;
 
-/// Tells how a tool came to its score for a request. Costs a pass over the leg's scores, so only on
-/// request.
+/// Explains a tool's score for a request. Costs a pass over each leg's scores, so only on request.
 pub(super) fn explain(
     search: &Search<'_>,
     tool: usize,
     request: &RequestTexts,
-    evidence: &RequestScores,
+    scores: &RequestScores,
 ) -> Explain {
-    let terms: Vec<&str> = evidence
+    let terms: Vec<&str> = scores
         .terms
         .iter()
         .flat_map(|terms| terms.terms())
         .collect();
-    let fuzzy = evidence.terms[0].fuzzy.clone();
+    let fuzzy = scores.terms[0].fuzzy.clone();
     let matched = search.searcher.rows[tool]
         .tool()
         .map(|tool| matched_fields(&tool, &terms))
         .unwrap_or_default();
-    let leg_score = |leg: &LegScores| leg_score(search, tool, leg);
+    let mut dense = Vec::new();
+    for result in &scores.dense {
+        if let Some(score) = leg_score(search, tool, &result.scores) {
+            dense.push((result.id.clone(), score));
+        }
+    }
     Explain {
-        name_match: evidence.named.get(&(tool as u32)).copied(),
-        lexical: leg_score(&evidence.lexical).filter(|score| score.raw > 0.0),
-        dense: evidence
-            .dense
-            .iter()
-            .filter_map(|result| Some((result.id.clone(), leg_score(&result.scores)?)))
-            .collect(),
+        name_match: scores.named.get(&(tool as u32)).copied(),
+        // A tool without any of the words has no lexical score to explain.
+        lexical: leg_score(search, tool, &scores.lexical).filter(|score| score.raw > 0.0),
+        dense,
         matched,
         fuzzy,
         clauses: request.clauses().to_vec(),
-        best_clause: best_clause(tool, evidence),
-        dense_weight: evidence.dense_weight,
-        fused: evidence.fused[tool],
-        ranker: evidence
+        best_clause: best_clause(tool, scores),
+        dense_weight: scores.dense_weight,
+        fused: scores.fused[tool],
+        ranker: scores
             .ranker_output
             .as_ref()
-            .and_then(|ranker_output| ranker_output.explain(search, evidence, tool)),
-        memory: evidence.memory_scores.get(&tool).copied(),
+            .and_then(|output| output.explain(search, scores, tool)),
+        memory: scores.memory_scores.get(&tool).copied(),
+        memory_moved: memory_moved(search, tool, scores),
     }
+}
+
+/// How the memory changed the tool's rank; `None` where it took no part in the request.
+fn memory_moved(search: &Search<'_>, tool: usize, scores: &RequestScores) -> Option<Moved> {
+    if scores.memory_scores.is_empty() {
+        return None;
+    }
+    let before = match &scores.ranker_output {
+        Some(output) => search.rank_of(&output.scores(&scores.fused), tool),
+        None => search.rank_of(&scores.fused, tool),
+    };
+    Some(Moved {
+        before,
+        after: search.rank_of(scores.by_tool(), tool),
+    })
 }
 
 fn leg_score(search: &Search<'_>, tool: usize, leg: &LegScores) -> Option<LegScore> {
     let raw = leg.raw[tool];
     raw.is_finite().then(|| LegScore {
-        rank: search.place(&leg.raw, tool),
+        rank: search.rank_of(&leg.raw, tool),
         raw,
         normalised: leg.by_text[0][tool],
     })
 }
 
+/// The fields that contain any of these terms, with the terms.
 fn matched_fields(tool: &Tool, terms: &[&str]) -> Vec<MatchedField> {
-    let fields = Field::ALL.into_iter().map(|field| {
+    let mut matched = Vec::new();
+    for field in Field::ALL {
         let mut found: Vec<String> = text::terms(&field_head(tool, field, MAX_EXPLAINED_BYTES))
             .into_iter()
             .map(|term| term.term)
+            .filter(|term| terms.contains(&term.as_str()))
             .collect();
-        found.retain(|term| terms.contains(&term.as_str()));
         found.sort_unstable();
         found.dedup();
-        MatchedField {
-            field: field.name(),
-            terms: found,
+        if !found.is_empty() {
+            matched.push(MatchedField {
+                field: field.name(),
+                terms: found,
+            });
         }
-    });
-    fields.filter(|field| !field.terms.is_empty()).collect()
+    }
+    matched
 }
 
-/// The clause for which the legs together score the tool highest.
-fn best_clause(tool: usize, evidence: &RequestScores) -> Option<usize> {
-    let clauses = 1..evidence.lexical.by_text.len();
-    let score = |clause: usize| {
-        let lexical = evidence.lexical.by_text[clause][tool];
-        let dense: f32 = evidence
-            .dense
-            .iter()
-            .filter_map(|result| Some(result.scores.by_text.get(clause)?[tool].max(0.0)))
-            .sum();
-        lexical + dense
-    };
-    clauses
-        .max_by(|&a, &b| score(a).total_cmp(&score(b)).then(b.cmp(&a)))
-        .map(|clause| clause - 1)
+/// The clause for which the legs' scores of the tool add up to the most; the first on a tie.
+fn best_clause(tool: usize, scores: &RequestScores) -> Option<usize> {
+    let mut best: Option<(usize, f32)> = None;
+    // Text 0 is the whole request.
+    for text in 1..scores.lexical.by_text.len() {
+        let mut score = 0.0;
+        for result in &scores.dense {
+            if let Some(by_tool) = result.scores.by_text.get(text) {
+                score += by_tool[tool].max(0.0);
+            }
+        }
+        score += scores.lexical.by_text[text][tool];
+        if best.is_none_or(|(_, known)| score > known) {
+            best = Some((text, score));
+        }
+    }
+    best.map(|(text, _)| text - 1)
 }

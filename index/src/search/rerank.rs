@@ -1,113 +1,108 @@
-//! The ranker's part of a search: from the evidence to candidates, their new scores, and the
+//! The ranker's part of a search: from fused scores to candidates, their new scores, and the
 //! confidence in the answer.
 
 use std::sync::Arc;
 
-use super::{DenseLeg, LegResult, LegScores, RequestScores, RequestTexts, Search};
+use super::legs::{LegResult, LegScores};
+use super::{DenseLeg, RequestScores, RequestTexts, Search};
 use crate::document::View;
 use crate::hit::Reranked;
 use crate::query::{Fusion, Mode};
 use crate::ranker::Ranker;
 use crate::ranker::features::{self, Candidates, DenseView, Feature, LegView};
 use crate::text;
+use crate::tool::ToolId;
 
-/// What the ranker says of one request.
+/// The ranker's result for one request.
 pub(super) struct RankerOutput {
     ranker: Arc<Ranker>,
     legs: Vec<String>,
     candidates: Candidates,
-    /// What the forest gives each candidate.
-    given: Vec<f64>,
-    /// Its weight; 0 where the formula decides alone.
+    /// The forest's score of each candidate.
+    forest_scores: Vec<f64>,
+    /// Their weight beside the formula's scores; 0 where the formula decides alone.
     mix: f32,
-    /// How likely one of the first five hits is right.
+    /// The probability that one of the first five hits is right.
     pub(super) confidence: f32,
 }
 
-/// What is sample of a request: the columns of training.
+/// The ranker's input for one request, as it is trained on.
 #[derive(Clone, Debug)]
 pub struct RankerSample {
     /// The candidates' ids, in order.
-    pub tools: Vec<crate::tool::ToolId>,
-    /// Their features, a row each, end to end.
+    pub tools: Vec<ToolId>,
+    /// Their features, one row each, end to end.
     pub rows: Vec<f32>,
-    /// What is sample of the formula's answer.
+    /// The signals of the formula's answer.
     pub signals: Vec<f32>,
-    /// Names of the embedders that were contributing.
+    /// Names of the embedders that scored the request.
     pub legs: Vec<String>,
 }
 
-/// Asks the ranker about a request, for its ranker_output and one score per tool, from 0 to 1, without
-/// the name tier. `None` where none was trained for the legs that were contributing.
+/// Runs the ranker on a request. Returns its output and one score per tool, from 0 to 1, without
+/// the name tier. `None` where no model was trained for the legs that scored the request.
 pub(super) fn rerank(
     search: &Search<'_>,
     request: &RequestTexts,
-    evidence: &RequestScores,
+    scores: &RequestScores,
 ) -> Option<(RankerOutput, Vec<f32>)> {
     let ranker = Arc::clone(search.searcher.ranker.as_ref()?);
-    let legs = contributing(search, evidence)?;
+    let legs = contributing_legs(search, scores)?;
     let model = ranker.model(ids(&legs))?;
+    // Without the ranker's part the model still gives the confidence.
     let mix = if search.parts.ranker {
         model.mix()
     } else {
         0.0
     };
-    let (candidates, given, confidence) =
-        with_columns(search, request, evidence, &legs, |columns| {
-            let candidates = Candidates::measure(columns);
-            let given = model.scores(&candidates);
-            let scores: Vec<f32> = candidates
+    let (candidates, forest_scores, confidence) =
+        with_ranker_input(search, request, scores, &legs, |input| {
+            let candidates = Candidates::measure(input);
+            let forest_scores = model.scores(&candidates);
+            let mixed: Vec<f32> = candidates
                 .tools
                 .iter()
-                .zip(&given)
-                .map(|(&tool, &given)| evidence.fused[tool as usize] + mix * given as f32)
+                .zip(&forest_scores)
+                .map(|(&tool, &score)| scores.fused[tool as usize] + mix * score as f32)
                 .collect();
-            let confidence = model.confidence(&candidates.signals(columns, &scores, &given));
-            (candidates, given, confidence)
+            let signals = candidates.signals(input, &mixed, &forest_scores);
+            (candidates, forest_scores, model.confidence(&signals))
         });
-    let scores = mixed(&evidence.fused, &candidates, &given, mix);
-    let legs = legs.iter().map(|(_, result)| result.id.clone()).collect();
-    Some((
-        RankerOutput {
-            ranker,
-            legs,
-            candidates,
-            given,
-            mix,
-            confidence,
-        },
-        scores,
-    ))
-}
-
-/// True where a ranker was trained for the legs that take part.
-pub(super) fn applies(search: &Search<'_>, evidence: &RequestScores) -> bool {
-    let model = |legs: Vec<ContributingLeg<'_>>| {
-        search
-            .searcher
-            .ranker
-            .as_ref()?
-            .model(ids(&legs))
-            .map(|_| ())
+    let by_tool = mixed(&scores.fused, &candidates, &forest_scores, mix);
+    let output = RankerOutput {
+        legs: ids(&legs).map(str::to_owned).collect(),
+        ranker,
+        candidates,
+        forest_scores,
+        mix,
+        confidence,
     };
-    contributing(search, evidence).and_then(model).is_some()
+    Some((output, by_tool))
 }
 
-/// Measures a request without judging it.
+/// True where a model was trained for the legs that scored the request.
+pub(super) fn applies(search: &Search<'_>, scores: &RequestScores) -> bool {
+    let Some(ranker) = &search.searcher.ranker else {
+        return false;
+    };
+    contributing_legs(search, scores).is_some_and(|legs| ranker.model(ids(&legs)).is_some())
+}
+
+/// Measures a request without ranking it.
 pub(super) fn sample(
     search: &Search<'_>,
     request: &RequestTexts,
-    evidence: &RequestScores,
+    scores: &RequestScores,
 ) -> Option<RankerSample> {
-    let legs = contributing(search, evidence)?;
-    let (candidates, signals) = with_columns(search, request, evidence, &legs, |columns| {
-        let candidates = Candidates::measure(columns);
-        let scores: Vec<f32> = candidates
+    let legs = contributing_legs(search, scores)?;
+    let (candidates, signals) = with_ranker_input(search, request, scores, &legs, |input| {
+        let candidates = Candidates::measure(input);
+        let fused: Vec<f32> = candidates
             .tools
             .iter()
-            .map(|&tool| evidence.fused[tool as usize])
+            .map(|&tool| scores.fused[tool as usize])
             .collect();
-        let signals = candidates.signals(columns, &scores, &vec![0.0; scores.len()]);
+        let signals = candidates.signals(input, &fused, &vec![0.0; fused.len()]);
         (candidates, signals)
     });
     let tools = candidates
@@ -127,66 +122,70 @@ pub(super) fn sample(
 }
 
 impl RankerOutput {
-    /// What the ranker made of a hit.
+    /// One score per tool, from the formula's.
+    pub(super) fn scores(&self, fused: &[f32]) -> Vec<f32> {
+        mixed(fused, &self.candidates, &self.forest_scores, self.mix)
+    }
+
+    /// How the ranker moved a hit. `None` where it took no part or the hit was no candidate.
     pub(super) fn explain(
         &self,
         search: &Search<'_>,
-        evidence: &RequestScores,
+        scores: &RequestScores,
         tool: usize,
     ) -> Option<Reranked> {
         if self.mix == 0.0 {
             return None;
         }
-        let place = self.candidates.tools.binary_search(&(tool as u32)).ok()?;
+        let candidate = self.candidates.tools.binary_search(&(tool as u32)).ok()?;
         let width = Feature::ALL.len();
-        let row = &self.candidates.rows[place * width..(place + 1) * width];
-        let reasons = self
-            .ranker
-            .model(self.legs.iter().map(String::as_str))
-            .map(|model| model.reasons(row));
+        let row = &self.candidates.rows[candidate * width..(candidate + 1) * width];
+        let model = self.ranker.model(self.legs.iter().map(String::as_str))?;
         Some(Reranked {
-            before: search.place(&evidence.fused, tool),
-            after: search.place(evidence.scores(), tool),
-            score: self.given[place] as f32,
-            reasons: reasons.unwrap_or_default(),
+            before: search.rank_of(&scores.fused, tool),
+            after: search.rank_of(&self.scores(&scores.fused), tool),
+            score: self.forest_scores[candidate] as f32,
+            reasons: model.reasons(row),
         })
     }
 }
 
 type ContributingLeg<'a> = (&'a DenseLeg, &'a LegResult);
 
-/// The dense legs that were contributing and know every tool; `None` where the ranker has no say.
-fn contributing<'a>(
+/// The dense legs that scored the request and have vectors of every tool. `None` where the ranker
+/// takes no part.
+fn contributing_legs<'a>(
     search: &Search<'a>,
-    evidence: &'a RequestScores,
+    scores: &'a RequestScores,
 ) -> Option<Vec<ContributingLeg<'a>>> {
     if search.mode == Mode::Dense || search.query.fusion == Fusion::Rrf {
         return None;
     }
-    let leg_of = |result: &&LegResult| {
-        search
+    let mut contributing = Vec::new();
+    for result in &scores.dense {
+        let leg = search
             .searcher
             .legs
             .iter()
-            .find(|leg| leg.embedder.id() == result.id)
-    };
-    // Beside a leg that is being embedded, tools it does not know yet would look like bad ones.
-    let contributing = evidence
-        .dense
-        .iter()
-        .filter_map(|result| Some((leg_of(&result)?, result)));
-    Some(contributing.filter(|(leg, _)| leg.pending == 0).collect())
+            .find(|leg| leg.embedder.id() == result.id);
+        // In a leg that is still being embedded, tools without a vector would look like bad
+        // matches.
+        if let Some(leg) = leg.filter(|leg| leg.pending == 0) {
+            contributing.push((leg, result));
+        }
+    }
+    Some(contributing)
 }
 
 fn ids<'a>(legs: &'a [ContributingLeg<'_>]) -> impl Iterator<Item = &'a str> {
     legs.iter().map(|(_, result)| result.id.as_str())
 }
 
-/// Hands over all that features are sample from.
-fn with_columns<T>(
+/// Calls `run` with the data that features are computed from.
+fn with_ranker_input<T>(
     search: &Search<'_>,
     request: &RequestTexts,
-    evidence: &RequestScores,
+    scores: &RequestScores,
     legs: &[ContributingLeg<'_>],
     run: impl FnOnce(&features::RankerInput<'_>) -> T,
 ) -> T {
@@ -194,31 +193,30 @@ fn with_columns<T>(
     let instant = legs.iter().find(|(leg, _)| leg.embedder.is_instant());
     let slow = legs.iter().find(|(leg, _)| !leg.embedder.is_instant());
     let (instant_cosines, slow_cosines) = (instant.map(Cosines::new), slow.map(Cosines::new));
-    let terms = evidence.terms[0]
+    let (whole, clauses) = (&scores.terms[0], &scores.terms[1..]);
+    let terms: Vec<(String, f32)> = whole
         .terms()
         .map(str::to_owned)
-        .zip(evidence.gains.iter().copied());
+        .zip(scores.gains.iter().copied())
+        .collect();
+    let clause_terms: Vec<Vec<&str>> = clauses
+        .iter()
+        .map(|terms| terms.terms().collect())
+        .collect();
     run(&features::RankerInput {
-        text: &request.texts[0],
-        clause_texts: if evidence.terms.len() > 1 {
-            &request.texts[1..]
-        } else {
-            &[]
-        },
-        clauses: &evidence.terms[1..]
-            .iter()
-            .map(|terms| terms.terms().collect())
-            .collect::<Vec<_>>(),
-        terms: &terms.collect::<Vec<_>>(),
-        unknown: evidence.terms[0].unknown(),
-        limit: evidence.limit,
-        rarities: search.searcher.ask_words(|words| words.rarities()),
-        lexical: evidence.lexical.view(),
+        text: request.whole_text(),
+        clause_texts: request.clauses(),
+        clauses: &clause_terms,
+        terms: &terms,
+        unknown: whole.unknown(),
+        limit: scores.limit,
+        rarities: search.searcher.with_words(|words| words.rarities()),
+        lexical: scores.lexical.view(),
         table: dense_view(instant, instant_cosines.as_ref()),
         model: dense_view(slow, slow_cosines.as_ref()),
-        fused: &evidence.fused,
+        fused: &scores.fused,
         allowed: &|tool| search.is_allowed(tool),
-        facts: &|tool| rows[tool].facts(),
+        profile: &|tool| rows[tool].profile(),
         server: &|tool| {
             let server = rows[tool].stored.id.server();
             (!server.is_empty()).then(|| text::term_hash(server))
@@ -259,18 +257,18 @@ impl<'a> Cosines<'a> {
     }
 }
 
-/// Tells the cosine of one view of a tool; 0 where the leg does not embed such views, or not this
-/// tool's.
+/// A function from tools to the cosine of one of their views; 0 where the leg does not embed such
+/// views, or lacks the tool's.
 fn cosine<'a>(
     leg: &'a DenseLeg,
     result: &'a LegResult,
     view: View,
 ) -> Box<dyn Fn(usize) -> f32 + 'a> {
     let views = leg.embedder.views();
-    let Some(place) = views.iter().position(|other| *other == view) else {
+    let Some(number) = views.iter().position(|other| *other == view) else {
         return Box::new(|_| 0.0);
     };
-    let cosine = leg.vectors.view_cosine(&result.query, place, views.len());
+    let cosine = leg.vectors.view_cosine(&result.query, number, views.len());
     Box::new(move |tool| cosine(tool).unwrap_or(0.0))
 }
 
@@ -283,11 +281,14 @@ impl LegScores {
     }
 }
 
-/// Formula and ranker together, scaled so that scores stay from 0 to 1. What is no candidate gets
-/// as much from the ranker as the worst that is one.
-fn mixed(fused: &[f32], candidates: &Candidates, given: &[f64], mix: f32) -> Vec<f32> {
-    let lowest = given.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = given.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+/// The formula's scores plus the forest's with their weight, scaled so that scores stay from 0 to
+/// 1. A tool that is no candidate gets as much from the forest as the worst candidate.
+fn mixed(fused: &[f32], candidates: &Candidates, forest_scores: &[f64], mix: f32) -> Vec<f32> {
+    let lowest = forest_scores.iter().copied().fold(f64::INFINITY, f64::min);
+    let highest = forest_scores
+        .iter()
+        .copied()
+        .fold(f64::NEG_INFINITY, f64::max);
     let span = if lowest < highest {
         mix * (highest - lowest) as f32
     } else {
@@ -295,10 +296,10 @@ fn mixed(fused: &[f32], candidates: &Candidates, given: &[f64], mix: f32) -> Vec
     };
     let scale = 1.0 / (1.0 + span);
     let mut scores: Vec<f32> = fused.iter().map(|score| score * scale).collect();
-    for (&tool, given) in candidates.tools.iter().zip(given) {
+    for (&tool, forest_score) in candidates.tools.iter().zip(forest_scores) {
         let score = &mut scores[tool as usize];
         // Rounding could put the best a hair above 1.
-        *score = (*score + mix * (given - lowest) as f32 * scale).min(1.0);
+        *score = (*score + mix * (forest_score - lowest) as f32 * scale).min(1.0);
     }
     scores
 }

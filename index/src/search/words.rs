@@ -1,4 +1,4 @@
-//! The lexical index of a snapshot, and another one in memory should reading the first panic.
+//! The lexical index of a snapshot, with a replacement in memory in case reading it panics.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,38 +11,40 @@ use crate::document::Weights;
 use crate::error::Result;
 use crate::lexical::{Entry, LexicalIndex, LexicalSearcher, LexicalSettings};
 
-/// Rows analyzed at once: in parallel, and only these are in memory twice.
+/// Rows analyzed at once, in parallel; only these are in memory twice.
 const CHUNK: usize = 4096;
 
-/// What a snapshot finds words in.
+/// The lexical index of a snapshot.
 pub(crate) struct Words {
     index: LexicalSearcher,
-    /// Built from the tools where reading `index` panicked: its files were changed under it.
-    anew: OnceLock<LexicalSearcher>,
+    /// Built from the tools once reading `index` has panicked, as it does when another program
+    /// changes the mapped files.
+    rebuilt: OnceLock<LexicalSearcher>,
 }
 
 impl Words {
     pub(crate) fn new(index: LexicalSearcher) -> Self {
         Words {
             index,
-            anew: OnceLock::new(),
+            rebuilt: OnceLock::new(),
         }
     }
 }
 
 impl Searcher {
-    /// Asks the lexical index. Where that panics it is built anew in memory, once for the snapshot,
-    /// and asked again.
-    pub(crate) fn ask_words<'a, T>(&'a self, ask: impl Fn(&'a LexicalSearcher) -> T) -> T {
-        if let Some(anew) = self.words.anew.get() {
-            return ask(anew);
+    /// Reads the lexical index. If that panics, the index is rebuilt in memory, once for the
+    /// snapshot, and read again.
+    pub(crate) fn with_words<'a, T>(&'a self, read: impl Fn(&'a LexicalSearcher) -> T) -> T {
+        if let Some(rebuilt) = self.words.rebuilt.get() {
+            return read(rebuilt);
         }
-        let panic = match catch_unwind(AssertUnwindSafe(|| ask(&self.words.index))) {
-            Ok(answer) => return answer,
+        let panic = match catch_unwind(AssertUnwindSafe(|| read(&self.words.index))) {
+            Ok(result) => return result,
             Err(panic) => panic,
         };
         match in_memory(&self.rows, &self.settings.lexical) {
-            Ok(built) => ask(self.words.anew.get_or_init(|| built)),
+            // Two threads may both have built one; the first stays.
+            Ok(rebuilt) => read(self.words.rebuilt.get_or_init(|| rebuilt)),
             Err(_) => resume_unwind(panic),
         }
     }
@@ -91,10 +93,10 @@ pub(crate) fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
     analyzed.collect()
 }
 
-/// Tool position by store key, which is how the lexical index names tools.
+/// Positions by store key. The lexical index names tools by their store key.
 pub(crate) fn ordinals(rows: &[Arc<Row>]) -> HashMap<u64, u32> {
     rows.iter()
         .enumerate()
-        .map(|(place, row)| (row.stored.key, place as u32))
+        .map(|(position, row)| (row.stored.key, position as u32))
         .collect()
 }

@@ -1,9 +1,8 @@
 use serde_json::json;
-use toolscout_index::NoMatch;
 
 use super::*;
-use crate::finder::search::ToolSearch;
 use crate::finder::search::doubles::{ListedTools, tool};
+use crate::finder::search::{NoMatch, ToolSearch};
 use crate::finder::toolbox::ToolboxConfig;
 use crate::llm::Usage;
 use crate::tools::Status;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use toolscout_index::store::Version;
+use toolscout_index::Version;
 use toolscout_index::{Tool, ToolId};
 
 use crate::finder::ToolSearch;

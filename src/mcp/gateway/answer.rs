@@ -73,11 +73,9 @@ fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use toolscout_index::NoMatch;
-
     use super::*;
-    use crate::finder::search::FoundTool;
     use crate::finder::search::doubles::tool;
+    use crate::finder::search::{FoundTool, NoMatch};
 
     fn found(ids: &[&str]) -> Found {
         let hits = ids

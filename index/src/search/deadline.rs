@@ -1,0 +1,60 @@
+//! The time budget of a search.
+
+use std::time::Instant;
+
+use super::{RequestScores, Search, rerank};
+use crate::hit::{Degraded, DegradedCause};
+use crate::query::Effort;
+use crate::ranker::features::CANDIDATES;
+use crate::top_k;
+
+/// When a search has used up its budget.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline {
+    started: Instant,
+    /// `None` for a search without a budget.
+    budget_ms: Option<f64>,
+}
+
+impl Deadline {
+    pub(super) fn of(effort: Effort, started: Instant) -> Self {
+        let budget_ms = match effort {
+            Effort::BudgetMs(budget_ms) => Some(budget_ms),
+            Effort::All | Effort::Variant(_) => None,
+        };
+        Deadline { started, budget_ms }
+    }
+
+    fn is_over(self) -> bool {
+        self.budget_ms
+            .is_some_and(|budget_ms| self.started.elapsed().as_secs_f64() * 1e3 >= budget_ms)
+    }
+
+    /// What an answer reports that had no time left for ranking.
+    pub(super) fn missed(self) -> Degraded {
+        Degraded {
+            cause: DegradedCause::BudgetExceeded {
+                budget_ms: self.budget_ms.unwrap_or_default(),
+            },
+            pending_embeddings: 0,
+        }
+    }
+}
+
+impl Search<'_> {
+    /// Computes the tool profiles that the ranker needs. False when the budget is used up before
+    /// all are done; the finished ones are stored, so that the next search gets further.
+    pub(super) fn is_in_time_to_rank(&self, scores: &RequestScores, deadline: Deadline) -> bool {
+        if deadline.budget_ms.is_none() || !rerank::applies(self, scores) {
+            return true;
+        }
+        let candidates = top_k::above(0.0, &scores.fused, CANDIDATES, |tool| self.is_allowed(tool));
+        for (tool, _) in candidates {
+            if deadline.is_over() {
+                return false;
+            }
+            self.searcher.rows[tool].profile();
+        }
+        true
+    }
+}

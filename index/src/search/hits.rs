@@ -1,0 +1,202 @@
+//! From scores to hits: the best tools of every request in one order, with near-duplicates folded.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{RequestScores, RequestTexts, Search, explain};
+use crate::hit::{Hit, NoMatch, Signals, ranked};
+use crate::top_k::TopK;
+
+/// A tool found by one or more requests.
+struct Found {
+    tool: usize,
+    /// Its best score over the requests.
+    score: f32,
+    /// The requests that found it, by number; the one with the best score first.
+    found_by: Vec<usize>,
+}
+
+impl Search<'_> {
+    /// Merges the tools of all requests into one list of hits.
+    pub(super) fn rank(
+        &self,
+        requests: &[RequestTexts],
+        all_scores: &[RequestScores],
+    ) -> (Vec<Hit>, Option<NoMatch>) {
+        let mut found = self.found(all_scores);
+        found.sort_unstable_by(|a, b| ranked((a.score, a.tool), (b.score, b.tool)));
+        // Each request has folded its own duplicates; two requests may still have found two of one
+        // group. The first in order stays.
+        let mut folded = HashSet::new();
+        found.retain(|found| match self.duplicates(found.tool).first() {
+            Some(first) => folded.insert(*first),
+            None => true,
+        });
+        found.truncate(self.query.k);
+        let hits: Vec<Hit> = found
+            .into_iter()
+            .filter_map(|found| self.hit(found, requests, all_scores))
+            .collect();
+        let no_match = hits.is_empty().then(|| self.no_match(all_scores));
+        (hits, no_match)
+    }
+
+    /// The best tools of every request that has a match, each tool once.
+    fn found(&self, all_scores: &[RequestScores]) -> Vec<Found> {
+        let mut by_tool: HashMap<usize, Found> = HashMap::new();
+        for (number, scores) in all_scores.iter().enumerate() {
+            if !self.is_match(scores) {
+                continue;
+            }
+            for (tool, score) in self.top(scores) {
+                let found = by_tool.entry(tool).or_insert(Found {
+                    tool,
+                    score,
+                    found_by: Vec::new(),
+                });
+                if score > found.score {
+                    found.score = score;
+                    found.found_by.insert(0, number);
+                } else {
+                    found.found_by.push(number);
+                }
+            }
+        }
+        by_tool
+            .into_values()
+            .filter(|found| found.score >= self.query.min_score)
+            .collect()
+    }
+
+    /// `None` if the stored tool cannot be parsed, which the store's writer rules out.
+    fn hit(
+        &self,
+        found: Found,
+        requests: &[RequestTexts],
+        all_scores: &[RequestScores],
+    ) -> Option<Hit> {
+        let Found {
+            tool,
+            score,
+            found_by,
+        } = found;
+        let row = &self.searcher.rows[tool];
+        let best = found_by.first().copied().unwrap_or(0);
+        let mut matched_queries = found_by;
+        matched_queries.sort_unstable();
+        let explain = self
+            .query
+            .explain
+            .then(|| explain::explain(self, tool, &requests[best], &all_scores[best]));
+        let also_on = self
+            .duplicates(tool)
+            .iter()
+            .map(|&other| other as usize)
+            .filter(|&other| other != tool && self.is_allowed(other))
+            .map(|other| self.searcher.rows[other].id())
+            .collect();
+        Some(Hit {
+            tool: row.tool()?,
+            id: row.id(),
+            score,
+            matched_queries,
+            also_on,
+            explain,
+        })
+    }
+
+    /// The best tools of one request, best first.
+    pub(super) fn top(&self, scores: &RequestScores) -> Vec<(usize, f32)> {
+        let by_tool = scores.by_tool();
+        let named: Vec<(usize, f32)> = scores
+            .named
+            .keys()
+            .map(|&tool| tool as usize)
+            .filter(|&tool| self.is_allowed(tool))
+            .map(|tool| (tool, by_tool[tool] + scores.name_bonus(tool)))
+            .collect();
+        // Named tools are offered with their bonus, so they are no matches by content here.
+        let matches = |tool: usize| {
+            let found = scores.fused[tool] > 0.0 || scores.memory_scores.contains_key(&tool);
+            found && self.is_allowed(tool) && !scores.named.contains_key(&(tool as u32))
+        };
+        let mut best = TopK::new(self.query.k);
+        if self.query.fold {
+            // Duplicates must be folded before the best k are taken, or they would take up its
+            // places.
+            let mut scored = named;
+            let by_content = by_tool.iter().copied().enumerate();
+            scored.extend(by_content.filter(|(tool, _)| matches(*tool)));
+            self.fold(&mut scored);
+            for (tool, score) in scored {
+                best.offer(tool, score);
+            }
+        } else {
+            for (tool, score) in named {
+                best.offer(tool, score);
+            }
+            best.offer_all(by_tool, matches);
+        }
+        best.into_ranked()
+    }
+
+    /// Keeps the best of each group of near-duplicates.
+    fn fold(&self, scored: &mut Vec<(usize, f32)>) {
+        let mut best: HashMap<u32, (usize, f32)> = HashMap::new();
+        scored.retain(|&(tool, score)| {
+            // A group is named by its first tool.
+            let Some(&first) = self.duplicates(tool).first() else {
+                return true;
+            };
+            let known = best.entry(first).or_insert((tool, score));
+            if ranked((score, tool), (known.1, known.0)).is_lt() {
+                *known = (tool, score);
+            }
+            false
+        });
+        scored.extend(best.into_values());
+    }
+
+    /// A tool and its near-duplicates; empty if it has none or if folding was not asked for.
+    fn duplicates(&self, tool: usize) -> &[u32] {
+        if self.query.fold {
+            self.searcher.duplicates.of(tool as u32)
+        } else {
+            &[]
+        }
+    }
+
+    /// False when neither the words nor the embedding of a request is close to any tool, or when
+    /// the confidence is too low.
+    fn is_match(&self, scores: &RequestScores) -> bool {
+        if !scores.named.is_empty() {
+            return true;
+        }
+        let settings = &self.searcher.settings;
+        let Signals { coverage, cosine } = scores.signals;
+        let least_coverage = match cosine {
+            Some(_) => settings.no_match_coverage,
+            // Without a dense leg any word in common counts.
+            None => f32::MIN_POSITIVE,
+        };
+        let is_close = coverage >= least_coverage
+            || cosine.is_some_and(|cosine| cosine >= settings.no_match_cosine);
+        is_close
+            && scores
+                .confidence()
+                .is_none_or(|confidence| confidence >= self.query.min_confidence)
+    }
+
+    /// The rank of a tool among those that pass the filter, from 1.
+    pub(super) fn rank_of(&self, scores: &[f32], tool: usize) -> usize {
+        let score = scores[tool];
+        let is_ahead = |(other, other_score): &(usize, &f32)| {
+            self.is_allowed(*other)
+                && (**other_score > score || (**other_score == score && *other < tool))
+        };
+        1 + scores.iter().enumerate().filter(is_ahead).count()
+    }
+
+    pub(super) fn is_allowed(&self, tool: usize) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed[tool])
+    }
+}

@@ -1,0 +1,56 @@
+//! Why a search found nothing, and the names nearest to what was asked.
+
+use std::collections::HashMap;
+
+use super::scoring::highest_confidence;
+use super::{RequestScores, Search};
+use crate::hit::{NoMatch, NoMatchReason, ranked};
+
+/// Names offered when nothing matches.
+const NEAREST_NAMES: usize = 3;
+
+impl Search<'_> {
+    pub(super) fn no_match(&self, all_scores: &[RequestScores]) -> NoMatch {
+        NoMatch {
+            reason: self.no_match_reason(all_scores),
+            nearest: self
+                .nearest(all_scores)
+                .into_iter()
+                .map(|tool| self.searcher.rows[tool].id())
+                .collect(),
+        }
+    }
+
+    fn no_match_reason(&self, all_scores: &[RequestScores]) -> NoMatchReason {
+        let (min_confidence, min_score) = (self.query.min_confidence, self.query.min_score);
+        if self.searcher.is_empty() {
+            return NoMatchReason::EmptyCatalog;
+        }
+        if let Some(allowed) = &self.allowed
+            && !allowed.contains(&true)
+        {
+            return NoMatchReason::Filter;
+        }
+        match highest_confidence(all_scores) {
+            Some(confidence) if confidence < min_confidence => NoMatchReason::Confidence {
+                confidence,
+                min_confidence,
+            },
+            _ if min_score > 0.0 => NoMatchReason::Score { min_score },
+            _ => NoMatchReason::NothingSimilar,
+        }
+    }
+
+    /// The best tools over all requests, each once, by its best score.
+    fn nearest(&self, all_scores: &[RequestScores]) -> Vec<usize> {
+        let mut best: HashMap<usize, f32> = HashMap::new();
+        for (tool, score) in all_scores.iter().flat_map(|scores| self.top(scores)) {
+            let known = best.entry(tool).or_insert(score);
+            *known = known.max(score);
+        }
+        let mut nearest: Vec<(usize, f32)> = best.into_iter().collect();
+        nearest.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
+        nearest.truncate(NEAREST_NAMES);
+        nearest.into_iter().map(|(tool, _)| tool).collect()
+    }
+}
