@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
-use toolscout::gate::approval::Nobody;
+use toolscout::gate::approval::RefuseAll;
 use toolscout::gate::{
     AuditLog, Call, Caller, Decision, Directory, Gate, Ledger, Passage, Passed, Pattern, Policies,
     Rule,
@@ -40,7 +40,7 @@ fn judge(bencher: Bencher) {
     let bed = Bed::new(Decision::Allow);
     bencher
         .with_inputs(|| bed.arguments())
-        .bench_values(|arguments| bed.gate.judge(&bed.caller, &bed.tool, arguments));
+        .bench_values(|arguments| bed.gate.check(&bed.caller, &bed.tool, arguments));
 }
 
 #[divan::bench(sample_count = 1_000)]
@@ -242,7 +242,7 @@ impl Bed {
             caller: &self.caller,
             ledger: &self.ledger,
             directory,
-            approver: &Nobody,
+            approver: &RefuseAll,
             call_timeout: Duration::from_secs(60),
         };
         self.runtime.block_on(self.gate.pass(passage, call))

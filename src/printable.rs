@@ -21,6 +21,14 @@ pub(crate) fn excerpt(text: &str, max_chars: usize) -> String {
     short
 }
 
+/// A number with its noun, in the plural unless the number is 1: `1 call`, `2 calls`.
+pub(crate) fn counted(number: impl Into<u64>, noun: &str) -> String {
+    match number.into() {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
+}
+
 /// The text on one line. Blanks of every kind become spaces; control characters, those that reorder
 /// text, and those that are not seen are written as `\u{…}`.
 pub fn line(text: &str) -> String {

@@ -1,4 +1,5 @@
-//! Tool ids as models may write them, and names that are nearly right.
+//! The names of tools as a model sees them, qualified by their server, and the search for similar
+//! names.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +13,17 @@ use crate::printable;
 pub const TOOL_SEARCH: &str = "tool_search";
 /// The name of the tool that calls others, in dispatch style.
 pub const CALL_TOOL: &str = "call_tool";
+/// Separates server and name, since providers do not accept `/`.
+const SEPARATOR: &str = "__";
 /// Longest name that providers accept.
 const MAX_NAME_CHARS: usize = 64;
-/// Hex digits of the hash that keeps changed names apart.
+/// Hexadecimal digits of the hash that distinguishes changed names.
 const HASH_DIGITS: usize = 8;
+/// Lowest similarity of a suggested name.
+const MIN_SIMILARITY: f64 = 0.2;
 
-/// A tool as a model is shown it. The server that wrote the description stands before it in
-/// brackets, since providers have no other place to say where it comes from.
+/// The definition of a tool for a model. The description starts with the server in brackets, since
+/// providers have no field for a description's origin.
 pub fn spec(tool: &Tool) -> ToolSpec {
     let description = match tool.id.server() {
         "" => tool.description.clone(),
@@ -31,42 +36,43 @@ pub fn spec(tool: &Tool) -> ToolSpec {
     }
 }
 
-/// The name under which a model sees a tool: `server__name`, matching `^[a-zA-Z0-9_-]{1,64}$`.
+/// The name of a tool as a model sees it: `server__name`, matching `^[a-zA-Z0-9_-]{1,64}$`.
 ///
-/// A pure function of the id, so that a tool has the same name in every round. Where writing it
-/// this way loses something, a hash of the id is added, so that two tools never share a name.
+/// It depends only on the id, so that a tool has the same name in every round. If the name loses
+/// part of the id or is ambiguous, a hash of the id is appended, so that names are unique.
 pub fn shown(id: &ToolId) -> String {
-    let plain = match id.server() {
+    let name = match id.server() {
         "" => id.name().to_owned(),
-        server => format!("{server}__{}", id.name()),
+        server => format!("{server}{SEPARATOR}{}", id.name()),
     };
-    let ambiguous = id.server().contains("__") || id.name().contains("__");
-    let reserved = plain == TOOL_SEARCH || plain == CALL_TOOL;
-    if !ambiguous && !reserved && plain.len() <= MAX_NAME_CHARS && plain.chars().all(is_allowed) {
-        return plain;
+    let is_ambiguous = id.server().contains(SEPARATOR) || id.name().contains(SEPARATOR);
+    let is_reserved = name == TOOL_SEARCH || name == CALL_TOOL;
+    if !is_ambiguous && !is_reserved && name.len() <= MAX_NAME_CHARS && name.chars().all(is_allowed)
+    {
+        return name;
     }
-    let hash: String = Sha256::digest(id.as_str())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
+    let hash = hex::encode(Sha256::digest(id.as_str()));
+    let prefix: String = name
+        .chars()
+        .map(|c| if is_allowed(c) { c } else { '_' })
+        .take(MAX_NAME_CHARS - HASH_DIGITS - 1)
         .collect();
-    let kept = plain.chars().map(|c| if is_allowed(c) { c } else { '_' });
-    let kept: String = kept.take(MAX_NAME_CHARS - HASH_DIGITS - 1).collect();
-    format!("{kept}_{}", &hash[..HASH_DIGITS])
+    format!("{prefix}_{}", &hash[..HASH_DIGITS])
 }
 
-/// True when someone who writes this name means this tool.
+/// True when a name written by a model means this tool: its id, its bare name, or its name as the
+/// model sees it.
 pub fn denotes(name: &str, id: &ToolId) -> bool {
     name == id.as_str() || name == id.name() || name == shown(id)
 }
 
-/// The names that are most like this one, best first; those that share nothing with it are left
-/// out.
+/// The most similar names, best first. Names below [`MIN_SIMILARITY`] are left out.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = bigrams(name);
     let mut scored: Vec<(f64, &str)> = names
-        .map(|candidate| (likeness(&wanted, &bigrams(candidate)), candidate))
+        .map(|candidate| (similarity(&wanted, &bigrams(candidate)), candidate))
         .collect();
-    scored.retain(|(score, _)| *score > 0.2);
+    scored.retain(|(score, _)| *score > MIN_SIMILARITY);
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     scored
         .into_iter()
@@ -88,8 +94,8 @@ fn bigrams(name: &str) -> BTreeSet<(char, char)> {
     letters.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Dice's coefficient over letter pairs.
-fn likeness(a: &BTreeSet<(char, char)>, b: &BTreeSet<(char, char)>) -> f64 {
+/// Dice's coefficient over pairs of letters.
+fn similarity(a: &BTreeSet<(char, char)>, b: &BTreeSet<(char, char)>) -> f64 {
     let shared = a.intersection(b).count();
     2.0 * shared as f64 / (a.len() + b.len()).max(1) as f64
 }
@@ -99,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_valid_stable_and_never_shared() {
+    fn names_are_valid_stable_and_unique() {
         let long = "x".repeat(200);
         let ids = [
             "github/create_issue",
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_names_find_their_neighbours() {
+    fn a_misspelled_name_finds_similar_names() {
         let names = ["weather__get_forecast", "mail__send", "files__read"];
         assert_eq!(
             nearest("get_forcast", names.into_iter(), 2),

@@ -1,5 +1,5 @@
 use serde_json::json;
-use toolscout_index::NoMatch;
+use toolscout_index::{NoMatch, ToolId};
 
 use super::*;
 use crate::finder::search::ToolSearch;
@@ -412,7 +412,7 @@ fn an_answer_of_refused_calls_goes_straight_back_to_the_model() {
     assert!(last_result(&run).contains("`tool_search` finds others"));
     step(&mut run, select("weather/forecast"));
     run.model_answered(calls(&[("weather_forecst", json!({}))]));
-    assert!(last_result(&run).contains("near it are weather__forecast"));
+    assert!(last_result(&run).contains("similar names are weather__forecast"));
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn calls_and_arguments_are_bounded() {
             .contains("the arguments have 10485760 bytes, 1048576 are allowed")
     );
     assert_eq!(results[2].1, "mail/send");
-    assert!(results[3].1.contains("only 2 calls in one answer"));
+    assert!(results[3].1.contains("the limit is 2 calls in one answer"));
 }
 
 #[test]
@@ -494,7 +494,7 @@ fn a_model_that_never_stops_calling_fails_and_one_that_also_speaks_does_not() {
     step(&mut run, search("mail"));
     assert!(run.model_answered(search("mail")).is_empty());
     assert!(
-        matches!(outcome(&run), Outcome::Failed(reason) if reason.contains("no answer in 2 round(s)"))
+        matches!(outcome(&run), Outcome::Failed(reason) if reason.contains("no answer in 2 rounds"))
     );
 
     let mut run = looping();
