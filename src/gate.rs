@@ -30,8 +30,8 @@ use lru::LruCache;
 use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
-pub use CallContext as Passage;
 pub use CallOutcome as Passed;
+pub use GateContext as Passage;
 pub use approval::{Answer, ApprovalRequest, Approvals, Approver};
 pub use audit::AuditLog;
 pub use class::Class;
@@ -90,7 +90,7 @@ pub trait Directory: Send + Sync {
 
 /// What all calls of one run share.
 #[derive(Clone, Copy)]
-pub struct CallContext<'a> {
+pub struct GateContext<'a> {
     /// On whose behalf the run calls.
     pub caller: &'a Caller,
     /// The calls made so far, counted against the limits.
@@ -282,14 +282,14 @@ impl Gate {
     }
 
     /// Decides on a call and makes it if allowed. There is exactly one result either way.
-    pub async fn pass(&self, context: CallContext<'_>, call: Call) -> CallOutcome {
+    pub async fn pass(&self, context: GateContext<'_>, call: Call) -> CallOutcome {
         self.pass_boxed(context, call, Vec::new()).await
     }
 
     /// Boxed because it recurses: preconditions are calls that have preconditions.
     fn pass_boxed<'a>(
         &'a self,
-        context: CallContext<'a>,
+        context: GateContext<'a>,
         call: Call,
         required_by: Vec<ToolId>,
     ) -> BoxFuture<'a, CallOutcome> {
@@ -325,7 +325,7 @@ impl Gate {
     /// Applies everything that can prevent a call, in order. Returns what to call.
     async fn admit(
         &self,
-        context: CallContext<'_>,
+        context: GateContext<'_>,
         pending: &mut PendingCall,
     ) -> Result<Arc<dyn Callable>, NotMade> {
         let AppliedRule {
@@ -367,7 +367,7 @@ impl Gate {
 
     async fn request_approval(
         &self,
-        context: CallContext<'_>,
+        context: GateContext<'_>,
         pending: &mut PendingCall,
     ) -> Result<(), Refusal> {
         let PendingCall { call, checked, .. } = &*pending;
@@ -404,7 +404,7 @@ impl Gate {
     /// precondition that held once in a run is not checked again.
     async fn ensure_precondition(
         &self,
-        context: CallContext<'_>,
+        context: GateContext<'_>,
         pending: &PendingCall,
         precondition: &Precondition,
     ) -> Result<(), Refusal> {
@@ -427,7 +427,7 @@ impl Gate {
     /// Makes the call that establishes a precondition whose check gave `result`.
     async fn establish(
         &self,
-        context: CallContext<'_>,
+        context: GateContext<'_>,
         pending: &PendingCall,
         precondition: &Precondition,
         result: &ToolResult,
@@ -457,7 +457,7 @@ impl Gate {
     /// Makes a call that a precondition requires. It goes through the gate like any other.
     async fn call_required(
         &self,
-        context: CallContext<'_>,
+        context: GateContext<'_>,
         pending: &PendingCall,
         sub: &SubCall,
     ) -> Result<ToolResult, Refusal> {
@@ -502,7 +502,7 @@ impl Gate {
     /// Makes an admitted call, with audit entries before and after it.
     async fn execute_logged(
         &self,
-        context: CallContext<'_>,
+        context: GateContext<'_>,
         pending: &PendingCall,
         callable: Arc<dyn Callable>,
     ) -> ToolResult {
@@ -528,7 +528,7 @@ impl Gate {
 
     fn refuse(
         &self,
-        context: CallContext<'_>,
+        context: GateContext<'_>,
         pending: &PendingCall,
         refusal: Refusal,
     ) -> ToolResult {
@@ -544,7 +544,7 @@ impl Gate {
         }
     }
 
-    fn dry_run(&self, context: CallContext<'_>, pending: &PendingCall) -> ToolResult {
+    fn dry_run(&self, context: GateContext<'_>, pending: &PendingCall) -> ToolResult {
         let entry = Entry::DryRun {
             time_ms: now_ms(),
             call: Box::new(self.call_entry(context.caller, pending, None)),

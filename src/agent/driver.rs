@@ -28,7 +28,7 @@ use crate::finder::Style;
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use crate::gate::{
-    Answer, ApprovalRequest, Approver, Call, CallContext, CallOutcome, Caller, Decision, Directory,
+    Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Decision, Directory, GateContext,
     Ledger,
 };
 use crate::llm::{ChatRequest, LlmError};
@@ -490,7 +490,7 @@ impl<'a> Turn<'a> {
             events: self.events,
             caller: &self.caller,
         };
-        let context = CallContext {
+        let context = GateContext {
             caller: &self.caller,
             ledger: &self.ledger,
             directory,

@@ -45,6 +45,7 @@ pub fn shown(id: &ToolId) -> String {
         "" => id.name().to_owned(),
         server => format!("{server}{SEPARATOR}{}", id.name()),
     };
+    // `a/b__c` and `a__b/c` would have the same name.
     let is_ambiguous = id.server().contains(SEPARATOR) || id.name().contains(SEPARATOR);
     let is_reserved = name == TOOL_SEARCH || name == CALL_TOOL;
     if !is_ambiguous && !is_reserved && name.len() <= MAX_NAME_CHARS && name.chars().all(is_allowed)

@@ -94,6 +94,7 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
 /// The tool with this id, else the first tool in the order of ids that the name denotes.
 fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Option<Arc<Tool>> {
     let allowed = |tool: &Arc<Tool>| request.filter.accepts(tool);
+    // An id is found by its key; only other names need a scan of all tools.
     let by_id = ToolId::parse(name)
         .ok()
         .and_then(|id| searcher.tool(&id))

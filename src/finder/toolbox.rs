@@ -240,6 +240,7 @@ impl Toolbox {
             self.clock += 1;
             fresh.push(held);
         }
+        // One eviction for all new tools, since each one breaks the provider's prompt cache.
         if self.tokens() + fresh_tokens > self.config.budget_tokens {
             injection.evicted = self.evict_for(fresh_tokens, &named);
         }
@@ -417,6 +418,7 @@ impl Toolbox {
             Eviction::Lfu => (held.use_.times, held.use_.last),
             Eviction::Lru | Eviction::None => (held.use_.last, 0),
         });
+        // Evict more than needed, so that the next injections do not evict again.
         let goal = self.config.budget_tokens * (100 - FREED_PERCENT) / 100;
         let mut tokens = self.tokens() + fresh_tokens;
         let mut evicted = Vec::new();
@@ -446,6 +448,7 @@ impl Toolbox {
             .collect();
         self.held.retain(|held| !ids.contains(&held.tool.id));
         self.unloaded.extend(gone);
+        // The latest are at the end; forget the earliest.
         let excess = self.unloaded.len().saturating_sub(MAX_REMEMBERED);
         self.unloaded.drain(..excess);
     }

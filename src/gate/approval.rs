@@ -99,6 +99,7 @@ struct OpenRequest {
 impl Approvals {
     /// Opens a request for a call of this owner's run. `None` when too many are open.
     pub fn open(&self, owner: &str) -> Option<PendingApproval<'_>> {
+        // Unanswered requests would otherwise grow without limit until their timeouts.
         let mut open = self.lock();
         if open.len() >= MAX_OPEN {
             return None;

@@ -137,7 +137,7 @@ impl TestRun {
     }
 
     async fn pass(&self, id: &str, arguments: Value) -> CallOutcome {
-        let context = CallContext {
+        let context = GateContext {
             caller: &self.caller,
             ledger: &self.ledger,
             directory: &self.tools,
@@ -505,7 +505,7 @@ async fn an_approval_does_not_count_for_a_tool_that_changed_or_was_removed() {
             to,
         };
         let (caller, ledger) = (caller(), Ledger::default());
-        let context = CallContext {
+        let context = GateContext {
             caller: &caller,
             ledger: &ledger,
             directory: &directory,
@@ -539,7 +539,7 @@ async fn a_call_is_checked_by_the_current_definition_of_its_tool() {
         ..run.tools.call("s/delete", json!({}))
     };
     let (caller, ledger) = (caller(), Ledger::default());
-    let context = CallContext {
+    let context = GateContext {
         caller: &caller,
         ledger: &ledger,
         directory: &run.tools,

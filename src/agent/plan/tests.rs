@@ -178,7 +178,7 @@ fn a_plan_is_checked_whole() {
     assert_eq!(checked.problems.len(), 5);
     assert!(
         checked.execution.next().is_none(),
-        "nothing of a plan with problems is carried out"
+        "no step of a plan with problems is executed"
     );
 }
 
@@ -202,7 +202,7 @@ fn results_flow_into_later_steps_with_their_types() {
     execution.record(ToolResult::ok(Value::String(data.to_string())));
     let step = execution.next().unwrap();
     let arguments = Value::Object(step.arguments.unwrap());
-    // What a result says is data: the reference in it stays text.
+    // A result is data: a reference in it is not replaced.
     assert_eq!(
         arguments,
         json!({ "n": 4, "m": "order 4 of ${2} \"quoted\"" })

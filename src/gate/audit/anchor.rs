@@ -68,7 +68,8 @@ impl Anchor {
         }
     }
 
-    /// Moves the anchor forward to an entry. Does nothing when another process has moved it further.
+    /// Moves the anchor forward to an entry. Does nothing when another process has moved it
+    /// further.
     ///
     /// # Errors
     /// [`AnchorError`].
