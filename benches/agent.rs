@@ -1,4 +1,4 @@
-//! What the agent itself costs, the model being a script that answers at once.
+//! The overhead of the agent, measured with a scripted model that answers at once.
 //!
 //! `first_event`: from a question to its first event, the saved question included. `round`: one
 //! more round with a call of a tool that does nothing, the overhead that every round of a real
@@ -26,22 +26,22 @@ use toolscout_index::{Catalog, DataDir, Options, Tool};
 
 /// Tools of the catalog.
 const TOOLS: usize = 1_000;
-/// Rounds of one measured run; what is reported is a run, so divide by it for a round.
+/// Rounds of one measured run. Divide the reported time by it for one round.
 const ROUNDS: u32 = 100;
 
 fn main() {
-    // The tokenizer's tables take a fraction of a second to build, once per process.
+    // Build the tokenizer's tables first, which takes a fraction of a second once per process.
     o200k("warm");
     divan::main();
 }
 
 #[divan::bench]
 fn first_event(bencher: Bencher) {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     bencher
-        .with_inputs(|| bed.agent(vec![Reply::text("done")]))
+        .with_inputs(|| fixture.agent(vec![Reply::text("done")]))
         .bench_refs(|agent| {
-            bed.runtime.block_on(async {
+            fixture.runtime.block_on(async {
                 let mut stream = agent.start(Question::new("a question")).ok()?;
                 black_box(stream.next().await)
             })
@@ -50,17 +50,17 @@ fn first_event(bencher: Bencher) {
 
 #[divan::bench]
 fn hundred_rounds_with_a_call(bencher: Bencher) {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     bencher
-        .with_inputs(|| bed.agent(rounds(|_| Reply::default().call("nothing", json!({})))))
+        .with_inputs(|| fixture.agent(rounds(|_| Reply::default().call("nothing", json!({})))))
         .bench_refs(|agent| {
-            bed.runtime.block_on(finished(agent));
+            fixture.runtime.block_on(finished(agent));
         });
 }
 
 #[divan::bench]
 fn hundred_rounds_with_a_search(bencher: Bencher) {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let search = |round| {
         Reply::default().call(
             "tool_search",
@@ -68,9 +68,9 @@ fn hundred_rounds_with_a_search(bencher: Bencher) {
         )
     };
     bencher
-        .with_inputs(|| bed.agent(rounds(search)))
+        .with_inputs(|| fixture.agent(rounds(search)))
         .bench_refs(|agent| {
-            bed.runtime.block_on(finished(agent));
+            fixture.runtime.block_on(finished(agent));
         });
 }
 
@@ -92,13 +92,13 @@ fn inject_five_tools(bencher: Bencher) {
 }
 
 /// A catalog and a runtime for agents.
-struct Bed {
+struct Fixture {
     runtime: Runtime,
     catalog: Catalog,
     _directory: tempfile::TempDir,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let catalog = DataDir::new(directory.path())
@@ -115,7 +115,7 @@ impl Bed {
             .enable_all()
             .build()
             .expect("a runtime");
-        Bed {
+        Fixture {
             runtime,
             catalog,
             _directory: directory,
@@ -133,7 +133,7 @@ impl Bed {
         let builder = Agent::builder()
             .llm(model)
             .catalog(self.catalog.clone())
-            .tool(Nothing)
+            .tool(NoopTool)
             .config(config);
         builder
             .max_rounds(ROUNDS + 2)
@@ -173,16 +173,16 @@ fn tool(number: usize) -> Tool {
     tool
 }
 
-struct Nothing;
+struct NoopTool;
 
 #[async_trait]
-impl Callable for Nothing {
+impl Callable for NoopTool {
     async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
         Ok(Value::Null)
     }
 }
 
-impl UserTool for Nothing {
+impl UserTool for NoopTool {
     fn definition(&self) -> Tool {
         Tool::new("", "nothing").expect("a valid name")
     }

@@ -1,14 +1,14 @@
-//! What the gate costs a call that nobody is asked about, beside the tool itself.
+//! The overhead of the gate for calls without approval.
 //!
-//! `judge`: class, rule, identity, normalising and checking of a call with four arguments, two of
-//! which have to be changed, under 20 rules. `tool_alone`: a tool that does nothing, in the task of
-//! its own that contains it. `pass`: the judged call let through to that tool. `pass_audited`: that
-//! with both of its entries in the audit log on disk. `deny_audited`: a call that is refused and
-//! written down. The gate costs what is left without `tool_alone`.
+//! `check`: class, rule, identity, normalization and validation of a call with four arguments, two
+//! of which have to be changed, under 20 rules. `tool_alone`: a tool that does nothing, in its own
+//! task. `pass`: the checked call, passed on to that tool. `pass_audited`: the same with both
+//! entries in the audit log on disk. `deny_audited`: a call that is refused and logged. The overhead
+//! is the difference to `tool_alone`.
 //!
-//! `upstream_alone` and `upstream_gated` are calls of an MCP server, a small one in Python, by the
-//! pool alone and as the gateway makes them: judged, written down and let through to the pool. The
-//! gate before calls of the gateway costs the difference.
+//! `upstream_alone` and `upstream_gated` are calls of a small MCP server in Python, by the pool
+//! alone and as the gateway makes them: checked, logged and passed on to the pool. The overhead of
+//! the gateway's gate is the difference.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use async_trait::async_trait;
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
-use toolscout::gate::approval::Nobody;
+use toolscout::gate::approval::RefuseAll;
 use toolscout::gate::{
-    AuditLog, Call, Caller, Decision, Directory, Gate, Ledger, Passage, Passed, Pattern, Policies,
-    Rule,
+    AuditLog, Call, CallOutcome, Caller, Decision, Directory, Gate, GateContext, Ledger, Pattern,
+    Policies, Rule,
 };
 use toolscout::mcp::config::parse_server;
 use toolscout::mcp::{CallContext, Pool, PoolConfig, SingleWriterSink};
 use toolscout::tools::{Arguments, Callable, Status, ToolFailure, Toolset, execute};
 use toolscout_index::{Catalog, DataDir, Options, Tool, ToolId};
 
-/// Rules before the one that fits.
+/// Rules before the one that matches.
 const RULES: usize = 20;
 
 fn main() {
@@ -36,45 +36,50 @@ fn main() {
 }
 
 #[divan::bench(sample_count = 1_000)]
-fn judge(bencher: Bencher) {
-    let bed = Bed::new(Decision::Allow);
+fn check(bencher: Bencher) {
+    let fixture = Fixture::new(Decision::Allow);
     bencher
-        .with_inputs(|| bed.arguments())
-        .bench_values(|arguments| bed.gate.judge(&bed.caller, &bed.tool, arguments));
+        .with_inputs(|| fixture.arguments())
+        .bench_values(|arguments| {
+            fixture
+                .gate
+                .check(&fixture.caller, &fixture.tool, arguments)
+        });
 }
 
 #[divan::bench(sample_count = 1_000)]
 fn tool_alone(bencher: Bencher) {
-    let bed = Bed::new(Decision::Allow);
+    let fixture = Fixture::new(Decision::Allow);
     let limit = Duration::from_secs(60);
     bencher.bench(|| {
-        bed.runtime
-            .block_on(execute(Arc::new(Nothing), Arguments::new(), limit))
+        fixture
+            .runtime
+            .block_on(execute(Arc::new(NoopTool), Arguments::new(), limit))
     });
 }
 
 #[divan::bench(sample_count = 1_000)]
 fn pass(bencher: Bencher) {
-    let bed = Bed::new(Decision::Allow);
+    let fixture = Fixture::new(Decision::Allow);
     bencher
-        .with_inputs(|| bed.call())
-        .bench_values(|call| bed.pass(call));
+        .with_inputs(|| fixture.call())
+        .bench_values(|call| fixture.pass(call));
 }
 
 #[divan::bench(sample_count = 1_000)]
 fn pass_audited(bencher: Bencher) {
-    let (bed, _folder) = Bed::audited(Decision::Allow);
+    let (fixture, _folder) = Fixture::audited(Decision::Allow);
     bencher
-        .with_inputs(|| bed.call())
-        .bench_values(|call| bed.pass(call));
+        .with_inputs(|| fixture.call())
+        .bench_values(|call| fixture.pass(call));
 }
 
 #[divan::bench(sample_count = 1_000)]
 fn deny_audited(bencher: Bencher) {
-    let (bed, _folder) = Bed::audited(Decision::Deny);
+    let (fixture, _folder) = Fixture::audited(Decision::Deny);
     bencher
-        .with_inputs(|| bed.call())
-        .bench_values(|call| bed.pass(call));
+        .with_inputs(|| fixture.call())
+        .bench_values(|call| fixture.pass(call));
 }
 
 #[divan::bench(sample_count = 500)]
@@ -86,7 +91,7 @@ fn upstream_alone(bencher: Bencher) {
         .bench_values(|arguments| {
             let calling = CallContext::default();
             let called = upstream
-                .bed
+                .fixture
                 .runtime
                 .block_on(upstream.pool.call(&id, arguments, &calling));
             assert!(called.is_ok(), "{called:?}");
@@ -105,14 +110,14 @@ fn upstream_gated(bencher: Bencher) {
         arguments: Upstream::arguments(),
     };
     bencher.with_inputs(call).bench_values(|call| {
-        let passed = upstream.bed.pass_in(&upstream, call);
+        let passed = upstream.fixture.pass_in(&upstream, call);
         assert_eq!(passed.result.status, Status::Ok, "{passed:?}");
     });
 }
 
 /// A server, the pool before it, and a gate with an audit log.
 struct Upstream {
-    bed: Bed,
+    fixture: Fixture,
     pool: Pool,
     catalog: Catalog,
     _folders: [tempfile::TempDir; 2],
@@ -120,7 +125,7 @@ struct Upstream {
 
 impl Upstream {
     fn start() -> Self {
-        let (bed, log) = Bed::audited(Decision::Allow);
+        let (fixture, log) = Fixture::audited(Decision::Allow);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/doubles/server.py");
         let server = parse_server(&format!("s=python3 '{}'", script.display()), &|_| None)
@@ -132,12 +137,12 @@ impl Upstream {
             servers: vec![server],
             ..PoolConfig::default()
         });
-        bed.runtime.block_on(async {
+        fixture.runtime.block_on(async {
             pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(Duration::from_secs(60)).await;
         });
         Upstream {
-            bed,
+            fixture,
             pool,
             catalog,
             _folders: [log, folder],
@@ -163,7 +168,7 @@ impl Directory for Upstream {
     }
 }
 
-struct Bed {
+struct Fixture {
     gate: Gate,
     caller: Caller,
     ledger: Ledger,
@@ -171,7 +176,7 @@ struct Bed {
     runtime: Runtime,
 }
 
-impl Bed {
+impl Fixture {
     fn new(decision: Decision) -> Self {
         let mut policies = Policies::permissive();
         let others = (0..RULES).map(|number| Pattern::new(format!("other{number}/*")));
@@ -193,7 +198,7 @@ impl Bed {
             .enable_all()
             .build()
             .expect("a runtime");
-        Bed {
+        Fixture {
             gate: Gate::new(policies),
             caller,
             ledger: Ledger::default(),
@@ -205,11 +210,11 @@ impl Bed {
     fn audited(decision: Decision) -> (Self, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let log = AuditLog::open(&folder.path().join("audit.db")).expect("a log");
-        let bed = Bed::new(decision);
+        let fixture = Fixture::new(decision);
         (
-            Bed {
-                gate: bed.gate.with_audit(Arc::new(log)),
-                ..bed
+            Fixture {
+                gate: fixture.gate.with_audit(Arc::new(log)),
+                ..fixture
             },
             folder,
         )
@@ -234,18 +239,18 @@ impl Bed {
     }
 
     fn pass(&self, call: Call) {
-        black_box(self.pass_in(&Nothing, call));
+        black_box(self.pass_in(&NoopTool, call));
     }
 
-    fn pass_in(&self, directory: &dyn Directory, call: Call) -> Passed {
-        let passage = Passage {
+    fn pass_in(&self, directory: &dyn Directory, call: Call) -> CallOutcome {
+        let context = GateContext {
             caller: &self.caller,
             ledger: &self.ledger,
             directory,
-            approver: &Nobody,
+            approver: &RefuseAll,
             call_timeout: Duration::from_secs(60),
         };
-        self.runtime.block_on(self.gate.pass(passage, call))
+        self.runtime.block_on(self.gate.pass(context, call))
     }
 }
 
@@ -268,21 +273,21 @@ fn tool() -> Tool {
 }
 
 /// A tool that does nothing.
-struct Nothing;
+struct NoopTool;
 
 #[async_trait]
-impl Callable for Nothing {
+impl Callable for NoopTool {
     async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
         Ok(Value::Null)
     }
 }
 
-impl Directory for Nothing {
+impl Directory for NoopTool {
     fn tool(&self, _: &ToolId) -> Option<Arc<Tool>> {
         None
     }
 
     fn callable(&self, _: &ToolId) -> Option<Arc<dyn Callable>> {
-        Some(Arc::new(Nothing))
+        Some(Arc::new(NoopTool))
     }
 }

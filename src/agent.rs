@@ -1,8 +1,7 @@
 //! The agent: a model that sees one tool at first, `tool_search`, and the rest when it needs them.
 //!
-//! A question becomes a [`Run`](run::Run), a state machine without I/O; the [driver] carries out
-//! what it asks for and sends its [events](event::Event). What the agent needs of the index is the
-//! small trait
+//! A question becomes a [`Run`](run::Run), a state machine without I/O. The [driver] executes its
+//! steps and sends its [events](event::Event). The agent uses the index through the trait
 //! [`ToolSearch`].
 
 pub mod context;
@@ -41,29 +40,28 @@ use crate::tools::{Callable, Registry, Toolset, UserTool};
 /// Longest question, in bytes.
 pub const MAX_QUESTION_BYTES: usize = 256 << 10;
 
-/// An agent's settings beside its parts.
+/// An agent's settings.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// The limits and manners of a run.
+    /// The settings of a run.
     pub run: RunConfig,
-    /// How much the toolbox holds and for how long.
+    /// The token budget of the visible tools, and their eviction.
     pub toolbox: ToolboxConfig,
-    /// What the gate goes by. By default tools that only read are called, and a person is asked
-    /// about all others.
+    /// The gate's policies. By default read-only tools are allowed and all others need approval.
     pub policies: Policies,
     /// Tools of the catalog that are always visible, by id or name.
     pub pins: Vec<String>,
-    /// Catalogs with fewer tools than this are shown whole and not searched.
+    /// Catalogs with fewer tools than this are shown whole, without search.
     pub search_from_tools: usize,
-    /// Calls that run at once at most.
+    /// Maximum number of calls that run in parallel.
     pub parallel_calls: usize,
-    /// Longest time of one call.
+    /// Time limit of one call.
     pub call_timeout: Duration,
-    /// Longest time of one turn.
+    /// Time limit of one turn.
     pub time_to_live: Duration,
-    /// Longest wait for recommended questions; `None` asks for none.
+    /// Time limit for recommended questions; `None` recommends none.
     pub recommend_within: Option<Duration>,
-    /// The tokenizer of the tool budget.
+    /// The tokenizer for the tool budget.
     pub count_tokens: TokenCounter,
 }
 
@@ -84,7 +82,7 @@ impl Default for AgentConfig {
     }
 }
 
-/// Answers questions with tools. Cheap to clone; all clones share conversations and running turns.
+/// Answers questions with tools. Cheap to clone; clones share conversations and running turns.
 #[derive(Clone)]
 pub struct Agent {
     shared: Arc<AgentState>,
@@ -95,9 +93,9 @@ struct AgentState {
     model: Arc<dyn ChatModel>,
     search: Arc<dyn ToolSearch>,
     toolsets: Vec<Arc<dyn Toolset>>,
-    /// What every call goes through.
+    /// Decides on every call.
     gate: Arc<Gate>,
-    /// Questions to people that are open.
+    /// The open requests for approval.
     approvals: Approvals,
     /// The user's own tools: always visible.
     own_tools: Vec<Arc<Tool>>,
@@ -105,16 +103,16 @@ struct AgentState {
     config: AgentConfig,
     /// One run per conversation.
     running: Mutex<BTreeMap<ConversationId, Running>>,
-    /// Tokens of the whole catalog at a generation; counted once, since it takes a second for ten
-    /// thousand tools.
+    /// Tokens of the whole catalog at a version. Cached, since counting ten thousand tools takes a
+    /// second.
     catalog_tokens: Mutex<Option<(Version, usize)>>,
 }
 
-/// A run under way.
+/// A run in progress.
 struct Running {
-    /// Who asked.
+    /// The person or key that asked.
     owner: String,
-    /// Stops it.
+    /// Stops the run.
     token: CancellationToken,
 }
 
@@ -140,27 +138,27 @@ impl Question {
         }
     }
 
-    /// The same question in this conversation.
+    /// Continues this conversation.
     pub fn in_conversation(mut self, id: ConversationId) -> Self {
         self.conversation = Some(id);
         self
     }
 
-    /// The same question, asked by this person or key: who owns the conversation, and stands in the
-    /// audit log.
+    /// Sets the person or key that asks: the owner of the conversation, who is named in the audit
+    /// log.
     pub fn asked_by(mut self, who: impl Into<String>) -> Self {
         self.who = who.into();
         self
     }
 
-    /// The same question on behalf of this user, the only one whom arguments that the policies bind
-    /// may name.
+    /// Sets the user on whose behalf the question is asked. Arguments that the policies bind may
+    /// name no other user.
     pub fn on_behalf_of(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// The same question, answered to the end even when nobody listens any more.
+    /// Continues the run to its end even after the stream is dropped.
     pub fn detached(mut self) -> Self {
         self.detached = true;
         self
@@ -176,19 +174,19 @@ impl Question {
     }
 }
 
-/// Why a question is not even begun.
+/// Why a run cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The conversation is busy with another one.
+    /// The conversation is answering another question.
     #[error("conversation {0} is still answering; wait for its end or stop it")]
     Busy(ConversationId),
-    /// The conversation is another one's, who is asking in it right now.
+    /// The conversation is answering a question of another owner.
     #[error("conversation {0} is not yours; leave its id out to begin a new one")]
     NotOwned(ConversationId),
-    /// There is nothing to answer.
+    /// The question is empty.
     #[error("the question is empty; say what is wanted")]
     Empty,
-    /// It is too long.
+    /// The question is too long.
     #[error(
         "the question has {bytes} bytes, {MAX_QUESTION_BYTES} are allowed; put long material into a tool's reach"
     )]
@@ -199,7 +197,7 @@ pub enum StartError {
 }
 
 impl Agent {
-    /// Begins to describe an agent.
+    /// Starts to build an agent.
     ///
     /// ```no_run
     /// # fn example(model: toolscout::llm::OpenAi, catalog: toolscout_index::Catalog) -> Result<(), toolscout::agent::BuildError> {
@@ -210,18 +208,17 @@ impl Agent {
         AgentBuilder::default()
     }
 
-    /// Starts to answer a question; the events come through the stream. Needs a Tokio runtime.
+    /// Starts to answer a question. The events come through the stream. Needs a Tokio runtime.
     ///
     /// Dropping the stream stops the run unless the question is detached.
     ///
     /// # Errors
-    /// [`StartError::Busy`] while the conversation answers another question.
+    /// [`StartError`]; [`StartError::Busy`] while the conversation answers another question.
     pub fn start(&self, question: Question) -> Result<RunStream, StartError> {
         self.start_holding(question, ())
     }
 
-    /// As [`Agent::start`]; what is `held` is dropped when the run has ended, also when nobody
-    /// listens to it any more.
+    /// As [`Agent::start`]. Drops `held` when the run ends, even if the stream was dropped before.
     ///
     /// # Errors
     /// As [`Agent::start`].
@@ -242,11 +239,11 @@ impl Agent {
             .conversation
             .take()
             .unwrap_or_else(ConversationId::fresh);
-        let slot = self.occupy(&conversation, &question.who)?;
-        Ok(driver::start(slot, question, held))
+        let running = self.register(&conversation, &question.who)?;
+        Ok(driver::start(running, question, held))
     }
 
-    /// Stops what a conversation is answering; false when it is answering nothing.
+    /// Stops a conversation's run; false when none is in progress.
     pub fn stop(&self, conversation: &ConversationId) -> bool {
         self.stop_within(&Reach::All, conversation)
     }
@@ -260,22 +257,22 @@ impl Agent {
         run.inspect(|run| run.token.cancel()).is_some()
     }
 
-    /// Answers an [`Event::ApprovalRequired`]; false when no such question is open (any more).
+    /// Answers an [`Event::ApprovalRequired`]; false when no request with this id is open.
     pub fn answer_approval(&self, id: &str, answer: Answer) -> bool {
         self.answer_approval_within(&Reach::All, id, answer)
     }
 
-    /// As [`Agent::answer_approval`], for the question of a run within reach only.
+    /// As [`Agent::answer_approval`], for a run within reach only.
     pub fn answer_approval_within(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
         self.shared.approvals.answer(reach, id, answer)
     }
 
-    /// What every call goes through.
+    /// The gate that decides on every call.
     pub fn gate(&self) -> &Arc<Gate> {
         &self.shared.gate
     }
 
-    /// The kept conversations.
+    /// The stored conversations.
     pub fn sessions(&self) -> &Arc<Sessions> {
         &self.shared.sessions
     }
@@ -285,7 +282,8 @@ impl Agent {
         self.shared.model.name()
     }
 
-    fn occupy(
+    /// Marks a conversation as running, so that it answers one question at a time.
+    fn register(
         &self,
         conversation: &ConversationId,
         owner: &str,
@@ -322,14 +320,14 @@ impl AgentState {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tokens of every tool of the catalog.
+    /// Tokens of all tools of the catalog.
     fn catalog_tokens(&self) -> usize {
-        let mut known = self
+        let mut cached = self
             .catalog_tokens
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let version = self.search.version();
-        if let Some((counted_at, tokens)) = &*known
+        if let Some((counted_at, tokens)) = &*cached
             && *counted_at == version
         {
             return *tokens;
@@ -341,12 +339,12 @@ impl AgentState {
             .iter()
             .map(|tool| toolbox::spec_tokens(&model_names::spec(tool), count))
             .sum();
-        *known = Some((version, tokens));
+        *cached = Some((version, tokens));
         tokens
     }
 }
 
-/// A conversation's right to answer one question; given back on drop.
+/// The registration of a conversation's run. Dropping it lets the conversation answer again.
 struct RunningTurn {
     shared: Arc<AgentState>,
     conversation: ConversationId,
@@ -359,7 +357,7 @@ impl Drop for RunningTurn {
     }
 }
 
-/// Describes an agent.
+/// Builds an agent.
 #[derive(Default)]
 pub struct AgentBuilder {
     model: Option<Arc<dyn ChatModel>>,
@@ -371,99 +369,99 @@ pub struct AgentBuilder {
     config: AgentConfig,
 }
 
-/// What an agent lacks.
+/// Why an agent cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A model.
+    /// No model was given.
     #[error("an agent needs a model; give one with `llm`")]
     NoModel,
-    /// Something to search.
+    /// No catalog was given.
     #[error("an agent needs a catalog; give one with `catalog`")]
     NoCatalog,
-    /// A place for conversations.
+    /// The database of conversations cannot be opened.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
 impl AgentBuilder {
-    /// With this model.
+    /// Sets the model.
     pub fn llm(self, model: impl ChatModel + 'static) -> Self {
         self.shared_llm(Arc::new(model))
     }
 
-    /// With this model, shared with others.
+    /// Sets a model that is shared with other agents.
     pub fn shared_llm(mut self, model: Arc<dyn ChatModel>) -> Self {
         self.model = Some(model);
         self
     }
 
-    /// Finding tools in this catalog.
+    /// Sets the catalog to search.
     pub fn catalog(self, catalog: impl ToolSearch + 'static) -> Self {
         self.shared_catalog(Arc::new(catalog))
     }
 
-    /// Finding tools in this catalog, shared with others.
+    /// Sets a catalog that is shared with other agents.
     pub fn shared_catalog(mut self, catalog: Arc<dyn ToolSearch>) -> Self {
         self.search = Some(catalog);
         self
     }
 
-    /// With one tool of the user's own. It is always visible and need not be in the catalog.
+    /// Adds a tool of the user's own. It is always visible and need not be in the catalog.
     pub fn tool(mut self, tool: impl UserTool + 'static) -> Self {
         self.registry = self.registry.with(tool);
         self
     }
 
-    /// With more tools of the user's own, each as with [`AgentBuilder::tool`].
+    /// Adds tools of the user's own, each as with [`AgentBuilder::tool`].
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = self.registry.joined(registry);
         self
     }
 
-    /// Calling tools of the catalog through this set; sets are asked in the order given.
+    /// Adds a set of tool implementations. The first set that has a tool is used.
     pub fn tools(mut self, toolset: impl Toolset + 'static) -> Self {
         self.toolsets.push(Arc::new(toolset));
         self
     }
 
-    /// Keeping conversations here instead of in memory.
+    /// Stores conversations here instead of in memory.
     pub fn sessions(mut self, sessions: Arc<Sessions>) -> Self {
         self.sessions = Some(sessions);
         self
     }
 
-    /// Writing every call into this log. Without one nothing is written.
+    /// Sets the audit log. Without one, calls are not logged.
     pub fn audit(mut self, audit: Arc<AuditLog>) -> Self {
         self.audit = Some(audit);
         self
     }
 
-    /// Going by these policies.
+    /// Sets the gate's policies.
     pub fn policies(mut self, policies: Policies) -> Self {
         self.config.policies = policies;
         self
     }
 
-    /// With these settings; later setters change single ones.
+    /// Replaces all settings. Setters called later change single ones.
     pub fn config(mut self, config: AgentConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// With at most this many answers of the model per question.
+    /// Sets the maximum number of the model's answers per question; at least 1.
     pub fn max_rounds(mut self, rounds: u32) -> Self {
         self.config.run.max_rounds = rounds.max(1);
         self
     }
 
-    /// With at most this many tokens of tools.
+    /// Sets the token budget of the visible tools.
     pub fn tool_budget_tokens(mut self, tokens: usize) -> Self {
         self.config.toolbox.budget_tokens = tokens;
         self
     }
 
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
     /// [`BuildError`] naming what is missing.

@@ -1,4 +1,4 @@
-//! Tools under a token budget: whole for the best, shorter below, never over.
+//! Fits tool definitions into a token budget: the best ones whole, the next ones shortened.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use toolscout_index::{Tool, ToolId};
 
 /// The smallest budget: every format's empty answer fits into it.
 pub const MIN_TOKENS: usize = 64;
-/// The largest budget; no model's context is larger by much.
+/// The largest budget; no model's context is much larger.
 pub const MAX_TOKENS: usize = 1_000_000;
 
-/// Text is counted in pieces of at most this many bytes, since the tokenizer's pattern may give up
-/// on longer ones.
+/// Text is counted in pieces of at most this many bytes, since the tokenizer's pattern may fail on
+/// longer ones.
 const PIECE_BYTES: usize = 16 << 10;
-/// The longest token of o200k has 128 bytes: text longer than this many bytes a token cannot fit
-/// and is not counted.
+/// Bytes of the longest token of o200k. Text with more bytes per token of the budget cannot fit and
+/// is not counted.
 const MAX_TOKEN_BYTES: usize = 128;
-/// A shortened description ends after its first sentence, and here at the latest.
+/// Longest shortened description; it ends after the first sentence if that is shorter.
 const TERSE_DESCRIPTION_CHARS: usize = 160;
-/// Keywords of a schema that explain and do not constrain.
+/// Keywords of a schema that describe but do not constrain.
 const EXPLAINING_KEYWORDS: [&str; 6] = [
     "description",
     "title",
@@ -31,27 +31,27 @@ const EXPLAINING_KEYWORDS: [&str; 6] = [
     "$comment",
 ];
 
-/// Tools written out within a budget.
+/// Tool definitions that fit into a budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
-    /// The tools in the format asked for, best first.
+    /// The tools in the requested format, best first.
     pub value: Value,
     /// Tokens of `value` as compact JSON, by the o200k encoding; at most the budget.
     pub tokens: usize,
-    /// Tools written whole; they are the first ones.
+    /// Number of whole tools, which come first.
     pub whole: usize,
-    /// Tools written with a shorter description and schema; they follow the whole ones.
+    /// Number of tools with a shortened description and schema, which follow the whole ones.
     pub shortened: usize,
-    /// Tools for which no room was left.
+    /// Tools that did not fit.
     pub omitted: Vec<ToolId>,
 }
 
-/// Writes tools, best first, into at most `max_tokens` tokens: whole while there is room, then
-/// shortened, then left out.
+/// Fits tools, best first, into `max_tokens` tokens: whole while there is room, then shortened,
+/// then omitted.
 ///
-/// Half of the budget at most is kept for the lower ones, so that as many as possible are there in
-/// some form. Once a tool had to be shortened, no later one is longer. Budgets below [`MIN_TOKENS`]
-/// count as that many.
+/// At most half of the budget is reserved for lower-ranked tools, so that as many tools as possible
+/// are included in some form. After a shortened tool, no later one is longer. Budgets below
+/// [`MIN_TOKENS`] are raised to it.
 pub fn fit(tools: &[Arc<Tool>], emit: Emit, max_tokens: usize) -> Fitted {
     let budget = max_tokens.max(MIN_TOKENS);
     let mut plan = Plan::choose(tools, emit, budget);
@@ -67,8 +67,8 @@ pub fn fit(tools: &[Arc<Tool>], emit: Emit, max_tokens: usize) -> Fitted {
     }
 }
 
-/// The number of tokens of a text by the o200k encoding; slightly more for texts of many kilobytes,
-/// which are counted piece by piece.
+/// The number of tokens of a text by the o200k encoding. Slightly too high for texts of many
+/// kilobytes, which are counted in pieces.
 pub fn count(text: &str) -> usize {
     let tokenizer = o200k_base_singleton();
     pieces(text)
@@ -76,14 +76,14 @@ pub fn count(text: &str) -> usize {
         .sum()
 }
 
-/// How much of a tool is written, most first.
+/// How much of a tool is included, most first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Detail {
-    /// As registered.
+    /// The definition as registered.
     Whole,
-    /// The first sentence, and a schema without explanations.
+    /// The first sentence, and a schema without descriptions.
     Terse,
-    /// The first sentence, and the names and types of the arguments alone.
+    /// The first sentence, and the names and types of the arguments only.
     Outline,
 }
 
@@ -127,8 +127,7 @@ impl<'a> Plan<'a> {
         let mut detail = Detail::Whole;
         for (tool, shortest) in tools.iter().zip(shortest) {
             later -= shortest;
-            // The tools below keep the room for their shortest forms, as far as they need no more
-            // than half of all.
+            // Reserve room for the shortest forms of the tools below, up to half of the budget.
             let room = left
                 .saturating_sub(later.min(budget / 2))
                 .max(shortest.min(left));
@@ -171,7 +170,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The longest form from `detail` down that costs at most `left` tokens.
+/// The longest form of a tool, from `detail` down, that costs at most `left` tokens.
 fn fitting(
     tool: &Tool,
     emit: Emit,
@@ -188,7 +187,7 @@ fn fitting(
     }
 }
 
-/// The tokens of a tool's shortest form; none for one that cannot fit at all.
+/// The tokens of a tool's shortest form; 0 if it cannot fit at all.
 fn shortest(tool: &Tool, emit: Emit, frame: usize, budget: usize) -> usize {
     let mut detail = Detail::Whole;
     while let Some(shorter) = detail.shorter(emit) {
@@ -197,7 +196,7 @@ fn shortest(tool: &Tool, emit: Emit, frame: usize, budget: usize) -> usize {
     cost(&detail.of(tool), emit, frame, budget).unwrap_or_default()
 }
 
-/// The tokens that this tool adds, `None` when they are more than `left`.
+/// The tokens that a tool adds; `None` if they are more than `left`.
 fn cost(tool: &Tool, emit: Emit, frame: usize, left: usize) -> Option<usize> {
     let text = formats::emit(&[tool], emit).to_string();
     if text.len() / MAX_TOKEN_BYTES > left + frame {
@@ -231,7 +230,7 @@ fn first_sentence(text: &str) -> &str {
     }
 }
 
-/// A schema that accepts the same values and explains nothing.
+/// A schema that accepts the same values, without descriptions.
 fn without_explanations(schema: &Map<String, Value>) -> Map<String, Value> {
     schema
         .iter()
@@ -240,8 +239,8 @@ fn without_explanations(schema: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// What a keyword holds, stripped. Keys under `properties` and the like are names and not keywords;
-/// what `enum`, `const` and `required` hold are values.
+/// A keyword's value without descriptions. Keys under `properties` and similar keywords are names,
+/// not keywords; `enum`, `const` and `required` contain values.
 fn strip_keyword(keyword: &str, value: &Value) -> Value {
     match (keyword, value) {
         (
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn no_budget_is_ever_exceeded_and_enough_shows_all() {
+    fn no_budget_is_exceeded_and_a_large_one_includes_all_tools() {
         for emit in
             TOOL_FORMATS
                 .into_iter()
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_are_whole_and_the_rest_shorter() {
+    fn the_first_tools_are_whole_and_the_rest_shortened() {
         let fitted = fit(&tools(), Emit::Mcp, 1500);
         assert!(fitted.whole >= 1 && fitted.shortened >= 1, "{fitted:?}");
         let written = fitted.value.to_string();
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_schema_keeps_arguments_called_like_keywords_and_their_values() {
+    fn a_shortened_schema_keeps_arguments_named_like_keywords_and_their_values() {
         let terse = Detail::Terse.of(&tool("x", 3)).into_owned();
         assert_eq!(terse.description, "Does x in one step.");
         let state = &terse.input_schema["properties"]["state"];

@@ -1,8 +1,9 @@
-//! Finding tools for a model: the search it is given as a tool, and the tools it holds afterwards.
+//! Finds tools for a model: the search that the model calls as a tool, and the tools that are
+//! visible to it afterwards.
 //!
-//! [`ToolSearch`] is what the agent and the MCP gateway need of the index. [`meta_tools`] defines
-//! `tool_search` and `call_tool`, [`model_names`] the names under which a model sees tools, and
-//! [`Toolbox`](toolbox::Toolbox) holds what a search injected, within a budget of tokens.
+//! [`ToolSearch`] is the interface of the agent and the MCP gateway to the index. [`meta_tools`]
+//! defines `tool_search` and `call_tool`, [`model_names`] the names of tools as a model sees them,
+//! and [`Toolbox`](toolbox::Toolbox) holds the injected tools within a token budget.
 
 pub mod model_names;
 pub mod search;

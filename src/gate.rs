@@ -1,11 +1,11 @@
-//! The gate: what stands between a model and everything it can call.
+//! The gate between an agent and the tools it can call.
 //!
-//! A call goes through it whole, in this order: the [policies](policy) give it a class and a
-//! decision; arguments that name a user are [held to the caller](identity); the rest is
-//! [normalised](normalize) by the tool's schema and checked against it; the run's limits are
-//! counted; a [person](approval) is asked where the decision says so;
-//! [preconditions](precondition) are met; the [audit log](audit) is written; then, and only then, the tool is called.
-//! There is no other way from an agent to a tool.
+//! Every call passes these steps, in this order: the [policies](policy) give it a class and a
+//! decision; arguments that name a user are [bound to the caller](identity); the other arguments
+//! are [normalized](normalize) and validated by the tool's schema; the run's limits are checked; a
+//! [person](approval) is asked for approval where the decision requires it;
+//! [preconditions](precondition) are met; the [audit log](audit) is written; the tool is called.
+//! An agent has no other way to a tool.
 
 pub mod approval;
 pub mod audit;
@@ -20,6 +20,7 @@ pub mod precondition;
 pub mod redact;
 
 use std::fmt;
+use std::mem;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ use lru::LruCache;
 use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
+pub use CallOutcome as Passed;
+pub use GateContext as Passage;
 pub use approval::{Answer, ApprovalRequest, Approvals, Approver};
 pub use audit::AuditLog;
 pub use class::Class;
@@ -36,7 +39,7 @@ pub use definition::Definition;
 pub use ledger::Ledger;
 pub use normalize::{Change, Why};
 pub use pattern::Pattern;
-pub use policy::{Decision, Policies, Rule, Ruling};
+pub use policy::{AppliedRule, AppliedRule as Ruling, Decision, Policies, Rule};
 
 use crate::gate::audit::{AuditError, CallEntry, Entry, now_ms};
 use crate::gate::precondition::{OnFailedCheck, Precondition, SubCall};
@@ -45,12 +48,12 @@ use crate::printable::excerpt;
 use crate::tools::arguments::{self, Checker, Violation};
 use crate::tools::{Arguments, Callable, ErrorCode, Status, ToolResult, execute};
 
-/// Compiled schemas that are kept; a conversation uses some dozens of tools.
+/// Compiled schemas in the cache; a conversation uses some dozens of tools.
 const MAX_CHECKERS: NonZeroUsize = NonZeroUsize::new(512).expect("is not zero");
-/// Characters of a result that are told when a precondition does not hold.
-const TOLD_CHARS: usize = 200;
+/// Characters of a check's result that a refusal quotes.
+const RESULT_EXCERPT_CHARS: usize = 200;
 
-/// A call on its way to a tool: what the model wants, unchecked.
+/// A call as the model wrote it, unchecked.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The call's id.
@@ -64,72 +67,72 @@ pub struct Call {
 /// On whose behalf a run calls tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// Who asked, for the audit log: a person at a terminal, or a key.
+    /// The person at the terminal or the key, for the audit log.
     pub who: String,
-    /// The user whose name arguments may bear.
+    /// The user whom arguments may name.
     pub identity: Option<String>,
     /// The conversation, or the session of an MCP client.
     pub conversation: String,
-    /// The program that calls, as it names itself; for the audit log.
+    /// The calling program, as it names itself; for the audit log.
     pub client: Option<String>,
-    /// May call only tools that change nothing.
+    /// Restricts the caller to read-only tools.
     pub only_reads: bool,
 }
 
-/// Where the gate finds tools, those of preconditions included.
+/// Looks up tools, those of preconditions included.
 pub trait Directory: Send + Sync {
-    /// The tool of this id.
+    /// The tool with this id.
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>>;
 
-    /// What calls it, where it can be called.
+    /// The implementation of a tool; `None` when nothing here can call it.
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>>;
 }
 
-/// One run at the gate: everything that its calls have in common.
+/// What all calls of one run share.
 #[derive(Clone, Copy)]
-pub struct Passage<'a> {
-    /// On whose behalf it calls.
+pub struct GateContext<'a> {
+    /// On whose behalf the run calls.
     pub caller: &'a Caller,
-    /// What it has used up.
+    /// The calls made so far, counted against the limits.
     pub ledger: &'a Ledger,
-    /// Where tools are.
+    /// Looks up tools.
     pub directory: &'a dyn Directory,
-    /// Who asks a person.
+    /// Asks a person for approval.
     pub approver: &'a dyn Approver,
     /// Longest time of one call.
     pub call_timeout: Duration,
 }
 
-/// What became of a call.
+/// The result of a call and how the gate decided on it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Passed {
-    /// Its one result.
+pub struct CallOutcome {
+    /// The one result of the call.
     pub result: ToolResult,
-    /// How it went through.
+    /// The gate's decision and changes.
     pub report: Report,
 }
 
-/// How a call went through the gate.
+/// How the gate handled a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The class, the decision and its rule.
-    pub ruling: Ruling,
-    /// What was changed in the arguments.
+    pub applied_rule: AppliedRule,
+    /// Changes made to the arguments.
     pub changes: Vec<Change>,
-    /// What the person said who was asked.
+    /// The person's answer, if one was asked.
     pub answer: Option<Answer>,
 }
 
-/// A call judged before anything happens.
+/// A call checked against policies and schema, not yet made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
+pub struct CheckedCall {
     /// The class, the decision and its rule.
-    pub ruling: Ruling,
+    pub applied_rule: AppliedRule,
     /// The arguments as they would be sent.
     pub arguments: Arguments,
-    /// How they differ from what was given.
+    /// How they differ from the given ones.
     pub changes: Vec<Change>,
-    /// What makes the call impossible whatever the policies say.
+    /// Why the call is impossible even if the policies allow it.
     pub refusal: Option<Refusal>,
 }
 
@@ -151,16 +154,16 @@ impl Refusal {
     }
 }
 
-/// The gate. It is shared by all runs of an agent.
+/// Decides on calls and makes the allowed ones. All runs of an agent share one.
 pub struct Gate {
     policies: Policies,
     redaction: Redaction,
     audit: Option<Arc<AuditLog>>,
-    checkers: Mutex<LruCache<ToolId, Compiled>>,
+    checkers: Mutex<LruCache<ToolId, CachedChecker>>,
 }
 
-/// A compiled schema with the tool it is of.
-struct Compiled {
+/// A compiled schema and the tool it belongs to.
+struct CachedChecker {
     tool: Arc<Tool>,
     checker: Arc<Checker>,
 }
@@ -173,28 +176,29 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// What stops a call that is on its way in.
-enum Halt {
+/// Why a call is not made.
+enum NotMade {
     Refused(Refusal),
     DryRun,
 }
 
-impl From<Refusal> for Halt {
+impl From<Refusal> for NotMade {
     fn from(refusal: Refusal) -> Self {
-        Halt::Refused(refusal)
+        NotMade::Refused(refusal)
     }
 }
 
-/// A call under judgement, and the tools whose preconditions led to it.
-struct Case {
+/// A call that is being decided on.
+struct PendingCall {
     call: Call,
-    judgement: Judgement,
+    checked: CheckedCall,
     answer: Option<Answer>,
-    trail: Vec<ToolId>,
+    /// The tools whose preconditions led to this call, outermost first.
+    required_by: Vec<ToolId>,
 }
 
 impl Gate {
-    /// A gate that goes by these policies and writes no log.
+    /// A gate with these policies and without an audit log.
     pub fn new(policies: Policies) -> Self {
         let redaction = Redaction::new(policies.secrets.clone());
         Gate {
@@ -205,193 +209,178 @@ impl Gate {
         }
     }
 
-    /// The same gate with an audit log. A call that cannot be written down is not made.
+    /// Adds an audit log. A call that cannot be logged is not made.
     pub fn with_audit(mut self, audit: Arc<AuditLog>) -> Self {
         self.audit = Some(audit);
         self
     }
 
-    /// What it goes by.
+    /// The policies it applies.
     pub fn policies(&self) -> &Policies {
         &self.policies
     }
 
-    /// Judges a call without making it.
-    pub fn judge(&self, caller: &Caller, tool: &Arc<Tool>, given: Arguments) -> Judgement {
-        self.judge_with(caller, tool, given, |_| true)
+    /// Checks a call without making it.
+    pub fn check(&self, caller: &Caller, tool: &Arc<Tool>, given: Arguments) -> CheckedCall {
+        self.check_partial(caller, tool, given, |_| true)
     }
 
-    /// Judges a call of which some arguments are not known yet: only violations that `counts` says
-    /// yes to count.
-    pub fn judge_with(
+    /// Checks a call some of whose arguments are not known yet. Violations for which `counts`
+    /// returns false are ignored.
+    pub fn check_partial(
         &self,
         caller: &Caller,
         tool: &Arc<Tool>,
         given: Arguments,
         counts: impl Fn(&Violation) -> bool,
-    ) -> Judgement {
-        let ruling = self.policies.ruling(tool);
-        let (mut arguments, mut changes) = (given, Vec::new());
-        if caller.only_reads && ruling.class != Class::ReadOnly {
-            let refusal = Some(beyond_scope(caller, tool, ruling.class));
-            return Judgement {
-                ruling,
-                arguments,
-                changes,
-                refusal,
-            };
+    ) -> CheckedCall {
+        let mut checked = CheckedCall {
+            applied_rule: self.policies.applied_rule(tool),
+            arguments: given,
+            changes: Vec::new(),
+            refusal: None,
+        };
+        checked.refusal = self
+            .check_arguments(caller, tool, &mut checked, counts)
+            .err();
+        checked
+    }
+
+    /// Normalizes the arguments in place and validates them.
+    fn check_arguments(
+        &self,
+        caller: &Caller,
+        tool: &Arc<Tool>,
+        checked: &mut CheckedCall,
+        counts: impl Fn(&Violation) -> bool,
+    ) -> Result<(), Refusal> {
+        let class = checked.applied_rule.class;
+        if caller.only_reads && class != Class::ReadOnly {
+            return Err(outside_scope(caller, tool, class));
         }
-        let bound = identity::enforce(
-            &self.policies,
-            tool,
-            caller.identity.as_deref(),
-            &mut arguments,
-            &mut changes,
-        );
-        if let Err(message) = bound {
-            let refusal = Some(Refusal::new(ErrorCode::Denied, message));
-            return Judgement {
-                ruling,
-                arguments,
-                changes,
-                refusal,
-            };
-        }
-        normalize::normalize(&tool.input_schema, &mut arguments, &mut changes);
-        if let Err(message) =
-            identity::confirm(&self.policies, tool, caller.identity.as_deref(), &arguments)
-        {
-            let refusal = Some(Refusal::new(ErrorCode::Denied, message));
-            return Judgement {
-                ruling,
-                arguments,
-                changes,
-                refusal,
-            };
-        }
-        let instance = Value::Object(arguments);
+        let denied = |message| Refusal::new(ErrorCode::Denied, message);
+        let identity = caller.identity.as_deref();
+        let (arguments, changes) = (&mut checked.arguments, &mut checked.changes);
+        identity::enforce(&self.policies, tool, identity, arguments, changes).map_err(denied)?;
+        normalize::normalize(&tool.input_schema, arguments, changes);
+        // Normalizing may have filled in defaults and unpacked JSON that name another user.
+        identity::confirm(&self.policies, tool, identity, arguments).map_err(denied)?;
+        // The validator takes a `Value`: moving the arguments in and out again saves a clone.
+        let instance = Value::Object(mem::take(&mut checked.arguments));
         let mut violations = self.checker(tool).violations(&instance);
-        violations.retain(counts);
-        let invalid = || {
-            Refusal::new(
-                ErrorCode::InvalidArguments,
-                arguments::told(tool, &violations),
-            )
-        };
-        let refusal = (!violations.is_empty()).then(invalid);
-        let arguments = if let Value::Object(fields) = instance {
-            fields
-        } else {
-            Arguments::new()
-        };
-        Judgement {
-            ruling,
-            arguments,
-            changes,
-            refusal,
+        if let Value::Object(arguments) = instance {
+            checked.arguments = arguments;
         }
+        violations.retain(counts);
+        if violations.is_empty() {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            ErrorCode::InvalidArguments,
+            arguments::describe_violations(tool, &violations),
+        ))
     }
 
-    /// Lets a call through, or not; either way there is one result.
-    pub async fn pass(&self, run: Passage<'_>, call: Call) -> Passed {
-        self.pass_on(run, call, Vec::new()).await
+    /// Decides on a call and makes it if allowed. There is exactly one result either way.
+    pub async fn pass(&self, context: GateContext<'_>, call: Call) -> CallOutcome {
+        self.pass_boxed(context, call, Vec::new()).await
     }
 
-    /// Boxed, since preconditions are calls that have preconditions.
-    fn pass_on<'a>(
+    /// Boxed because it recurses: preconditions are calls that have preconditions.
+    fn pass_boxed<'a>(
         &'a self,
-        run: Passage<'a>,
+        context: GateContext<'a>,
         call: Call,
-        trail: Vec<ToolId>,
-    ) -> BoxFuture<'a, Passed> {
+        required_by: Vec<ToolId>,
+    ) -> BoxFuture<'a, CallOutcome> {
         Box::pin(async move {
-            // The caller may have found the tool a while ago, and the tool may have changed since.
+            // The caller may have looked the tool up a while ago, and it may have changed since.
             let call = Call {
-                tool: run.directory.tool(&call.tool.id).unwrap_or(call.tool),
+                tool: context.directory.tool(&call.tool.id).unwrap_or(call.tool),
                 ..call
             };
-            let judgement = self.judge(run.caller, &call.tool, call.arguments.clone());
-            let mut case = Case {
+            let checked = self.check(context.caller, &call.tool, call.arguments.clone());
+            let mut pending = PendingCall {
                 call,
-                judgement,
+                checked,
                 answer: None,
-                trail,
+                required_by,
             };
-            let result = match self.admit(run, &mut case).await {
-                Ok(callable) => self.carry_out(run, &case, callable).await,
-                Err(Halt::Refused(refusal)) => self.turn_away(run, &case, refusal),
-                Err(Halt::DryRun) => self.rehearse(run, &case),
+            let result = match self.admit(context, &mut pending).await {
+                Ok(callable) => self.execute_logged(context, &pending, callable).await,
+                Err(NotMade::Refused(refusal)) => self.refuse(context, &pending, refusal),
+                Err(NotMade::DryRun) => self.dry_run(context, &pending),
             };
-            let Case {
-                judgement: Judgement {
-                    ruling, changes, ..
-                },
-                answer,
-                ..
-            } = case;
-            Passed {
+            CallOutcome {
                 result,
                 report: Report {
-                    ruling,
-                    changes,
-                    answer,
+                    applied_rule: pending.checked.applied_rule,
+                    changes: pending.checked.changes,
+                    answer: pending.answer,
                 },
             }
         })
     }
 
-    /// Everything that can keep a call from being made, in order; what is left is to make it.
-    async fn admit(&self, run: Passage<'_>, case: &mut Case) -> Result<Arc<dyn Callable>, Halt> {
-        let Ruling {
+    /// Applies everything that can prevent a call, in order. Returns what to call.
+    async fn admit(
+        &self,
+        context: GateContext<'_>,
+        pending: &mut PendingCall,
+    ) -> Result<Arc<dyn Callable>, NotMade> {
+        let AppliedRule {
             decision,
             rule,
             class,
             ..
-        } = &case.judgement.ruling;
-        let (decision, id) = (*decision, case.call.tool.id.clone());
+        } = &pending.checked.applied_rule;
+        let (decision, id) = (*decision, pending.call.tool.id.clone());
         if decision == Decision::Deny {
             let message = format!("{id} ({class}) is denied by {rule}; do without it, and say so");
             return Err(Refusal::new(ErrorCode::Denied, message).into());
         }
-        if let Some(refusal) = case.judgement.refusal.take() {
+        if let Some(refusal) = pending.checked.refusal.take() {
             return Err(refusal.into());
         }
         if decision == Decision::DryRun {
-            return Err(Halt::DryRun);
+            return Err(NotMade::DryRun);
         }
-        let callable = run
+        let callable = context
             .directory
             .callable(&id)
             .ok_or_else(|| not_callable(&id))?;
-        run.ledger
-            .take(&case.judgement.ruling, &self.policies.limits)
+        // Counted before a person is asked: a loop of requests for approval is limited too.
+        context
+            .ledger
+            .take(&pending.checked.applied_rule, &self.policies.limits)
             .map_err(|message| Refusal::new(ErrorCode::Limit, message))?;
         if decision == Decision::Ask {
-            self.ask(run, case).await?;
-            unchanged(run.directory, &case.call.tool)?;
+            self.request_approval(context, pending).await?;
+            ensure_unchanged(context.directory, &pending.call.tool)?;
         }
         for precondition in self.policies.preconditions_of(&id) {
-            self.meet(run, case, precondition).await?;
+            self.ensure_precondition(context, pending, precondition)
+                .await?;
         }
         Ok(callable)
     }
 
-    async fn ask(&self, run: Passage<'_>, case: &mut Case) -> Result<(), Refusal> {
-        let Case {
-            call, judgement, ..
-        } = &*case;
-        let answer = run
-            .approver
-            .ask(ApprovalRequest {
-                call: call.id.clone(),
-                tool: call.tool.id.to_string(),
-                description: call.tool.description.clone(),
-                class: judgement.ruling.class,
-                arguments: Value::Object(judgement.arguments.clone()),
-                changes: judgement.changes.clone(),
-                rule: judgement.ruling.rule.clone(),
-            })
-            .await;
+    async fn request_approval(
+        &self,
+        context: GateContext<'_>,
+        pending: &mut PendingCall,
+    ) -> Result<(), Refusal> {
+        let PendingCall { call, checked, .. } = &*pending;
+        let request = ApprovalRequest {
+            call: call.id.clone(),
+            tool: call.tool.id.to_string(),
+            description: call.tool.description.clone(),
+            class: checked.applied_rule.class,
+            arguments: Value::Object(checked.arguments.clone()),
+            changes: checked.changes.clone(),
+            rule: checked.applied_rule.rule.clone(),
+        };
+        let answer = context.approver.ask(request).await;
         let id = &call.tool.id;
         let refused = match &answer {
             Answer::Approved { .. } => None,
@@ -403,168 +392,196 @@ impl Gate {
                 "nobody allowed {id} within {after_ms} ms, so it is refused"
             )),
         };
-        case.answer = Some(answer);
-        refused.map_or(Ok(()), |message| {
-            Err(Refusal::new(
-                ErrorCode::Denied,
-                format!("{message}; do not try it again in another way"),
-            ))
-        })
+        pending.answer = Some(answer);
+        let Some(reason) = refused else { return Ok(()) };
+        Err(Refusal::new(
+            ErrorCode::Denied,
+            format!("{reason}; do not try it again in another way"),
+        ))
     }
 
-    /// Sees to it that a precondition holds. What held once in a run is not asked again.
-    async fn meet(
+    /// Checks a precondition, and makes the call that establishes it where the check fails. A
+    /// precondition that held once in a run is not checked again.
+    async fn ensure_precondition(
         &self,
-        run: Passage<'_>,
-        case: &Case,
+        context: GateContext<'_>,
+        pending: &PendingCall,
         precondition: &Precondition,
     ) -> Result<(), Refusal> {
-        let question = precondition.check.arguments_for(&case.judgement.arguments);
-        let key = format!("{} {}", precondition.check.tool, Value::Object(question));
-        if run.ledger.has_held(&key) {
+        let check = &precondition.check;
+        // The check's arguments are part of the key: another order needs its own check.
+        let arguments = check.arguments_for(&pending.checked.arguments);
+        let key = format!("{} {}", check.tool, Value::Object(arguments));
+        if context.ledger.has_held(&key) {
             return Ok(());
         }
-        let (id, asked) = (&case.call.tool.id, &precondition.check.tool);
-        let result = self.sub_call(run, case, &precondition.check).await?;
-        let unanswered =
-            result.status == Status::Error && precondition.on_failed_check == OnFailedCheck::Refuse;
+        let result = self.call_required(context, pending, check).await?;
         if !precondition.holds(&result) {
-            let told = excerpt(&result.to_model_text(), TOLD_CHARS);
-            let remedy = precondition
-                .otherwise
-                .as_ref()
-                .filter(|_| !unanswered)
-                .ok_or_else(|| {
-                    unmet(format!(
-                        "{id} needs {asked} to agree first, and it says {told}"
-                    ))
-                })?;
-            let made = self.sub_call(run, case, remedy).await?;
-            if made.status == Status::Error {
-                let told = excerpt(&made.to_model_text(), TOLD_CHARS);
-                return Err(unmet(format!(
-                    "{id} needs {} first, and that failed: {told}",
-                    remedy.tool
-                )));
-            }
+            self.establish(context, pending, precondition, &result)
+                .await?;
         }
-        run.ledger.note_held(key);
+        context.ledger.mark_held(key);
         Ok(())
     }
 
-    /// A call of the gate's own: through the gate like any other.
-    async fn sub_call(
+    /// Makes the call that establishes a precondition whose check gave `result`.
+    async fn establish(
         &self,
-        run: Passage<'_>,
-        case: &Case,
+        context: GateContext<'_>,
+        pending: &PendingCall,
+        precondition: &Precondition,
+        result: &ToolResult,
+    ) -> Result<(), Refusal> {
+        let id = &pending.call.tool.id;
+        // A check that failed is no answer, unless the settings count it as a no.
+        let has_answer =
+            result.status == Status::Ok || precondition.on_failed_check == OnFailedCheck::No;
+        let Some(remedy) = precondition.otherwise.as_ref().filter(|_| has_answer) else {
+            return Err(precondition_failed(format!(
+                "{id} needs {} to agree first, and it says {}",
+                precondition.check.tool,
+                excerpt(&result.to_model_text(), RESULT_EXCERPT_CHARS)
+            )));
+        };
+        let result = self.call_required(context, pending, remedy).await?;
+        if result.status == Status::Error {
+            return Err(precondition_failed(format!(
+                "{id} needs {} first, and that failed: {}",
+                remedy.tool,
+                excerpt(&result.to_model_text(), RESULT_EXCERPT_CHARS)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Makes a call that a precondition requires. It goes through the gate like any other.
+    async fn call_required(
+        &self,
+        context: GateContext<'_>,
+        pending: &PendingCall,
         sub: &SubCall,
     ) -> Result<ToolResult, Refusal> {
-        let id = &case.call.tool.id;
-        let named = ToolId::parse(&sub.tool)
+        let id = &pending.call.tool.id;
+        let tool = ToolId::parse(&sub.tool)
             .ok()
-            .and_then(|sub_id| run.directory.tool(&sub_id));
-        let tool = named.ok_or_else(|| {
-            unmet(format!(
-                "{id} needs {} first, and no tool has this id",
-                sub.tool
-            ))
-        })?;
-        let mut trail = case.trail.clone();
-        trail.push(id.clone());
-        if trail.contains(&tool.id) {
-            let circle: Vec<&str> = trail.iter().chain([&tool.id]).map(ToolId::as_str).collect();
-            return Err(unmet(format!(
+            .and_then(|sub_id| context.directory.tool(&sub_id))
+            .ok_or_else(|| {
+                precondition_failed(format!(
+                    "{id} needs {} first, and no tool has this id",
+                    sub.tool
+                ))
+            })?;
+        let mut required_by = pending.required_by.clone();
+        required_by.push(id.clone());
+        if required_by.contains(&tool.id) {
+            let circle: Vec<&str> = required_by
+                .iter()
+                .chain([&tool.id])
+                .map(ToolId::as_str)
+                .collect();
+            return Err(precondition_failed(format!(
                 "the preconditions of {id} go in a circle: {}",
                 circle.join(" -> ")
             )));
         }
-        let arguments = sub.arguments_for(&case.judgement.arguments);
         let call = Call {
-            id: format!("{}/{}", case.call.id, tool.id.name()),
+            id: format!("{}/{}", pending.call.id, tool.id.name()),
+            arguments: sub.arguments_for(&pending.checked.arguments),
             tool,
-            arguments,
         };
-        let passed = self.pass_on(run, call, trail).await;
-        match passed.report.ruling.decision {
-            Decision::DryRun => Err(unmet(format!(
+        let outcome = self.pass_boxed(context, call, required_by).await;
+        if outcome.report.applied_rule.decision == Decision::DryRun {
+            return Err(precondition_failed(format!(
                 "{id} needs {} first, and that is a dry run",
                 sub.tool
-            ))),
-            _ => Ok(passed.result),
+            )));
         }
+        Ok(outcome.result)
     }
 
-    async fn carry_out(
+    /// Makes an admitted call, with audit entries before and after it.
+    async fn execute_logged(
         &self,
-        run: Passage<'_>,
-        case: &Case,
+        context: GateContext<'_>,
+        pending: &PendingCall,
         callable: Arc<dyn Callable>,
     ) -> ToolResult {
         let entry = Entry::Begun {
             time_ms: now_ms(),
-            call: Box::new(self.entry(run.caller, case, None)),
+            call: Box::new(self.call_entry(context.caller, pending, None)),
         };
-        let open = match self.write(&entry) {
+        let open = match self.append(&entry) {
             Ok(begun) => OpenCall {
                 gate: self,
                 begun,
-                tool: &case.call.tool.id,
+                tool: &pending.call.tool.id,
                 started: Instant::now(),
                 closed: false,
             },
-            Err(error) => return unwritten(&error),
+            Err(error) => return not_logged(&error),
         };
-        let result = execute(callable, case.judgement.arguments.clone(), run.call_timeout).await;
+        let arguments = pending.checked.arguments.clone();
+        let result = execute(callable, arguments, context.call_timeout).await;
         open.close(&result);
         result
     }
 
-    fn turn_away(&self, run: Passage<'_>, case: &Case, refusal: Refusal) -> ToolResult {
-        let call = Box::new(self.entry(run.caller, case, Some(refusal.message.clone())));
+    fn refuse(
+        &self,
+        context: GateContext<'_>,
+        pending: &PendingCall,
+        refusal: Refusal,
+    ) -> ToolResult {
+        let reason = Some(refusal.message.clone());
         let entry = Entry::Refused {
             time_ms: now_ms(),
-            call,
+            call: Box::new(self.call_entry(context.caller, pending, reason)),
             error_code: refusal.code,
         };
-        match self.write(&entry) {
+        match self.append(&entry) {
             Ok(_) => ToolResult::error(refusal.code, refusal.message),
-            Err(error) => unwritten(&error),
+            Err(error) => not_logged(&error),
         }
     }
 
-    fn rehearse(&self, run: Passage<'_>, case: &Case) -> ToolResult {
+    fn dry_run(&self, context: GateContext<'_>, pending: &PendingCall) -> ToolResult {
         let entry = Entry::DryRun {
             time_ms: now_ms(),
-            call: Box::new(self.entry(run.caller, case, None)),
+            call: Box::new(self.call_entry(context.caller, pending, None)),
         };
-        let id = &case.call.tool.id;
-        let before: Vec<&str> = self
+        if let Err(error) = self.append(&entry) {
+            return not_logged(&error);
+        }
+        let id = &pending.call.tool.id;
+        let checks: Vec<&str> = self
             .policies
             .preconditions_of(id)
-            .map(|about| about.check.tool.as_str())
+            .map(|precondition| precondition.check.tool.as_str())
             .collect();
-        match self.write(&entry) {
-            Ok(_) => ToolResult::ok(json!({
-                "dry_run": true,
-                "note": "nothing was called",
-                "would_call": id,
-                "class": case.judgement.ruling.class,
-                "arguments": case.judgement.arguments,
-                "changes": case.judgement.changes,
-                "after_checking": before,
-            })),
-            Err(error) => unwritten(&error),
-        }
+        ToolResult::ok(json!({
+            "dry_run": true,
+            "note": "nothing was called",
+            "would_call": id,
+            "class": pending.checked.applied_rule.class,
+            "arguments": pending.checked.arguments,
+            "changes": pending.checked.changes,
+            "after_checking": checks,
+        }))
     }
 
-    fn entry(&self, caller: &Caller, case: &Case, reason: Option<String>) -> CallEntry {
-        let Case {
+    fn call_entry(
+        &self,
+        caller: &Caller,
+        pending: &PendingCall,
+        reason: Option<String>,
+    ) -> CallEntry {
+        let PendingCall {
             call,
-            judgement,
+            checked,
             answer,
-            trail,
-        } = case;
-        let changed = !judgement.changes.is_empty();
+            required_by,
+        } = pending;
+        let changed = !checked.changes.is_empty();
         CallEntry {
             who: caller.who.clone(),
             identity: caller.identity.clone(),
@@ -573,19 +590,19 @@ impl Gate {
             call: call.id.clone(),
             tool: call.tool.id.to_string(),
             given: self.redaction.arguments(&call.arguments),
-            sent: changed.then(|| self.redaction.arguments(&judgement.arguments)),
-            changes: self.redaction.changes(&judgement.changes),
-            class: judgement.ruling.class,
-            decision: judgement.ruling.decision,
-            rule: judgement.ruling.rule.clone(),
+            sent: changed.then(|| self.redaction.arguments(&checked.arguments)),
+            changes: self.redaction.changes(&checked.changes),
+            class: checked.applied_rule.class,
+            decision: checked.applied_rule.decision,
+            rule: checked.applied_rule.rule.clone(),
             answer: answer.clone(),
-            on_behalf_of: trail.last().map(ToolId::to_string),
+            on_behalf_of: required_by.last().map(ToolId::to_string),
             reason,
         }
     }
 
-    /// Writes to the log; without one, there is nothing to write and entries have no number.
-    fn write(&self, entry: &Entry) -> Result<Option<i64>, AuditError> {
+    /// Appends to the audit log and returns the entry's number; `None` without a log.
+    fn append(&self, entry: &Entry) -> Result<Option<i64>, AuditError> {
         self.audit
             .as_ref()
             .map(|audit| audit.append(entry))
@@ -594,6 +611,7 @@ impl Gate {
 
     fn checker(&self, tool: &Arc<Tool>) -> Arc<Checker> {
         let mut checkers = self.checkers.lock().unwrap_or_else(PoisonError::into_inner);
+        // A tool of the same id may have a new schema; comparing pointers first is the fast path.
         if let Some(known) = checkers.get(&tool.id)
             && (Arc::ptr_eq(&known.tool, tool) || known.tool.input_schema == tool.input_schema)
         {
@@ -602,7 +620,7 @@ impl Gate {
         let checker = Arc::new(Checker::of(tool));
         checkers.put(
             tool.id.clone(),
-            Compiled {
+            CachedChecker {
                 tool: tool.clone(),
                 checker: checker.clone(),
             },
@@ -611,7 +629,7 @@ impl Gate {
     }
 }
 
-/// A call that has begun; the log is told of its end even when its run is stopped first.
+/// A call whose begin is in the audit log. Its end is logged even when the run is stopped first.
 struct OpenCall<'a> {
     gate: &'a Gate,
     begun: Option<i64>,
@@ -623,23 +641,22 @@ struct OpenCall<'a> {
 impl OpenCall<'_> {
     fn close(mut self, result: &ToolResult) {
         self.closed = true;
-        self.write(result.status, result.error_code);
+        self.log_end(result.status, result.error_code);
     }
 
-    fn write(&self, status: Status, error_code: Option<ErrorCode>) {
+    fn log_end(&self, status: Status, error_code: Option<ErrorCode>) {
         let Some(begun) = self.begun else { return };
         let took_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let tool = self.tool.to_string();
         let entry = Entry::Ended {
             time_ms: now_ms(),
             begun,
-            tool,
+            tool: self.tool.to_string(),
             status,
             error_code,
             took_ms,
         };
-        // The call is made; that its end is missing in the log shows there.
-        if let Err(error) = self.gate.write(&entry) {
+        // The call is made already; the log shows that its end is missing.
+        if let Err(error) = self.gate.append(&entry) {
             tracing::error!(%error, begun, "the end of a call was not written to the audit log");
         }
     }
@@ -648,19 +665,19 @@ impl OpenCall<'_> {
 impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         if !self.closed {
-            self.write(Status::Error, Some(ErrorCode::Cancelled));
+            self.log_end(Status::Error, Some(ErrorCode::Cancelled));
         }
     }
 }
 
-/// Refuses a tool that is not any more what a person has said yes to.
-fn unchanged(directory: &dyn Directory, shown: &Arc<Tool>) -> Result<(), Refusal> {
-    let id = &shown.id;
+/// Refuses a tool that is no longer the one that a person approved.
+fn ensure_unchanged(directory: &dyn Directory, approved: &Arc<Tool>) -> Result<(), Refusal> {
+    let id = &approved.id;
     let what = match directory.tool(id) {
-        Some(current) if Arc::ptr_eq(&current, shown) => return Ok(()),
-        Some(current) if Definition::of(&current) == Definition::of(shown) => return Ok(()),
+        Some(current) if Arc::ptr_eq(&current, approved) => return Ok(()),
+        Some(current) if Definition::of(&current) == Definition::of(approved) => return Ok(()),
         Some(_) => "changed",
-        None => "was taken away",
+        None => "was removed",
     };
     let message = format!(
         "{id} {what} while a person decided on it, so the answer does not count; look at it again"
@@ -668,7 +685,7 @@ fn unchanged(directory: &dyn Directory, shown: &Arc<Tool>) -> Result<(), Refusal
     Err(Refusal::new(ErrorCode::Denied, message))
 }
 
-fn beyond_scope(caller: &Caller, tool: &Tool, class: Class) -> Refusal {
+fn outside_scope(caller: &Caller, tool: &Tool, class: Class) -> Refusal {
     let (id, who) = (&tool.id, &caller.who);
     let message = format!(
         "{id} is {class}, and {who} may call only tools that read; this needs a key with the scope call"
@@ -683,11 +700,11 @@ fn not_callable(id: &ToolId) -> Refusal {
     Refusal::new(ErrorCode::NotCallable, message)
 }
 
-fn unmet(message: String) -> Refusal {
+fn precondition_failed(message: String) -> Refusal {
     Refusal::new(ErrorCode::Precondition, message)
 }
 
-fn unwritten(error: &AuditError) -> ToolResult {
+fn not_logged(error: &AuditError) -> ToolResult {
     tracing::error!(%error, "a call was refused because the audit log cannot be written");
     ToolResult::error(
         ErrorCode::Denied,

@@ -1,4 +1,5 @@
-//! Chat models: what a model is asked, what it streams back, and the two models there are.
+//! Chat models: requests, streamed answers, and two implementations, for OpenAI-compatible
+//! endpoints and for scripts.
 
 pub mod openai;
 pub mod script;
@@ -12,23 +13,26 @@ use serde_json::{Map, Value};
 pub use openai::OpenAi;
 pub use script::ScriptedModel;
 
-/// A model's answer as it comes: deltas in order; ends after the last one or at the first error.
+use crate::printable::counted;
+
+/// A model's streamed answer: deltas in order, up to the last one or the first error.
 pub type DeltaStream = BoxStream<'static, Result<Delta, LlmError>>;
 
 /// A chat model behind any transport.
 #[async_trait]
 pub trait ChatModel: Send + Sync {
-    /// Names the model in figures and messages.
+    /// The model's name, for figures and messages.
     fn name(&self) -> &str;
 
-    /// Asks the model and returns its answer as a stream.
+    /// Sends a request and returns the answer as a stream.
     ///
     /// # Errors
-    /// What went wrong before the first delta; later failures come through the stream.
+    /// Failures before the first delta; later ones come through the stream.
     async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError>;
 }
 
-/// What a request is for. A real model does not see it; a scripted one keeps a script for each.
+/// The purpose of a request. A real model does not see it; a scripted model has separate replies
+/// for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -42,11 +46,11 @@ pub enum Purpose {
 /// One request to a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChatRequest {
-    /// What the request is for.
+    /// The purpose of the request.
     pub purpose: Purpose,
     /// The conversation so far, oldest first.
     pub messages: Vec<Message>,
-    /// Tools the model may call; empty means that it must answer.
+    /// Tools that the model may call; if empty, the model must answer.
     pub tools: Vec<ToolSpec>,
 }
 
@@ -59,12 +63,12 @@ pub enum Message {
         /// The text.
         content: String,
     },
-    /// The user's words.
+    /// A message of the user.
     User {
         /// The text.
         content: String,
     },
-    /// The model's words and calls.
+    /// The model's text and calls.
     Assistant {
         /// The text, without thinking.
         content: String,
@@ -104,7 +108,7 @@ impl Message {
         }
     }
 
-    /// Every text in it: what it says, then the names and arguments of its calls.
+    /// All texts of the message: its content, then the names and arguments of its calls.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let calls = match self {
             Message::Assistant { tool_calls, .. } => tool_calls.as_slice(),
@@ -117,7 +121,7 @@ impl Message {
         )
     }
 
-    /// Its text.
+    /// The message's text.
     pub fn content(&self) -> &str {
         match self {
             Message::System { content }
@@ -128,18 +132,18 @@ impl Message {
     }
 }
 
-/// A call as the model made it: the arguments are its text, checked by nobody yet.
+/// A call as the model wrote it, unchecked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Unique within the conversation.
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
-    /// JSON text, or what the model took for it.
+    /// The arguments' text, which may be invalid JSON.
     pub arguments: String,
 }
 
-/// A tool as a model is shown it.
+/// The definition of a tool for a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Matches `^[a-zA-Z0-9_-]{1,64}$`.
@@ -151,7 +155,7 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// The tool in OpenAI's nested form, which is also what its tokens are counted on.
+    /// The definition in OpenAI's nested form. Its tokens are counted in this form too.
     pub fn to_json(&self) -> Value {
         serde_json::json!({
             "type": "function",
@@ -163,9 +167,9 @@ impl ToolSpec {
 /// A piece of a model's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta {
-    /// Words; may contain `<think>` tags, cut anywhere.
+    /// Text, which may contain `<think>` tags split anywhere.
     Text(String),
-    /// Reasoning that came in a field of its own.
+    /// Reasoning from a separate field.
     Thinking(String),
     /// A fragment of a call.
     Call(CallFragment),
@@ -178,7 +182,7 @@ pub enum Delta {
 /// A fragment of a call as it comes over the wire; any field may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallFragment {
-    /// The call's place in the answer.
+    /// The call's index in the answer.
     pub index: Option<usize>,
     /// The call's id, usually in its first fragment only.
     pub id: Option<String>,
@@ -210,52 +214,52 @@ pub enum LlmError {
     Unreachable {
         /// The endpoint.
         url: String,
-        /// What the transport said.
+        /// The transport's error.
         reason: String,
     },
     /// An HTTP status other than success, retries used up.
-    #[error("the model at {url} answered {status} after {attempts} attempt(s): {body}")]
+    #[error("the model at {url} answered {status} after {}: {body}", counted(*attempts, "attempt"))]
     Status {
         /// The endpoint.
         url: String,
         /// The HTTP status.
         status: u16,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
         /// The beginning of the body.
         body: String,
     },
-    /// Nothing came for too long.
+    /// Nothing arrived within the time limit.
     #[error(
         "the model sent nothing for {waited_ms} ms ({stage}); raise its time limit or choose a faster model"
     )]
     Timeout {
-        /// What was waited for.
+        /// The stage of the answer.
         stage: &'static str,
-        /// How long, in milliseconds.
+        /// The time limit in milliseconds.
         waited_ms: u64,
     },
     /// The stream ended before the model did.
     #[error("the model's answer was cut off in mid-stream ({reason}); ask again")]
     CutOff {
-        /// What the transport said.
+        /// The transport's error.
         reason: String,
     },
-    /// Something that is no chat completion stream.
-    #[error("the model sent something that is no chat completion ({reason}): {excerpt}")]
+    /// The answer is not a chat completion stream.
+    #[error("the model's answer is not a chat completion ({reason}): {excerpt}")]
     Garbage {
-        /// What was wrong.
+        /// What is wrong.
         reason: String,
-        /// The beginning of what came.
+        /// The beginning of the answer.
         excerpt: String,
     },
     /// An error object in the stream.
     #[error("the model reported an error: {message}")]
     Reported {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// A script that has no answer or cannot be read.
+    /// A script that has no reply left or cannot be read.
     #[error("script {path}{}: {reason}", line.map(|line| format!(":{line}")).unwrap_or_default())]
     Script {
         /// The script's path.

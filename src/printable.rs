@@ -1,18 +1,18 @@
-//! Text from outside made safe for a terminal: what tools, servers, models and users say can
-//! neither command it nor look like something else. Every face of the command line prints through
-//! this module. Pure.
+//! Makes untrusted text safe for a terminal: text of tools, servers, models and users can neither
+//! control the terminal nor imitate the program's own output. All output of the command line passes
+//! through this module. Pure.
 
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
 
-/// Longest name that is shown, in characters; providers allow 64, and an id has a server's name
-/// before it.
+/// Longest name that is shown, in characters. Providers allow 64, and an id also contains the
+/// server's name.
 const MAX_NAME_CHARS: usize = 96;
-/// What a line begins with that a model has written.
+/// Prefix of lines that a model has written.
 pub const MARK: &str = "│ ";
 
-/// The first characters of a text, for messages.
+/// The first characters of a text, with `…` if it is longer.
 pub(crate) fn excerpt(text: &str, max_chars: usize) -> String {
     let mut short: String = text.chars().take(max_chars).collect();
     if short.len() < text.len() {
@@ -21,8 +21,16 @@ pub(crate) fn excerpt(text: &str, max_chars: usize) -> String {
     short
 }
 
-/// The text on one line. Blanks of every kind become spaces; control characters, those that reorder
-/// text, and those that are not seen are written as `\u{…}`.
+/// A number with its noun, in the plural unless the number is 1: `1 call`, `2 calls`.
+pub(crate) fn counted(number: impl Into<u64>, noun: &str) -> String {
+    match number.into() {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
+}
+
+/// The text on one line. All whitespace becomes spaces; control, reordering and invisible
+/// characters are written as `\u{…}`.
 pub fn line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -37,7 +45,7 @@ pub fn line(text: &str) -> String {
     safe
 }
 
-/// The text with its line breaks, each line as [`line()`] writes it.
+/// The text with its line breaks, each line as by [`line()`].
 pub fn lines(text: &str) -> String {
     text.split('\n')
         .map(|part| line(part.strip_suffix('\r').unwrap_or(part)))
@@ -45,8 +53,8 @@ pub fn lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Running text with its line breaks. What is not seen is left out, but for the joiners and
-/// variation selectors that Persian, Indian scripts and emoji are written with.
+/// Running text with its line breaks. Invisible characters are removed, except for the joiners and
+/// variation selectors that Persian, Indian scripts and emoji need.
 pub fn prose(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -61,32 +69,31 @@ pub fn prose(text: &str) -> String {
     safe
 }
 
-/// A name from outside. One that holds anything but letters, digits and `_ - . / : *` of ASCII, or
-/// is very long, is quoted, its blanks collapsed and its end cut off, so that what stands around it
-/// cannot be part of it.
+/// An untrusted name. A name with characters other than ASCII letters, digits and `_-./:*`, or a
+/// very long one, is quoted, with its whitespace collapsed and its end cut off, so that it cannot
+/// imitate the text around it.
 pub fn name(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:*".contains(c);
     if !text.is_empty() && text.len() <= MAX_NAME_CHARS && text.chars().all(plain) {
         return text.to_owned();
     }
     let words: Vec<&str> = text.split_whitespace().collect();
-    let mut kept: String = words.join(" ").chars().take(MAX_NAME_CHARS).collect();
-    if kept.chars().count() == MAX_NAME_CHARS {
-        kept.push('…');
+    let mut short: String = words.join(" ").chars().take(MAX_NAME_CHARS).collect();
+    if short.chars().count() == MAX_NAME_CHARS {
+        short.push('…');
     }
-    let kept = kept.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{}\"", line(&kept))
+    let escaped = short.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", line(&escaped))
 }
 
-/// JSON text that means the same, without characters that a terminal obeys or hides: they are
-/// written as `\uXXXX`.
+/// Equivalent JSON text in which control and invisible characters are written as `\uXXXX`.
 pub fn json(text: &str) -> String {
-    // A line break stands only between JSON's own parts: within a text it is escaped already.
+    // A raw line break can only be between tokens: within a string it is escaped already.
     escaped(text, |c| c == '\n')
 }
 
-/// A line of a log, in words or JSON. Escape characters are the log's own colours: `tracing` writes
-/// those of its fields as `\x1b`.
+/// A line of a log, as text or JSON. Raw escape characters are the log's own colors: `tracing`
+/// escapes those in its fields.
 pub fn log(text: &str) -> String {
     escaped(text, |c| c == '\n' || c == '\x1b')
 }
@@ -105,8 +112,7 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> String {
     safe
 }
 
-/// Characters that command a terminal, reorder text, or are not seen where a reader takes them for
-/// nothing or a blank.
+/// True for characters that control a terminal, reorder text, or are invisible.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -116,9 +122,9 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Text that comes in pieces, with a mark at the beginning of each line and no line wider than the
-/// terminal: what the terminal would break itself begins at the first column, where only the
-/// program's own words stand.
+/// Adds a mark to the start of each line of streamed text, and breaks lines at the terminal's
+/// width. A line that the terminal breaks would continue at the first column without a mark, where
+/// it could imitate the program's own output.
 #[derive(Clone, Debug)]
 pub struct Margin {
     mark: &'static str,
@@ -128,10 +134,10 @@ pub struct Margin {
 }
 
 impl Margin {
-    /// Narrower terminals are written to as if they had this many columns.
+    /// Narrower terminals are treated as having this many columns.
     const MIN_WIDTH: usize = 20;
 
-    /// A margin that marks every line.
+    /// A margin with this mark.
     pub fn new(mark: &'static str, width: usize) -> Self {
         Margin {
             mark,
@@ -140,7 +146,7 @@ impl Margin {
         }
     }
 
-    /// The next piece, as it is to be written. The text must be safe already.
+    /// The next piece of text with marks and line breaks. The text must be safe already.
     pub fn write(&mut self, text: &str) -> String {
         let mut written = String::with_capacity(text.len() + self.mark.len());
         for c in text.chars() {
@@ -153,7 +159,7 @@ impl Margin {
                 continue;
             }
             let wide = c.width().unwrap_or(0);
-            // The last column stays free: terminals differ in what they do after a letter in it.
+            // The last column stays free: terminals differ in how they wrap after it.
             if self.column + wide >= self.width {
                 written.push('\n');
                 self.column = 0;
@@ -168,19 +174,18 @@ impl Margin {
         written
     }
 
-    /// Whether the next letter begins a line.
+    /// True when the next character begins a line.
     pub fn is_at_start(&self) -> bool {
         self.column == 0
     }
 
-    /// Begins a line anew, whatever was written.
+    /// Starts a new line, without writing anything.
     pub fn restart(&mut self) {
         self.column = 0;
     }
 }
 
-/// Lines of the program's own in which text from outside stands: what does not fit goes on in an
-/// indented line.
+/// Wraps lines that contain untrusted text with a hanging indent.
 pub fn hanging(text: &str, width: usize) -> String {
     let mut shown = String::new();
     for line in text.split('\n') {

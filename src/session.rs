@@ -1,4 +1,4 @@
-//! Conversations: their turns with what they cost, kept in SQLite.
+//! Stores conversations in SQLite: their turns, with figures.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::printable::excerpt;
 
 /// Longest conversation id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;
-/// Characters of the first question that name a conversation in lists.
+/// Characters of the first question that are a conversation's title.
 const TITLE_CHARS: usize = 80;
 
-/// The steps of the database's layout; a change of it is a step more.
+/// The migrations of the database's schema. A change of the schema adds one.
 const LAYOUT: &[&str] = &[
     "
     CREATE TABLE IF NOT EXISTS conversations (
@@ -37,15 +37,15 @@ const LAYOUT: &[&str] = &[
     "ALTER TABLE conversations ADD COLUMN owner TEXT;",
 ];
 
-/// Names a conversation. Any characters are fine.
+/// The id of a conversation. All characters are allowed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ConversationId(String);
 
 impl ConversationId {
-    /// Takes a name as it is.
+    /// Takes an id.
     ///
     /// # Errors
-    /// [`SessionError::InvalidId`] for an empty name or one over [`MAX_ID_BYTES`].
+    /// [`SessionError::InvalidId`] for an empty id or one longer than [`MAX_ID_BYTES`].
     pub fn new(text: impl Into<String>) -> Result<Self, SessionError> {
         let text = text.into();
         match text.len() {
@@ -54,12 +54,12 @@ impl ConversationId {
         }
     }
 
-    /// A new name, later ones sorting after earlier ones.
+    /// Generates a new id. Later ids sort after earlier ones.
     pub fn fresh() -> Self {
         ConversationId(Uuid::now_v7().to_string())
     }
 
-    /// The name.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,17 +71,17 @@ impl fmt::Display for ConversationId {
     }
 }
 
-/// Whose conversations somebody may see, stop and delete.
+/// Whose conversations a caller may see, stop and delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Those of this owner.
+    /// Only those of this owner.
     Own(String),
-    /// Everybody's, and those that belong to nobody.
+    /// All, including those without an owner.
     All,
 }
 
 impl Reach {
-    /// True when what this owner has is among them.
+    /// True when the conversations of this owner are within reach.
     pub fn covers(&self, owner: &str) -> bool {
         match self {
             Reach::Own(own) => own == owner,
@@ -89,7 +89,7 @@ impl Reach {
         }
     }
 
-    /// As a parameter of [`WITHIN`].
+    /// The parameter `:owner` of [`WITHIN`].
     fn owner(&self) -> Option<&str> {
         match self {
             Reach::Own(owner) => Some(owner),
@@ -98,29 +98,29 @@ impl Reach {
     }
 }
 
-/// A condition on conversations: the parameter `:owner` is null, or their owner.
+/// The condition that a conversation is within reach: `:owner` is null or its owner.
 const WITHIN: &str = "(:owner IS NULL OR owner = :owner)";
 
-/// How a turn ended, or that it has not.
+/// Whether a turn is running, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStatus {
-    /// Under way.
+    /// The turn is running.
     Running,
-    /// With an answer.
+    /// It ended with an answer.
     Answered,
-    /// By the user; what was said is kept.
+    /// The user stopped it. The text so far is saved.
     Stopped,
-    /// By its time to live; what was said is kept.
+    /// It reached its time to live. The text so far is saved.
     Expired,
-    /// With an error.
+    /// It ended with an error.
     Failed,
-    /// By the end of the process.
+    /// The process ended first.
     Interrupted,
 }
 
 impl TurnStatus {
-    /// The status as it is written.
+    /// The status as written in JSON and in the database.
     pub fn name(self) -> &'static str {
         match self {
             TurnStatus::Running => "running",
@@ -132,7 +132,8 @@ impl TurnStatus {
         }
     }
 
-    fn named(name: &str) -> Self {
+    /// The status with this name; an unknown one counts as interrupted.
+    fn from_name(name: &str) -> Self {
         let all = [
             TurnStatus::Running,
             TurnStatus::Answered,
@@ -146,81 +147,81 @@ impl TurnStatus {
     }
 }
 
-/// Something a tool quoted.
+/// A web page that a tool quoted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reference {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
-    /// Its title; empty where there was none.
+    /// Its title; empty if there is none.
     pub title: String,
-    /// The beginning of what it says.
+    /// The beginning of its text.
     pub content: String,
 }
 
-/// A turn in numbers.
+/// The figures of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(as = TurnFigures)]
 pub struct Figures {
-    /// Milliseconds to the first words, thinking included.
+    /// Milliseconds to the first text or thinking.
     pub first_token_ms: Option<u64>,
-    /// Milliseconds in all.
+    /// Milliseconds in total.
     pub total_ms: u64,
-    /// Answers of the model.
+    /// Number of the model's answers.
     pub rounds: u32,
-    /// Searches answered.
+    /// Number of searches.
     pub searches: u32,
-    /// Ids of the tools called, each once, in order.
+    /// Ids of the called tools, each once, in order.
     pub tools_used: Vec<String>,
-    /// Tools injected.
+    /// Number of injected tools.
     pub tools_injected: usize,
-    /// Tools evicted.
+    /// Number of evicted tools.
     pub tools_evicted: usize,
     /// Prompt tokens of all rounds.
     pub tokens_in: u64,
     /// Answer tokens of all rounds.
     pub tokens_out: u64,
-    /// True when the provider sent no usage for a round and tokens were counted here.
+    /// True when the provider sent no usage for a round and this program counted the tokens.
     pub tokens_estimated: bool,
-    /// Tool tokens that showing the whole catalog in every round would have cost more. Negative
-    /// when it would have cost less.
+    /// Tool tokens saved compared to showing the whole catalog in every round. Negative if that
+    /// would have cost less.
     pub tokens_saved: i64,
-    /// What the tools quoted.
+    /// The web pages that the tools quoted.
     pub references: Vec<Reference>,
-    /// Questions recommended.
+    /// The recommended questions.
     pub recommended: Vec<String>,
 }
 
-/// How a turn ended and what is kept of it.
+/// The end of a turn, as it is saved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnEnd {
     /// How it ended.
     pub status: TurnStatus,
-    /// The answer, or what was said of it.
+    /// The answer, or its text so far.
     pub answer: String,
     /// Why it failed.
     pub error: Option<String>,
-    /// What it cost.
+    /// Its figures.
     pub figures: Figures,
-    /// The agent's toolbox after it, opaque here.
+    /// The state of the agent's toolbox, opaque to this module.
     pub toolbox: Value,
 }
 
-/// A turn as kept.
+/// A stored turn.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Turn {
     /// Its number within the conversation, from 1.
     pub number: i64,
-    /// What was asked.
+    /// The question.
     pub question: String,
-    /// What was answered; empty while it runs and when it failed before the first words.
+    /// The answer; empty while the turn runs, or if it failed before the first text.
     pub answer: String,
     /// How it ended.
     pub status: TurnStatus,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What it cost.
+    /// Its figures.
     pub figures: Figures,
     /// When it began, in Unix milliseconds.
     pub created_ms: i64,
@@ -242,11 +243,11 @@ pub struct Summary {
     pub updated_ms: i64,
 }
 
-/// What can go wrong with kept conversations.
+/// Errors of stored conversations.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// An id that is none.
+    /// An id that is empty or too long.
     #[error(
         "a conversation id has 1 to {MAX_ID_BYTES} bytes, this one has {bytes}; choose another"
     )]
@@ -254,23 +255,23 @@ pub enum SessionError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// A conversation of another owner, or of none.
+    /// The conversation has another owner, or none.
     #[error("conversation {conversation} is not yours; leave its id out to begin a new one")]
     NotOwned {
         /// The conversation.
         conversation: String,
     },
-    /// The database said no.
+    /// The database cannot be read or written.
     #[error("the conversations in {} cannot be used: {source}; check the file and the space on its disk", path.display())]
     Database {
         /// The database file.
         path: PathBuf,
-        /// What it said.
+        /// The database's error.
         source: DatabaseError,
     },
 }
 
-/// All conversations of one database. Methods block for the time of a disk write at most.
+/// The conversations of one database. Methods block, at most for the time of a disk write.
 #[derive(Debug)]
 pub struct Sessions {
     path: PathBuf,
@@ -278,26 +279,27 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Opens a database file, created when it is not there.
+    /// Opens a database file, creating it if missing.
     ///
     /// # Errors
     /// [`SessionError::Database`].
     pub fn open(path: &Path) -> Result<Self, SessionError> {
-        Sessions::of(path, database::open(path, LAYOUT))
+        Sessions::with_connection(path, database::open(path, LAYOUT))
     }
 
-    /// Conversations that end with the process.
+    /// A database in memory.
     ///
     /// # Errors
     /// [`SessionError::Database`].
     pub fn in_memory() -> Result<Self, SessionError> {
         let connection = Connection::open_in_memory().map_err(DatabaseError::from);
         let prepared = connection.and_then(|connection| database::prepared(connection, LAYOUT));
-        Sessions::of(Path::new("memory"), prepared)
+        Sessions::with_connection(Path::new("memory"), prepared)
     }
 
-    /// Begins a turn by saving its question, and returns its number. Who begins a conversation owns
-    /// it. A turn before it that never ended, since its process did, is marked as interrupted.
+    /// Begins a turn by saving its question, and returns its number. The owner of the first turn
+    /// owns the conversation. An earlier turn that is still running was left by a process that
+    /// ended, and is marked as interrupted.
     ///
     /// # Errors
     /// [`SessionError::NotOwned`], [`SessionError::Database`].
@@ -314,6 +316,7 @@ impl Sessions {
                  ON CONFLICT (id) DO UPDATE SET updated_ms = ?3 WHERE owner = ?4",
                 params![conversation.as_str(), excerpt(question.trim(), TITLE_CHARS), now, owner],
             )?;
+            // The upsert changes nothing if the conversation has another owner.
             if owned == 0 {
                 return Ok(None);
             }
@@ -335,8 +338,7 @@ impl Sessions {
         })
     }
 
-    /// Whether this owner may go on with a conversation: it is the owner's, or there is none of
-    /// this id.
+    /// True when this owner may continue a conversation: it belongs to the owner or does not exist.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -352,7 +354,7 @@ impl Sessions {
         })
     }
 
-    /// Gives a conversation that belongs to nobody an owner: those of before there were owners.
+    /// Sets the owner of a conversation without one, as versions without owners wrote them.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -415,8 +417,8 @@ impl Sessions {
         .map(drop)
     }
 
-    /// The last messages before this turn, oldest first: questions, and answers or what became of
-    /// them.
+    /// The last `max` messages before a turn, oldest first: questions and answers. Unfinished
+    /// answers end with a note.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -434,22 +436,22 @@ impl Sessions {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )?;
         rows.reverse();
-        let messages = rows.into_iter().flat_map(|(question, answer, status)| {
-            [
-                Message::user(question),
-                Message::assistant(said(answer, TurnStatus::named(&status))),
-            ]
-        });
-        let messages: Vec<Message> = messages.collect();
+        let mut messages = Vec::with_capacity(2 * rows.len());
+        for (question, answer, status) in rows {
+            let answer = annotated(answer, TurnStatus::from_name(&status));
+            messages.extend([Message::user(question), Message::assistant(answer)]);
+        }
+        // An odd `max` leaves out the oldest question.
         let excess = messages.len().saturating_sub(max);
-        Ok(messages.into_iter().skip(excess).collect())
+        Ok(messages.split_off(excess))
     }
 
-    /// The agent's toolbox after the last turn that ended.
+    /// The state of the toolbox after the last ended turn.
     ///
     /// # Errors
     /// [`SessionError::Database`].
     pub fn toolbox(&self, conversation: &ConversationId) -> Result<Option<Value>, SessionError> {
+        // No conversation, or one whose first turn has not ended.
         let text: Option<Option<String>> = self.with(|connection| {
             let sql = "SELECT toolbox FROM conversations WHERE id = ?1";
             connection
@@ -461,8 +463,7 @@ impl Sessions {
             .and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// The conversations within reach, the last used first: at most `limit`, `offset` of them left
-    /// out.
+    /// The conversations within reach, latest first: at most `limit`, after the first `offset`.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -488,7 +489,7 @@ impl Sessions {
         })
     }
 
-    /// The turns of a conversation, oldest first; empty when there is none of this id.
+    /// The turns of a conversation, oldest first; empty if it does not exist.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -496,7 +497,7 @@ impl Sessions {
         self.turns_within(&Reach::All, conversation)
     }
 
-    /// As [`Sessions::turns`]; a conversation out of reach is as one that is not there.
+    /// As [`Sessions::turns`]; a conversation out of reach is treated as missing.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -517,7 +518,7 @@ impl Sessions {
         )
     }
 
-    /// Deletes a conversation; false when there is none of this id within reach.
+    /// Deletes a conversation; false if none with this id is within reach.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -532,7 +533,7 @@ impl Sessions {
             .map(|deleted| deleted > 0)
     }
 
-    /// True when a conversation of this id is within reach.
+    /// True when a conversation with this id is within reach.
     ///
     /// # Errors
     /// [`SessionError::Database`].
@@ -547,7 +548,7 @@ impl Sessions {
         self.with(|connection| connection.query_row(&sql, parameters, |row| row.get(0)))
     }
 
-    fn of(
+    fn with_connection(
         path: &Path,
         connection: Result<Connection, DatabaseError>,
     ) -> Result<Self, SessionError> {
@@ -602,14 +603,13 @@ impl Sessions {
     }
 }
 
-/// What the model is told that it said.
-fn said(answer: String, status: TurnStatus) -> String {
-    match status {
-        TurnStatus::Answered => answer,
-        other => format!("{answer}\n[this turn was not finished: {}]", other.name())
-            .trim_start()
-            .to_owned(),
+/// An answer for the model's history, with a note if the turn did not finish.
+fn annotated(answer: String, status: TurnStatus) -> String {
+    if status == TurnStatus::Answered {
+        return answer;
     }
+    let note = format!("{answer}\n[this turn was not finished: {}]", status.name());
+    note.trim_start().to_owned()
 }
 
 fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
@@ -618,7 +618,7 @@ fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
         number: row.get(0)?,
         question: row.get(1)?,
         answer: row.get(2)?,
-        status: TurnStatus::named(&row.get::<_, String>(3)?),
+        status: TurnStatus::from_name(&row.get::<_, String>(3)?),
         error: row.get(4)?,
         figures: figures
             .and_then(|text| serde_json::from_str(&text).ok())
@@ -656,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_saved_with_its_question_first_and_survives_a_restart() {
+    fn a_turn_is_saved_from_its_question_on_and_survives_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.db");
         let conversation = id("c1");
@@ -710,7 +710,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_the_last_messages_only() {
+    fn history_contains_the_last_messages_only() {
         let sessions = Sessions::in_memory().unwrap();
         for number in 1..=5 {
             sessions
@@ -734,7 +734,7 @@ mod tests {
     }
 
     #[test]
-    fn any_characters_name_a_conversation() {
+    fn an_id_may_contain_any_characters() {
         let sessions = Sessions::in_memory().unwrap();
         for name in [
             "'; DROP TABLE turns; --",
@@ -755,7 +755,7 @@ mod tests {
     }
 
     #[test]
-    fn deleting_takes_the_turns_along() {
+    fn deleting_a_conversation_deletes_its_turns() {
         let sessions = Sessions::in_memory().unwrap();
         sessions
             .begin_turn(&id("c"), "ada", "a long question")
@@ -770,7 +770,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_are_their_owners() {
+    fn a_conversation_is_accessible_to_its_owner_only() {
         let sessions = Sessions::in_memory().unwrap();
         let (ada, bob) = (Reach::Own("ada".into()), Reach::Own("bob".into()));
         sessions.begin_turn(&id("c"), "ada", "a question").unwrap();
@@ -797,7 +797,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_from_before_owners_belong_to_nobody() {
+    fn conversations_of_versions_without_owners_belong_to_nobody() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.db");
         let old = Connection::open(&path).unwrap();
@@ -838,7 +838,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_database_and_one_that_is_none_are_named() {
+    fn errors_name_a_newer_database_and_an_invalid_one() {
         let directory = tempfile::tempdir().unwrap();
         let newer = directory.path().join("newer.db");
         Connection::open(&newer)

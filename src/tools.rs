@@ -1,5 +1,5 @@
-//! Things that can be called: what a call gives back, a trait for a user's own tools, and where a
-//! tool id finds its implementation.
+//! Calling tools: the result of a call, the trait for a user's own tools, and the lookup of a
+//! tool's implementation by its id.
 
 pub mod arguments;
 pub mod builtin;
@@ -29,30 +29,30 @@ pub type Arguments = Map<String, Value>;
 
 /// Something that can be called.
 ///
-/// A call is dropped when its run is stopped or its time is up, so it has to be safe to drop at any
-/// `await`.
+/// A call is dropped when its run is stopped or its time limit is reached, so it must be safe to
+/// drop at any `await`.
 #[async_trait]
 pub trait Callable: Send + Sync {
-    /// Calls it.
+    /// Makes one call.
     ///
     /// # Errors
-    /// [`ToolFailure`] with words for the model; the run goes on.
+    /// [`ToolFailure`] with a message for the model; the run continues.
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure>;
 }
 
-/// A user's own tool: what it is beside what it does.
+/// A user's own tool, with its definition.
 pub trait UserTool: Callable {
-    /// How the tool is found and shown.
+    /// The definition under which the tool is searched and shown.
     fn definition(&self) -> Tool;
 }
 
-/// Where tools find their implementation.
+/// A set of tool implementations.
 pub trait Toolset: Send + Sync {
     /// The implementation of this tool, or `None` when it belongs to another set.
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>>;
 }
 
-/// A tool's own account of why it failed.
+/// Why a tool failed, as the tool describes it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolFailure {
@@ -61,7 +61,7 @@ pub struct ToolFailure {
 }
 
 impl ToolFailure {
-    /// A failure with these words.
+    /// A failure with this message.
     pub fn new(message: impl Into<String>) -> Self {
         ToolFailure {
             message: message.into(),
@@ -69,14 +69,14 @@ impl ToolFailure {
     }
 }
 
-/// How a call ended.
+/// Whether a call succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = CallStatus)]
 pub enum Status {
-    /// With data.
+    /// The call returned data.
     Ok,
-    /// With an error.
+    /// The call failed or was not made.
     Error,
 }
 
@@ -90,9 +90,9 @@ pub enum ErrorCode {
     UnknownTool,
     /// The tool is known but nothing here can call it.
     NotCallable,
-    /// The arguments are no JSON object, too long, or break the schema.
+    /// The arguments are not a JSON object, too long, or violate the schema.
     InvalidArguments,
-    /// The tool said no.
+    /// The tool reported a failure.
     Failed,
     /// The tool took too long.
     Timeout,
@@ -102,49 +102,48 @@ pub enum ErrorCode {
     Cancelled,
     /// Too many searches in a row, too many calls in one answer, or more calls than a run may make.
     Limit,
-    /// A policy or a person said no, or nobody said yes in time.
+    /// A policy or a person refused the call, or nobody approved it in time.
     Denied,
-    /// What has to hold before the call does not.
+    /// A precondition of the call does not hold.
     Precondition,
-    /// A step of the plan that it depends on has failed.
+    /// A plan step that the call depends on failed.
     Skipped,
 }
 
 /// The one result of one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// How the call ended.
+    /// Whether the call succeeded.
     pub status: Status,
-    /// What the tool gave; null for an error.
+    /// What the tool returned; null for an error.
     pub data: Value,
     /// Set for an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
-    /// Set for an error: what happened and what to do next, for the model.
+    /// Set for an error: what happened and what to do next, for the model to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Milliseconds from call to result.
     pub took_ms: u64,
-    /// The bytes of the whole data, when it was too long and `data` is its beginning.
+    /// Length of the whole data in bytes, if it was too long and `data` is its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated_from_bytes: Option<usize>,
 }
 
 impl ToolResult {
-    /// A result with data.
+    /// A successful result.
     pub fn ok(data: Value) -> Self {
-        let (error_code, error_message) = (None, None);
         ToolResult {
             status: Status::Ok,
             data,
-            error_code,
-            error_message,
+            error_code: None,
+            error_message: None,
             took_ms: 0,
             truncated_from_bytes: None,
         }
     }
 
-    /// A result without.
+    /// A failed result.
     pub fn error(code: ErrorCode, message: impl Into<String>) -> Self {
         ToolResult {
             status: Status::Error,
@@ -156,14 +155,13 @@ impl ToolResult {
         }
     }
 
-    /// The same result after this time.
+    /// Sets the duration.
     pub fn took_ms(mut self, took_ms: u64) -> Self {
         self.took_ms = took_ms;
         self
     }
 
-    /// The same result with at most this many bytes of data; longer data becomes text that ends in
-    /// saying so.
+    /// Cuts the data to this many bytes. Longer data becomes text that ends with a note.
     pub fn truncated(mut self, max_bytes: usize) -> Self {
         if let Some(message) = self.error_message.take() {
             self.error_message = Some(cut(message, max_bytes).0);
@@ -178,7 +176,7 @@ impl ToolResult {
         self
     }
 
-    /// The result as the model reads it.
+    /// The result as text for the model.
     pub fn to_model_text(&self) -> String {
         match self.status {
             Status::Ok => text_of(&self.data),
@@ -198,8 +196,7 @@ fn text_of(data: &Value) -> String {
     }
 }
 
-/// The text's beginning with a note, and its length in bytes before, when it is longer than
-/// allowed.
+/// The text, or its beginning with a note and the whole length in bytes.
 fn cut(text: String, max_bytes: usize) -> (String, Option<usize>) {
     if text.len() <= max_bytes {
         return (text, None);
@@ -217,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_results_are_cut_at_a_character_and_say_so() {
+    fn long_results_are_cut_at_a_character_boundary_with_a_note() {
         let result = ToolResult::ok(Value::String("é".repeat(50))).truncated(9);
         assert_eq!(result.truncated_from_bytes, Some(100));
         assert_eq!(
@@ -232,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_reads_as_one() {
+    fn an_error_is_described_as_json() {
         let result = ToolResult::error(ErrorCode::Failed, "x".repeat(40)).truncated(4);
         let text = result.to_model_text();
         assert!(

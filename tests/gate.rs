@@ -1,4 +1,4 @@
-//! The gate from outside: a trading floor over a real socket, and random models.
+//! End-to-end tests of the gate: a trading floor over a real socket, and random models.
 
 mod gate {
     pub mod exchange;

@@ -1,15 +1,15 @@
-//! What the model remembers: earlier turns in a sliding window, this turn's messages, and what
-//! stays after a refresh.
+//! The model's context: earlier turns in a sliding window, this turn's messages, and the facts that
+//! are kept by a refresh.
 
 use crate::agent::prompt::Fence;
 use crate::llm::Message;
 use crate::printable::excerpt;
 
-/// Messages of a conversation that the model sees at most, unless set otherwise.
+/// Default for the maximum number of messages in the context.
 pub const DEFAULT_WINDOW: usize = 30;
 /// Characters kept of a result when the context is refreshed.
 const FACT_CHARS: usize = 800;
-/// Characters kept of the model's last words, its open plan.
+/// Characters kept of the model's last message, which describes its plan.
 const PLAN_CHARS: usize = 1_500;
 
 /// The context of a run.
@@ -17,7 +17,7 @@ const PLAN_CHARS: usize = 1_500;
 pub struct Context {
     history: Vec<Message>,
     question: String,
-    /// Words for the model that go with the question.
+    /// A notice for the model, appended to the question.
     notice: String,
     window: usize,
     this_run: Vec<Message>,
@@ -26,12 +26,12 @@ pub struct Context {
     fence: Fence,
 }
 
-/// What a call found, as it is remembered after a refresh.
+/// A call and its result, as kept by a refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     /// The tool.
     pub name: String,
-    /// Who gave the result, as the model is told.
+    /// The source of the result.
     pub source: String,
     /// The text of its arguments.
     pub arguments: String,
@@ -54,24 +54,24 @@ impl Context {
         }
     }
 
-    /// The same context with words for the model beside the question.
+    /// Sets a notice for the model, appended to the question.
     pub fn with_notice(mut self, notice: impl Into<String>) -> Self {
         self.notice = notice.into();
         self
     }
 
-    /// The same context with this boundary instead of one of its own.
+    /// Sets the fence, instead of a new one.
     pub fn with_fence(mut self, fence: Fence) -> Self {
         self.fence = fence;
         self
     }
 
-    /// The boundary around what comes from outside in this run.
+    /// The fence around untrusted text in this run.
     pub fn fence(&self) -> &Fence {
         &self.fence
     }
 
-    /// What is asked.
+    /// The question.
     pub fn question(&self) -> &str {
         &self.question
     }
@@ -86,7 +86,7 @@ impl Context {
         self.this_run.push(message);
     }
 
-    /// Remembers a result for the next refresh.
+    /// Keeps a result for the next refresh.
     pub fn remember(&mut self, fact: Fact) {
         self.facts.push(Fact {
             name: fact.name,
@@ -96,18 +96,18 @@ impl Context {
         });
     }
 
-    /// Clears this run's messages; the question, the facts found and the open plan stay.
+    /// Clears all messages except the question, the facts and the plan.
     pub fn refresh(&mut self) {
         self.this_run.clear();
         self.history.clear();
     }
 
-    /// The messages after the system prompt. Earlier turns give way, oldest first, when there are
-    /// more than the window holds; this run's messages all stay, since a call without its result is
-    /// refused by every provider.
+    /// The messages after the system prompt. If the window is too small, the oldest turns are
+    /// dropped. This run's messages are all kept, since providers reject a call without its result.
     pub fn messages(&self) -> Vec<Message> {
         let room = self.window.saturating_sub(self.this_run.len() + 1);
         let mut history = &self.history[self.history.len() - self.history.len().min(room)..];
+        // A history that was cut must begin with a question.
         while let Some((Message::Assistant { .. } | Message::Tool { .. }, rest)) =
             history.split_first()
         {
@@ -119,7 +119,7 @@ impl Context {
         messages
     }
 
-    /// The question, with what is known where a refresh has cleared the messages that said it.
+    /// The question; after a refresh also the facts and the plan from the cleared messages.
     fn opening(&self) -> String {
         let mut opening = self.question.clone();
         if !self.notice.is_empty() {
@@ -130,7 +130,7 @@ impl Context {
         }
         opening.push_str("\n\nFacts found so far:");
         for fact in &self.facts {
-            let result = self.fence.around(&fact.source, &fact.result);
+            let result = self.fence.enclose(&fact.source, &fact.result);
             opening.push_str(&format!("\n- {}({}):\n{result}", fact.name, fact.arguments));
         }
         if !self.plan.is_empty() {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_slides_over_whole_turns() {
+    fn the_window_drops_whole_turns() {
         let mut context = Context::new(turns(4), "now", 6);
         assert_eq!(contents(&context), ["q2", "a2", "q3", "a3", "now"]);
         context.push(Message::assistant("step"));

@@ -1,11 +1,12 @@
-//! The only async part: carries out what a run asks for, under its limits, and tells what happens.
+//! Drives a run: calls the model and the tools within the limits, and sends the events. The only
+//! async part of the agent.
 //!
-//! Each turn is one task. It ends when the run does, at its time to live, when it is stopped, or
-//! when nobody listens any more; whichever it is, the turn is saved and the stream ends in one
+//! Each turn is one task. It ends when the run ends, at its time to live, when it is stopped, or
+//! when the stream is dropped. In every case the turn is saved, and the stream ends with one
 //! [`Event::Done`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
@@ -20,36 +21,42 @@ use crate::agent::event::Event;
 use crate::agent::recommend;
 use crate::agent::reference::References;
 use crate::agent::reply::{Reply, ReplyBuilder};
-use crate::agent::run::{Outcome, Run, Step};
+use crate::agent::run::{Outcome, Run, Step, Work};
 use crate::agent::think::Piece;
 use crate::agent::{AgentState, Question, RunningTurn};
 use crate::finder::Style;
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Toolbox, ToolboxConfig, ToolboxState};
 use crate::gate::{
-    Answer, ApprovalRequest, Approver, Call, Caller, Decision, Directory, Ledger, Passage, Passed,
+    Answer, ApprovalRequest, Approver, Call, CallOutcome, Caller, Decision, Directory, GateContext,
+    Ledger,
 };
 use crate::llm::{ChatRequest, LlmError};
+use crate::printable::excerpt;
 use crate::session::{ConversationId, Figures, SessionError, Sessions, TurnEnd, TurnStatus};
 use crate::tools::Callable;
 
-/// Events that wait for a slow listener before the run waits too.
+/// Events queued for a slow receiver before the run waits for it.
 const EVENT_QUEUE: usize = 256;
-/// Longest wait for a listener that does not read; then it counts as gone.
-const LISTENER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for a receiver that does not read; then it counts as gone.
+const RECEIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts a turn in a task of its own, which holds what is `held` to its end.
-pub(super) fn start(slot: RunningTurn, question: Question, held: impl Send + 'static) -> RunStream {
-    let (events, receiver) = mpsc::channel(EVENT_QUEUE);
-    let conversation = slot.conversation.clone();
-    let guard = (!question.detached).then(|| slot.token.clone().drop_guard());
-    let listener = Listener {
-        events,
-        token: slot.token.clone(),
+/// Starts a turn in its own task, which drops `held` when it ends.
+pub(super) fn start(
+    running: RunningTurn,
+    question: Question,
+    held: impl Send + 'static,
+) -> RunStream {
+    let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
+    let conversation = running.conversation.clone();
+    let guard = (!question.detached).then(|| running.token.clone().drop_guard());
+    let events = EventSender {
+        sender,
+        token: running.token.clone(),
         detached: question.detached,
     };
     tokio::spawn(async move {
-        conduct(slot, question, listener).await;
+        run_turn(running, question, events).await;
         drop(held);
     });
     RunStream {
@@ -68,12 +75,12 @@ pub struct RunStream {
     receiver: mpsc::Receiver<Event>,
     next_id: u64,
     ended: bool,
-    /// Stops the run when the stream is dropped; none for a detached one.
+    /// Stops the run when the stream is dropped; `None` for a detached run.
     _stop_on_drop: Option<DropGuard>,
 }
 
 impl RunStream {
-    /// The conversation that answers.
+    /// The conversation of the run.
     pub fn conversation(&self) -> &ConversationId {
         &self.conversation
     }
@@ -83,92 +90,90 @@ impl RunStream {
         if self.ended {
             return None;
         }
-        let event = self
-            .receiver
-            .recv()
-            .await
-            .unwrap_or_else(|| self.broken_off());
+        let event = self.receiver.recv().await.unwrap_or_else(|| self.aborted());
         self.ended = matches!(event, Event::Done { .. });
         let id = self.next_id;
         self.next_id += 1;
         Some((id, event))
     }
 
-    /// The terminal event of a run whose task died: a bug, but the listener's stream still ends
+    /// The last event of a run whose task panicked. That is a bug, but the stream still ends
     /// properly.
-    fn broken_off(&self) -> Event {
-        done(
-            &self.conversation,
-            0,
-            TurnStatus::Failed,
-            Figures::default(),
-        )
+    fn aborted(&self) -> Event {
+        failed_event(&self.conversation)
     }
 }
 
-/// Who is told.
-struct Listener {
-    events: mpsc::Sender<Event>,
+/// Sends the events of a run to its stream.
+struct EventSender {
+    sender: mpsc::Sender<Event>,
     token: CancellationToken,
     detached: bool,
 }
 
-impl Listener {
-    async fn tell(&self, event: Event) {
-        let sent = timeout(LISTENER_TIMEOUT, self.events.send(event)).await;
+impl EventSender {
+    /// Sends an event. Stops the run if nobody receives it, unless the run is detached.
+    async fn send(&self, event: Event) {
+        let sent = timeout(RECEIVER_TIMEOUT, self.sender.send(event)).await;
         if !matches!(sent, Ok(Ok(()))) && !self.detached {
             self.token.cancel();
         }
     }
 
-    async fn tell_all(&self, events: Vec<Event>) {
+    async fn send_all(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
-            self.tell(event).await;
+            self.send(event).await;
         }
     }
 }
 
-/// One turn from the saved question to the terminal event.
-async fn conduct(slot: RunningTurn, question: Question, listener: Listener) {
+/// Runs one turn, from saving the question to the last event.
+async fn run_turn(running: RunningTurn, question: Question, events: EventSender) {
     let started = Instant::now();
-    let (shared, conversation) = (slot.shared.clone(), slot.conversation.clone());
+    let (shared, conversation) = (running.shared.clone(), running.conversation.clone());
     let caller = question.caller(&conversation);
     let question = question.text;
     let (number, run) = match prepare(&shared, &caller, &conversation, &question).await {
-        Ok((number, run)) => (number, run.through(shared.gate.clone(), caller.clone())),
+        Ok((number, run)) => (number, run.with_gate(shared.gate.clone(), caller.clone())),
         Err(error) => {
-            listener.tell(Event::Error { content: error }).await;
-            drop(slot);
-            return listener
-                .tell(done(
-                    &conversation,
-                    0,
-                    TurnStatus::Failed,
-                    Figures::default(),
-                ))
-                .await;
+            events.send(Event::Error { content: error }).await;
+            drop(running);
+            return events.send(failed_event(&conversation)).await;
         }
     };
+    // Counting a large catalog takes a second, so it runs in parallel to the turn.
     let catalog_tokens = {
         let shared = shared.clone();
         spawn_blocking(move || shared.catalog_tokens())
     };
-    let mut turn = Turn::new(&shared, &listener, caller, run, started);
-    let (status, error) = turn.follow(&slot.token).await;
+    let mut turn = Turn::new(&shared, &events, caller, run, started);
+    let (status, error) = turn.run_to_end(&running.token).await;
     let end = turn.end(status, error, catalog_tokens).await;
     let (answer, mut figures) = (end.answer.clone(), end.figures.clone());
-    save(&shared.sessions, &conversation, number, end, &listener).await;
-    // From here on the next question may come: nothing that follows changes the answer.
-    let token = slot.token.clone();
-    drop(slot);
-    if status == TurnStatus::Answered {
-        let questions = recommended(&shared, &question, &answer, &token).await;
-        figures.recommended =
-            tell_recommended(&shared, &conversation, number, questions, &listener).await;
+    save(&shared.sessions, &conversation, number, end, &events).await;
+    // The conversation accepts its next question from here on: the answer is final.
+    let token = running.token.clone();
+    drop(running);
+    if status == TurnStatus::Answered
+        && let Some(questions) = recommend_questions(&shared, &question, &answer, &token).await
+    {
+        save_recommended(&shared.sessions, &conversation, number, questions.clone()).await;
+        figures.recommended = questions.clone();
+        events
+            .send(Event::Recommend {
+                count: questions.len(),
+                content: questions,
+            })
+            .await;
     }
-    listener
-        .tell(done(&conversation, number, status, figures))
+    events
+        .send(done(&conversation, number, status, figures))
         .await;
+}
+
+/// The last event of a turn that failed before it had a number.
+fn failed_event(conversation: &ConversationId) -> Event {
+    done(conversation, 0, TurnStatus::Failed, Figures::default())
 }
 
 fn done(conversation: &ConversationId, turn: i64, status: TurnStatus, figures: Figures) -> Event {
@@ -180,10 +185,10 @@ fn done(conversation: &ConversationId, turn: i64, status: TurnStatus, figures: F
     }
 }
 
-/// Saves the question, then loads what the conversation remembers.
+/// Saves the question, then loads the conversation's history and toolbox.
 ///
 /// # Errors
-/// What cannot be saved or read, for people.
+/// A message for the user: what cannot be saved or read.
 async fn prepare(
     shared: &Arc<AgentState>,
     caller: &Caller,
@@ -216,13 +221,12 @@ async fn prepare(
 fn new_run(shared: &AgentState, state: &ToolboxState, context: Context) -> Run {
     let mut config = shared.config.run.clone();
     if config.environment.is_empty() {
-        config.environment = format!("Date: {} (UTC)", date(SystemTime::now()));
+        config.environment = format!("Date: {} (UTC)", chrono::Utc::now().format("%F"));
     }
-    let dispatch = config.style == Style::Dispatch;
-    let budget_tokens = if dispatch {
-        usize::MAX
-    } else {
-        shared.config.toolbox.budget_tokens
+    // In dispatch style the found tools take no room in the list of tools.
+    let budget_tokens = match config.style {
+        Style::Dispatch => usize::MAX,
+        Style::Inject => shared.config.toolbox.budget_tokens,
     };
     let mut toolbox = Toolbox::new(
         ToolboxConfig {
@@ -231,24 +235,23 @@ fn new_run(shared: &AgentState, state: &ToolboxState, context: Context) -> Run {
         },
         shared.config.count_tokens,
     );
-    pinned(shared)
-        .into_iter()
-        .for_each(|tool| toolbox.pin(tool));
-    if shared.search.count() < shared.config.search_from_tools {
-        config.find = None;
-        shared
-            .search
-            .tools()
-            .into_iter()
-            .for_each(|tool| toolbox.pin(tool));
-        return Run::new(config, shared.config.count_tokens, toolbox, context);
+    for tool in pinned_tools(shared) {
+        toolbox.pin(tool);
     }
-    let toolbox = toolbox.restore(state, |id| shared.search.tool(id));
+    if shared.search.count() < shared.config.search_from_tools {
+        // A small catalog is shown whole and needs no search.
+        config.find = None;
+        for tool in shared.search.tools() {
+            toolbox.pin(tool);
+        }
+    } else {
+        toolbox = toolbox.restore(state, |id| shared.search.tool(id));
+    }
     Run::new(config, shared.config.count_tokens, toolbox, context)
 }
 
-/// The user's own tools, then the pins of the settings.
-fn pinned(shared: &AgentState) -> Vec<Arc<Tool>> {
+/// The user's own tools, then those pinned in the settings.
+fn pinned_tools(shared: &AgentState) -> Vec<Arc<Tool>> {
     let mut tools = shared.own_tools.clone();
     if !shared.config.pins.is_empty() {
         let request = SearchRequest {
@@ -256,14 +259,8 @@ fn pinned(shared: &AgentState) -> Vec<Arc<Tool>> {
             limit: 1,
             ..SearchRequest::default()
         };
-        tools.extend(
-            shared
-                .search
-                .search(&request)
-                .hits
-                .into_iter()
-                .map(|hit| hit.tool),
-        );
+        let found = shared.search.search(&request);
+        tools.extend(found.hits.into_iter().map(|hit| hit.tool));
     }
     tools
 }
@@ -273,66 +270,49 @@ async fn save(
     conversation: &ConversationId,
     number: i64,
     end: TurnEnd,
-    listener: &Listener,
+    events: &EventSender,
 ) {
     let (sessions, conversation) = (sessions.clone(), conversation.clone());
     let saved = spawn_blocking(move || sessions.end_turn(&conversation, number, &end)).await;
     if let Ok(Err(error)) = saved {
-        listener
-            .tell(Event::Error {
-                content: error.to_string(),
-            })
-            .await;
+        let content = error.to_string();
+        events.send(Event::Error { content }).await;
     }
 }
 
-/// Three questions, or none when the model gives none in time.
-async fn recommended(
+/// Asks the model for three further questions. `None` when it gives none in time.
+async fn recommend_questions(
     shared: &AgentState,
     question: &str,
     answer: &str,
     token: &CancellationToken,
 ) -> Option<Vec<String>> {
     let within = shared.config.recommend_within?;
-    let asked = timeout(within, words(shared, recommend::request(question, answer)));
+    let request = recommend::request(question, answer);
     let text = tokio::select! {
         biased;
         () = token.cancelled() => return None,
-        text = asked => text.ok()?.ok()?,
+        text = timeout(within, complete(shared, request)) => text.ok()?.ok()?,
     };
-    recommend::read(&text)
+    recommend::parse(&text)
 }
 
-async fn tell_recommended(
-    shared: &AgentState,
+async fn save_recommended(
+    sessions: &Arc<Sessions>,
     conversation: &ConversationId,
     number: i64,
-    questions: Option<Vec<String>>,
-    listener: &Listener,
-) -> Vec<String> {
-    let Some(questions) = questions else {
-        return Vec::new();
-    };
-    let (sessions, conversation, kept) = (
-        shared.sessions.clone(),
-        conversation.clone(),
-        questions.clone(),
-    );
-    let saved = spawn_blocking(move || sessions.recommend(&conversation, number, &kept)).await;
+    questions: Vec<String>,
+) {
+    let (sessions, conversation) = (sessions.clone(), conversation.clone());
+    let saved = spawn_blocking(move || sessions.recommend(&conversation, number, &questions)).await;
+    // The user sees them anyway, so this is not an error of the turn.
     if let Ok(Err(error)) = saved {
-        tracing::warn!(%error, "recommended questions were not kept");
+        tracing::warn!(%error, "the recommended questions were not saved");
     }
-    listener
-        .tell(Event::Recommend {
-            count: questions.len(),
-            content: questions.clone(),
-        })
-        .await;
-    questions
 }
 
-/// A model's whole text, unseen by the listener.
-async fn words(shared: &AgentState, request: ChatRequest) -> Result<String, LlmError> {
+/// Asks the model and returns the whole text of its answer, without sending events.
+async fn complete(shared: &AgentState, request: ChatRequest) -> Result<String, LlmError> {
     let mut deltas = shared.model.stream(request).await?;
     let mut builder = ReplyBuilder::default();
     while let Some(delta) = deltas.next().await {
@@ -344,44 +324,43 @@ async fn words(shared: &AgentState, request: ChatRequest) -> Result<String, LlmE
     Ok(builder.finish().1.text)
 }
 
-/// A turn under way.
+/// A running turn.
 struct Turn<'a> {
     shared: &'a Arc<AgentState>,
-    listener: &'a Listener,
+    events: &'a EventSender,
     caller: Caller,
     ledger: Ledger,
     run: Run,
     started: Instant,
     first_token_ms: Option<u64>,
-    /// What the user has been told in this round: the answer, should it break off here.
-    said: String,
+    /// The text sent in this round. It becomes the answer if the turn is stopped now.
+    text: String,
     references: References,
 }
 
 impl<'a> Turn<'a> {
     fn new(
         shared: &'a Arc<AgentState>,
-        listener: &'a Listener,
+        events: &'a EventSender,
         caller: Caller,
         run: Run,
         started: Instant,
     ) -> Self {
-        let (first_token_ms, said, references) = (None, String::new(), References::default());
         Turn {
             shared,
-            listener,
+            events,
             caller,
             ledger: Ledger::default(),
             run,
             started,
-            first_token_ms,
-            said,
-            references,
+            first_token_ms: None,
+            text: String::new(),
+            references: References::default(),
         }
     }
 
-    /// Goes round by round until something ends it.
-    async fn follow(&mut self, token: &CancellationToken) -> (TurnStatus, Option<String>) {
+    /// Runs round by round until the run ends, is stopped, or reaches its time to live.
+    async fn run_to_end(&mut self, token: &CancellationToken) -> (TurnStatus, Option<String>) {
         let time_to_live = self.shared.config.time_to_live;
         let outcome = tokio::select! {
             biased;
@@ -391,7 +370,7 @@ impl<'a> Turn<'a> {
         };
         match outcome {
             Ok(Outcome::Answered(answer)) => {
-                self.said = answer;
+                self.text = answer;
                 (TurnStatus::Answered, None)
             }
             Ok(Outcome::Failed(error)) => (TurnStatus::Failed, Some(error)),
@@ -412,77 +391,77 @@ impl<'a> Turn<'a> {
         loop {
             let events = match self.run.next_step() {
                 Step::Done(outcome) => return outcome,
-                Step::CallModel(request) => match self.ask(request).await {
+                Step::CallModel(request) => match self.call_model(request).await {
                     Ok(reply) => self.run.model_answered(reply),
                     Err(error) => return Outcome::Failed(error.to_string()),
                 },
-                Step::CallTools(work) => {
-                    let told: Vec<_> = work
-                        .calls
-                        .iter()
-                        .map(|call| (call.id.clone(), call.tool.id.clone()))
-                        .collect();
-                    let (founds, passed) =
-                        tokio::join!(self.search(work.searches), self.call(work.calls));
-                    let mut results = Vec::with_capacity(passed.len());
-                    for ((id, tool), passed) in told.into_iter().zip(passed) {
-                        self.references.collect(&passed.result.data);
-                        self.listener
-                            .tell_all(gated(id, tool, &passed).into_iter().collect())
-                            .await;
-                        results.push(passed.result);
-                    }
-                    self.run.tools_answered(founds, results)
-                }
+                Step::CallTools(work) => self.call_tools(work).await,
             };
             for event in events {
-                self.tell(event).await;
+                self.send(event).await;
             }
         }
     }
 
-    async fn ask(&mut self, request: ChatRequest) -> Result<Reply, LlmError> {
-        self.said.clear();
+    /// Runs the searches and calls of one answer in parallel.
+    async fn call_tools(&mut self, work: Work) -> Vec<Event> {
+        let calls: Vec<(String, ToolId)> = work
+            .calls
+            .iter()
+            .map(|call| (call.id.clone(), call.tool.id.clone()))
+            .collect();
+        let (founds, outcomes) = tokio::join!(self.search(work.searches), self.call(work.calls));
+        let mut results = Vec::with_capacity(outcomes.len());
+        for ((id, tool), outcome) in calls.into_iter().zip(outcomes) {
+            self.references.collect(&outcome.result.data);
+            self.events.send_all(gate_event(id, tool, &outcome)).await;
+            results.push(outcome.result);
+        }
+        self.run.tools_answered(founds, results)
+    }
+
+    async fn call_model(&mut self, request: ChatRequest) -> Result<Reply, LlmError> {
+        self.text.clear();
         let mut deltas = self.shared.model.stream(request).await?;
         let mut builder = ReplyBuilder::default();
         while let Some(delta) = deltas.next().await {
             let pieces = builder.push(delta?);
-            self.show(pieces).await;
+            self.send_pieces(pieces).await;
             if builder.is_overlong() {
-                let reason = "the answer does not end".to_owned();
                 return Err(LlmError::Garbage {
-                    reason,
-                    excerpt: crate::printable::excerpt(&self.said, 120),
+                    reason: "the answer does not end".to_owned(),
+                    excerpt: excerpt(&self.text, 120),
                 });
             }
         }
         let (pieces, reply) = builder.finish();
-        self.show(pieces).await;
+        self.send_pieces(pieces).await;
         Ok(reply)
     }
 
-    async fn show(&mut self, pieces: Vec<Piece>) {
+    async fn send_pieces(&mut self, pieces: Vec<Piece>) {
         for piece in pieces {
             match piece {
-                Piece::Thinking(content) => self.tell(Event::Thinking { content }).await,
+                Piece::Thinking(content) => self.send(Event::Thinking { content }).await,
                 Piece::Text(content) if self.run.streams_text() => {
-                    self.tell(Event::Text { content }).await
+                    self.send(Event::Text { content }).await
                 }
+                // Text in another protocol is JSON; the run extracts what the user sees.
                 Piece::Text(_) => {}
             }
         }
     }
 
-    async fn tell(&mut self, event: Event) {
+    async fn send(&mut self, event: Event) {
         if let Event::Text { content } = &event {
-            self.said.push_str(content);
+            self.text.push_str(content);
         }
         if self.first_token_ms.is_none()
             && matches!(event, Event::Text { .. } | Event::Thinking { .. })
         {
             self.first_token_ms = Some(elapsed_ms(self.started));
         }
-        self.listener.tell(event).await;
+        self.events.send(event).await;
     }
 
     async fn search(&self, searches: Vec<SearchRequest>) -> Vec<Found> {
@@ -502,47 +481,45 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// What became of these calls at the gate, in call order.
-    async fn call(&self, calls: Vec<Call>) -> Vec<Passed> {
+    /// Makes these calls through the gate. The outcomes are in call order.
+    async fn call(&self, calls: Vec<Call>) -> Vec<CallOutcome> {
         let config = &self.shared.config;
         let directory: &AgentState = self.shared;
-        let asker = Asker {
+        let approver = EventApprover {
             shared: self.shared,
-            listener: self.listener,
+            events: self.events,
             caller: &self.caller,
         };
-        let passage = Passage {
+        let context = GateContext {
             caller: &self.caller,
             ledger: &self.ledger,
             directory,
-            approver: &asker,
+            approver: &approver,
             call_timeout: config.call_timeout,
         };
-        let passing = stream::iter(calls).map(|call| self.shared.gate.pass(passage, call));
-        passing
+        stream::iter(calls)
+            .map(|call| self.shared.gate.pass(context, call))
             .buffered(config.parallel_calls.max(1))
             .collect()
             .await
     }
 
-    /// What is kept of the turn, after telling its last events but one.
+    /// Sends the last events except [`Event::Done`], and returns what is saved of the turn.
     async fn end(
         mut self,
         status: TurnStatus,
         error: Option<String>,
         catalog_tokens: JoinHandle<usize>,
     ) -> TurnEnd {
-        let cancelled = self.run.cancel();
-        self.listener.tell_all(cancelled).await;
-        let idle = self.run.end_turn();
-        self.listener.tell_all(idle.into_iter().collect()).await;
+        self.events.send_all(self.run.cancel()).await;
+        self.events.send_all(self.run.end_turn()).await;
         if let Some(content) = error.clone() {
-            self.listener.tell(Event::Error { content }).await;
+            self.events.send(Event::Error { content }).await;
         }
         let references = self.references.into_vec();
         if !references.is_empty() {
-            self.listener
-                .tell(Event::Reference {
+            self.events
+                .send(Event::Reference {
                     count: references.len(),
                     content: references.clone(),
                 })
@@ -551,13 +528,14 @@ impl<'a> Turn<'a> {
         let mut figures = self.run.figures().clone();
         figures.first_token_ms = self.first_token_ms;
         figures.total_ms = elapsed_ms(self.started);
+        // Showing the whole catalog would have cost its tokens in every round.
         let whole = catalog_tokens.await.unwrap_or_default() as i64 * i64::from(figures.rounds);
         figures.tokens_saved = whole - self.run.shown_tokens() as i64;
         figures.references = references;
         let toolbox = serde_json::to_value(self.run.toolbox().state()).unwrap_or_default();
         TurnEnd {
             status,
-            answer: self.said,
+            answer: self.text,
             error,
             figures,
             toolbox,
@@ -565,31 +543,28 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Asks whoever listens.
-struct Asker<'a> {
+/// Requests approval by an event in the run's stream.
+struct EventApprover<'a> {
     shared: &'a AgentState,
-    listener: &'a Listener,
+    events: &'a EventSender,
     caller: &'a Caller,
 }
 
 #[async_trait]
-impl Approver for Asker<'_> {
+impl Approver for EventApprover<'_> {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
         let Some(pending) = self.shared.approvals.open(&self.caller.who) else {
-            let reason = "too many questions are open; answer some first".to_owned();
             return Answer::Refused {
                 by: "the gate".into(),
-                reason,
+                reason: "too many requests for approval are open; answer some first".into(),
             };
         };
         let within = self.shared.gate.policies().approval_timeout_s.duration();
-        let expires_in_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        let (id, request) = (pending.id().to_owned(), Box::new(request));
-        self.listener
-            .tell(Event::ApprovalRequired {
-                id,
-                expires_in_ms,
-                request,
+        self.events
+            .send(Event::ApprovalRequired {
+                id: pending.id().to_owned(),
+                expires_in_ms: u64::try_from(within.as_millis()).unwrap_or(u64::MAX),
+                request: Box::new(request),
             })
             .await;
         pending.answer(within).await
@@ -607,18 +582,19 @@ impl Directory for AgentState {
     }
 }
 
-/// What is told of a call's way through the gate: nothing where it was let through as it is.
-fn gated(id: String, tool: ToolId, passed: &Passed) -> Option<Event> {
-    let report = &passed.report;
-    if report.ruling.decision == Decision::Allow && report.changes.is_empty() {
+/// The event that reports the gate's decision. `None` for a call allowed without changes.
+fn gate_event(id: String, tool: ToolId, outcome: &CallOutcome) -> Option<Event> {
+    let report = &outcome.report;
+    let applied = &report.applied_rule;
+    if applied.decision == Decision::Allow && report.changes.is_empty() {
         return None;
     }
     Some(Event::Gate {
         id,
         tool,
-        class: report.ruling.class,
-        decision: report.ruling.decision,
-        rule: report.ruling.rule.clone(),
+        class: applied.class,
+        decision: applied.decision,
+        rule: applied.rule.clone(),
         changes: report.changes.clone(),
         answer: report.answer.clone(),
     })
@@ -626,38 +602,4 @@ fn gated(id: String, tool: ToolId, passed: &Passed) -> Option<Event> {
 
 fn elapsed_ms(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The day as `YYYY-MM-DD`, by Howard Hinnant's civil-from-days.
-fn date(now: SystemTime) -> String {
-    let days = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_are_written_as_dates() {
-        for (seconds, expected) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (1_735_689_599, "2024-12-31"),
-        ] {
-            assert_eq!(date(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
-        }
-    }
 }

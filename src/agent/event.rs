@@ -1,4 +1,4 @@
-//! What a run tells the outside: the closed list of events that is the stream's contract.
+//! The events of a run: the closed list that is the stream's contract.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,29 +16,29 @@ use crate::tools::{ErrorCode, Status};
 #[schema(as = AgentEvent)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// Words for the user.
+    /// Part of the answer's text.
     Text {
-        /// The next words.
+        /// The next part.
         content: String,
     },
-    /// The model's thinking.
+    /// Part of the model's thinking.
     Thinking {
-        /// The next words.
+        /// The next part.
         content: String,
     },
     /// A search in the catalog.
     ToolSearch {
         /// The call's id.
         id: String,
-        /// What was looked for.
+        /// The queries.
         queries: Vec<String>,
-        /// Tools asked for by name.
+        /// Tools selected by name.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         select: Vec<String>,
-        /// What was found, best first.
+        /// The tools found, best first.
         #[schema(value_type = Vec<String>)]
         hits: Vec<ToolId>,
-        /// Why something was not found.
+        /// Why a requested tool was not found.
         #[serde(skip_serializing_if = "Option::is_none")]
         no_match: Option<String>,
     },
@@ -50,12 +50,12 @@ pub enum Event {
         /// Tokens they add.
         tokens: usize,
     },
-    /// Tools that the model cannot call any more.
+    /// Tools that the model can no longer call.
     ToolsEvicted {
         /// In the order of their eviction.
         #[schema(value_type = Vec<String>)]
         tools: Vec<ToolId>,
-        /// Why.
+        /// Why they were evicted.
         reason: EvictionReason,
     },
     /// A call begins.
@@ -64,50 +64,50 @@ pub enum Event {
         id: String,
         /// The tool's name as the model wrote it.
         name: String,
-        /// The arguments, or their text where they are no JSON.
+        /// The arguments, or their text if they are not valid JSON.
         arguments: Value,
     },
-    /// A plan, before it is carried out. One with problems is not.
+    /// A plan, before it is executed. A plan with problems is not executed.
     Plan {
         /// Its steps, in order.
         steps: Vec<PlannedStep>,
-        /// What is wrong with it.
+        /// What is wrong with the plan.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         problems: Vec<String>,
     },
-    /// What a plan has come to: the [`ToolResult`](crate::tools::ToolResult) of every step, by its
+    /// The outcome of a plan: the [`ToolResult`](crate::tools::ToolResult) of every step, by its
     /// key.
     PlanOutcome {
         /// By step.
         steps: Map<String, Value>,
     },
-    /// A call waits for a person. Unanswered, it counts as refused when its time is up.
+    /// A call waits for a person's approval. It is refused if nobody answers in time.
     ApprovalRequired {
-        /// Names the question in its answer.
+        /// The id under which the request is answered.
         id: String,
-        /// Milliseconds to answer in.
+        /// Milliseconds left to answer.
         expires_in_ms: u64,
         /// The call.
         #[serde(flatten)]
         request: Box<ApprovalRequest>,
     },
-    /// How a call went through the gate, where that is more than a plain yes.
+    /// The gate's decision on a call, unless the call is allowed without changes.
     Gate {
         /// The call's id.
         id: String,
         /// The tool's id.
         #[schema(value_type = String)]
         tool: ToolId,
-        /// What it can do.
+        /// How much harm the tool can do.
         class: Class,
-        /// What became of the call.
+        /// What happens to the call.
         decision: Decision,
-        /// The rule that says so.
+        /// The rule that made the decision.
         rule: String,
-        /// What was changed in the arguments.
+        /// Changes made to the arguments.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         changes: Vec<Change>,
-        /// What the person said who was asked.
+        /// The person's answer, if one was asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<Answer>,
     },
@@ -117,27 +117,27 @@ pub enum Event {
         id: String,
         /// The tool's name as the model wrote it.
         name: String,
-        /// How the call ended.
+        /// Whether the call succeeded.
         status: Status,
         /// Why it failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         error_code: Option<ErrorCode>,
-        /// The beginning of what the model was given.
+        /// The beginning of the text that the model gets.
         content: String,
-        /// Milliseconds.
+        /// Duration in milliseconds.
         took_ms: u64,
-        /// Bytes of the whole result when the model was given its beginning only.
+        /// Length of the whole result in bytes, if the model gets only its beginning.
         #[serde(skip_serializing_if = "Option::is_none")]
         truncated_from_bytes: Option<usize>,
     },
-    /// What the tools quoted.
+    /// The web pages that the tools quoted.
     Reference {
         /// The references, each once.
         content: Vec<Reference>,
         /// Their number.
         count: usize,
     },
-    /// Questions that may come next.
+    /// Recommended further questions.
     Recommend {
         /// The questions.
         content: Vec<String>,
@@ -146,18 +146,18 @@ pub enum Event {
     },
     /// Why there is no answer.
     Error {
-        /// For people, with the next step.
+        /// A message for the user, with the next step.
         content: String,
     },
-    /// The end, always.
+    /// The end of the run. Always the last event.
     Done {
-        /// The conversation, to be named in the next question.
+        /// The conversation's id, for the next question.
         conversation: String,
         /// The turn's number within it, from 1.
         turn: i64,
         /// How the turn ended.
         status: TurnStatus,
-        /// The turn in numbers.
+        /// The turn's figures.
         figures: Box<Figures>,
     },
 }
@@ -189,7 +189,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictionReason {
-    /// Others needed their room.
+    /// The budget was needed for other tools.
     Budget,
     /// They were not used for some turns.
     Idle,

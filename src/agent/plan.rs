@@ -1,8 +1,9 @@
-//! Plans: what a model wants done, step by step. Read from whatever it says, checked whole, then
-//! worked through. Pure.
+//! Plans: the steps that a model wants to execute. Parsed from its answer, checked as a whole, then
+//! executed step by step. Pure.
 //!
-//! A step may use what an earlier one gave: `"${1.order.id}"` is the field `id` in the field
-//! `order` of the result of step 1, with its type where the text is nothing else.
+//! A step may refer to the result of an earlier one: `"${1.order.id}"` is the field `id` in the
+//! field `order` of the result of step 1. A string that is only a reference takes the type of the
+//! value.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,26 +15,26 @@ use toolscout_index::Tool;
 use utoipa::ToSchema;
 
 use crate::agent::prompt::without_trailing_commas;
-use crate::gate::{Change, Class, Decision, Judgement};
+use crate::gate::{Change, CheckedCall, Class, Decision};
 use crate::printable::excerpt;
-use crate::tools::json::Unique;
+use crate::tools::json::{self, Unique};
 use crate::tools::{Arguments, ErrorCode, Status, ToolResult, arguments};
 
-/// Steps of a plan at most. A person should be able to read it before it runs.
+/// Maximum number of steps. A person should be able to read a plan before it runs.
 pub const MAX_STEPS: usize = 32;
-/// `{`s of a text that are tried as the beginning of a plan.
+/// Number of `{` in a text that are tried as the start of a plan.
 const MAX_CANDIDATES: usize = 64;
-/// Characters of a text that problems quote.
+/// Characters of a text that an error message quotes.
 const QUOTED_CHARS: usize = 80;
 
-/// What a model has said.
+/// A model's answer, parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     /// A plan.
     Plan(Plan),
-    /// An answer, with nothing to do.
+    /// An answer without a plan.
     Answer(String),
-    /// Something that is meant as a plan and is none, with what is wrong.
+    /// An invalid plan, with its problems.
     Broken(Vec<String>),
 }
 
@@ -42,20 +43,20 @@ pub enum Reading {
 pub struct Plan {
     /// Its steps, in order; at least one.
     pub steps: Vec<Step>,
-    /// What is to be said when all of them have succeeded.
+    /// The answer to give when all steps succeed.
     pub final_answer: Option<String>,
 }
 
 /// A step as the model wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Its name: what the model calls it, else its place from 1.
+    /// Its name: the one that the model gave, else its number from 1.
     pub key: String,
     /// The tool's name.
     pub action: String,
     /// Its arguments, with references.
     pub arguments: Arguments,
-    /// Steps it has to wait for although it uses nothing of them.
+    /// Steps that must succeed first although it does not use their results.
     pub after: Vec<String>,
 }
 
@@ -64,82 +65,82 @@ pub struct Step {
 pub struct PlannedStep {
     /// Its key.
     pub step: String,
-    /// The tool's id, or the name that no tool has.
+    /// The tool's id, or the unknown name.
     pub tool: String,
-    /// The arguments, normalised as far as they are known.
+    /// The arguments, normalized as far as they are known.
     pub arguments: Value,
-    /// What the tool can do.
+    /// How much harm the tool can do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// What the policies say.
+    /// The policies' decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// What was changed in the arguments.
+    /// Changes made to the arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// Steps whose success it needs.
+    /// Steps that must succeed first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
-    /// What is wrong with it.
+    /// What is wrong with the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// A plan that was checked.
+/// The result of checking a plan.
 #[derive(Clone, Debug)]
 pub struct CheckedPlan {
-    /// As it is shown.
+    /// The steps as they are shown.
     pub shown: Vec<PlannedStep>,
-    /// What is wrong with it, step by step; a plan with problems is not carried out.
+    /// What is wrong with the steps. A plan with problems is not executed.
     pub problems: Vec<String>,
-    /// As it is worked through; empty when there are problems.
+    /// The execution; empty when there are problems.
     pub execution: Execution,
 }
 
-/// Reads a model's words: pure JSON, fenced, in noise, or after other JSON. Words without a plan in
-/// them are an answer and never become one.
+/// Parses a model's answer: plain JSON, fenced, within other text, or after other JSON. Text
+/// without a plan is an answer.
 pub fn read(text: &str) -> Reading {
-    let starts = text
-        .match_indices('{')
-        .map(|(at, _)| at)
-        .take(MAX_CANDIDATES);
-    let found = starts.filter_map(|at| candidate(&text[at..])).next();
-    found.unwrap_or_else(|| Reading::Answer(text.trim().to_owned()))
+    text.match_indices('{')
+        .take(MAX_CANDIDATES)
+        .find_map(|(at, _)| read_at_start(&text[at..]))
+        .unwrap_or_else(|| Reading::Answer(text.trim().to_owned()))
 }
 
-/// The plan at the beginning of a text; `None` when there is something else.
-fn candidate(text: &str) -> Option<Reading> {
+/// Parses a plan at the start of a text; `None` if there is none.
+fn read_at_start(text: &str) -> Option<Reading> {
     let repaired;
-    let (text, object) = match prefix::<Map<String, Value>>(text) {
+    let (text, object) = match parse_prefix::<Map<String, Value>>(text) {
         Ok(object) => (text, object),
         Err(_) => {
             repaired = without_trailing_commas(
                 &text[..text.floor_char_boundary(arguments::MAX_ARGUMENT_BYTES)],
             );
-            let object = prefix(&repaired).ok()?;
+            let object = parse_prefix(&repaired).ok()?;
             (repaired.as_str(), object)
         }
     };
-    let said = object
+    let has_answer = object
         .get("final_answer")
-        .filter(|answer| !answer.is_null());
-    let acts = object.get("actions").is_some_and(Value::is_array);
-    if !acts && said.is_none() {
+        .is_some_and(|answer| !answer.is_null());
+    let has_actions = object.get("actions").is_some_and(Value::is_array);
+    if !has_actions && !has_answer {
         return None;
     }
-    Some(match prefix::<Unique>(text) {
-        Ok(Unique(Value::Object(object))) => of_object(&object),
-        Ok(_) => return None,
-        Err(error) => Reading::Broken(vec![error.to_string()]),
-    })
+    // It is meant as a plan. Parse it again without duplicate keys, which make it ambiguous.
+    match parse_prefix::<Unique>(text) {
+        Ok(Unique(Value::Object(object))) => Some(from_object(&object)),
+        Ok(_) => None,
+        Err(error) => Some(Reading::Broken(vec![error.to_string()])),
+    }
 }
 
-fn prefix<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+/// Parses the JSON value at the start of a text, whatever follows it.
+fn parse_prefix<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter();
     values.next().unwrap_or_else(|| serde_json::from_str(text))
 }
 
-fn of_object(object: &Map<String, Value>) -> Reading {
+fn from_object(object: &Map<String, Value>) -> Reading {
     let final_answer = object
         .get("final_answer")
         .filter(|answer| !answer.is_null())
@@ -186,7 +187,8 @@ fn of_object(object: &Map<String, Value>) -> Reading {
 fn step(number: usize, action: &Value) -> Result<Step, String> {
     let fields = action
         .as_object()
-        .ok_or_else(|| format!("{} is no action", quoted(action)))?;
+        .ok_or_else(|| format!("{} is not an action", quoted(action)))?;
+    // Models mix the field names of the protocols they were trained on.
     let name = ["action", "tool", "name"]
         .iter()
         .find_map(|key| fields.get(*key)?.as_str());
@@ -229,12 +231,12 @@ fn step(number: usize, action: &Value) -> Result<Step, String> {
     })
 }
 
-/// Checks a plan as a whole. `find` gives a tool by its name, or words about why there is none;
-/// `judge` judges a call of which the arguments at these pointers are not known yet.
+/// Checks a plan as a whole. `find` returns a tool by its name, or why there is none;
+/// `check_call` checks a call whose arguments at the given JSON pointers are not known yet.
 pub fn check(
     plan: &Plan,
     find: impl Fn(&str) -> Result<Arc<Tool>, String>,
-    judge: impl Fn(&Arc<Tool>, Arguments, &[String]) -> Judgement,
+    check_call: impl Fn(&Arc<Tool>, Arguments, &[String]) -> CheckedCall,
 ) -> CheckedPlan {
     let mut checked = CheckedPlan {
         shown: Vec::new(),
@@ -244,10 +246,11 @@ pub fn check(
     let mut earlier: Vec<&str> = Vec::new();
     for step in &plan.steps {
         let references = references(&Value::Object(step.arguments.clone()), "");
-        let (needs, problem) = needs(step, &references, &earlier, plan);
+        let mut needs = BTreeSet::new();
+        let problem = collect_needs(step, &references, &earlier, plan, &mut needs).err();
         let open: Vec<String> = references
             .into_iter()
-            .map(|reference| reference.at)
+            .map(|reference| reference.pointer)
             .collect();
         let mut shown = PlannedStep {
             step: step.key.clone(),
@@ -261,24 +264,21 @@ pub fn check(
         };
         match find(&step.action) {
             Ok(tool) => {
-                let judgement = judge(&tool, step.arguments.clone(), &open);
-                shown.judged(&tool, &judgement);
-                let arguments = step.arguments.clone();
-                checked.execution.steps.push(Ready {
+                shown.add_check(&tool, check_call(&tool, step.arguments.clone(), &open));
+                checked.execution.steps.push(ExecutableStep {
                     key: step.key.clone(),
                     tool,
-                    arguments,
+                    arguments: step.arguments.clone(),
                     needs,
                 });
             }
             Err(message) => shown.problem = shown.problem.or(Some(message)),
         }
-        checked.problems.extend(
-            shown
-                .problem
-                .iter()
-                .map(|problem| format!("step {}: {problem}", step.key)),
-        );
+        if let Some(problem) = &shown.problem {
+            checked
+                .problems
+                .push(format!("step {}: {problem}", step.key));
+        }
         checked.shown.push(shown);
         earlier.push(&step.key);
     }
@@ -290,64 +290,55 @@ pub fn check(
 }
 
 impl PlannedStep {
-    fn judged(&mut self, tool: &Tool, judgement: &Judgement) {
+    fn add_check(&mut self, tool: &Tool, checked: CheckedCall) {
         self.tool = tool.id.to_string();
-        self.class = Some(judgement.ruling.class);
-        self.decision = Some(judgement.ruling.decision);
-        self.arguments = Value::Object(judgement.arguments.clone());
-        self.changes = judgement.changes.clone();
-        // What is denied fails as a step; what is wrong makes the plan wrong.
-        let wrong = judgement
-            .refusal
-            .as_ref()
-            .filter(|refusal| refusal.code == ErrorCode::InvalidArguments);
-        self.problem = self
-            .problem
-            .take()
-            .or(wrong.map(|refusal| refusal.message.clone()));
+        self.class = Some(checked.applied_rule.class);
+        self.decision = Some(checked.applied_rule.decision);
+        self.arguments = Value::Object(checked.arguments);
+        self.changes = checked.changes;
+        // A denied call fails as a step; only an invalid call makes the plan invalid.
+        if let Some(refusal) = checked.refusal
+            && refusal.code == ErrorCode::InvalidArguments
+        {
+            self.problem.get_or_insert(refusal.message);
+        }
     }
 }
 
-/// The steps that a step needs, and what is wrong with that.
-fn needs(
+/// Collects the keys of the steps that a step needs.
+///
+/// # Errors
+/// The first reference that is not to an earlier step.
+fn collect_needs(
     step: &Step,
     references: &[Reference],
     earlier: &[&str],
     plan: &Plan,
-) -> (BTreeSet<String>, Option<String>) {
+    needs: &mut BTreeSet<String>,
+) -> Result<(), String> {
     let keys: Vec<&str> = plan.steps.iter().map(|step| step.key.as_str()).collect();
-    let mut needs = BTreeSet::new();
-    for name in references
-        .iter()
-        .map(|reference| reference.step.as_str())
-        .chain(step.after.iter().map(String::as_str))
-    {
+    let referenced = references.iter().map(|reference| reference.step.as_str());
+    for name in referenced.chain(step.after.iter().map(String::as_str)) {
         let Some(key) = key_of(name, &keys) else {
-            return (
-                needs,
-                Some(format!(
-                    "it refers to step {:?}, which the plan does not have",
-                    excerpt(name, QUOTED_CHARS)
-                )),
-            );
+            return Err(format!(
+                "it refers to step {:?}, which the plan does not have",
+                excerpt(name, QUOTED_CHARS)
+            ));
         };
         if key == step.key {
-            return (needs, Some("it refers to its own result".to_owned()));
+            return Err("it refers to its own result".to_owned());
         }
         if !earlier.contains(&key) {
-            return (
-                needs,
-                Some(format!(
-                    "it refers to step {key}, which comes after it; steps run in order"
-                )),
-            );
+            return Err(format!(
+                "it refers to step {key}, which comes after it; steps run in order"
+            ));
         }
         needs.insert(key.to_owned());
     }
-    (needs, None)
+    Ok(())
 }
 
-/// The step that a reference means: by its key, with or without `step` before it.
+/// The key of the step that a reference names, with or without the prefix `step`.
 fn key_of<'a>(name: &str, keys: &[&'a str]) -> Option<&'a str> {
     let exact = keys.iter().find(|key| **key == name);
     let bare = name
@@ -358,16 +349,17 @@ fn key_of<'a>(name: &str, keys: &[&'a str]) -> Option<&'a str> {
         .copied()
 }
 
-/// A plan on its way, one step at a time.
+/// A plan being executed, one step at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Execution {
-    steps: Vec<Ready>,
+    steps: Vec<ExecutableStep>,
+    /// The results so far, by key, in the order of the steps.
     outcome: Vec<(String, ToolResult)>,
     final_answer: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Ready {
+struct ExecutableStep {
     key: String,
     tool: Arc<Tool>,
     arguments: Arguments,
@@ -381,52 +373,47 @@ pub struct NextStep {
     pub key: String,
     /// The tool.
     pub tool: Arc<Tool>,
-    /// Its arguments, references filled in; or why it cannot be made.
+    /// Its arguments with the references filled in, or the result of a step that cannot run.
     pub arguments: Result<Arguments, ToolResult>,
 }
 
 impl Execution {
-    /// The step whose result is not there yet; `None` when all are.
+    /// The first step without a result; `None` when all have one.
     pub fn next(&self) -> Option<NextStep> {
-        let Ready {
-            key,
-            tool,
-            arguments,
-            needs,
-        } = self.steps.get(self.outcome.len())?;
-        let (key, tool) = (key.clone(), tool.clone());
-        let failed = needs.iter().find(|need| {
-            self.result(need)
-                .is_none_or(|result| result.status == Status::Error)
-        });
-        if let Some(failed) = failed {
-            let message = format!("step {failed} did not succeed, and this one needs it");
-            return Some(NextStep {
-                key,
-                tool,
-                arguments: Err(ToolResult::error(ErrorCode::Skipped, message)),
-            });
-        }
-        let filled = match self.filled(&Value::Object(arguments.clone())) {
-            Ok(Value::Object(arguments)) => Ok(arguments),
-            Ok(_) => Ok(Arguments::new()),
-            Err(message) => Err(ToolResult::error(ErrorCode::InvalidArguments, message)),
-        };
+        let step = self.steps.get(self.outcome.len())?;
         Some(NextStep {
-            key,
-            tool,
-            arguments: filled,
+            key: step.key.clone(),
+            tool: step.tool.clone(),
+            arguments: self.arguments_of(step),
         })
     }
 
-    /// Takes the result of the next step.
+    /// The arguments of a step with its references filled in.
+    ///
+    /// # Errors
+    /// The result of a step that cannot run.
+    fn arguments_of(&self, step: &ExecutableStep) -> Result<Arguments, ToolResult> {
+        for need in &step.needs {
+            if self
+                .result(need)
+                .is_none_or(|result| result.status == Status::Error)
+            {
+                let message = format!("step {need} did not succeed, and this one needs it");
+                return Err(ToolResult::error(ErrorCode::Skipped, message));
+            }
+        }
+        self.substitute_fields(&step.arguments)
+            .map_err(|message| ToolResult::error(ErrorCode::InvalidArguments, message))
+    }
+
+    /// Records the result of the next step.
     pub fn record(&mut self, result: ToolResult) {
         if let Some(step) = self.steps.get(self.outcome.len()) {
             self.outcome.push((step.key.clone(), result));
         }
     }
 
-    /// The outcome so far: one result for each step, by key.
+    /// The results so far, by step key.
     pub fn outcome(&self) -> Map<String, Value> {
         let value = |result: &ToolResult| serde_json::to_value(result).unwrap_or_default();
         self.outcome
@@ -435,7 +422,7 @@ impl Execution {
             .collect()
     }
 
-    /// The results so far, each with its step's key and tool.
+    /// The results so far, with the key and tool of their step.
     pub fn results(&self) -> impl Iterator<Item = (&str, &Tool, &ToolResult)> {
         self.steps
             .iter()
@@ -443,29 +430,31 @@ impl Execution {
             .map(|(step, (key, result))| (key.as_str(), &*step.tool, result))
     }
 
-    /// What the plan says at its end: nothing where a step failed, since it was written before
-    /// that.
+    /// The plan's own answer. `None` when a step failed, since the model wrote the answer before
+    /// it knew that.
     pub fn final_answer(&self) -> Option<String> {
-        let all_good = self
+        let has_failed = self
             .outcome
             .iter()
-            .all(|(_, result)| result.status == Status::Ok);
-        let answer = self
-            .final_answer
-            .as_ref()
-            .filter(|answer| all_good && !answer.trim().is_empty())?;
-        self.filled(&Value::String(answer.clone()))
-            .ok()
-            .map(|answer| text_of(&answer))
+            .any(|(_, result)| result.status == Status::Error);
+        let answer = self.final_answer.as_ref()?;
+        if has_failed || answer.trim().is_empty() {
+            return None;
+        }
+        let answer = self.substitute_text(answer).ok()?;
+        Some(text_of(&answer))
     }
 
-    /// The outcome in a line for each step.
+    /// The outcome, one line per step.
     pub fn summary(&self) -> String {
-        let line = |(key, result): &(String, ToolResult)| match &result.error_message {
-            None => format!("{key}: done"),
-            Some(message) => format!("{key}: not done: {message}"),
-        };
-        self.outcome.iter().map(line).collect::<Vec<_>>().join("\n")
+        let mut lines = Vec::with_capacity(self.outcome.len());
+        for (key, result) in &self.outcome {
+            lines.push(match &result.error_message {
+                None => format!("{key}: done"),
+                Some(message) => format!("{key}: not done: {message}"),
+            });
+        }
+        lines.join("\n")
     }
 
     fn result(&self, key: &str) -> Option<&ToolResult> {
@@ -475,106 +464,105 @@ impl Execution {
             .map(|(_, result)| result)
     }
 
-    /// A value with its references filled in. What is filled in is data: it is not looked into
-    /// again.
-    fn filled(&self, value: &Value) -> Result<Value, String> {
+    /// A value with its references replaced. Replacements are data: references inside them are not
+    /// replaced.
+    fn substitute(&self, value: &Value) -> Result<Value, String> {
         match value {
-            Value::String(text) => self.filled_text(text),
-            Value::Array(items) => items.iter().map(|item| self.filled(item)).collect(),
-            Value::Object(fields) => {
-                let filled: Result<Map<String, Value>, String> = fields
-                    .iter()
-                    .map(|(name, value)| Ok((name.clone(), self.filled(value)?)))
-                    .collect();
-                filled.map(Value::Object)
-            }
+            Value::String(text) => self.substitute_text(text),
+            Value::Array(items) => items.iter().map(|item| self.substitute(item)).collect(),
+            Value::Object(fields) => self.substitute_fields(fields).map(Value::Object),
             other => Ok(other.clone()),
         }
     }
 
-    fn filled_text(&self, text: &str) -> Result<Value, String> {
+    fn substitute_fields(&self, fields: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+        let mut substituted = Map::new();
+        for (name, value) in fields {
+            substituted.insert(name.clone(), self.substitute(value)?);
+        }
+        Ok(substituted)
+    }
+
+    fn substitute_text(&self, text: &str) -> Result<Value, String> {
         let found = expressions(text);
+        // A string that is only a reference takes the type of the value.
         if let [only] = found.as_slice()
             && only.range == (0..text.len())
         {
-            return self.meant(only);
+            return self.value_of(only);
         }
-        let mut filled = String::new();
+        let mut substituted = String::new();
         let mut done = 0;
         for expression in found {
-            filled.push_str(&text[done..expression.range.start]);
-            filled.push_str(&text_of(&self.meant(&expression)?));
+            substituted.push_str(&text[done..expression.range.start]);
+            substituted.push_str(&text_of(&self.value_of(&expression)?));
             done = expression.range.end;
         }
-        filled.push_str(&text[done..]);
-        Ok(filled.into())
+        substituted.push_str(&text[done..]);
+        Ok(substituted.into())
     }
 
-    fn meant(&self, expression: &Expression) -> Result<Value, String> {
+    fn value_of(&self, expression: &Expression) -> Result<Value, String> {
+        let Expression { step, path, .. } = expression;
         let keys: Vec<&str> = self.outcome.iter().map(|(key, _)| key.as_str()).collect();
-        let result = key_of(&expression.step, &keys).and_then(|key| self.result(key));
-        let data = result
-            .map(|result| &result.data)
-            .ok_or_else(|| format!("step {} has no result", expression.step))?;
-        let missing = || {
-            format!(
-                "the result of step {} has no {}",
-                expression.step,
-                expression.path.join(".")
-            )
+        let result = key_of(step, &keys).and_then(|key| self.result(key));
+        let Some(result) = result else {
+            return Err(format!("step {step} has no result"));
         };
-        inside(data, &expression.path).ok_or_else(missing)
+        value_at(&result.data, path)
+            .ok_or_else(|| format!("the result of step {step} has no {}", path.join(".")))
     }
 }
 
-/// What is at a path; of text that holds JSON, inside that.
-fn inside(data: &Value, path: &[String]) -> Option<Value> {
+/// The value at a path. The path may lead into JSON inside a string.
+fn value_at(data: &Value, path: &[String]) -> Option<Value> {
     let Some((first, rest)) = path.split_first() else {
         return Some(data.clone());
     };
     match data {
-        Value::Object(fields) => inside(fields.get(first)?, rest),
-        Value::Array(items) => inside(items.get(first.parse::<usize>().ok()?)?, rest),
+        Value::Object(fields) => value_at(fields.get(first)?, rest),
+        Value::Array(items) => value_at(items.get(first.parse::<usize>().ok()?)?, rest),
+        // Many MCP servers give their result as JSON in a text.
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
-            inside(&serde_json::from_str(text).ok()?, path)
+            value_at(&serde_json::from_str(text).ok()?, path)
         }
         _ => None,
     }
 }
 
-/// A reference and where it is.
+/// A reference to a step's result in an argument.
 struct Reference {
-    at: String,
+    /// JSON pointer to the argument.
+    pointer: String,
     step: String,
 }
 
-fn references(value: &Value, at: &str) -> Vec<Reference> {
+fn references(value: &Value, pointer: &str) -> Vec<Reference> {
+    let mut found = Vec::new();
     match value {
         Value::String(text) => {
-            let here = |expression: Expression| Reference {
-                at: at.to_owned(),
-                step: expression.step,
-            };
-            expressions(text).into_iter().map(here).collect()
+            for Expression { step, .. } in expressions(text) {
+                let pointer = pointer.to_owned();
+                found.push(Reference { pointer, step });
+            }
         }
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .flat_map(|(index, item)| references(item, &format!("{at}/{index}")))
-            .collect(),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                found.extend(references(item, &format!("{pointer}/{index}")));
+            }
+        }
         Value::Object(fields) => {
-            let pointer =
-                |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-            fields
-                .iter()
-                .flat_map(|(name, value)| references(value, &pointer(name)))
-                .collect()
+            for (name, value) in fields {
+                let step = json::pointer_step(name);
+                found.extend(references(value, &format!("{pointer}/{step}")));
+            }
         }
-        _ => Vec::new(),
+        _ => {}
     }
+    found
 }
 
-/// `${step.path}` in a text.
+/// An expression `${step.path}` in a text.
 struct Expression {
     range: std::ops::Range<usize>,
     step: String,

@@ -11,8 +11,8 @@ use crate::gate::Policies;
 use crate::tools::builtin::BuiltinConfig;
 use crate::tools::operation::ServiceConfig;
 
-/// The ready profiles: name and text.
-const READY: [(&str, &str); 4] = [
+/// The built-in profiles: name and text.
+const BUILT_IN: [(&str, &str); 4] = [
     ("web-search", include_str!("profiles/web-search.toml")),
     ("files", include_str!("profiles/files.toml")),
     (
@@ -22,60 +22,60 @@ const READY: [(&str, &str); 4] = [
     ("skills", include_str!("profiles/skills.toml")),
 ];
 
-/// A preset. What it does not say stays as it is.
+/// A preset. Settings that it leaves out keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Profile {
-    /// What it is for.
+    /// What the profile is for.
     pub description: String,
-    /// What the agent is told of itself.
+    /// The role in the system prompt.
     pub role: Option<String>,
     /// How the model calls tools.
     pub mode: Option<Protocol>,
-    /// How found tools come into its hands.
+    /// How found tools are made callable.
     pub style: Option<Style>,
-    /// Tools that are always visible, by id or name; those that the catalog lacks are left out.
+    /// Tools that are always visible, by id or name. Tools that the catalog lacks are ignored.
     pub pins: Vec<String>,
-    /// The folder of skills that are offered, relative to the profile's file.
+    /// A folder of skills to offer, relative to the profile's file.
     pub skills: Option<PathBuf>,
     /// Which tools may be found.
     pub filter: Filter,
-    /// Bounds.
+    /// Limits of a run.
     pub limits: Limits,
-    /// What the gate goes by.
+    /// The gate's policies.
     pub gate: Option<Policies>,
-    /// Built-in tools that are switched on.
+    /// The built-in tools that are on.
     pub tools: BuiltinConfig,
-    /// Services whose operations can be called.
+    /// Services whose OpenAPI operations can be called.
     pub operations: Vec<ServiceConfig>,
 }
 
-/// The bounds of a profile.
+/// The limits of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Answers of the model.
+    /// Maximum number of the model's answers.
     pub max_rounds: Option<u32>,
-    /// Rounds of searching in a row.
+    /// Maximum number of rounds in a row that only search.
     pub max_searches: Option<u32>,
-    /// Rounds after which the context is cleared down to question, facts and plan.
+    /// Rounds after which the context is reduced to question, facts and plan.
     pub refresh_interval: Option<u32>,
-    /// Messages the model sees.
+    /// Maximum number of messages in the model's context.
     pub window: Option<usize>,
-    /// Tokens of all visible tools.
+    /// Token budget of the visible tools.
     pub tool_budget_tokens: Option<usize>,
-    /// Which tool goes first when the budget is used up.
+    /// Which tool is evicted first when the budget is used up.
     pub eviction: Option<Eviction>,
 }
 
-/// Why a profile cannot be had.
+/// Why a profile cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// Neither a ready one nor a file.
-    #[error("no profile {name:?}; ready ones are {}, or give the path of a TOML file", names().join(", "))]
+    /// Neither a built-in profile nor a file.
+    #[error("no profile {name:?}; built-in profiles are {}, or give the path of a TOML file", names().join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The given name.
         name: String,
     },
     /// The file cannot be read.
@@ -83,31 +83,31 @@ pub enum ProfileError {
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The text is no profile.
+    /// The text is not a valid profile.
     #[error("profile {name}: {reason}")]
     Invalid {
         /// Its name or file.
         name: String,
-        /// Where it is wrong, and how.
+        /// What is wrong, and where.
         reason: String,
     },
 }
 
-/// The names of the ready profiles.
+/// The names of the built-in profiles.
 pub fn names() -> Vec<&'static str> {
-    READY.iter().map(|(name, _)| *name).collect()
+    BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
 
 impl Profile {
-    /// A ready profile by name, or one from a file by path.
+    /// Loads a built-in profile by name, or a file by path.
     ///
     /// # Errors
     /// [`ProfileError`] naming the profile and what is wrong with it.
     pub fn load(name: &str) -> Result<Self, ProfileError> {
-        if let Some((_, text)) = READY.iter().find(|(ready, _)| *ready == name) {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
             return Profile::parse(name, text);
         }
         let path = Path::new(name);
@@ -128,7 +128,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Reads a profile; `name` is for messages.
+    /// Parses a profile; `name` is for messages.
     ///
     /// # Errors
     /// [`ProfileError::Invalid`].
@@ -139,7 +139,7 @@ impl Profile {
         })
     }
 
-    /// Settings with what the profile says.
+    /// Applies the profile to settings.
     pub fn applied_to(self, mut config: AgentConfig) -> AgentConfig {
         let Profile {
             role,
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_ready_profile_can_be_had_and_says_something() {
+    fn every_built_in_profile_loads_and_has_a_description_and_a_role() {
         for name in names() {
             let profile = Profile::load(name).unwrap();
             assert!(
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_changes_what_it_names_and_nothing_else() {
+    fn a_profile_changes_only_the_settings_it_contains() {
         let text = "mode = \"manual\"\npins = [\"a/b\"]\n[filter]\nservers = [\"a\"]\n[limits]\nmax_rounds = 9\neviction = \"lfu\"";
         let before = AgentConfig::default();
         let after = Profile::parse("p", text)
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_skills_stands_beside_the_profile() {
+    fn the_folder_of_skills_is_relative_to_the_profile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p.toml");
         std::fs::write(&path, "skills = \"know-how\"").unwrap();
@@ -226,11 +226,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_profile_is_named() {
+    fn errors_name_the_profile_and_the_line() {
         for (error, expected) in [
             (
                 Profile::load("nope").unwrap_err(),
-                "no profile \"nope\"; ready ones are web-search, files",
+                "no profile \"nope\"; built-in profiles are web-search, files",
             ),
             (
                 Profile::parse("p", "rols = 1").unwrap_err(),

@@ -1,15 +1,15 @@
-//! Recommended questions: what the user may ask next, by one structured call after the answer.
+//! Recommended questions: one more call of the model suggests what the user may ask next.
 
 use serde_json::Value;
 
 use crate::llm::{ChatRequest, Message, Purpose};
 use crate::printable::excerpt;
 
-/// Questions recommended.
+/// Number of recommended questions.
 pub const QUESTIONS: usize = 3;
-/// Characters of question and answer that the model is shown.
+/// Characters of question and answer in the prompt.
 const SHOWN_CHARS: usize = 4_000;
-/// Longest question taken, in characters.
+/// Longest accepted question, in characters.
 const MAX_QUESTION_CHARS: usize = 300;
 
 /// The request for questions after this answer.
@@ -28,8 +28,8 @@ pub fn request(question: &str, answer: &str) -> ChatRequest {
     }
 }
 
-/// Reads the model's questions: exactly three different ones, or none.
-pub fn read(text: &str) -> Option<Vec<String>> {
+/// Parses the model's answer: exactly three different questions, or `None`.
+pub fn parse(text: &str) -> Option<Vec<String>> {
     let start = text.find('[')?;
     let parsed: Value = serde_json::Deserializer::from_str(&text[start..])
         .into_iter()
@@ -58,9 +58,9 @@ mod tests {
     #[test]
     fn three_different_questions_or_none() {
         let three = Some(vec!["a?".to_owned(), "b?".to_owned(), "c?".to_owned()]);
-        assert_eq!(read(r#"["a?","b?","c?"]"#), three);
+        assert_eq!(parse(r#"["a?","b?","c?"]"#), three);
         assert_eq!(
-            read("Sure:\n```json\n[\"a?\", \" b? \", \"a?\", \"c?\", \"d?\"]\n```"),
+            parse("Sure:\n```json\n[\"a?\", \" b? \", \"a?\", \"c?\", \"d?\"]\n```"),
             three
         );
         for text in [
@@ -71,7 +71,7 @@ mod tests {
             "[1,2,3]",
             "[\"a?\",",
         ] {
-            assert_eq!(read(text), None, "{text}");
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 }

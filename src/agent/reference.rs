@@ -1,4 +1,4 @@
-//! References: what search-like tools quote, found wherever it stands in a result.
+//! References: the web pages in the results of search tools, at any depth.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use crate::printable::excerpt;
 use crate::session::Reference;
 
-/// References of one turn at most.
+/// Maximum number of references of one turn.
 const MAX_REFERENCES: usize = 50;
-/// Characters kept of what a reference says.
+/// Characters kept of a reference's content.
 const CONTENT_CHARS: usize = 500;
-/// Levels a result is looked into, text that is JSON included.
+/// Levels of a result that are searched, JSON inside strings included.
 const MAX_DEPTH: usize = 8;
-/// Longest text that is read as JSON, in bytes.
+/// Longest string that is parsed as JSON, in bytes.
 const MAX_NESTED_BYTES: usize = 4 << 20;
 
 /// Collects references, each URL once.
@@ -24,13 +24,13 @@ pub struct References {
 }
 
 impl References {
-    /// Takes every entry with a `url` out of every `results` list in this data, also where the list
-    /// stands in a text that is JSON (as in MCP's text content).
+    /// Collects every entry with a `url` from every `results` list in this data, also from JSON
+    /// inside strings (as in MCP's text content).
     pub fn collect(&mut self, data: &Value) {
         self.visit(data, MAX_DEPTH);
     }
 
-    /// What was collected, in order.
+    /// The collected references, in order.
     pub fn into_vec(self) -> Vec<Reference> {
         self.found
     }
@@ -49,19 +49,19 @@ impl References {
 
     fn visit_object(&mut self, fields: &Map<String, Value>, depth: usize) {
         if let Some(Value::Array(results)) = fields.get("results") {
-            results
-                .iter()
-                .filter_map(reference_of)
-                .for_each(|reference| self.add(reference));
+            for reference in results.iter().filter_map(reference_of) {
+                self.add(reference);
+            }
         }
-        fields
-            .values()
-            .for_each(|value| self.visit(value, depth - 1));
+        for value in fields.values() {
+            self.visit(value, depth - 1);
+        }
     }
 
     fn visit_text(&mut self, text: &str, depth: usize) {
-        let might_quote = text.len() <= MAX_NESTED_BYTES && text.contains("\"results\"");
-        if might_quote && let Ok(value) = serde_json::from_str::<Value>(text) {
+        // The search for the key is much cheaper than parsing every long text.
+        let may_have_results = text.len() <= MAX_NESTED_BYTES && text.contains("\"results\"");
+        if may_have_results && let Ok(value) = serde_json::from_str::<Value>(text) {
             self.visit(&value, depth - 1);
         }
     }
@@ -80,6 +80,7 @@ fn reference_of(entry: &Value) -> Option<Reference> {
         .into_iter()
         .find(|text| !text.is_empty())
         .unwrap_or_default();
+    // Clients make links of references: a `javascript:` URL must not become one.
     let is_web = url.starts_with("https://") || url.starts_with("http://");
     is_web.then(|| Reference {
         url: url.to_owned(),
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_found_plain_nested_and_in_text_and_each_once() {
+    fn references_are_found_at_any_depth_and_in_strings_each_once() {
         let page = |n: u32| json!({ "url": format!("https://a.example/{n}"), "title": "t", "content": "c".repeat(900) });
         let inner = json!({ "query": "q", "results": [page(2), page(1)] }).to_string();
         let mut references = References::default();
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn their_number_is_bounded() {
+    fn the_number_of_references_is_bounded() {
         let results: Vec<Value> = (0..500)
             .map(|n| json!({ "url": format!("http://a/{n}") }))
             .collect();

@@ -1,57 +1,59 @@
-//! One answer of the model, put together from its stream.
+//! Assembles one answer of the model from its stream.
 
 use crate::agent::think::{Piece, ThinkSplitter};
 use crate::llm::{CallFragment, Delta, Usage};
 use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 
-/// Longest text and thinking of one answer, in bytes. A model beyond it repeats itself.
-pub const MAX_WORDS_BYTES: usize = 4 << 20;
-/// Most calls kept of one answer, a bound on memory; how many are carried out is the run's setting.
+/// Longest text and thinking of one answer, in bytes. A model that writes more repeats itself.
+pub const MAX_TEXT_BYTES: usize = 4 << 20;
+/// Maximum number of calls kept of one answer, which bounds memory; the run's settings limit how
+/// many are executed.
 const MAX_CALLS: usize = 256;
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// What it says, without thinking.
+    /// The text, without thinking.
     pub text: String,
-    /// Its calls, in the order of their first fragments.
+    /// The calls, in the order of their first fragments.
     pub calls: Vec<RawCall>,
-    /// Token counts, where the provider sends them.
+    /// Token counts, if the provider sends them.
     pub usage: Option<Usage>,
 }
 
-/// A call as put together; nothing of it is checked.
+/// An assembled call, unchecked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawCall {
-    /// Its id, where the model gave one.
+    /// The call's id, if the model gave one.
     pub id: Option<String>,
-    /// The tool's name; empty when the model gave none.
+    /// The tool's name; empty if the model gave none.
     pub name: String,
-    /// The text of its arguments, or of their beginning.
+    /// The text of the arguments, cut at [`MAX_ARGUMENT_BYTES`].
     pub arguments: String,
-    /// Bytes of the arguments before they were cut at [`MAX_ARGUMENT_BYTES`].
+    /// Bytes of the arguments before the cut.
     pub argument_bytes: usize,
 }
 
-/// Puts a reply together, delta by delta, and says what to show meanwhile.
+/// Assembles a reply delta by delta, and returns the pieces to show meanwhile.
 #[derive(Debug, Default)]
 pub struct ReplyBuilder {
     splitter: ThinkSplitter,
     reply: Reply,
-    /// The index each call came under, where it came with one.
+    /// The index of each call, if its fragments have one.
     indices: Vec<Option<usize>>,
-    words_bytes: usize,
+    /// Bytes of text and thinking so far.
+    text_bytes: usize,
 }
 
 impl ReplyBuilder {
-    /// Takes the next delta and returns the words that can be shown now.
+    /// Takes the next delta and returns the pieces that can be shown now.
     pub fn push(&mut self, delta: Delta) -> Vec<Piece> {
         match delta {
-            Delta::Text(words) => {
-                let pieces = self.splitter.push(&words);
+            Delta::Text(text) => {
+                let pieces = self.splitter.push(&text);
                 self.keep(pieces)
             }
-            Delta::Thinking(words) => self.keep(vec![Piece::Thinking(words)]),
+            Delta::Thinking(text) => self.keep(vec![Piece::Thinking(text)]),
             Delta::Call(fragment) => {
                 self.merge(fragment);
                 Vec::new()
@@ -64,26 +66,26 @@ impl ReplyBuilder {
         }
     }
 
-    /// Ends the reply and returns it with the last words to show.
+    /// Ends the reply and returns it with the last pieces to show.
     pub fn finish(mut self) -> (Vec<Piece>, Reply) {
         let pieces = self.splitter.finish();
         let pieces = self.keep(pieces);
         (pieces, self.reply)
     }
 
-    /// True once the model has said more than any answer needs.
+    /// True once text and thinking exceed [`MAX_TEXT_BYTES`].
     pub fn is_overlong(&self) -> bool {
-        self.words_bytes > MAX_WORDS_BYTES
+        self.text_bytes > MAX_TEXT_BYTES
     }
 
     fn keep(&mut self, pieces: Vec<Piece>) -> Vec<Piece> {
         for piece in &pieces {
             match piece {
-                Piece::Text(words) => {
-                    self.words_bytes += words.len();
-                    self.reply.text.push_str(words);
+                Piece::Text(text) => {
+                    self.text_bytes += text.len();
+                    self.reply.text.push_str(text);
                 }
-                Piece::Thinking(words) => self.words_bytes += words.len(),
+                Piece::Thinking(text) => self.text_bytes += text.len(),
             }
         }
         pieces
@@ -106,31 +108,23 @@ impl ReplyBuilder {
             .push_str(&arguments[..arguments.floor_char_boundary(room)]);
     }
 
-    /// The position of the call that a fragment continues, or of a new one; `None` when there are
-    /// too many.
+    /// The position of the call that a fragment continues, or of a new call; `None` when there are
+    /// too many calls.
     ///
-    /// The index decides, unless the id under it changed: some servers send every call under index
-    /// 0. Without an index the id decides, and a fragment with neither continues the last call
+    /// The index decides, unless the fragment has another id: some servers send every call with
+    /// index 0. Without an index the id decides. A fragment with neither continues the last call
     /// unless it names another tool.
     fn call_of(&mut self, fragment: &CallFragment) -> Option<usize> {
         let calls = &self.reply.calls;
-        let same_id = |position: usize| match (&calls[position].id, &fragment.id) {
-            (Some(known), Some(new)) => known == new,
-            _ => true,
-        };
-        let by_id = || {
-            (0..calls.len())
-                .rev()
-                .find(|&at| fragment.id.is_some() && calls[at].id == fragment.id)
-        };
+        let mut latest_first = (0..calls.len()).rev();
         let found = match (fragment.index, &fragment.id) {
-            (Some(index), _) => (0..calls.len())
-                .rev()
-                .find(|&at| self.indices[at] == Some(index) && same_id(at)),
-            (None, Some(_)) => by_id(),
-            (None, None) => calls
-                .len()
-                .checked_sub(1)
+            (Some(_), id) => latest_first.find(|&at| {
+                let other_id = calls[at].id.is_some() && id.is_some() && calls[at].id != *id;
+                self.indices[at] == fragment.index && !other_id
+            }),
+            (None, Some(_)) => latest_first.find(|&at| calls[at].id == fragment.id),
+            (None, None) => latest_first
+                .next()
                 .filter(|&last| continues(&calls[last], fragment)),
         };
         if found.is_none() && calls.len() < MAX_CALLS {
@@ -142,13 +136,14 @@ impl ReplyBuilder {
     }
 }
 
-/// A fragment without index and id begins a new call when it names a tool after arguments have
-/// come.
+/// True when a fragment without index and id continues the last call. It begins a new call if it
+/// names a tool although the last call has a name or arguments.
 fn continues(last: &RawCall, fragment: &CallFragment) -> bool {
     fragment.name.is_none() || last.arguments.is_empty() && last.name.is_empty()
 }
 
-/// Names come whole, in parts before the arguments, or whole again in every fragment.
+/// Adds to a call's name. Names come whole, in parts before the arguments, or repeated in every
+/// fragment.
 fn merge_name(call: &mut RawCall, name: &str) {
     if call.name.is_empty() {
         call.name = name.to_owned();
@@ -162,7 +157,7 @@ mod tests {
     use super::*;
     use crate::llm::stream::ReplyDecoder;
 
-    /// A stream with thinking in both ways, text around it, two interleaved calls and usage.
+    /// A stream with both forms of thinking, text around it, two interleaved calls and usage.
     const RECORDED: &str = include_str!("../../fixtures/agent/recorded.sse");
 
     fn replay(parts: &[&[u8]]) -> (String, String, Reply) {
@@ -191,7 +186,7 @@ mod tests {
     /// Index, id, name and arguments of a fragment.
     type Fragment<'a> = (Option<usize>, Option<&'a str>, Option<&'a str>, &'a str);
 
-    fn of(fragments: &[Fragment<'_>]) -> Vec<RawCall> {
+    fn assembled(fragments: &[Fragment<'_>]) -> Vec<RawCall> {
         let mut builder = ReplyBuilder::default();
         for (index, id, name, arguments) in fragments {
             builder.push(Delta::Call(CallFragment {
@@ -212,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_stream_cut_at_every_byte_gives_the_same_reply() {
+    fn a_recorded_stream_split_at_every_byte_gives_the_same_reply() {
         let bytes = RECORDED.as_bytes();
         let whole = replay(&[bytes]);
         let (text, thinking, reply) = &whole;
@@ -244,33 +239,33 @@ mod tests {
     }
 
     #[test]
-    fn fragments_find_their_call_by_index_id_or_place() {
+    fn fragments_are_assigned_by_index_id_or_order() {
         let (zero, one) = (Some(0), Some(1));
-        let by_index = of(&[
+        let by_index = assembled(&[
             (zero, Some("a"), Some("f"), "{"),
             (one, Some("b"), Some("g"), "["),
             (zero, None, None, "}"),
             (one, None, None, "]"),
         ]);
         assert_eq!(shape(&by_index), [("f", "{}"), ("g", "[]")]);
-        let by_id = of(&[
+        let by_id = assembled(&[
             (None, Some("a"), Some("f"), "{"),
             (None, Some("b"), Some("g"), "["),
             (None, Some("a"), None, "}"),
         ]);
         assert_eq!(shape(&by_id), [("f", "{}"), ("g", "[")]);
-        let all_zero = of(&[
+        let all_zero = assembled(&[
             (zero, Some("a"), Some("f"), "{}"),
             (zero, Some("b"), Some("g"), "[]"),
         ]);
         assert_eq!(shape(&all_zero), [("f", "{}"), ("g", "[]")]);
-        let neither = of(&[
+        let neither = assembled(&[
             (None, None, Some("f"), "{"),
             (None, None, None, "}"),
             (None, None, Some("f"), "{}"),
         ]);
         assert_eq!(shape(&neither), [("f", "{}"), ("f", "{}")]);
-        let same_id = of(&[
+        let same_id = assembled(&[
             (zero, Some("a"), Some("f"), "{}"),
             (one, Some("a"), Some("g"), "[]"),
         ]);
@@ -278,17 +273,17 @@ mod tests {
     }
 
     #[test]
-    fn names_may_come_in_parts_or_again() {
+    fn names_may_come_in_parts_or_repeated() {
         let zero = Some(0);
         assert_eq!(
-            shape(&of(&[
+            shape(&assembled(&[
                 (zero, None, Some("get_"), ""),
                 (zero, None, Some("it"), "{}")
             ])),
             [("get_it", "{}")]
         );
         assert_eq!(
-            shape(&of(&[
+            shape(&assembled(&[
                 (zero, None, Some("f"), "{"),
                 (zero, None, Some("f"), "}")
             ])),
@@ -297,14 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn ten_megabytes_of_arguments_are_counted_and_not_kept() {
+    fn ten_megabytes_of_arguments_are_counted_but_not_kept() {
         let megabyte = "x".repeat(1 << 20);
         let mut fragments = vec![(Some(0), None, Some("f"), megabyte.as_str())];
         fragments.extend(std::iter::repeat_n(
             (Some(0), None, None, megabyte.as_str()),
             9,
         ));
-        let calls = of(&fragments);
+        let calls = assembled(&fragments);
         assert_eq!(
             (calls[0].arguments.len(), calls[0].argument_bytes),
             (MAX_ARGUMENT_BYTES, 10 << 20)
@@ -312,9 +307,9 @@ mod tests {
     }
 
     #[test]
-    fn endless_words_are_noticed() {
+    fn endless_text_is_detected() {
         let mut builder = ReplyBuilder::default();
-        builder.push(Delta::Thinking("x".repeat(MAX_WORDS_BYTES)));
+        builder.push(Delta::Thinking("x".repeat(MAX_TEXT_BYTES)));
         assert!(!builder.is_overlong());
         builder.push(Delta::Text("x".into()));
         assert!(builder.is_overlong());

@@ -1,10 +1,10 @@
-//! The round as a state machine without I/O: it says what to do next and is told what came of it.
+//! A run as a state machine without I/O: it returns the next step and takes the step's outcome.
 //!
 //! ```text
 //! CallModel -> model_answered -> CallTools -> tools_answered -> CallModel ... -> Done
 //! ```
-//! Every call of the model gets exactly one result, in call order and under its id, whatever
-//! happened to it.
+//! Every call of the model gets exactly one result, in call order and under its id, even if the
+//! call is refused, fails or is cancelled.
 
 mod plan;
 
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolscout_index::{Tool, ToolId};
+use toolscout_index::Tool;
 
 use crate::agent::context::{Context, DEFAULT_WINDOW, Fact};
 use crate::agent::event::{Event, EvictionReason};
@@ -26,20 +26,19 @@ use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
 use crate::gate::{Call, Caller, Gate, Policies};
 use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage};
-use crate::printable;
-use crate::printable::excerpt;
+use crate::printable::{self, counted, excerpt};
 use crate::session::Figures;
 use crate::tools::arguments::{self, MAX_ARGUMENT_BYTES};
 use crate::tools::{Arguments, ErrorCode, ToolResult};
 
-/// Characters of a result that an event shows; the model is given more.
+/// Characters of a result in an event; the model gets more.
 const PREVIEW_CHARS: usize = 2_000;
-/// Names offered for one that no visible tool has.
+/// Similar names suggested for an unknown name.
 const MAX_NEAREST: usize = 5;
-/// Unloaded tools that a model is told of when a turn begins.
+/// Unloaded tools that the model is reminded of when a turn begins.
 const MAX_MISSED: usize = 10;
 
-/// How a model is asked to call tools.
+/// How the model calls tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -48,37 +47,37 @@ pub enum Protocol {
     Native,
     /// By a JSON answer, for models without function calling.
     Manual,
-    /// By one plan of all calls, checked and shown before it is carried out.
+    /// By one plan of all calls, checked and shown before it is executed.
     Plan,
 }
 
-/// The limits and manners of a run.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
     /// How the model calls tools.
     pub protocol: Protocol,
-    /// How found tools come into its hands.
+    /// How found tools are made callable.
     pub style: Style,
-    /// What the agent is told of itself.
+    /// The role in the system prompt.
     pub role: String,
-    /// What it is told of its surroundings.
+    /// The environment in the system prompt, such as the date.
     pub environment: String,
-    /// Answers of the model at most; in the last one tools are withheld.
+    /// Maximum number of the model's answers; the last one is made without tools.
     pub max_rounds: u32,
-    /// Rounds of searching in a row at most.
+    /// Maximum number of rounds in a row that only search.
     pub max_searches: u32,
-    /// Calls of one answer that are carried out at most.
+    /// Maximum number of calls of one answer that are executed.
     pub max_calls: usize,
-    /// Bytes of a result that the model is given at most.
+    /// Maximum number of bytes of a result that the model gets.
     pub max_result_bytes: usize,
-    /// Rounds after which the context is cleared down to question, facts and plan.
+    /// Rounds after which the context is reduced to question, facts and plan.
     pub refresh_interval: Option<u32>,
-    /// Messages the model sees at most.
+    /// Maximum number of messages in the model's context.
     pub window: usize,
-    /// What it may search for; `None` takes `tool_search` away.
+    /// Settings of `tool_search`; `None` removes it.
     pub find: Option<FindConfig>,
-    /// The boundary around what comes from outside; `None` for a new one with each run, as it
-    /// should be wherever tools are not one's own.
+    /// The fence around untrusted text. `None` makes a new one for each run, which is required
+    /// whenever tools are not trusted.
     pub fence: Option<Fence>,
 }
 
@@ -101,14 +100,14 @@ impl Default for RunConfig {
     }
 }
 
-/// What to do next.
+/// The next step of a run.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Ask the model and report to [`Run::model_answered`].
+    /// Call the model, then [`Run::model_answered`].
     CallModel(ChatRequest),
-    /// Search and call, and report to [`Run::tools_answered`].
+    /// Search and call tools, then [`Run::tools_answered`].
     CallTools(Work),
-    /// Nothing: the run is over.
+    /// The run has ended.
     Done(Outcome),
 }
 
@@ -117,20 +116,20 @@ pub enum Step {
 pub struct Work {
     /// Searches, in call order.
     pub searches: Vec<SearchRequest>,
-    /// Calls of visible tools, in call order, for the gate to judge.
+    /// Calls of visible tools, in call order, not yet checked by the gate.
     pub calls: Vec<Call>,
 }
 
-/// How a run ended by itself.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// With this answer.
+    /// The model gave this answer.
     Answered(String),
-    /// Without one, for this reason.
+    /// The model gave no answer, for this reason.
     Failed(String),
 }
 
-/// One question on its way to an answer.
+/// The processing of one question.
 #[derive(Clone, Debug)]
 pub struct Run {
     config: RunConfig,
@@ -141,61 +140,59 @@ pub struct Run {
     round: u32,
     searches_in_a_row: u32,
     used_ids: BTreeSet<String>,
-    /// The empty answer has been pointed out once.
-    nudged: bool,
+    /// The model was asked once to replace its empty answer.
+    asked_for_answer: bool,
     figures: Figures,
-    /// Tokens of all tools shown so far.
+    /// Tokens of the tools shown in all rounds so far.
     shown_tokens: usize,
     /// Checks plans.
     gate: Arc<Gate>,
     caller: Caller,
-    /// The plan under way.
+    /// The plan being executed.
     execution: Option<Execution>,
-    /// What was wrong with the last plan, if it was refused.
-    refused_for: Vec<String>,
-    /// The model has been told what its plan came to.
-    is_outcome_told: bool,
-    /// What it came to, should the model not say.
-    told_summary: String,
+    /// The problems of the last plan, if it was refused.
+    plan_problems: Vec<String>,
+    /// The summary of the plan's results, once the model has been asked to report on them.
+    plan_summary: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    AskModel,
-    Carry(Vec<PlannedCall>),
-    Over(Outcome),
+    CallModel,
+    CallTools(Vec<PlannedCall>),
+    Ended(Outcome),
 }
 
-/// One call of the model and what is to become of it.
+/// One call of the model and how it is handled.
 #[derive(Clone, Debug)]
 struct PlannedCall {
     call: ToolCall,
-    what: What,
+    action: Action,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum Action {
     Search(SearchRequest),
     Call(Arc<Tool>, Arguments),
-    /// Nothing more: it was refused.
-    Settled(ToolResult),
+    /// The call was refused with this result.
+    Refused(ToolResult),
 }
 
-/// What a call gave, and who gave it.
-struct Given {
+/// A result's text and its source.
+struct SourcedText {
     source: String,
     text: String,
 }
 
-/// The source of results that are this program's own words.
-const OWN_WORDS: &str = "toolscout";
+/// The source of messages that this program writes itself.
+const OWN_SOURCE: &str = "toolscout";
 
-/// Why a call is not carried out, with words for the model.
+/// Why a call is not made, with a message for the model.
 type CallError = (ErrorCode, String);
 
 impl Run {
-    /// Begins a run; the toolbox's turn begins with it. The model is told what it called in earlier
-    /// turns and does not see any more.
+    /// Starts a run and a turn of its toolbox. The model is reminded of tools that it called in
+    /// earlier turns and that were unloaded since.
     pub fn new(
         config: RunConfig,
         count: TokenCounter,
@@ -215,132 +212,133 @@ impl Run {
             count,
             toolbox,
             context,
-            state: State::AskModel,
+            state: State::CallModel,
             round: 0,
             searches_in_a_row: 0,
             used_ids: BTreeSet::new(),
-            nudged: false,
+            asked_for_answer: false,
             figures: Figures::default(),
             shown_tokens: 0,
             gate: Arc::new(Gate::new(Policies::default())),
             caller: Caller::default(),
             execution: None,
-            refused_for: Vec::new(),
-            is_outcome_told: false,
-            told_summary: String::new(),
+            plan_problems: Vec::new(),
+            plan_summary: None,
         };
         run.state = run.first_state();
         run
     }
 
-    /// The same run, its plans checked by this gate.
-    pub fn through(mut self, gate: Arc<Gate>, caller: Caller) -> Self {
+    /// Sets the gate that checks plans.
+    pub fn with_gate(mut self, gate: Arc<Gate>, caller: Caller) -> Self {
         (self.gate, self.caller) = (gate, caller);
         self
     }
 
-    /// What to do next. Asking twice gives the same.
+    /// The next step. Changes nothing, so it can be called again.
     pub fn next_step(&self) -> Step {
         match &self.state {
-            State::AskModel => Step::CallModel(self.request()),
-            State::Carry(slots) => Step::CallTools(work_of(slots)),
-            State::Over(outcome) => Step::Done(outcome.clone()),
+            State::CallModel => Step::CallModel(self.request()),
+            State::CallTools(planned) => Step::CallTools(work_of(planned)),
+            State::Ended(outcome) => Step::Done(outcome.clone()),
         }
     }
 
     /// Takes the model's answer.
     pub fn model_answered(&mut self, reply: Reply) -> Vec<Event> {
-        if !matches!(self.state, State::AskModel) {
+        if !matches!(self.state, State::CallModel) {
             return Vec::new();
         }
-        self.account(&reply);
+        self.count_tokens(&reply);
         let last_round = self.is_last_round();
         self.round += 1;
         if self.config.protocol == Protocol::Plan {
             return self.plan_answered(reply.text, last_round);
         }
-        let (text, calls, mut events) = self.read(reply);
+        let (text, calls, mut events) = self.parse_reply(reply);
         if calls.is_empty() || last_round {
-            self.conclude(text, last_round);
+            self.finish(text, last_round);
             return events;
         }
-        let slots: Vec<PlannedCall> = calls
+        let mut planned = Vec::with_capacity(calls.len());
+        for (index, call) in calls.iter().enumerate() {
+            planned.push(self.plan_call(index, call));
+        }
+        self.remember_calls(text, &planned);
+        self.open_calls(&planned);
+        events.extend(planned.iter().flat_map(call_event));
+        let all_refused = planned
             .iter()
-            .enumerate()
-            .map(|(index, call)| self.slot(index, call))
-            .collect();
-        self.remember_calls(text, &slots);
-        self.begin(&slots);
-        events.extend(slots.iter().flat_map(announced));
-        let settled = slots
-            .iter()
-            .all(|slot| matches!(slot.what, What::Settled(_)));
-        self.state = State::Carry(slots);
-        if settled {
+            .all(|planned| matches!(planned.action, Action::Refused(_)));
+        self.state = State::CallTools(planned);
+        if all_refused {
+            // Nothing to call: the model gets the refusals at once.
             events.extend(self.tools_answered(Vec::new(), Vec::new()));
         }
         events
     }
 
-    /// Takes what the searches found and the calls gave, each in the order of the [`Work`]. What is
-    /// missing counts as failed.
+    /// Takes the results of the searches and calls, each in the order of the [`Work`]. Missing
+    /// results count as failed.
     pub fn tools_answered(&mut self, founds: Vec<Found>, results: Vec<ToolResult>) -> Vec<Event> {
-        let State::Carry(slots) = &mut self.state else {
+        let State::CallTools(planned) = &mut self.state else {
             return Vec::new();
         };
-        let slots = std::mem::take(slots);
-        self.state = State::AskModel;
+        let planned = std::mem::take(planned);
+        self.state = State::CallModel;
         let injection = self.toolbox.inject(&meta_tools::merged(&founds));
         let mut events = Vec::new();
         let (mut founds, mut results) = (founds.into_iter(), results.into_iter());
-        let mut told = injection.clone();
-        let mut texts = Vec::with_capacity(slots.len());
-        for PlannedCall { call, what } in slots {
-            let given = match what {
-                What::Search(request) => {
+        let mut described = injection.clone();
+        let mut texts = Vec::with_capacity(planned.len());
+        for PlannedCall { call, action } in planned {
+            let text = match action {
+                Action::Search(request) => {
                     let found = founds.next().unwrap_or_default();
                     events.push(search_event(&call.id, &request, &found));
                     self.figures.searches += 1;
-                    let answer = meta_tools::answer(&found, &told, self.config.style).to_string();
-                    // One telling of what was unloaded is enough.
-                    told.evicted.clear();
-                    Given {
+                    let answer = meta_tools::answer(&found, &described, self.config.style);
+                    // Only the first answer lists the unloaded tools.
+                    described.evicted.clear();
+                    SourcedText {
                         source: TOOL_SEARCH.into(),
-                        text: answer,
+                        text: answer.to_string(),
                     }
                 }
-                What::Call(tool, _) => {
+                Action::Call(tool, _) => {
                     self.toolbox.close_call(&tool.id);
-                    let missing =
-                        || ToolResult::error(ErrorCode::Failed, "the call gave no result");
-                    let result = results.next().unwrap_or_else(missing);
+                    let result = results.next().unwrap_or_else(|| {
+                        ToolResult::error(ErrorCode::Failed, "the call gave no result")
+                    });
                     self.record_step(result.clone());
                     let source = source_of(&tool, &result);
-                    self.settle(&call, source, result, &mut events)
+                    self.result_text(&call, source, result, &mut events)
                 }
-                What::Settled(result) => self.settle(&call, OWN_WORDS.into(), result, &mut events),
+                Action::Refused(result) => {
+                    self.result_text(&call, OWN_SOURCE.into(), result, &mut events)
+                }
             };
-            texts.push((call, given));
+            texts.push((call, text));
         }
-        events.extend(self.injected(&injection));
+        events.extend(self.injection_events(&injection));
         self.remember_results(texts);
         self.refresh_when_due();
         events.extend(self.next_plan_step());
         events
     }
 
-    /// Ends the run before its time; open calls get their result too.
+    /// Ends the run early. Open calls get a result too.
     pub fn cancel(&mut self) -> Vec<Event> {
-        let over = State::Over(Outcome::Failed("stopped".into()));
-        let State::Carry(slots) = std::mem::replace(&mut self.state, over) else {
+        let ended = State::Ended(Outcome::Failed("stopped".into()));
+        let State::CallTools(planned) = std::mem::replace(&mut self.state, ended) else {
             return Vec::new();
         };
         let mut events = Vec::new();
-        for PlannedCall { call, what } in slots {
-            let result = match what {
-                What::Settled(result) => result,
-                What::Search(_) => continue,
-                What::Call(tool, _) => {
+        for PlannedCall { call, action } in planned {
+            let result = match action {
+                Action::Refused(result) => result,
+                Action::Search(_) => continue,
+                Action::Call(tool, _) => {
                     self.toolbox.close_call(&tool.id);
                     ToolResult::error(ErrorCode::Cancelled, "the run was stopped")
                 }
@@ -350,7 +348,7 @@ impl Run {
         events
     }
 
-    /// Ends the turn: idle tools go.
+    /// Ends the turn and evicts idle tools.
     pub fn end_turn(&mut self) -> Option<Event> {
         let tools = self.toolbox.end_turn();
         self.figures.tools_evicted += tools.len();
@@ -360,19 +358,18 @@ impl Run {
         })
     }
 
-    /// True when the model's words are for the user as they come; else they are a protocol and come
-    /// with
-    /// [`Run::model_answered`].
+    /// True when the model's text is for the user as it streams. Otherwise it is JSON, from which
+    /// [`Run::model_answered`] extracts the text.
     pub fn streams_text(&self) -> bool {
         self.config.protocol == Protocol::Native
     }
 
-    /// The toolbox as it is now.
+    /// The current toolbox.
     pub fn toolbox(&self) -> &Toolbox {
         &self.toolbox
     }
 
-    /// The figures so far; times, references and what was saved are the driver's to fill in.
+    /// The figures so far, without times, references and saved tokens, which the driver adds.
     pub fn figures(&self) -> &Figures {
         &self.figures
     }
@@ -384,9 +381,9 @@ impl Run {
 
     fn is_last_round(&self) -> bool {
         let last = self.round + 1 >= self.config.max_rounds;
-        // A plan needs one round, whatever the limit.
+        // A plan needs one round with tools, even if the limit is 1.
         if self.config.protocol == Protocol::Plan {
-            self.is_outcome_told || (last && self.round > 0)
+            self.plan_summary.is_some() || (last && self.round > 0)
         } else {
             last
         }
@@ -412,11 +409,11 @@ impl Run {
             role, environment, ..
         } = &self.config;
         let fence = self.context.fence();
-        let described = || specs.iter().map(AsRef::as_ref).collect::<Vec<&ToolSpec>>();
+        let tools: Vec<&ToolSpec> = specs.iter().map(AsRef::as_ref).collect();
         let system = match self.config.protocol {
             Protocol::Native => prompt::native_system(role, environment, fence),
-            Protocol::Manual => prompt::manual_system(role, &described(), environment, fence),
-            Protocol::Plan => prompt::plan_system(role, &described(), environment, fence),
+            Protocol::Manual => prompt::manual_system(role, &tools, environment, fence),
+            Protocol::Plan => prompt::plan_system(role, &tools, environment, fence),
         };
         let mut messages = vec![Message::system(system)];
         messages.extend(self.context.messages());
@@ -431,25 +428,23 @@ impl Run {
         if self.is_last_round() {
             return Vec::new();
         }
-        let mut specs = Vec::new();
-        if self.config.protocol == Protocol::Plan {
-            specs.extend(self.toolbox.specs().map(Cow::Borrowed));
-            return specs;
+        // A plan cannot search; its tools were found before the model was called.
+        if self.config.protocol == Protocol::Plan || self.config.find.is_none() {
+            return self.toolbox.specs().map(Cow::Borrowed).collect();
         }
-        if self.config.find.is_some() {
-            specs.push(Cow::Owned(meta_tools::search_spec()));
-        }
-        match (self.config.style, self.config.find.is_some()) {
-            (Style::Dispatch, true) => {
+        let mut specs = vec![Cow::Owned(meta_tools::search_spec())];
+        match self.config.style {
+            Style::Inject => specs.extend(self.toolbox.specs().map(Cow::Borrowed)),
+            Style::Dispatch => {
                 specs.push(Cow::Owned(meta_tools::dispatch_spec()));
                 specs.extend(self.toolbox.pinned_specs().map(Cow::Borrowed));
             }
-            _ => specs.extend(self.toolbox.specs().map(Cow::Borrowed)),
         }
         specs
     }
 
-    fn account(&mut self, reply: &Reply) {
+    /// Adds the tokens of a round to the figures, estimated where the provider sends no usage.
+    fn count_tokens(&mut self, reply: &Reply) {
         let tool_tokens = self.tool_tokens();
         self.shown_tokens += tool_tokens;
         self.figures.rounds += 1;
@@ -461,8 +456,8 @@ impl Run {
         self.figures.tokens_out += output;
     }
 
-    /// Tokens of the tools of this round. Those of held tools are known; ten thousand of them are
-    /// not counted anew.
+    /// Tokens of the tools of this round. The toolbox knows those of its tools: counting ten
+    /// thousand tools anew in every round would take a second.
     fn tool_tokens(&self) -> usize {
         if self.is_last_round() {
             return 0;
@@ -479,33 +474,28 @@ impl Run {
         }
     }
 
-    /// What the round cost, counted here: every message, its calls, and the tools.
+    /// Counts the tokens of a round: all messages, their calls, and the tools.
     fn estimate(&self, reply: &Reply, tool_tokens: usize) -> Usage {
         let count = |text: &str| (self.count)(text) as u64;
         // Without function calling the tools are part of the system message and counted there.
-        let (specs, apart) = match self.config.protocol {
+        let (specs, separate) = match self.config.protocol {
             Protocol::Native => (Vec::new(), tool_tokens as u64),
             Protocol::Manual | Protocol::Plan => (self.visible_specs(), 0),
         };
-        let input = apart
-            + self
-                .messages(&specs)
-                .iter()
-                .flat_map(Message::texts)
-                .map(count)
-                .sum::<u64>();
-        let calls = reply
-            .calls
-            .iter()
-            .flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
+        let messages = self.messages(&specs);
+        let input: u64 = messages.iter().flat_map(Message::texts).map(count).sum();
+        let mut output = count(&reply.text);
+        for call in &reply.calls {
+            output += count(&call.name) + count(&call.arguments);
+        }
         Usage {
-            input,
-            output: count(&reply.text) + calls.map(count).sum::<u64>(),
+            input: separate + input,
+            output,
         }
     }
 
-    /// The text, the calls, and the words to show, by the protocol.
-    fn read(&self, reply: Reply) -> (String, Vec<RawCall>, Vec<Event>) {
+    /// The text and calls of a reply, and the events with what the user sees, by the protocol.
+    fn parse_reply(&self, reply: Reply) -> (String, Vec<RawCall>, Vec<Event>) {
         if self.config.protocol == Protocol::Native {
             return (reply.text, reply.calls, Vec::new());
         }
@@ -516,78 +506,84 @@ impl Run {
                 content: manual.thought,
             });
         }
-        let acts = !manual.actions.is_empty() && !self.is_last_round();
-        let answer = manual.final_answer.filter(|_| !acts).unwrap_or_default();
+        // An answer beside calls is premature: the results are not known yet.
+        let has_calls = !manual.actions.is_empty() && !self.is_last_round();
+        let answer = manual
+            .final_answer
+            .filter(|_| !has_calls)
+            .unwrap_or_default();
         if !answer.is_empty() {
             events.push(Event::Text {
                 content: answer.clone(),
             });
         }
-        let calls = manual.actions.into_iter().map(|action| RawCall {
-            id: None,
-            name: action.name,
-            argument_bytes: action.arguments.len(),
-            arguments: action.arguments,
-        });
-        let calls: Vec<RawCall> = calls.collect();
-        (if acts { reply.text } else { answer }, calls, events)
+        let calls: Vec<RawCall> = manual
+            .actions
+            .into_iter()
+            .map(|action| RawCall {
+                id: None,
+                name: action.name,
+                argument_bytes: action.arguments.len(),
+                arguments: action.arguments,
+            })
+            .collect();
+        (if has_calls { reply.text } else { answer }, calls, events)
     }
 
-    fn conclude(&mut self, text: String, last_round: bool) {
+    /// Ends the run with an answer, or asks once more for one that is not empty.
+    fn finish(&mut self, text: String, last_round: bool) {
         if !text.trim().is_empty() {
-            self.state = State::Over(Outcome::Answered(text));
-        } else if !self.nudged && !last_round && self.round + 1 < self.config.max_rounds {
-            self.nudged = true;
+            self.state = State::Ended(Outcome::Answered(text));
+        } else if !self.asked_for_answer && !last_round && self.round + 1 < self.config.max_rounds {
+            self.asked_for_answer = true;
             self.context.push(Message::user(prompt::EMPTY_ANSWER));
         } else {
-            let rounds = self.round;
-            self.state = State::Over(Outcome::Failed(format!(
-                "the model gave no answer in {rounds} round(s); ask more narrowly, raise the limit of rounds, or choose another model"
+            let rounds = counted(self.round, "round");
+            self.state = State::Ended(Outcome::Failed(format!(
+                "the model gave no answer in {rounds}; ask more narrowly, raise the limit of rounds, or choose another model"
             )));
         }
     }
 
-    fn slot(&mut self, index: usize, raw: &RawCall) -> PlannedCall {
-        let id = self.unused_id(index, raw.id.as_deref());
-        let what = self
-            .classify(index, raw)
-            .unwrap_or_else(|(code, message)| What::Settled(ToolResult::error(code, message)));
+    fn plan_call(&mut self, index: usize, raw: &RawCall) -> PlannedCall {
+        let action = match self.action_of(index, raw) {
+            Ok(action) => action,
+            Err((code, message)) => Action::Refused(ToolResult::error(code, message)),
+        };
         PlannedCall {
             call: ToolCall {
-                id,
+                id: self.unused_id(index, raw.id.as_deref()),
                 name: raw.name.clone(),
                 arguments: raw.arguments.clone(),
             },
-            what,
+            action,
         }
     }
 
-    /// The model's id where it is one and new, else one of ours.
-    fn unused_id(&mut self, index: usize, wanted: Option<&str>) -> String {
-        let made = format!("call_{}_{index}", self.round);
-        let candidates = wanted
-            .filter(|id| !id.is_empty())
-            .map(str::to_owned)
-            .into_iter()
-            .chain([made.clone()]);
-        let numbered = (2..).map(|number| format!("{made}_{number}"));
-        let id = candidates
-            .chain(numbered)
-            .find(|id| !self.used_ids.contains(id))
-            .unwrap_or(made);
-        self.used_ids.insert(id.clone());
+    /// The model's id if it gave a new one, else a generated id.
+    fn unused_id(&mut self, index: usize, given: Option<&str>) -> String {
+        let generated = format!("call_{}_{index}", self.round);
+        let mut id = match given {
+            Some(id) if !id.is_empty() && !self.used_ids.contains(id) => id.to_owned(),
+            _ => generated.clone(),
+        };
+        // A model may have used an id that looks like a generated one.
+        let mut number = 2;
+        while !self.used_ids.insert(id.clone()) {
+            id = format!("{generated}_{number}");
+            number += 1;
+        }
         id
     }
 
-    /// What a call amounts to.
+    /// How a call is handled.
     ///
     /// # Errors
     /// Why the call is refused.
-    fn classify(&self, index: usize, raw: &RawCall) -> Result<What, CallError> {
+    fn action_of(&self, index: usize, raw: &RawCall) -> Result<Action, CallError> {
         if index >= self.config.max_calls {
-            let most = self.config.max_calls;
-            let message =
-                format!("only {most} calls in one answer are carried out; make this one again");
+            let calls = counted(self.config.max_calls as u64, "call");
+            let message = format!("the limit is {calls} in one answer; make this one again");
             return Err((ErrorCode::Limit, message));
         }
         if raw.argument_bytes > raw.arguments.len() {
@@ -608,7 +604,7 @@ impl Run {
         }
     }
 
-    fn search(&self, arguments: &Arguments, config: &FindConfig) -> Result<What, CallError> {
+    fn search(&self, arguments: &Arguments, config: &FindConfig) -> Result<Action, CallError> {
         let most = self.config.max_searches;
         if self.searches_in_a_row >= most {
             let message = format!(
@@ -617,21 +613,21 @@ impl Run {
             return Err((ErrorCode::Limit, message));
         }
         meta_tools::parse(arguments, config)
-            .map(What::Search)
+            .map(Action::Search)
             .map_err(invalid)
     }
 
-    fn call(&self, name: &str, arguments: Arguments) -> Result<What, CallError> {
+    fn call(&self, name: &str, arguments: Arguments) -> Result<Action, CallError> {
         let tool = self
             .toolbox
             .find(name)
-            .ok_or_else(|| (ErrorCode::UnknownTool, self.unknown(name)))?
+            .ok_or_else(|| (ErrorCode::UnknownTool, self.unknown_tool(name)))?
             .clone();
-        Ok(What::Call(tool, arguments))
+        Ok(Action::Call(tool, arguments))
     }
 
-    /// What the model is told of a name that no visible tool has.
-    fn unknown(&self, name: &str) -> String {
+    /// The message for a name that no visible tool has, with similar names.
+    fn unknown_tool(&self, name: &str) -> String {
         let searches = self.config.find.is_some();
         let mut message = format!("no visible tool is called {:?}", excerpt(name, 100));
         if searches && self.toolbox.unloaded(name).is_some() {
@@ -646,7 +642,7 @@ impl Run {
             MAX_NEAREST,
         );
         if !nearest.is_empty() {
-            message.push_str(&format!("; near it are {}", nearest.join(", ")));
+            message.push_str(&format!("; similar names are {}", nearest.join(", ")));
         }
         if searches {
             message.push_str(&format!("; `{TOOL_SEARCH}` finds others"));
@@ -654,46 +650,47 @@ impl Run {
         message
     }
 
-    /// Counts the searches and opens the calls of these slots.
-    fn begin(&mut self, slots: &[PlannedCall]) {
-        let calls: Vec<&ToolId> = slots.iter().filter_map(called).collect();
-        let searches = slots
-            .iter()
-            .any(|slot| matches!(slot.what, What::Search(_)));
-        match (calls.is_empty(), searches) {
-            (false, _) => self.searches_in_a_row = 0,
-            (true, true) => self.searches_in_a_row += 1,
-            (true, false) => {}
-        }
-        for id in calls {
-            self.toolbox.open_call(id);
-            if !self
-                .figures
-                .tools_used
-                .iter()
-                .any(|used| used == id.as_str())
-            {
-                self.figures.tools_used.push(id.to_string());
+    /// Opens the calls in the toolbox and counts searches in a row, which a call resets.
+    fn open_calls(&mut self, planned: &[PlannedCall]) {
+        let (mut has_calls, mut has_searches) = (false, false);
+        for PlannedCall { action, .. } in planned {
+            match action {
+                Action::Search(_) => has_searches = true,
+                Action::Refused(_) => {}
+                Action::Call(tool, _) => {
+                    has_calls = true;
+                    self.toolbox.open_call(&tool.id);
+                    let id = tool.id.to_string();
+                    if !self.figures.tools_used.contains(&id) {
+                        self.figures.tools_used.push(id);
+                    }
+                }
             }
+        }
+        if has_calls {
+            self.searches_in_a_row = 0;
+        } else if has_searches {
+            self.searches_in_a_row += 1;
         }
     }
 
-    fn settle(
+    /// The result's text for the model, after its event.
+    fn result_text(
         &self,
         call: &ToolCall,
         source: String,
         result: ToolResult,
         events: &mut Vec<Event>,
-    ) -> Given {
+    ) -> SourcedText {
         let result = result.truncated(self.config.max_result_bytes);
         events.push(result_event(call, &result));
-        Given {
+        SourcedText {
             source,
             text: result.to_model_text(),
         }
     }
 
-    fn injected(&mut self, injection: &Injection) -> Vec<Event> {
+    fn injection_events(&mut self, injection: &Injection) -> Vec<Event> {
         let mut events = Vec::new();
         if !injection.evicted.is_empty() {
             self.figures.tools_evicted += injection.evicted.len();
@@ -713,9 +710,9 @@ impl Run {
         events
     }
 
-    fn remember_calls(&mut self, text: String, slots: &[PlannedCall]) {
+    fn remember_calls(&mut self, text: String, planned: &[PlannedCall]) {
         let tool_calls = match self.config.protocol {
-            Protocol::Native => slots.iter().map(|slot| slot.call.clone()).collect(),
+            Protocol::Native => planned.iter().map(|planned| planned.call.clone()).collect(),
             Protocol::Manual | Protocol::Plan => Vec::new(),
         };
         self.context.push(Message::Assistant {
@@ -724,46 +721,35 @@ impl Run {
         });
     }
 
-    fn remember_results(&mut self, results: Vec<(ToolCall, Given)>) {
+    fn remember_results(&mut self, results: Vec<(ToolCall, SourcedText)>) {
         let fence = self.context.fence().clone();
-        let fenced = |given: &Given| fence.around(&given.source, &given.text);
+        let fenced = |result: &SourcedText| fence.enclose(&result.source, &result.text);
         if self.config.protocol == Protocol::Manual {
             let mut lines = Vec::with_capacity(results.len());
-            for (at, (call, given)) in results.iter().enumerate() {
-                // The model wrote the name.
+            for (at, (call, result)) in results.iter().enumerate() {
+                // The name is the model's text, so it is made safe before it leaves the fence.
                 let name = printable::name(&call.name);
-                lines.push(format!("{}. {name}:\n{}", at + 1, fenced(given)));
+                lines.push(format!("{}. {name}:\n{}", at + 1, fenced(result)));
             }
             self.context.push(Message::user(format!(
                 "Results of your actions:\n{}",
                 lines.join("\n")
             )));
         }
-        for (
-            ToolCall {
-                id,
-                name,
-                arguments,
-            },
-            given,
-        ) in results
-        {
+        for (call, result) in results {
             if self.config.protocol == Protocol::Native {
                 self.context.push(Message::Tool {
-                    tool_call_id: id,
-                    content: fenced(&given),
+                    tool_call_id: call.id,
+                    content: fenced(&result),
                 });
             }
-            if name != TOOL_SEARCH {
-                let Given {
-                    source,
-                    text: result,
-                } = given;
+            // The found tools are in the toolbox; their search is no fact worth keeping.
+            if call.name != TOOL_SEARCH {
                 self.context.remember(Fact {
-                    name,
-                    source,
-                    arguments,
-                    result,
+                    name: call.name,
+                    source: result.source,
+                    arguments: call.arguments,
+                    result: result.text,
                 });
             }
         }
@@ -780,15 +766,14 @@ impl Run {
     }
 }
 
-/// Who a result's words are from: the tool, or this program where it was not called or did not
-/// answer.
+/// The source of a result: the tool, or this program if the tool was not called or did not answer.
 fn source_of(tool: &Tool, result: &ToolResult) -> String {
     match result.error_code {
-        // A precondition quotes what other tools have said.
+        // A failed precondition quotes the results of other tools, which are untrusted too.
         None | Some(ErrorCode::Failed | ErrorCode::Panicked | ErrorCode::Precondition) => {
             tool.id.to_string()
         }
-        Some(_) => OWN_WORDS.to_owned(),
+        Some(_) => OWN_SOURCE.to_owned(),
     }
 }
 
@@ -796,29 +781,22 @@ fn invalid(message: String) -> CallError {
     (ErrorCode::InvalidArguments, message)
 }
 
-fn work_of(slots: &[PlannedCall]) -> Work {
+fn work_of(planned: &[PlannedCall]) -> Work {
     let mut work = Work::default();
-    for PlannedCall { call, what } in slots {
-        match what {
-            What::Search(request) => work.searches.push(request.clone()),
-            What::Call(tool, arguments) => {
+    for PlannedCall { call, action } in planned {
+        match action {
+            Action::Search(request) => work.searches.push(request.clone()),
+            Action::Call(tool, arguments) => {
                 work.calls.push(Call {
                     id: call.id.clone(),
                     tool: tool.clone(),
                     arguments: arguments.clone(),
                 });
             }
-            What::Settled(_) => {}
+            Action::Refused(_) => {}
         }
     }
     work
-}
-
-fn called(slot: &PlannedCall) -> Option<&ToolId> {
-    match &slot.what {
-        What::Call(tool, _) => Some(&tool.id),
-        _ => None,
-    }
 }
 
 /// The name and arguments inside a `call_tool` call.
@@ -840,15 +818,17 @@ fn dispatched(mut outer: Arguments) -> Result<(String, Arguments), String> {
     Ok((name, arguments))
 }
 
-fn announced(slot: &PlannedCall) -> Option<Event> {
-    if matches!(slot.what, What::Search(_)) {
+/// The event that announces a call. `None` for a search, whose event comes with its hits.
+fn call_event(planned: &PlannedCall) -> Option<Event> {
+    if matches!(planned.action, Action::Search(_)) {
         return None;
     }
     let ToolCall {
         id,
         name,
         arguments,
-    } = slot.call.clone();
+    } = planned.call.clone();
+    // Invalid JSON is shown as text, cut, since the model may have written megabytes.
     let arguments = serde_json::from_str(&arguments)
         .unwrap_or_else(|_| excerpt(&arguments, PREVIEW_CHARS).into());
     Some(Event::ToolCall {

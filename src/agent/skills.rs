@@ -1,7 +1,7 @@
-//! Skills: know-how in Markdown files, offered like tools and found by the same search; calling one
-//! gives its text.
+//! Skills: instructions in Markdown files, found by the same search as tools. Calling a skill
+//! returns its text.
 //!
-//! A file begins with YAML front matter, as other agents read it too:
+//! A file begins with YAML front matter, the format of other agents too:
 //! ```text
 //! ---
 //! name: weekly-report
@@ -10,8 +10,8 @@
 //! # Weekly report
 //! ...
 //! ```
-//! A folder of skills holds such files, `*.md`, or a folder each with a `SKILL.md` in it. Fields
-//! other than `name` and `description` are somebody else's and ignored.
+//! A folder of skills contains such files, `*.md`, or one folder per skill with a `SKILL.md`.
+//! Fields other than `name` and `description` are ignored.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,17 +23,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use toolscout_index::{Catalog, Tool, ToolId};
 
+use crate::printable::counted;
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
-/// The server under which skills stand in a catalog.
+/// The server name of skills in a catalog.
 pub const SERVER: &str = "skills";
-/// The file of a skill that has a folder of its own.
+/// The file name of a skill with its own folder.
 const FOLDER_FILE: &str = "SKILL.md";
-/// Longest skill, in bytes: far more than a model should read at once.
+/// Longest skill in bytes, far more than a model should read at once.
 const MAX_BYTES: u64 = 1 << 20;
-/// Most skills of a folder.
+/// Maximum number of skills in a folder.
 const MAX_SKILLS: usize = 10_000;
-/// What fences the front matter, above and below.
+/// The line before and after the front matter.
 const FENCE: &str = "---";
 
 /// The skills of a folder.
@@ -49,7 +50,7 @@ struct Skill {
     path: PathBuf,
 }
 
-/// Why a folder of skills cannot be used. Every message names the file, and the line where there is
+/// Why a folder of skills cannot be used. Every message names the file, and the line if there is
 /// one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,20 +60,20 @@ pub enum SkillError {
     Io {
         /// The folder or file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file that is no skill.
+    /// A file is not a valid skill.
     #[error("{}:{line}: {reason}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// 1-based line.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and how to correct it.
         reason: String,
     },
-    /// A file too long to be a skill.
+    /// A file is too long.
     #[error("{}: a skill has at most {MAX_BYTES} bytes, this one has {bytes}; move long material to files that tools read", path.display())]
     TooLong {
         /// The file.
@@ -80,31 +81,31 @@ pub enum SkillError {
         /// Its length.
         bytes: u64,
     },
-    /// Two files with one name.
+    /// Two files have the same name.
     #[error("{} and {} are both named {name:?}; rename one", first.display(), second.display())]
     Duplicate {
         /// The name.
         name: String,
-        /// The one file.
+        /// The first file.
         first: PathBuf,
-        /// The other file.
+        /// The second file.
         second: PathBuf,
     },
-    /// A folder without skills, or with too many.
-    #[error("{} holds {count} skills, 1 to {MAX_SKILLS} are possible; a skill is a file NAME.md or NAME/{FOLDER_FILE}", path.display())]
+    /// A folder has no skills, or too many.
+    #[error("{} holds {}, 1 to {MAX_SKILLS} are possible; a skill is a file NAME.md or NAME/{FOLDER_FILE}", path.display(), counted(*count as u64, "skill"))]
     Count {
         /// The folder.
         path: PathBuf,
-        /// How many there are.
+        /// Number of skills.
         count: usize,
     },
 }
 
 impl Skills {
-    /// Reads every skill of a folder.
+    /// Loads all skills of a folder.
     ///
     /// # Errors
-    /// [`SkillError`] for the first file that is wrong, in the order of names.
+    /// [`SkillError`] for the first invalid file, in the order of names.
     pub fn load(folder: &Path) -> Result<Self, SkillError> {
         let files = files_of(folder)?;
         if !(1..=MAX_SKILLS).contains(&files.len()) {
@@ -128,19 +129,21 @@ impl Skills {
             .collect()
     }
 
-    /// Makes the catalog's tools of the server [`SERVER`] these and no others. Where they are so
-    /// already, nothing is written and no lock is taken.
+    /// Replaces the catalog's tools of the server [`SERVER`] with these skills. If they are up to
+    /// date, nothing is written and no lock is taken.
     ///
     /// # Errors
-    /// The engine's.
+    /// Those of the engine.
     pub fn publish(&self, catalog: &Catalog) -> toolscout_index::Result<()> {
         let searcher = catalog.searcher();
-        let there = searcher.tools().filter(|tool| tool.id.server() == SERVER);
-        let there: BTreeMap<ToolId, Arc<Tool>> =
-            there.map(|tool| (tool.id.clone(), tool)).collect();
-        let is_there =
-            |(id, skill): (&ToolId, &Skill)| there.get(id).is_some_and(|tool| **tool == skill.tool);
-        if there.len() == self.by_id.len() && self.by_id.iter().all(is_there) {
+        let mut published = BTreeMap::new();
+        for tool in searcher.tools().filter(|tool| tool.id.server() == SERVER) {
+            published.insert(tool.id.clone(), tool);
+        }
+        let is_published = |(id, skill): (&ToolId, &Skill)| {
+            published.get(id).is_some_and(|tool| **tool == skill.tool)
+        };
+        if published.len() == self.by_id.len() && self.by_id.iter().all(is_published) {
             return Ok(());
         }
         let mut writer = catalog.writer()?;
@@ -173,7 +176,7 @@ impl Toolset for Skills {
     }
 }
 
-/// Gives a skill's text.
+/// Returns a skill's text.
 struct Text(Arc<str>);
 
 #[async_trait]
@@ -183,7 +186,7 @@ impl Callable for Text {
     }
 }
 
-/// What the front matter has to say.
+/// The fields of the front matter.
 #[derive(Deserialize)]
 struct FrontMatter {
     name: String,
@@ -201,7 +204,7 @@ impl Skill {
         let (front, body) =
             split(&text).map_err(|(line, reason)| malformed(line, reason.into()))?;
         let matter: FrontMatter = serde_yaml_ng::from_str(front).map_err(|error| {
-            // The fence stands in the first line.
+            // The front matter begins in the second line.
             let line = error.location().map_or(1, |location| location.line() + 1);
             malformed(
                 line,
@@ -246,10 +249,10 @@ fn read_text(path: &Path) -> Result<String, SkillError> {
     std::fs::read_to_string(path).map_err(io)
 }
 
-/// The front matter and the text after it.
+/// Splits the front matter from the text after it.
 ///
 /// # Errors
-/// The line at which the one or the other does not begin, and what should stand there.
+/// The line of the missing fence, and what is expected there.
 fn split(text: &str) -> Result<(&str, &str), (usize, &'static str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let first = text.lines().next().unwrap_or_default();
@@ -276,16 +279,19 @@ fn split(text: &str) -> Result<(&str, &str), (usize, &'static str)> {
     ))
 }
 
-/// The 1-based line of the file in which a field of the front matter stands.
+/// The 1-based line of the file with a field of the front matter.
 fn line_of(front: &str, field: &str) -> usize {
-    let stands_in = |line: &str| {
-        line.strip_prefix(field)
-            .is_some_and(|rest| rest.trim_start().starts_with(':'))
-    };
-    front.lines().position(stands_in).map_or(1, |line| line + 2)
+    for (at, line) in front.lines().enumerate() {
+        let rest = line.strip_prefix(field);
+        if rest.is_some_and(|rest| rest.trim_start().starts_with(':')) {
+            // The front matter begins in line 2.
+            return at + 2;
+        }
+    }
+    1
 }
 
-/// The files of a folder's skills, by name.
+/// The files of a folder's skills, in the order of names.
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>, SkillError> {
     let io = |source| SkillError::Io {
         path: folder.to_owned(),
@@ -338,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_skill_is_a_tool_that_gives_its_text() {
+    async fn a_skill_is_a_tool_that_returns_its_text() {
         let folder = folder(&[
             ("report.md", REPORT),
             ("release/SKILL.md", RELEASE),
@@ -380,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_front_matter_is_named_with_file_and_line() {
+    fn invalid_front_matter_is_reported_with_file_and_line() {
         for (text, expected) in [
             (
                 "# Just Markdown\n",
@@ -406,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_without_skills_doubles_and_long_files_are_named() {
+    fn empty_folders_duplicates_and_long_files_are_reported() {
         assert!(message(&[("a.txt", "x")]).contains("holds 0 skills"));
         let twice = message(&[("a.md", REPORT), ("b/SKILL.md", REPORT)]);
         assert!(
@@ -422,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn published_skills_are_found_beside_tools_and_follow_their_folder() {
+    fn published_skills_are_found_with_tools_and_follow_their_folder() {
         let data = tempfile::tempdir().unwrap();
         let catalog = DataDir::new(data.path())
             .open_or_create("c", Options::default())

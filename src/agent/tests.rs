@@ -37,7 +37,7 @@ fn config() -> AgentConfig {
     }
 }
 
-/// An agent of a script over the listed_tools.
+/// An agent with a scripted model and [`listed_tools`].
 fn agent(script: &str) -> Agent {
     agent_with(script, config())
 }
@@ -229,31 +229,31 @@ async fn a_failing_model_gives_one_error_and_the_next_question_works() {
     }
 }
 
-/// What a tool does in these tests.
+/// What a faulty tool does.
 #[derive(Clone, Copy)]
-enum Manner {
+enum Behavior {
     Panic,
     Hang,
     Huge,
     Fail,
 }
 
-/// A tool with a manner, told apart by its name.
-struct Odd(&'static str, Manner);
+/// A tool with a name and a faulty behavior.
+struct FaultyTool(&'static str, Behavior);
 
 #[async_trait]
-impl Callable for Odd {
+impl Callable for FaultyTool {
     async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
         match self.1 {
-            Manner::Panic => panic!("a bug in the tool"),
-            Manner::Hang => future::pending().await,
-            Manner::Huge => Ok(Value::String("x".repeat(50 << 20))),
-            Manner::Fail => Err(ToolFailure::new("no such city")),
+            Behavior::Panic => panic!("a bug in the tool"),
+            Behavior::Hang => future::pending().await,
+            Behavior::Huge => Ok(Value::String("x".repeat(50 << 20))),
+            Behavior::Fail => Err(ToolFailure::new("no such city")),
         }
     }
 }
 
-impl UserTool for Odd {
+impl UserTool for FaultyTool {
     fn definition(&self) -> Tool {
         let id = ToolId::parse(self.0).unwrap();
         Tool::new(id.server(), id.name()).unwrap()
@@ -276,10 +276,10 @@ async fn tools_that_hang_panic_fail_or_flood_give_results_in_call_order() {
         .shared_llm(model.clone())
         .catalog(listed_tools())
         .config(config)
-        .tool(Odd("hangs", Manner::Hang))
-        .tool(Odd("panics", Manner::Panic))
-        .tool(Odd("floods", Manner::Huge))
-        .tool(Odd("fails", Manner::Fail))
+        .tool(FaultyTool("hangs", Behavior::Hang))
+        .tool(FaultyTool("panics", Behavior::Panic))
+        .tool(FaultyTool("floods", Behavior::Huge))
+        .tool(FaultyTool("fails", Behavior::Fail))
         .build()
         .unwrap();
     let events = ask(&agent, "go").await;
@@ -310,39 +310,39 @@ async fn tools_that_hang_panic_fail_or_flood_give_results_in_call_order() {
     }
 }
 
-/// Gives its result when told to, and says when it is called or dropped.
+/// A tool that waits to be opened, and notifies when it is called or dropped.
 #[derive(Clone, Default)]
-struct Gate {
+struct WaitingTool {
     called: Arc<Notify>,
     open: Arc<Notify>,
     dropped: Arc<Notify>,
 }
 
-struct SaysWhenDropped(Arc<Notify>);
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for SaysWhenDropped {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
 }
 
 #[async_trait]
-impl Callable for Gate {
+impl Callable for WaitingTool {
     async fn call(&self, _: Arguments) -> Result<Value, ToolFailure> {
-        let _dropped = SaysWhenDropped(self.dropped.clone());
+        let _dropped = NotifyOnDrop(self.dropped.clone());
         self.called.notify_one();
         self.open.notified().await;
         Ok(json!("through"))
     }
 }
 
-impl UserTool for Gate {
+impl UserTool for WaitingTool {
     fn definition(&self) -> Tool {
         Tool::new("", "gate").unwrap()
     }
 }
 
-fn gated(gate: &Gate, config: AgentConfig) -> Agent {
+fn agent_with_waiting_tool(gate: &WaitingTool, config: AgentConfig) -> Agent {
     let first = Reply {
         text: "Wait. ".into(),
         ..Reply::default()
@@ -358,7 +358,7 @@ fn gated(gate: &Gate, config: AgentConfig) -> Agent {
         .unwrap()
 }
 
-async fn soon<T>(work: impl Future<Output = T>) -> T {
+async fn within_timeout<T>(work: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), pin!(work))
         .await
         .expect("it should be over by now")
@@ -366,8 +366,8 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
 
 #[tokio::test]
 async fn one_run_per_conversation_and_stop_ends_it_at_once() {
-    let gate = Gate::default();
-    let agent = gated(&gate, config());
+    let gate = WaitingTool::default();
+    let agent = agent_with_waiting_tool(&gate, config());
     let question = || Question::new("go").in_conversation(conversation());
     let mut stream = agent.start(question()).unwrap();
     gate.called.notified().await;
@@ -379,35 +379,35 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
     assert!(!agent.stop(&other));
     assert!(agent.stop(&conversation()));
     let mut seen = Vec::new();
-    while let Some((_, event)) = soon(stream.next()).await {
+    while let Some((_, event)) = within_timeout(stream.next()).await {
         seen.push(event);
     }
-    soon(gate.dropped.notified()).await;
+    within_timeout(gate.dropped.notified()).await;
     assert_eq!(names(&seen), ["text", "tool_call", "tool_result", "done"]);
     assert_eq!(ended(&seen).0, TurnStatus::Stopped);
     assert_eq!(
         agent.sessions().turns(&conversation()).unwrap()[0].answer,
         "Wait. "
     );
-    assert_eq!(text(&soon(ask(&agent, "again")).await), "after");
+    assert_eq!(text(&within_timeout(ask(&agent, "again")).await), "after");
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_stops_its_run() {
-    let gate = Gate::default();
-    let agent = gated(&gate, config());
+    let gate = WaitingTool::default();
+    let agent = agent_with_waiting_tool(&gate, config());
     let stream = agent
         .start(Question::new("go").in_conversation(conversation()))
         .unwrap();
     gate.called.notified().await;
     drop(stream);
-    soon(gate.dropped.notified()).await;
+    within_timeout(gate.dropped.notified()).await;
 }
 
 #[tokio::test]
 async fn a_detached_run_goes_on_without_its_client() {
-    let gate = Gate::default();
-    let agent = gated(&gate, config());
+    let gate = WaitingTool::default();
+    let agent = agent_with_waiting_tool(&gate, config());
     drop(
         agent
             .start(
@@ -424,7 +424,7 @@ async fn a_detached_run_goes_on_without_its_client() {
             tokio::task::yield_now().await;
         }
     };
-    soon(answered).await;
+    within_timeout(answered).await;
     assert_eq!(
         agent.sessions().turns(&conversation()).unwrap()[0].answer,
         "after"
@@ -437,14 +437,18 @@ async fn a_forgotten_run_ends_at_its_time_to_live() {
         time_to_live: Duration::from_millis(50),
         ..config()
     };
-    let events = soon(ask(&gated(&Gate::default(), config), "go")).await;
+    let events = within_timeout(ask(
+        &agent_with_waiting_tool(&WaitingTool::default(), config),
+        "go",
+    ))
+    .await;
     assert_eq!(ended(&events).0, TurnStatus::Expired);
     assert!(errors(&events)[0].contains("no answer within 0.05 s"));
 }
 
 #[tokio::test]
 async fn calls_run_in_parallel_up_to_the_bound() {
-    let gate = Gate::default();
+    let gate = WaitingTool::default();
     let three = Reply::default()
         .call("gate", json!({}))
         .call("gate", json!({}))
@@ -463,15 +467,15 @@ async fn calls_run_in_parallel_up_to_the_bound() {
         .unwrap();
     let run = tokio::spawn(async move { ask(&agent, "go").await });
     // Two are let through together; the third comes only after one of them.
-    soon(gate.called.notified()).await;
-    soon(gate.called.notified()).await;
+    within_timeout(gate.called.notified()).await;
+    within_timeout(gate.called.notified()).await;
     assert!(
         timeout(Duration::from_millis(20), gate.called.notified())
             .await
             .is_err()
     );
     gate.open.notify_one();
-    soon(gate.called.notified()).await;
+    within_timeout(gate.called.notified()).await;
     gate.open.notify_one();
     gate.open.notify_waiters();
     let events = async {
@@ -483,7 +487,7 @@ async fn calls_run_in_parallel_up_to_the_bound() {
             }
         }
     };
-    assert_eq!(text(&soon(events).await), "done");
+    assert_eq!(text(&within_timeout(events).await), "done");
 }
 
 #[tokio::test]
@@ -540,20 +544,20 @@ async fn a_next_question_need_not_wait_for_recommended_ones() {
             }
         }
     };
-    let mut second = soon(second).await;
+    let mut second = within_timeout(second).await;
     assert_eq!(
-        soon(second.next()).await.unwrap().1,
+        within_timeout(second.next()).await.unwrap().1,
         Event::Text {
             content: "two".into()
         }
     );
 }
 
-/// Says the same words for ever.
-struct Endless;
+/// A model whose answer never ends.
+struct EndlessModel;
 
 #[async_trait]
-impl ChatModel for Endless {
+impl ChatModel for EndlessModel {
     fn name(&self) -> &str {
         "endless"
     }
@@ -569,7 +573,7 @@ impl ChatModel for Endless {
 #[tokio::test]
 async fn a_model_that_never_stops_talking_is_stopped() {
     let agent = Agent::builder()
-        .llm(Endless)
+        .llm(EndlessModel)
         .catalog(listed_tools())
         .config(config())
         .build()
@@ -609,7 +613,7 @@ async fn what_cannot_be_a_question_is_refused() {
 fn an_agent_without_its_parts_says_what_is_missing() {
     assert!(matches!(Agent::builder().build(), Err(BuildError::NoModel)));
     assert!(matches!(
-        Agent::builder().llm(Endless).build(),
+        Agent::builder().llm(EndlessModel).build(),
         Err(BuildError::NoCatalog)
     ));
 }

@@ -1,81 +1,82 @@
-//! Thinking apart from text: `<think>` tags in a stream that may be cut anywhere.
+//! Separates thinking from text: finds `<think>` tags in a stream that may be split anywhere.
 
 const OPEN: [&str; 2] = ["<think>", "<thinking>"];
 const CLOSE: [&str; 2] = ["</think>", "</thinking>"];
 
-/// A piece of a model's words.
+/// A piece of a model's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// For the user.
+    /// Text for the user.
     Text(String),
-    /// The model's own.
+    /// The model's thinking.
     Thinking(String),
 }
 
-/// Splits a stream of words into text and thinking.
+/// Splits a stream into text and thinking.
 ///
-/// Words go out as soon as they cannot be part of a tag any more: at most ten bytes are held back.
-/// A closing tag without an opening one (templates that open the tag in the prompt) is dropped.
+/// Output is emitted as soon as it cannot be part of a tag: at most ten bytes are buffered. A
+/// closing tag without an opening one (some templates open the tag in the prompt) is dropped.
 #[derive(Debug, Default)]
 pub struct ThinkSplitter {
-    held: String,
+    buffer: String,
     thinking: bool,
 }
 
 impl ThinkSplitter {
-    /// Takes the next words.
-    pub fn push(&mut self, words: &str) -> Vec<Piece> {
-        self.held.push_str(words);
+    /// Takes the next part of the stream.
+    pub fn push(&mut self, text: &str) -> Vec<Piece> {
+        self.buffer.push_str(text);
         let mut pieces = Vec::new();
         while let Some((start, end)) = self.next_tag() {
             self.emit(start, &mut pieces);
-            self.thinking = OPEN.contains(&&self.held[..end - start]);
-            self.held.drain(..end - start);
+            // `emit` has removed the text before the tag, so the tag is at the start now.
+            self.thinking = OPEN.contains(&&self.buffer[..end - start]);
+            self.buffer.drain(..end - start);
         }
-        let safe = self.held.len() - self.partial_tag_bytes();
+        let safe = self.buffer.len() - self.partial_tag_bytes();
         self.emit(safe, &mut pieces);
         pieces
     }
 
-    /// Ends the stream: what was held back is no tag.
+    /// Ends the stream: the buffered bytes are not a tag.
     pub fn finish(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        self.emit(self.held.len(), &mut pieces);
+        self.emit(self.buffer.len(), &mut pieces);
         pieces
     }
 
-    /// The first whole tag in what is held, as a byte range.
+    /// The first whole tag in the buffer, as a byte range.
     fn next_tag(&self) -> Option<(usize, usize)> {
         let tags = OPEN.iter().chain(&CLOSE);
-        tags.filter_map(|tag| self.held.find(tag).map(|at| (at, at + tag.len())))
+        tags.filter_map(|tag| self.buffer.find(tag).map(|at| (at, at + tag.len())))
             .min()
     }
 
-    /// Moves the first bytes out.
+    /// Emits the first bytes of the buffer.
     fn emit(&mut self, bytes: usize, pieces: &mut Vec<Piece>) {
         if bytes == 0 {
             return;
         }
-        let words: String = self.held.drain(..bytes).collect();
+        let text: String = self.buffer.drain(..bytes).collect();
         pieces.push(if self.thinking {
-            Piece::Thinking(words)
+            Piece::Thinking(text)
         } else {
-            Piece::Text(words)
+            Piece::Text(text)
         });
     }
 
-    /// Length of the longest end of what is held that may begin a tag.
+    /// Length of the longest suffix of the buffer that may begin a tag.
     fn partial_tag_bytes(&self) -> usize {
         let longest = CLOSE[1].len() - 1;
-        let begins_tag = |end: &str| OPEN.iter().chain(&CLOSE).any(|tag| tag.starts_with(end));
-        (1..=longest.min(self.held.len()))
-            .rev()
-            .find(|&bytes| {
-                self.held
-                    .get(self.held.len() - bytes..)
-                    .is_some_and(begins_tag)
-            })
-            .unwrap_or(0)
+        for bytes in (1..=longest.min(self.buffer.len())).rev() {
+            // `get` is `None` within a character, where no tag can begin.
+            let suffix = self.buffer.get(self.buffer.len() - bytes..);
+            let mut tags = OPEN.iter().chain(&CLOSE);
+            if suffix.is_some_and(|suffix| tags.any(|tag| tag.starts_with(suffix))) {
+                return bytes;
+            }
+        }
+        0
     }
 }
 
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_found_wherever_the_stream_is_cut() {
+    fn tags_are_found_wherever_the_stream_is_split() {
         let words = "a < b <think>wäge < ab</think> also <thinking>x</thinking>ünd </thin";
         let expected = ("a < b  also ünd </thin".to_owned(), "wäge < abx".to_owned());
         for cut in (0..=words.len()).filter(|&at| words.is_char_boundary(at)) {
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_cannot_be_a_tag_is_not_held_back() {
+    fn text_that_cannot_be_a_tag_is_emitted_at_once() {
         let mut splitter = ThinkSplitter::default();
         assert_eq!(splitter.push("now"), [Piece::Text("now".into())]);
         assert_eq!(splitter.push("<th"), []);
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclosed_thought_stays_a_thought_and_a_stray_close_is_dropped() {
+    fn an_unclosed_tag_is_thinking_to_the_end_and_a_stray_closing_tag_is_dropped() {
         assert_eq!(
             split(&["<think>never ends"]),
             (String::new(), "never ends".into())

@@ -1,5 +1,5 @@
-//! The `tool_search` tool: what a model may ask, and what it is answered. Pure; the index is asked
-//! by the driver.
+//! The tools `tool_search` and `call_tool`: their definitions, arguments and answers. Pure; the
+//! driver runs the search.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::llm::ToolSpec;
 use crate::printable::excerpt;
 use crate::tools::Arguments;
 
-/// Prefix of a query that names tools instead of describing them.
+/// Prefix of a query that selects tools by name.
 const SELECT: &str = "select:";
-/// Characters of a description in an answer; the whole one is in the tool itself.
+/// Characters of a description in an answer; the injected tool has the whole description.
 const SUMMARY_CHARS: usize = 160;
-/// Nearest names in an answer without a match.
+/// Similar names in an answer without a match.
 const MAX_NEAREST: usize = 5;
 
-/// Limits of what a model may ask.
+/// Limits of a model's searches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FindConfig {
-    /// Hits when the model does not say.
+    /// Number of hits if the model sets no limit.
     pub default_limit: usize,
-    /// Most hits the model may ask for.
+    /// Largest limit that the model may set.
     pub max_limit: usize,
     /// Which tools may be found at all.
     pub filter: Filter,
@@ -44,18 +44,18 @@ impl Default for FindConfig {
     }
 }
 
-/// How found tools come into the model's hands.
+/// How found tools are made callable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// They join the list of tools.
+    /// Found tools are added to the model's list of tools.
     #[default]
     Inject,
-    /// The list stays `tool_search` and `call_tool`; schemas come in the answers.
+    /// The list stays `tool_search` and `call_tool`; the answers contain the schemas.
     Dispatch,
 }
 
-/// The `tool_search` tool as a model is shown it.
+/// The definition of `tool_search` for a model.
 pub fn search_spec() -> ToolSpec {
     let parameters = json!({
         "type": "object",
@@ -78,7 +78,7 @@ pub fn search_spec() -> ToolSpec {
     spec_of(TOOL_SEARCH, description, parameters)
 }
 
-/// The `call_tool` tool as a model is shown it.
+/// The definition of `call_tool` for a model.
 pub fn dispatch_spec() -> ToolSpec {
     let parameters = json!({
         "type": "object",
@@ -95,10 +95,10 @@ pub fn dispatch_spec() -> ToolSpec {
     )
 }
 
-/// Reads the arguments of a `tool_search` call.
+/// Parses the arguments of a `tool_search` call.
 ///
 /// # Errors
-/// Words that teach the model how to ask.
+/// A message that tells the model how to search.
 pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest, String> {
     let mut texts = strings(arguments.get("query"));
     texts.extend(strings(arguments.get("queries")));
@@ -137,7 +137,7 @@ pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest
     Ok(request)
 }
 
-/// The tools that several searches of one turn found, each once, in order.
+/// The tools that several searches found, each once, in order.
 pub fn merged(founds: &[Found]) -> Vec<Arc<Tool>> {
     let mut seen = BTreeSet::new();
     let hits = founds.iter().flat_map(|found| &found.hits);
@@ -146,58 +146,40 @@ pub fn merged(founds: &[Found]) -> Vec<Arc<Tool>> {
         .collect()
 }
 
-/// What the model is told of one search.
+/// The answer to one search.
 pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
     let mut seen = BTreeSet::new();
-    let hits: Vec<&FoundTool> = found
-        .hits
-        .iter()
-        .filter(|hit| seen.insert(&hit.tool.id))
-        .collect();
-    let among = |ids: &[ToolId]| -> Vec<&FoundTool> {
-        hits.iter()
-            .copied()
-            .filter(|hit| ids.contains(&hit.tool.id))
-            .collect()
-    };
+    let (mut loaded, mut visible, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    for hit in &found.hits {
+        let id = &hit.tool.id;
+        if !seen.insert(id) {
+            continue;
+        }
+        // The injection is that of all searches of a turn; this answer lists only its own hits.
+        if injection.added.contains(id) {
+            loaded.push(describe_hit(hit, style));
+        } else if injection.already.contains(id) {
+            visible.push(match style {
+                Style::Inject => model_name(id).into(),
+                // The schemas of earlier turns are no longer in the context.
+                Style::Dispatch => describe_hit(hit, style),
+            });
+        } else if let Some((_, tokens)) = injection.refused.iter().find(|(other, _)| other == id) {
+            refused.push(describe_refused(id, *tokens));
+        }
+    }
+    let evicted = injection.evicted.iter().map(model_name);
     let mut answer = Arguments::new();
-    let mut put = |key: &str, values: Vec<Value>| {
+    for (key, values) in [
+        ("loaded", loaded),
+        ("already_visible", visible),
+        ("no_room_for", refused),
+        ("unloaded", evicted.map(Value::from).collect()),
+    ] {
         if !values.is_empty() {
             answer.insert(key.into(), values.into());
         }
-    };
-    let known = |hit: &&FoundTool| match style {
-        Style::Inject => model_name(&hit.tool.id).into(),
-        // The schemas of earlier turns are out of the model's sight.
-        Style::Dispatch => described(hit, style),
-    };
-    put(
-        "loaded",
-        among(&injection.added)
-            .iter()
-            .map(|hit| described(hit, style))
-            .collect(),
-    );
-    put(
-        "already_visible",
-        among(&injection.already).iter().map(known).collect(),
-    );
-    let refused = |hit: &FoundTool| injection.refused.iter().find(|(id, _)| *id == hit.tool.id);
-    put(
-        "no_room_for",
-        hits.iter()
-            .filter_map(|hit| refused(hit))
-            .map(no_room)
-            .collect(),
-    );
-    put(
-        "unloaded",
-        injection
-            .evicted
-            .iter()
-            .map(|id| model_name(id).into())
-            .collect(),
-    );
+    }
     if !injection.evicted.is_empty() {
         answer.insert(
             "note".into(),
@@ -225,8 +207,8 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
     Value::Object(answer)
 }
 
-/// What a model is told, as a turn begins, of the tools that it called before and does not see any
-/// more.
+/// The notice at the beginning of a turn about tools that the model called before and that were
+/// unloaded since.
 pub fn missed_notice(ids: &[&ToolId]) -> String {
     let names: Vec<String> = ids
         .iter()
@@ -251,7 +233,7 @@ fn spec_of(name: &str, description: &str, parameters: Value) -> ToolSpec {
     }
 }
 
-fn described(hit: &FoundTool, style: Style) -> Value {
+fn describe_hit(hit: &FoundTool, style: Style) -> Value {
     let name = model_name(&hit.tool.id);
     let description = &hit.tool.description;
     match style {
@@ -264,7 +246,7 @@ fn described(hit: &FoundTool, style: Style) -> Value {
     }
 }
 
-fn no_room((id, tokens): &(ToolId, usize)) -> Value {
+fn describe_refused(id: &ToolId, tokens: usize) -> Value {
     json!({ "name": model_name(id), "tokens": tokens, "reason": "the budget for tools is used up by tools in use" })
 }
 
@@ -284,6 +266,7 @@ fn strings(value: Option<&Value>) -> Vec<String> {
 fn limit(arguments: &Arguments, config: &FindConfig) -> Result<usize, String> {
     let wanted = match arguments.get("limit") {
         None | Some(Value::Null) => return Ok(config.default_limit),
+        // Some models write numbers as strings.
         Some(Value::String(text)) => text.trim().parse().ok(),
         Some(other) => other.as_u64(),
     };
@@ -353,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_ask_is_understood() {
+    fn every_form_of_a_search_is_accepted() {
         let request = read(
             json!({ "query": "send mail", "queries": ["send mail", " weather "], "limit": "3" }),
         )
@@ -375,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_asks_nothing_is_taught() {
+    fn an_empty_search_is_refused_with_instructions() {
         for arguments in [
             json!({}),
             json!({ "query": "  " }),
@@ -432,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_says_what_became_of_each_hit() {
+    fn the_answer_lists_each_hit_by_its_outcome() {
         let injection = Injection {
             added: ids(&["m/new", "m/other"]),
             already: ids(&["m/old"]),

@@ -1,4 +1,5 @@
-//! Tool ids as models may write them, and names that are nearly right.
+//! The names of tools as a model sees them, qualified by their server, and the search for similar
+//! names.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +13,11 @@ use crate::printable;
 pub const TOOL_SEARCH: &str = "tool_search";
 /// The name of the tool that calls others, in dispatch style.
 pub const CALL_TOOL: &str = "call_tool";
+/// Lowest similarity of a suggested name.
+const MIN_SIMILARITY: f64 = 0.2;
 
-/// A tool as a model is shown it. The server that wrote the description stands before it in
-/// brackets, since providers have no other place to say where it comes from.
+/// The definition of a tool for a model. The description starts with the server in brackets, since
+/// providers have no field for a description's origin.
 pub fn spec(tool: &Tool) -> ToolSpec {
     let description = match tool.id.server() {
         "" => tool.description.clone(),
@@ -27,19 +30,19 @@ pub fn spec(tool: &Tool) -> ToolSpec {
     }
 }
 
-/// True when someone who writes this name means this tool.
+/// True when a name written by a model means this tool: its id, its bare name, or its name as the
+/// model sees it.
 pub fn denotes(name: &str, id: &ToolId) -> bool {
     name == id.as_str() || name == id.name() || name == model_name(id)
 }
 
-/// The names that are most like this one, best first; those that share nothing with it are left
-/// out.
+/// The most similar names, best first. Names below [`MIN_SIMILARITY`] are left out.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = bigrams(name);
     let mut scored: Vec<(f64, &str)> = names
-        .map(|candidate| (likeness(&wanted, &bigrams(candidate)), candidate))
+        .map(|candidate| (similarity(&wanted, &bigrams(candidate)), candidate))
         .collect();
-    scored.retain(|(score, _)| *score > 0.2);
+    scored.retain(|(score, _)| *score > MIN_SIMILARITY);
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     scored
         .into_iter()
@@ -57,8 +60,8 @@ fn bigrams(name: &str) -> BTreeSet<(char, char)> {
     letters.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Dice's coefficient over letter pairs.
-fn likeness(a: &BTreeSet<(char, char)>, b: &BTreeSet<(char, char)>) -> f64 {
+/// Dice's coefficient over pairs of letters.
+fn similarity(a: &BTreeSet<(char, char)>, b: &BTreeSet<(char, char)>) -> f64 {
     let shared = a.intersection(b).count();
     2.0 * shared as f64 / (a.len() + b.len()).max(1) as f64
 }
@@ -68,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misspelt_names_find_their_neighbours() {
+    fn a_misspelled_name_finds_similar_names() {
         let names = ["weather__get_forecast", "mail__send", "files__read"];
         assert_eq!(
             nearest("get_forcast", names.into_iter(), 2),

@@ -1,4 +1,4 @@
-//! How the agent reaches the index: one trait, implemented for the engine's catalog in
+//! The interface of the agent to the index: one trait, implemented for the engine's catalog in
 //! `finder/snapshot`.
 
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use toolscout_index::Version;
 use toolscout_index::{Filter, Tool, ToolId};
 
-/// What the agent asks of an index. Called off the async threads, so it may take its time.
+/// Searches tools. Called on threads for blocking work, so implementations may block.
 pub trait ToolSearch: Send + Sync {
-    /// Answers one search. A failure is a no-match with its reason: the model can go on from there.
+    /// Runs one search. A failure is a no-match with its reason, so that the model can react.
     fn search(&self, request: &SearchRequest) -> Found;
 
     /// The tool of this id.
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>>;
 
-    /// Every tool, by id.
+    /// All tools in the order of ids.
     fn tools(&self) -> Vec<Arc<Tool>>;
 
     /// Number of tools.
@@ -27,11 +27,11 @@ pub trait ToolSearch: Send + Sync {
 /// One search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchRequest {
-    /// What is needed, in words; each gets its own ranking and the hits are merged.
+    /// Queries in natural language. Each is ranked on its own, and the hits are merged.
     pub queries: Vec<String>,
-    /// Tools asked for by name: ids, bare names, or names as shown to models.
+    /// Tools selected by name: ids, bare names, or names as shown to models.
     pub select: Vec<String>,
-    /// Most hits for the queries; selected tools come on top.
+    /// Maximum number of hits for the queries, not counting selected tools.
     pub limit: usize,
     /// Which tools may be found.
     pub filter: Filter,
@@ -40,9 +40,9 @@ pub struct SearchRequest {
 /// What a search found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Best first, selected ones before.
+    /// The selected tools, then the hits, best first.
     pub hits: Vec<FoundTool>,
-    /// Why something that was asked for is not among the hits.
+    /// Why a requested tool is not among the hits.
     pub no_match: Option<NoMatch>,
 }
 
@@ -78,11 +78,11 @@ pub(crate) mod doubles {
     use super::*;
     use crate::finder::model_names;
 
-    /// Tools in memory, found by the number of words they share with the query.
+    /// Tools in memory, ranked by the number of words that they share with the query.
     pub(crate) struct ListedTools(pub(crate) Vec<Arc<Tool>>);
 
     impl ListedTools {
-        /// A listed_tools of tools given as `id: description`.
+        /// Tools given as pairs of id and description.
         pub(crate) fn of(tools: &[(&str, &str)]) -> Self {
             ListedTools(
                 tools
@@ -93,7 +93,7 @@ pub(crate) mod doubles {
         }
     }
 
-    /// Numbers below a bound, the same for each seed (xorshift).
+    /// Random numbers below a bound, reproducible by the seed (xorshift).
     pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         move |bound| {

@@ -1,4 +1,4 @@
-//! The engine's catalog as the agent searches it.
+//! Implements [`ToolSearch`] for the engine's catalog and its snapshots.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use toolscout_index::{Catalog, Query, Searcher, Tool, ToolId};
 
 use crate::finder::model_names;
 use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch};
+use crate::printable::excerpt;
 
-/// Nearest names offered for one that no tool has.
+/// Similar names suggested for an unknown name.
 const MAX_NEAREST: usize = 5;
 
-/// Searches the newest snapshot, wherever it comes from.
+/// Searches the newest snapshot that a function returns.
 pub struct Newest<F>(pub F);
 
 impl<F: Fn() -> Arc<Searcher> + Send + Sync> ToolSearch for Newest<F> {
@@ -62,9 +63,9 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
     let mut found = Found::default();
     let mut reasons = Vec::new();
     for name in &request.select {
-        match named(searcher, name, request) {
+        match find_by_name(searcher, name, request) {
             Some(tool) => found.hits.push(FoundTool { tool, score: 1.0 }),
-            None => reasons.push(unknown(searcher, name)),
+            None => reasons.push(unknown_name(searcher, name)),
         }
     }
     if !request.queries.is_empty() {
@@ -90,9 +91,10 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
     found
 }
 
-/// The tool of exactly this name: by id, else the first by id that it denotes.
-fn named(searcher: &Searcher, name: &str, request: &SearchRequest) -> Option<Arc<Tool>> {
+/// The tool with this id, else the first tool in the order of ids that the name denotes.
+fn find_by_name(searcher: &Searcher, name: &str, request: &SearchRequest) -> Option<Arc<Tool>> {
     let allowed = |tool: &Arc<Tool>| request.filter.accepts(tool);
+    // An id is found by its key; only other names need a scan of all tools.
     let by_id = ToolId::parse(name)
         .ok()
         .and_then(|id| searcher.tool(&id))
@@ -104,7 +106,7 @@ fn named(searcher: &Searcher, name: &str, request: &SearchRequest) -> Option<Arc
     })
 }
 
-fn unknown(searcher: &Searcher, name: &str) -> NoMatch {
+fn unknown_name(searcher: &Searcher, name: &str) -> NoMatch {
     let tools: Vec<Arc<Tool>> = searcher.tools().collect();
     let nearest =
         model_names::nearest(name, tools.iter().map(|tool| tool.id.as_str()), MAX_NEAREST);
@@ -113,10 +115,7 @@ fn unknown(searcher: &Searcher, name: &str) -> NoMatch {
         .filter_map(|id| ToolId::parse(id).ok())
         .collect();
     NoMatch {
-        reason: format!(
-            "no tool is called {:?}",
-            crate::printable::excerpt(name, 100)
-        ),
+        reason: format!("no tool is called {:?}", excerpt(name, 100)),
         nearest,
     }
 }
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_answers_by_words_and_by_name() {
+    fn the_engine_searches_by_query_and_by_name() {
         let directory = tempfile::tempdir().unwrap();
         let catalog = catalog(directory.path());
         let by_words = SearchRequest {
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_and_an_impossible_query_are_reasons_and_not_failures() {
+    fn an_unknown_name_and_an_invalid_query_are_reported_as_no_match() {
         let directory = tempfile::tempdir().unwrap();
         let catalog = catalog(directory.path());
         let request = SearchRequest {
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_holds_for_names_too() {
+    fn a_filter_applies_to_selected_names() {
         let directory = tempfile::tempdir().unwrap();
         let mut request = SearchRequest {
             select: vec!["mail/send".into()],

@@ -1,8 +1,8 @@
-//! The tools a model holds: injected in order, under a token budget, evicted in batches when they
-//! are no longer used.
+//! The tools that are visible to a model, under a token budget: injected in order, and evicted in
+//! batches when they are no longer used.
 //!
-//! Providers cache a prompt by its prefix, and tools come first in it. So injected tools are only
-//! ever added at the end, and an eviction, which breaks the prefix, makes more room than it has to.
+//! Providers cache a prompt by its prefix, and tools come first in it. Injected tools are therefore
+//! always added at the end. An eviction breaks the prefix, so it frees more than it has to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ pub fn o200k(text: &str) -> usize {
         .len()
 }
 
-/// The tokens of a tool as a model is shown it.
+/// The tokens of a tool's definition.
 pub fn spec_tokens(spec: &ToolSpec, count: TokenCounter) -> usize {
     count(&spec.to_json().to_string())
 }
 
-/// An eviction goes on until this share of the budget is free, in percent, so that the next few
+/// The share of the budget in percent that is free after an eviction, so that the next few
 /// injections fit.
 const FREED_PERCENT: usize = 25;
-/// Evicted ids that are remembered, to tell the model that a search brings them back.
+/// Evicted ids that are remembered, so that the model can be told how to reload them.
 const MAX_REMEMBERED: usize = 64;
 
-/// Which tool goes first.
+/// Which tool is evicted first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Eviction {
@@ -43,23 +43,23 @@ pub enum Eviction {
     Lru,
     /// The least frequently used, the least recently used among equals.
     Lfu,
-    /// None: what does not fit is refused.
+    /// No tool is evicted; tools that do not fit are refused.
     None,
 }
 
-/// How much a toolbox holds and for how long.
+/// The settings of a toolbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolboxConfig {
-    /// Most tokens of all tools together.
+    /// Maximum number of tokens of all tools together.
     pub budget_tokens: usize,
-    /// Which tool goes first.
+    /// Which tool is evicted first.
     pub eviction: Eviction,
-    /// Turns after which an unused tool goes at the end of a turn.
+    /// Turns without use after which a tool is evicted at the end of a turn.
     pub idle_turns: u64,
 }
 
 impl Default for ToolboxConfig {
-    /// 8,000 tokens are some 50 tools of usual size, twice what models still choose well from.
+    /// 8,000 tokens are about 50 tools of usual size, twice as many as models choose well from.
     fn default() -> Self {
         ToolboxConfig {
             budget_tokens: 8_000,
@@ -69,15 +69,15 @@ impl Default for ToolboxConfig {
     }
 }
 
-/// The tools a model holds in one conversation.
+/// The visible tools of one conversation.
 #[derive(Clone, Debug)]
 pub struct Toolbox {
     config: ToolboxConfig,
     count: TokenCounter,
     held: Vec<Held>,
-    /// What was evicted and has not come back, the last one last.
+    /// Evicted tools that were not injected again, the latest last.
     unloaded: Vec<Unloaded>,
-    /// Counts uses and injections; the time of LRU.
+    /// Counts uses and injections: the clock of the LRU order.
     clock: u64,
     turn: u64,
 }
@@ -96,7 +96,7 @@ struct Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Unloaded {
     id: ToolId,
-    /// The model has called it, so it may want it again.
+    /// The model has called it, so it may need it again.
     called: bool,
 }
 
@@ -106,26 +106,26 @@ struct Use {
     /// The clock at the last use, or at the injection.
     last: u64,
     times: u64,
-    /// The turn of the last use; 0 for none.
+    /// The turn of the last use; 0 if never used.
     turn: u64,
     /// The turn of the last use or injection.
     active_turn: u64,
 }
 
-/// What became of the tools of an injection, in the order given.
+/// The outcome of an injection, in the order of the given tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Injection {
-    /// Now visible.
+    /// Tools that are newly visible.
     pub added: Vec<ToolId>,
-    /// Visible before.
+    /// Tools that were visible before.
     pub already: Vec<ToolId>,
-    /// Do not fit, with their tokens.
+    /// Tools that do not fit, with their tokens.
     pub refused: Vec<(ToolId, usize)>,
-    /// Had to go.
+    /// Tools that were evicted for the new ones.
     pub evicted: Vec<ToolId>,
 }
 
-/// A toolbox between turns, as it is kept with its conversation.
+/// A toolbox between turns, as stored with its conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolboxState {
     held: Vec<(String, Use)>,
@@ -148,35 +148,33 @@ impl Toolbox {
         }
     }
 
-    /// The toolbox of this state, with pins first. Tools that are gone from the catalog are left
-    /// out, changed ones come as they are now.
+    /// Restores the toolbox from a state, after its pins. Tools that the catalog no longer has are
+    /// left out, and changed tools have their current definition.
     pub fn restore(
         mut self,
         state: &ToolboxState,
         resolve: impl Fn(&ToolId) -> Option<Arc<Tool>>,
     ) -> Self {
         (self.clock, self.turn) = (state.clock, state.turn);
-        let unloaded = |(id, called): &(String, bool)| {
-            Some(Unloaded {
-                id: ToolId::parse(id).ok()?,
-                called: *called,
-            })
-        };
-        self.unloaded = state.unloaded.iter().filter_map(unloaded).collect();
-        let kept = state
-            .held
-            .iter()
-            .filter_map(|(id, use_)| Some((resolve(&ToolId::parse(id).ok()?)?, *use_)));
-        for (tool, use_) in kept {
-            if self.position(&tool.id).is_none() {
-                let held = self.hold(tool, use_);
+        for (id, called) in &state.unloaded {
+            if let Ok(id) = ToolId::parse(id) {
+                let called = *called;
+                self.unloaded.push(Unloaded { id, called });
+            }
+        }
+        for (id, use_) in &state.held {
+            let tool = ToolId::parse(id).ok().and_then(|id| resolve(&id));
+            if let Some(tool) = tool
+                && self.position(&tool.id).is_none()
+            {
+                let held = self.held_tool(tool, *use_);
                 self.held.push(held);
             }
         }
         self
     }
 
-    /// What has to be kept to restore the toolbox. Pins are settings and not part of it.
+    /// The state to store. Pins come from the settings and are not part of it.
     pub fn state(&self) -> ToolboxState {
         let injected = self.held.iter().filter(|held| !held.pinned);
         ToolboxState {
@@ -193,10 +191,10 @@ impl Toolbox {
         }
     }
 
-    /// Holds a tool for good, whatever the budget says.
+    /// Makes a tool visible for good, regardless of the budget.
     pub fn pin(&mut self, tool: Arc<Tool>) {
         if self.position(&tool.id).is_none() {
-            let held = self.hold(tool, Use::default());
+            let held = self.held_tool(tool, Use::default());
             self.held.push(Held {
                 pinned: true,
                 ..held
@@ -204,21 +202,22 @@ impl Toolbox {
         }
     }
 
-    /// Begins a turn: uses before it protect nothing any more.
+    /// Begins a turn. Uses in earlier turns no longer protect a tool from eviction.
     pub fn begin_turn(&mut self) {
         self.turn += 1;
     }
 
-    /// Adds tools at the end, evicting others in one batch where the budget asks for it.
+    /// Adds tools at the end, evicting others in one batch if the budget requires it.
     ///
-    /// Nothing is evicted in vain: a tool that would not fit even then is refused.
+    /// A tool that would not fit even after an eviction is refused, and evicts nothing.
     pub fn inject(&mut self, tools: &[Arc<Tool>]) -> Injection {
         let mut injection = Injection::default();
         let named: BTreeSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
-        let staying: usize = self
+        // Tokens that no eviction can free.
+        let protected: usize = self
             .held
             .iter()
-            .filter(|held| !self.may_go(held, &named))
+            .filter(|held| !self.is_evictable(held, &named))
             .map(|held| held.tokens)
             .sum();
         let mut fresh: Vec<Held> = Vec::new();
@@ -232,8 +231,8 @@ impl Toolbox {
             if fresh.iter().any(|held| held.tool.id == tool.id) {
                 continue;
             }
-            let held = self.hold(tool.clone(), self.injected_now());
-            if staying + fresh_tokens + held.tokens > self.config.budget_tokens {
+            let held = self.held_tool(tool.clone(), self.injected_now());
+            if protected + fresh_tokens + held.tokens > self.config.budget_tokens {
                 injection.refused.push((tool.id.clone(), held.tokens));
                 continue;
             }
@@ -241,6 +240,7 @@ impl Toolbox {
             self.clock += 1;
             fresh.push(held);
         }
+        // One eviction for all new tools, since each one breaks the provider's prompt cache.
         if self.tokens() + fresh_tokens > self.config.budget_tokens {
             injection.evicted = self.evict_for(fresh_tokens, &named);
         }
@@ -251,7 +251,7 @@ impl Toolbox {
         injection
     }
 
-    /// Ends a turn: tools that were not used for the configured number of turns go in one batch.
+    /// Ends a turn and evicts, in one batch, the tools not used for the configured number of turns.
     pub fn end_turn(&mut self) -> Vec<ToolId> {
         if self.config.eviction == Eviction::None {
             return Vec::new();
@@ -262,13 +262,13 @@ impl Toolbox {
         let idle = self
             .held
             .iter()
-            .filter(|held| self.may_go(held, &nothing_named) && is_idle(held));
+            .filter(|held| self.is_evictable(held, &nothing_named) && is_idle(held));
         let idle: Vec<ToolId> = idle.map(|held| held.tool.id.clone()).collect();
         self.remove(&idle);
         idle
     }
 
-    /// Marks a call of this tool as begun: it is used, and cannot go before the call is closed.
+    /// Marks a call of this tool as begun. The tool cannot be evicted before the call is closed.
     pub fn open_call(&mut self, id: &ToolId) {
         let Some(position) = self.position(id) else {
             return;
@@ -289,12 +289,12 @@ impl Toolbox {
         }
     }
 
-    /// The visible tools as a model is shown them, in their stable order.
+    /// The definitions of the visible tools, in their stable order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.held.iter().map(|held| &held.spec)
     }
 
-    /// The pinned tools as a model is shown them.
+    /// The definitions of the pinned tools.
     pub fn pinned_specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.held
             .iter()
@@ -302,7 +302,7 @@ impl Toolbox {
             .map(|held| &held.spec)
     }
 
-    /// The visible tool of this name: as shown, by id, or by a bare name that only one tool has.
+    /// The visible tool with this name: as shown, by id, or by a bare name that is unique.
     pub fn find(&self, name: &str) -> Option<&Arc<Tool>> {
         let exact = self
             .held
@@ -318,7 +318,7 @@ impl Toolbox {
         self.position(id).is_some()
     }
 
-    /// The tool of this name that was evicted and has not come back.
+    /// The evicted tool with this name.
     pub fn unloaded(&self, name: &str) -> Option<&ToolId> {
         self.unloaded
             .iter()
@@ -326,8 +326,7 @@ impl Toolbox {
             .find(|id| model_names::denotes(name, id))
     }
 
-    /// The tools that were called, evicted and have not come back: the last `most` of them, the
-    /// last one last.
+    /// The last `most` evicted tools that the model had called, the latest last.
     pub fn missed(&self, most: usize) -> Vec<&ToolId> {
         let called: Vec<&ToolId> = self
             .unloaded
@@ -361,7 +360,7 @@ impl Toolbox {
             .sum()
     }
 
-    /// The most tokens there may be.
+    /// The token budget.
     pub fn budget_tokens(&self) -> usize {
         self.config.budget_tokens
     }
@@ -370,7 +369,7 @@ impl Toolbox {
         self.held.iter().position(|held| held.tool.id == *id)
     }
 
-    fn hold(&self, tool: Arc<Tool>, use_: Use) -> Held {
+    fn held_tool(&self, tool: Arc<Tool>, use_: Use) -> Held {
         let spec = model_names::spec(&tool);
         let tokens = spec_tokens(&spec, self.count);
         Held {
@@ -398,9 +397,9 @@ impl Toolbox {
         (use_.last, use_.active_turn) = (self.clock, self.turn);
     }
 
-    /// True when nothing protects this tool: it is no pin, has no open call, was not used this turn
-    /// and is not named by the injection at hand.
-    fn may_go(&self, held: &Held, named: &BTreeSet<&ToolId>) -> bool {
+    /// True when a tool may be evicted: it is not pinned, has no open call, was not used in this
+    /// turn and is not named by the current injection.
+    fn is_evictable(&self, held: &Held, named: &BTreeSet<&ToolId>) -> bool {
         let used_now = held.use_.turn == self.turn && held.use_.times > 0;
         self.config.eviction != Eviction::None
             && !held.pinned
@@ -413,12 +412,13 @@ impl Toolbox {
         let mut candidates: Vec<&Held> = self
             .held
             .iter()
-            .filter(|held| self.may_go(held, named))
+            .filter(|held| self.is_evictable(held, named))
             .collect();
         candidates.sort_by_key(|held| match self.config.eviction {
             Eviction::Lfu => (held.use_.times, held.use_.last),
             Eviction::Lru | Eviction::None => (held.use_.last, 0),
         });
+        // Evict more than needed, so that the next injections do not evict again.
         let goal = self.config.budget_tokens * (100 - FREED_PERCENT) / 100;
         let mut tokens = self.tokens() + fresh_tokens;
         let mut evicted = Vec::new();
@@ -448,6 +448,7 @@ impl Toolbox {
             .collect();
         self.held.retain(|held| !ids.contains(&held.tool.id));
         self.unloaded.extend(gone);
+        // The latest are at the end; forget the earliest.
         let excess = self.unloaded.len().saturating_sub(MAX_REMEMBERED);
         self.unloaded.drain(..excess);
     }
@@ -458,7 +459,7 @@ mod tests {
     use super::*;
     use crate::finder::search::doubles::{numbers, tool};
 
-    /// Ten tokens a tool, whatever it says; a description of `big` counts a hundred.
+    /// Ten tokens for every tool; a hundred if its text contains `big`.
     fn ten(text: &str) -> usize {
         if text.contains("big") { 100 } else { 10 }
     }
@@ -510,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_go_in_one_batch_that_frees_a_quarter() {
+    fn the_least_recently_used_are_evicted_in_one_batch_that_frees_a_quarter() {
         let mut toolbox = toolbox(60, Eviction::Lru);
         toolbox.inject(&tools(&["a", "b", "c", "d", "e", "f"]));
         used(&mut toolbox, "a");
@@ -524,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn lfu_keeps_what_was_used_often() {
+    fn lfu_keeps_frequently_used_tools() {
         let mut toolbox = toolbox(30, Eviction::Lfu);
         toolbox.inject(&tools(&["often", "once", "never"]));
         used(&mut toolbox, "often");
@@ -537,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_open_calls_and_tools_used_this_turn_stay() {
+    fn pinned_called_and_recently_used_tools_are_not_evicted() {
         let mut toolbox = toolbox(40, Eviction::Lru);
         toolbox.pin(tool("pin", ""));
         toolbox.inject(&tools(&["open", "used", "idle"]));
@@ -558,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_evicted_in_vain_and_hits_do_not_push_each_other_out() {
+    fn a_tool_that_cannot_fit_evicts_nothing_and_hits_do_not_evict_each_other() {
         let mut toolbox = toolbox(50, Eviction::Lru);
         toolbox.inject(&tools(&["a", "b"]));
         toolbox.begin_turn();
@@ -588,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_holds_after_any_sequence_of_injections_and_uses() {
+    fn the_budget_is_never_exceeded_by_any_sequence_of_injections_and_uses() {
         for seed in 0..200u64 {
             let mut next = numbers(seed);
             let eviction = [Eviction::Lru, Eviction::Lfu, Eviction::None][(seed % 3) as usize];
@@ -616,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_toolbox_is_the_same_less_what_is_gone() {
+    fn a_restored_toolbox_is_the_same_without_removed_tools() {
         let mut before = toolbox(30, Eviction::Lru);
         before.inject(&tools(&["a", "b", "c"]));
         before.begin_turn();
@@ -641,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_evicted_ones_that_were_called_are_missed_until_they_come_back() {
+    fn evicted_tools_that_were_called_are_listed_until_they_are_injected_again() {
         let mut toolbox = toolbox(30, Eviction::Lru);
         toolbox.inject(&tools(&["a", "b", "c"]));
         used(&mut toolbox, "a");
@@ -656,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_name_finds_its_tool_only_when_it_is_one() {
+    fn a_bare_name_finds_its_tool_only_if_it_is_unique() {
         let mut toolbox = toolbox(100, Eviction::Lru);
         toolbox.inject(&tools(&["mail/send", "chat/send", "mail/read"]));
         assert!(toolbox.find("send").is_none());

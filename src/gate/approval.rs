@@ -1,4 +1,5 @@
-//! Questions to a person, and their answers. An answer that does not come in time is a no.
+//! Requests for a person's approval, and their answers. A request that is not answered in time is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,64 +17,64 @@ use crate::gate::class::Class;
 use crate::gate::normalize::Change;
 use crate::session::Reach;
 
-/// Questions that may be open at once; one more is answered with no.
+/// Requests that may be open at once; further ones are refused.
 const MAX_OPEN: usize = 1_024;
 
-/// A call that waits for a person.
+/// A call that waits for a person's approval.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ApprovalRequest {
     /// The call's id.
     pub call: String,
     /// The tool's id.
     pub tool: String,
-    /// What it says of itself.
+    /// The tool's own description.
     pub description: String,
-    /// What it can do.
+    /// How much harm the tool can do.
     pub class: Class,
     /// The arguments exactly as they will be sent.
     pub arguments: Value,
-    /// How they differ from what the model wrote.
+    /// How they differ from the arguments that the model wrote.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// The rule that wants a person to be asked.
+    /// The rule that requires approval.
     pub rule: String,
 }
 
-/// What came of a question.
+/// The outcome of a request for approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    /// Yes.
+    /// The call may be made.
     Approved {
-        /// Who said so.
+        /// Who approved it.
         by: String,
     },
-    /// No.
+    /// The call may not be made.
     Refused {
-        /// Who said so.
+        /// Who refused it.
         by: String,
         /// Why, for the model; may be empty.
         reason: String,
     },
-    /// Nothing, until the time was up.
+    /// Nobody answered in time.
     Expired {
-        /// How long it was waited for.
+        /// Milliseconds waited for an answer.
         after_ms: u64,
     },
 }
 
-/// Who asks a person.
+/// A way to ask a person for approval.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Asks, and waits for the answer.
+    /// Asks and waits for the answer.
     async fn ask(&self, request: ApprovalRequest) -> Answer;
 }
 
-/// Nobody is there: every answer is no.
-pub struct Nobody;
+/// Refuses every request, where no person can be asked.
+pub struct RefuseAll;
 
 #[async_trait]
-impl Approver for Nobody {
+impl Approver for RefuseAll {
     async fn ask(&self, _: ApprovalRequest) -> Answer {
         Answer::Refused {
             by: "nobody".into(),
@@ -82,22 +83,23 @@ impl Approver for Nobody {
     }
 }
 
-/// The open questions of a process, by an id that cannot be guessed.
+/// The open requests of a process, each under a random id that cannot be guessed.
 #[derive(Debug, Default)]
 pub struct Approvals {
-    open: Mutex<BTreeMap<String, Open>>,
+    open: Mutex<BTreeMap<String, OpenRequest>>,
 }
 
 #[derive(Debug)]
-struct Open {
-    /// Who asked for the call.
+struct OpenRequest {
+    /// The owner of the run that makes the call.
     owner: String,
     answer: oneshot::Sender<Answer>,
 }
 
 impl Approvals {
-    /// Opens a question about a call of this owner's run. `None` when too many are open.
-    pub fn open(&self, owner: &str) -> Option<Pending<'_>> {
+    /// Opens a request for a call of this owner's run. `None` when too many are open.
+    pub fn open(&self, owner: &str) -> Option<PendingApproval<'_>> {
+        // Unanswered requests would otherwise grow without limit until their timeouts.
         let mut open = self.lock();
         if open.len() >= MAX_OPEN {
             return None;
@@ -106,48 +108,52 @@ impl Approvals {
         let (sender, answer) = oneshot::channel();
         open.insert(
             id.clone(),
-            Open {
+            OpenRequest {
                 owner: owner.to_owned(),
                 answer: sender,
             },
         );
-        Some(Pending {
+        Some(PendingApproval {
             id,
             answer,
             approvals: self,
         })
     }
 
-    /// Answers a question about a run within reach; false when no such question is open.
+    /// Answers a request; false when none is open under this id within reach.
     pub fn answer(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
         let mut open = self.lock();
-        if !open.get(id).is_some_and(|asked| reach.covers(&asked.owner)) {
+        if !open
+            .get(id)
+            .is_some_and(|request| reach.covers(&request.owner))
+        {
             return false;
         }
+        // Sending fails when the wait for the answer has just timed out.
         open.remove(id)
-            .is_some_and(|asked| asked.answer.send(answer).is_ok())
+            .is_some_and(|request| request.answer.send(answer).is_ok())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenRequest>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An open question; closed on drop.
+/// An open request; closed on drop.
 #[derive(Debug)]
-pub struct Pending<'a> {
+pub struct PendingApproval<'a> {
     id: String,
     answer: oneshot::Receiver<Answer>,
     approvals: &'a Approvals,
 }
 
-impl Pending<'_> {
-    /// Names the question in its answer.
+impl PendingApproval<'_> {
+    /// The id under which the request is answered.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The answer, or that none came in time.
+    /// Waits for the answer, at most this long.
     pub async fn answer(mut self, within: Duration) -> Answer {
         let started = Instant::now();
         match timeout(within, &mut self.answer).await {
@@ -159,7 +165,7 @@ impl Pending<'_> {
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for PendingApproval<'_> {
     fn drop(&mut self) {
         self.approvals.lock().remove(&self.id);
     }
@@ -170,7 +176,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_question_is_answered_once_and_closed_when_dropped() {
+    async fn a_request_is_answered_once_and_closed_when_dropped() {
         let approvals = Approvals::default();
         let pending = approvals.open("ada").unwrap();
         let (id, yes) = (
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_answer_in_time_is_no_answer() {
+    async fn an_answer_after_the_timeout_is_rejected() {
         let approvals = Approvals::default();
         let pending = approvals.open("ada").unwrap();
         let id = pending.id().to_owned();
@@ -200,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn open_questions_are_bounded() {
+    fn open_requests_are_bounded() {
         let approvals = Approvals::default();
-        let open: Vec<Pending<'_>> = std::iter::from_fn(|| approvals.open("ada")).collect();
+        let open: Vec<PendingApproval<'_>> = std::iter::from_fn(|| approvals.open("ada")).collect();
         assert_eq!(open.len(), MAX_OPEN);
     }
 }

@@ -1,11 +1,11 @@
-//! The audit log: what was called, by whom and why it was let through, in SQLite. Only ever added
-//! to, each entry chained to the one before it by its hash, so that an edit shows.
+//! The audit log in SQLite: which calls were made, for whom, and by which rule. It is append-only,
+//! and a hash chain makes edits evident.
 //!
-//! An entry's hash is SHA-256 over the hash before it, its number (eight bytes, big-endian) and its
-//! text. The chain shows what was changed, taken out or put in between. That the newest entries
-//! were cut off, or the whole log was written anew, shows by its [anchor]. Whoever can read the
-//! anchor's key can forge that too; a head's hash that was kept on another machine shows it even
-//! then, and [`AuditLog::verify`] takes one.
+//! An entry's hash is SHA-256 over the previous entry's hash, its own number (eight bytes,
+//! big-endian) and its text. The chain reveals entries that were changed, removed or inserted. The
+//! [anchor] reveals a truncated or rewritten log. An attacker who can read the anchor's key can
+//! forge the anchor too; [`AuditLog::verify`] detects even that, given a head hash that was stored
+//! on another machine.
 
 pub mod anchor;
 
@@ -26,12 +26,12 @@ use crate::gate::normalize::Change;
 use crate::gate::policy::Decision;
 use crate::tools::{ErrorCode, Status};
 
-/// The log, in the data directory.
+/// The log's file name in the data directory.
 pub const FILE_NAME: &str = "audit.db";
-/// How often an entry is tried to be added where other processes are faster.
+/// Attempts to append an entry while other processes append too.
 const MAX_RACES: usize = 64;
 
-/// The steps of the database's layout.
+/// The migrations of the database's schema.
 const LAYOUT: &[&str] = &["
     CREATE TABLE IF NOT EXISTS entries (seq INTEGER PRIMARY KEY, entry TEXT NOT NULL, hash BLOB NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS anchored (once INTEGER PRIMARY KEY) STRICT;
@@ -40,10 +40,10 @@ const LAYOUT: &[&str] = &["
     CREATE TRIGGER IF NOT EXISTS entries_are_not_deleted BEFORE DELETE ON entries
         BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;"];
 
-/// What is written down of a call.
+/// One entry of the log.
 ///
-/// A call that is carried out has two entries, since its end may never come: `begun` before it,
-/// `ended` after it. Any other has one, `refused` or `dry_run`.
+/// A call that is made has two entries, `begun` before it and `ended` after it, since the process
+/// may die in between. A call that is not made has one, `refused` or `dry_run`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Entry {
@@ -51,7 +51,7 @@ pub enum Entry {
     Begun {
         /// When, in Unix milliseconds.
         time_ms: u64,
-        /// What is called and why that is allowed.
+        /// The call, and the rule that allows it.
         #[serde(flatten)]
         call: Box<CallEntry>,
     },
@@ -59,44 +59,44 @@ pub enum Entry {
     Refused {
         /// When, in Unix milliseconds.
         time_ms: u64,
-        /// What would have been called.
+        /// The call.
         #[serde(flatten)]
         call: Box<CallEntry>,
-        /// Why not.
+        /// Why it was not made.
         error_code: ErrorCode,
     },
-    /// A call was answered with what would have been called.
+    /// A call was answered by a dry run.
     DryRun {
         /// When, in Unix milliseconds.
         time_ms: u64,
-        /// What would have been called.
+        /// The call.
         #[serde(flatten)]
         call: Box<CallEntry>,
     },
-    /// A call that had begun has ended.
+    /// A call has ended.
     Ended {
         /// When, in Unix milliseconds.
         time_ms: u64,
-        /// The number of the entry of its begin.
+        /// The number of its `begun` entry.
         begun: i64,
         /// The tool's id.
         tool: String,
-        /// How it ended.
+        /// Success or failure.
         status: Status,
         /// Why it failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         error_code: Option<ErrorCode>,
-        /// Milliseconds it took.
+        /// Duration in milliseconds.
         took_ms: u64,
     },
 }
 
-/// A call as it is written down.
+/// A call as logged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallEntry {
-    /// Who asked: a person at a terminal, or a key.
+    /// The person at the terminal, or the key.
     pub who: String,
-    /// On whose behalf.
+    /// The user on whose behalf the call is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
     /// The conversation, or the session of an MCP client.
@@ -104,158 +104,157 @@ pub struct CallEntry {
     /// The MCP client, as it names itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The call's id within it.
+    /// The call's id within the conversation.
     pub call: String,
     /// The tool's id.
     pub tool: String,
     /// The arguments as the model wrote them, without secrets.
     pub given: Value,
-    /// The arguments as they are sent, without secrets; absent where they are the same.
+    /// The arguments as sent, without secrets; absent if they are the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<Value>,
-    /// What was changed, and why.
+    /// Changes made to the arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// What the tool can do.
+    /// How much harm the tool can do.
     pub class: Class,
-    /// What the policies say.
+    /// The policies' decision.
     pub decision: Decision,
-    /// The rule that says so.
+    /// The rule that made the decision.
     pub rule: String,
-    /// What the person said who was asked.
+    /// The person's answer, if one was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
     /// The tool whose precondition this call is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<String>,
-    /// Why it is not made.
+    /// Why the call is not made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What is wrong with a log.
+/// Errors of an audit log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// The file cannot be used.
+    /// The database cannot be read or written.
     #[error("the audit log {} cannot be used: {source}; check the file and the space on its disk", path.display())]
     Database {
         /// The file.
         path: PathBuf,
-        /// What the database said.
+        /// The database's error.
         source: DatabaseError,
     },
-    /// The anchor's file cannot be used.
+    /// The anchor's file cannot be read or written.
     #[error("the anchor {} of the audit log cannot be used: {source}; check the file and its folder", path.display())]
     AnchorFile {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// There are entries and no anchor.
-    #[error("the audit log {} has {entries} entries and no anchor {}: it was taken away, or the log was copied without it; look at the entries, then `toolscout audit anchor` trusts the log as it is", path.display(), anchor.display())]
+    /// There are entries but no anchor.
+    #[error("the audit log {} has {entries} entries and no anchor {}: the anchor was deleted, or the log was copied without it; review the entries, then trust the log with `toolscout audit anchor`", path.display(), anchor.display())]
     AnchorMissing {
         /// The file.
         path: PathBuf,
-        /// Where its anchor should be.
+        /// Where the anchor should be.
         anchor: PathBuf,
-        /// Number of its entries.
+        /// Number of entries.
         entries: i64,
     },
-    /// The anchor's code does not fit.
-    #[error("the anchor {} was not written by this installation: it was edited, or its key was changed; look at the entries, then `toolscout audit anchor` trusts the log as it is", anchor.display())]
+    /// The anchor's authentication code is wrong.
+    #[error("the anchor {} was not written by this installation: it was edited, or its key was changed; review the entries, then trust the log with `toolscout audit anchor`", anchor.display())]
     AnchorForged {
         /// The file.
         anchor: PathBuf,
     },
     /// The log ends before its anchor.
-    #[error("the audit log {} holds {found} entries and its anchor counts {expected}: the newest {} were cut off, or lost when the machine lost power", path.display(), expected - found)]
+    #[error("the audit log {} has {found} entries and its anchor counts {expected}: the newest {} were cut off, or lost when the machine lost power", path.display(), expected - found)]
     CutOff {
         /// The file.
         path: PathBuf,
-        /// Number of its entries.
+        /// Number of entries.
         found: i64,
-        /// Number that the anchor counts.
+        /// The anchored entry's number.
         expected: i64,
     },
-    /// The log's entry at the anchor is another one.
-    #[error("entry {seq} of the audit log {} is not the one that its anchor knows: entries were cut off and others added, or the log was written anew", path.display())]
+    /// The log's entry at the anchor has another hash.
+    #[error("entry {seq} of the audit log {} is not the anchored one: entries were cut off and others added, or the log was rewritten", path.display())]
     Rewritten {
         /// The file.
         path: PathBuf,
         /// The entry.
         seq: i64,
     },
-    /// There is no such file.
-    #[error("there is no audit log {}; an agent's first call makes it", path.display())]
+    /// The file does not exist.
+    #[error("there is no audit log {}; an agent's first call creates it", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
     },
     /// The chain is broken.
-    #[error("entry {seq} of the audit log {} {what}; from there on it is not what was written", path.display())]
+    #[error("entry {seq} of the audit log {} {what}; the log was changed at this entry or before", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
-        /// The first entry that does not fit.
+        /// The first entry that breaks the chain.
         seq: i64,
-        /// What does not fit.
+        /// How it breaks the chain.
         what: &'static str,
     },
-    /// A hash that was kept is not in the chain.
-    #[error("no entry of the audit log {} has the hash {head}; entries were cut off, or the log was written anew", path.display())]
+    /// The given head hash is not in the chain.
+    #[error("no entry of the audit log {} has the hash {head}; entries were cut off, or the log was rewritten", path.display())]
     HeadMissing {
         /// The file.
         path: PathBuf,
-        /// The hash that was looked for.
+        /// The hash.
         head: String,
     },
 }
 
-/// What a whole log amounts to.
+/// The result of a successful verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// Number of its entries.
+    /// Number of entries.
     pub entries: i64,
-    /// The hash of the last one in hexadecimal: kept elsewhere, it shows later whether entries were
-    /// cut off.
+    /// The hash of the last entry in hexadecimal. Stored elsewhere, it reveals later whether
+    /// entries were cut off.
     pub head: String,
-    /// Number of entries that the anchor vouches for. It may be behind by those of a process that
-    /// was killed.
+    /// Number of entries that the anchor covers. Entries of a process that was killed may be
+    /// missing from it.
     pub anchored: i64,
 }
 
-/// An audit log. Cheap to append to (one statement and one small file without a disk flush, some 40
-/// µs); methods block for that long.
+/// An audit log. Appending costs some 40 µs, one statement and one small file write without a disk
+/// flush; methods block for that long.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
     anchor: Anchor,
-    log: Mutex<Log>,
+    log: Mutex<LogState>,
 }
 
 #[derive(Debug)]
-struct Log {
+struct LogState {
     connection: Connection,
-    /// The last entry, as far as this process knows.
+    /// The last entry that this process knows of.
     last: Link,
-    /// Whether what is appended is anchored: not where the log was found not to be the anchor's.
-    trust: Trust,
+    anchoring: Anchoring,
 }
 
-/// Whether a log is that of its anchor.
+/// Whether the log matches its anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
-    /// Not looked at yet.
+enum Anchoring {
+    /// Not checked yet.
     Unknown,
-    /// It is.
-    Anchored,
-    /// It is not. What is appended now must not make good what is missing.
-    Broken,
+    /// The log matches, and each append moves the anchor.
+    Matches,
+    /// The log does not match. Moving the anchor would hide the missing entries, so it stays.
+    Differs,
 }
 
-/// The place of an entry in the chain.
+/// An entry's number and hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The entry's number.
@@ -265,7 +264,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Before the first entry.
+    /// The link before the first entry.
     const GENESIS: Link = Link {
         seq: 0,
         hash: [0; 32],
@@ -293,7 +292,7 @@ impl Link {
         hash.ok().map(|hash| Link { seq, hash })
     }
 
-    /// Number and hash of the entry that comes next.
+    /// Number and hash of the next entry, which has this text.
     fn after(&self, text: &str) -> (i64, [u8; 32]) {
         let seq = self.seq + 1;
         let hash = Sha256::new()
@@ -306,7 +305,7 @@ impl Link {
 }
 
 impl AuditLog {
-    /// Opens a log to append to, created when it is not there.
+    /// Opens a log for appending, creating it if missing.
     ///
     /// # Errors
     /// [`AuditError::Database`].
@@ -316,12 +315,12 @@ impl AuditLog {
             connection.pragma_update(None, "synchronous", "NORMAL")?;
             Ok(connection)
         });
-        let log = AuditLog::of(path, connection)?;
+        let log = AuditLog::with_connection(path, connection)?;
         log.anchor_first_time()?;
         Ok(log)
     }
 
-    /// Opens a log to read.
+    /// Opens an existing log for reading.
     ///
     /// # Errors
     /// [`AuditError::Missing`], [`AuditError::Database`].
@@ -332,10 +331,8 @@ impl AuditLog {
             });
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        AuditLog::of(
-            path,
-            Connection::open_with_flags(path, flags).map_err(DatabaseError::from),
-        )
+        let connection = Connection::open_with_flags(path, flags).map_err(DatabaseError::from);
+        AuditLog::with_connection(path, connection)
     }
 
     /// Appends an entry and returns its number.
@@ -343,24 +340,24 @@ impl AuditLog {
     /// # Errors
     /// [`AuditError::Database`]; nothing is written then.
     pub fn append(&self, entry: &Entry) -> Result<i64, AuditError> {
-        // A closed enum of strings and numbers always serialises.
+        // An enum of strings and numbers always serializes.
         let text = serde_json::to_string(entry).unwrap_or_default();
         self.append_text(&text)
-            .map_err(|source| self.failed(source))
+            .map_err(|source| self.database_error(source))
     }
 
-    /// Checks the whole chain, and that it holds the entry of its anchor; with `head`, also one of
-    /// this hash.
+    /// Verifies the whole chain and that it contains the anchored entry; with `head`, also that it
+    /// contains an entry with this hash.
     ///
     /// # Errors
-    /// [`AuditError::Broken`] naming the first entry that does not fit, [`AuditError::HeadMissing`], and what is wrong with
-    /// the anchor.
+    /// [`AuditError::Broken`] for the first entry that breaks the chain,
+    /// [`AuditError::HeadMissing`], and the errors of the anchor.
     pub fn verify(&self, head: Option<&str>) -> Result<Verified, AuditError> {
-        // Before the entries: one that is appended meanwhile is not missing.
+        // Read before the entries, so that an entry appended meanwhile does not count as missing.
         let anchored = self.anchor.read();
-        let (mut last, mut seen) = (Link::GENESIS, head.is_none());
+        let (mut last, mut head_found) = (Link::GENESIS, head.is_none());
         let mut at_anchor = None;
-        self.each(|seq, text, hash| {
+        self.for_each_entry(|seq, text, hash| {
             let broken = |what| {
                 Err(AuditError::Broken {
                     path: self.path.clone(),
@@ -370,10 +367,10 @@ impl AuditLog {
             };
             let (next, chained) = last.after(text);
             if seq != next {
-                return broken("has not the number that comes next");
+                return broken("does not have the next number");
             }
             if hash != chained {
-                return broken("does not fit its hash");
+                return broken("does not match its hash");
             }
             last = Link { seq, hash };
             if anchored
@@ -382,47 +379,47 @@ impl AuditLog {
             {
                 at_anchor = Some(hash);
             }
-            seen |= head.is_some_and(|head| head.eq_ignore_ascii_case(&hex(&hash)));
+            head_found |= head.is_some_and(|head| head.eq_ignore_ascii_case(&hex::encode(hash)));
             Ok(())
         })?;
-        if let (false, Some(head)) = (seen, head) {
+        if let (false, Some(head)) = (head_found, head) {
             return Err(AuditError::HeadMissing {
                 path: self.path.clone(),
                 head: head.to_owned(),
             });
         }
-        let anchored = self.checked(anchored, last, at_anchor)?;
+        let anchored = self.check_anchor(anchored, last, at_anchor)?;
         Ok(Verified {
             entries: last.seq,
-            head: hex(&last.hash),
+            head: hex::encode(last.hash),
             anchored,
         })
     }
 
-    /// Makes the log as it is now the one that its anchor knows, whatever it was before.
+    /// Anchors the log as it is now, whatever the anchor was before.
     ///
     /// # Errors
     /// [`AuditError::Database`], [`AuditError::AnchorFile`].
     pub fn trust(&self) -> Result<(), AuditError> {
         let mut log = self.lock();
-        log.last = Link::last_of(&log.connection).map_err(|source| self.failed(source))?;
+        log.last = Link::last_of(&log.connection).map_err(|source| self.database_error(source))?;
         self.anchor
             .replace(log.last)
-            .map_err(|error| self.anchor_failed(error))?;
-        log.trust = Trust::Anchored;
+            .map_err(|error| self.anchor_error(error))?;
+        log.anchoring = Anchoring::Matches;
         Ok(())
     }
 
-    /// What the anchor says of a log that ends with this entry, and has this hash at the anchor's
-    /// number.
-    fn checked(
+    /// Compares the anchor with a log that ends with `last` and has the hash `at_anchor` at the
+    /// anchor's number. Returns the number of anchored entries.
+    fn check_anchor(
         &self,
         anchored: Result<Option<Link>, AnchorError>,
         last: Link,
         at_anchor: Option<[u8; 32]>,
     ) -> Result<i64, AuditError> {
         let (path, anchor) = (self.path.clone(), self.anchor.path().to_owned());
-        match anchored.map_err(|error| self.anchor_failed(error))? {
+        match anchored.map_err(|error| self.anchor_error(error))? {
             None if last.seq == 0 => Ok(0),
             None => Err(AuditError::AnchorMissing {
                 path,
@@ -442,52 +439,56 @@ impl AuditLog {
         }
     }
 
-    /// Anchors a log that an earlier version began, or that is new. Only once: an anchor that is
-    /// missing later was taken away.
+    /// Anchors a new log, or one of a version without anchors. Only once, as the table `anchored`
+    /// records: an anchor that is missing later was deleted.
     fn anchor_first_time(&self) -> Result<(), AuditError> {
         let log = self.lock();
         let marked = log
             .connection
             .execute("INSERT OR IGNORE INTO anchored VALUES (1)", []);
-        if marked.map_err(|source| self.failed(source))? == 0 {
+        if marked.map_err(|source| self.database_error(source))? == 0 {
             return Ok(());
         }
+        // `trust` takes the lock itself.
         drop(log);
         self.trust()
     }
 
-    /// Hands out every entry as one line of JSON: `{"seq", "hash", ...}`.
+    /// Passes every entry to `write` as one line of JSON: `{"seq", "hash", ...}`.
     ///
     /// # Errors
-    /// [`AuditError::Database`], and what `line` gives.
+    /// [`AuditError::Database`], and the first error of `write`.
     pub fn export<E: From<AuditError>>(
         &self,
-        mut line: impl FnMut(&str) -> Result<(), E>,
+        mut write: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut outcome = Ok(());
-        self.each(|seq, text, hash| {
+        self.for_each_entry(|seq, text, hash| {
             if outcome.is_ok() {
+                // The entry's text is an object: number and hash become its first fields.
                 let rest = text.strip_prefix('{').unwrap_or(text);
-                outcome = line(&format!(
-                    "{{\"seq\":{seq},\"hash\":\"{}\",{rest}",
-                    hex(&hash)
-                ));
+                let hash = hex::encode(hash);
+                outcome = write(&format!("{{\"seq\":{seq},\"hash\":\"{hash}\",{rest}"));
             }
             Ok(())
         })?;
         outcome
     }
 
-    fn of(path: &Path, connection: Result<Connection, DatabaseError>) -> Result<Self, AuditError> {
+    fn with_connection(
+        path: &Path,
+        connection: Result<Connection, DatabaseError>,
+    ) -> Result<Self, AuditError> {
         let connection = connection.map_err(|source| AuditError::Database {
             path: path.to_owned(),
             source,
         })?;
-        // Read when it is first needed: a log that is damaged can still be opened, to be told so.
-        let log = Mutex::new(Log {
+        // The last entry is read on the first append: a damaged log can still be opened, and
+        // `verify` describes the damage.
+        let log = Mutex::new(LogState {
             connection,
             last: Link::GENESIS,
-            trust: Trust::Unknown,
+            anchoring: Anchoring::Unknown,
         });
         Ok(AuditLog {
             path: path.to_owned(),
@@ -496,28 +497,34 @@ impl AuditLog {
         })
     }
 
-    /// Moves the anchor to the entry just appended, unless the log is not the anchor's. Calls go on
-    /// either way: the entry is written, and `verify` says what is wrong.
-    fn move_anchor(&self, log: &mut Log) {
-        if log.trust == Trust::Unknown {
-            let known = self.anchor.read().ok().flatten();
-            let fits = known.is_some_and(|known| {
-                known.seq == 0 || Link::at(&log.connection, known.seq) == Some(known)
-            });
-            log.trust = if fits { Trust::Anchored } else { Trust::Broken };
-            if !fits {
-                tracing::warn!(path = %self.path.display(), "the audit log is not that of its anchor; `toolscout audit verify` says why");
+    /// Moves the anchor to the entry just appended, unless the log differs from the anchor. Calls
+    /// are made either way: the entry is written, and `verify` reports what is wrong.
+    fn move_anchor(&self, log: &mut LogState) {
+        if log.anchoring == Anchoring::Unknown {
+            log.anchoring = self.compare_with_anchor(log);
+            if log.anchoring == Anchoring::Differs {
+                tracing::warn!(path = %self.path.display(), "the audit log does not match its anchor; run `toolscout audit verify` for details");
             }
         }
-        if log.trust == Trust::Anchored
+        if log.anchoring == Anchoring::Matches
             && let Err(error) = self.anchor.advance(log.last)
         {
             tracing::error!(%error, "the anchor of the audit log was not written");
         }
     }
 
-    /// Adds an entry after the last one that is known. Where another process was there first, its
-    /// number is taken, and the new last one is read.
+    fn compare_with_anchor(&self, log: &LogState) -> Anchoring {
+        match self.anchor.read() {
+            Ok(Some(link)) if link.seq == 0 => Anchoring::Matches,
+            Ok(Some(link)) if Link::at(&log.connection, link.seq) == Some(link) => {
+                Anchoring::Matches
+            }
+            _ => Anchoring::Differs,
+        }
+    }
+
+    /// Appends an entry after the last known one. When another process has used the number
+    /// meanwhile, reads the new last entry and tries again.
     fn append_text(&self, text: &str) -> rusqlite::Result<i64> {
         let mut log = self.lock();
         let mut races = 0;
@@ -542,12 +549,12 @@ impl AuditLog {
         }
     }
 
-    fn each(
+    fn for_each_entry(
         &self,
         mut visit: impl FnMut(i64, &str, [u8; 32]) -> Result<(), AuditError>,
     ) -> Result<(), AuditError> {
         let log = self.lock();
-        let failed = |source| self.failed(source);
+        let failed = |source| self.database_error(source);
         let mut statement = log
             .connection
             .prepare("SELECT seq, entry, hash FROM entries ORDER BY seq")
@@ -556,21 +563,21 @@ impl AuditLog {
         while let Some(row) = rows.next().map_err(failed)? {
             let seq = row.get(0).map_err(failed)?;
             let text: String = row.get(1).map_err(failed)?;
-            // A hash of another length fits nothing.
+            // A hash of another length matches no entry, as the genesis hash matches none.
             let hash: Vec<u8> = row.get(2).map_err(failed)?;
             visit(seq, &text, hash.try_into().unwrap_or(Link::GENESIS.hash))?;
         }
         Ok(())
     }
 
-    fn failed(&self, source: rusqlite::Error) -> AuditError {
+    fn database_error(&self, source: rusqlite::Error) -> AuditError {
         AuditError::Database {
             path: self.path.clone(),
             source: source.into(),
         }
     }
 
-    fn anchor_failed(&self, error: AnchorError) -> AuditError {
+    fn anchor_error(&self, error: AnchorError) -> AuditError {
         let path = self.anchor.path().to_owned();
         match error {
             AnchorError::Forged => AuditError::AnchorForged { anchor: path },
@@ -578,7 +585,7 @@ impl AuditLog {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Log> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -589,10 +596,6 @@ pub fn now_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn hex(hash: &[u8; 32]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -618,7 +621,7 @@ mod tests {
         (folder, log)
     }
 
-    /// Edits the log as somebody with the file in hands would.
+    /// Edits the log as an attacker with access to the file would.
     fn tamper(log: &AuditLog, sql: &str) {
         let log = log.lock();
         log.connection
@@ -630,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_nobody_touched_is_whole_and_goes_on_in_another_process() {
+    fn an_untouched_log_verifies_and_can_be_continued_by_another_process() {
         let (folder, log) = log();
         let head = log.verify(None).unwrap();
         let other = AuditLog::open(&folder.path().join(FILE_NAME)).unwrap();
@@ -641,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_edit_shows() {
+    fn every_edit_is_detected() {
         for (sql, expected) in [
             (
                 "UPDATE entries SET entry = replace(entry, 'a/b', 'a/c') WHERE seq = 3",
@@ -665,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_cut_off_show_by_the_anchor_and_to_who_kept_the_head() {
+    fn truncation_is_detected_by_the_anchor_and_by_a_stored_head() {
         let (_folder, log) = log();
         let head = log.verify(None).unwrap().head;
         tamper(&log, "DELETE FROM entries WHERE seq > 3");
@@ -686,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_itself_refuses_edits() {
+    fn the_database_rejects_edits() {
         let (_folder, log) = log();
         for sql in ["UPDATE entries SET entry = ''", "DELETE FROM entries"] {
             assert!(
@@ -701,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_exported_as_lines_with_number_and_hash() {
+    fn entries_are_exported_as_json_lines_with_number_and_hash() {
         let (_folder, log) = log();
         let mut lines: Vec<Value> = Vec::new();
         log.export(|line| -> Result<(), AuditError> {
@@ -718,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_not_there_is_said() {
+    fn a_missing_log_is_reported() {
         assert!(matches!(
             AuditLog::open_existing(Path::new("/nowhere/a.db")),
             Err(AuditError::Missing { .. })

@@ -1,4 +1,4 @@
-//! What a tool can do to the world.
+//! How much harm a tool can do.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toolscout_index::Tool;
 use utoipa::ToSchema;
 
-/// How much harm a call may do, mildest first.
+/// How much harm a call may do, least first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
@@ -14,14 +14,14 @@ use utoipa::ToSchema;
 pub enum Class {
     /// Changes nothing.
     ReadOnly,
-    /// Changes something; also every tool that does not say.
+    /// Changes something. The class of tools that declare nothing.
     StateChanging,
     /// May destroy something.
     Destructive,
 }
 
 impl Class {
-    /// The class as it is written.
+    /// The class as written in settings and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Class::ReadOnly => "read_only",
@@ -30,12 +30,13 @@ impl Class {
         }
     }
 
-    /// What a tool says of itself: by its MCP hints, else by its HTTP method. Of hints that
-    /// contradict each other the graver one counts.
+    /// The class that a tool declares: by its MCP hints, else by its HTTP method. Where hints
+    /// contradict each other, the more dangerous class counts.
     pub fn declared(tool: &Tool) -> Self {
         let hints = tool.annotations;
         match (hints.destructive_hint, hints.read_only_hint) {
             (Some(true), _) => Class::Destructive,
+            // A DELETE is destructive even if the hint declares it read-only.
             (_, Some(true)) => Class::by_method(tool)
                 .unwrap_or(Class::ReadOnly)
                 .max(Class::ReadOnly),
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_and_methods_give_the_class_and_the_graver_one_counts() {
+    fn hints_and_methods_give_the_class_and_the_more_dangerous_one_counts() {
         let (yes, no) = (Some(true), Some(false));
         for (read_only, destructive, method, expected) in [
             (None, None, None, Class::StateChanging),

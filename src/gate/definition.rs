@@ -1,5 +1,4 @@
-//! What a tool says of itself, as a hash: two tools of one definition are called, and approved,
-//! alike.
+//! A hash of a tool's definition. An approval of a tool holds as long as its hash is the same.
 
 use std::fmt;
 
@@ -7,15 +6,16 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolscout_index::Tool;
 
-/// SHA-256 over everything of a tool that steers a model, a person or the gate: title, description,
-/// schemas, hints and the HTTP operation. The order of keys in a schema is not part of it.
+/// SHA-256 over everything in a tool that influences a model, a person or the gate: title,
+/// description, schemas, hints and the HTTP operation. The order of keys in a schema does not
+/// matter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Definition([u8; 32]);
 
 impl Definition {
-    /// The definition of a tool.
+    /// Hashes a tool's definition.
     pub fn of(tool: &Tool) -> Self {
-        let mut said = json!([
+        let mut fields = json!([
             tool.title,
             tool.description,
             tool.input_schema,
@@ -23,10 +23,10 @@ impl Definition {
             tool.annotations,
             tool.metadata.get("openapi"),
         ]);
-        Definition(digest(&mut said))
+        Definition(digest(&mut fields))
     }
 
-    /// As it is stored.
+    /// The hash's bytes, as stored.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -40,14 +40,11 @@ impl From<[u8; 32]> for Definition {
 
 impl fmt::Debug for Definition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .take(8)
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(&self.0[..8]))
     }
 }
 
-/// SHA-256 over a value, whatever the order of its keys.
+/// SHA-256 over a value. Sorts its keys first, so that their order does not matter.
 pub fn digest(value: &mut Value) -> [u8; 32] {
     value.sort_all_objects();
     Sha256::digest(value.to_string()).into()
@@ -58,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_model_is_in_it_and_the_order_of_keys_is_not() {
+    fn the_hash_covers_description_and_hints_and_ignores_the_order_of_keys() {
         let tool = |schema: Value, description: &str| {
             let mut tool = Tool::new("s", "t").unwrap().with_description(description);
             tool.input_schema = schema.as_object().unwrap().clone();
@@ -68,11 +65,11 @@ mod tests {
             json!({ "type": "object", "properties": { "a": {}, "b": {} } }),
             "reads",
         );
-        let turned = tool(
+        let reordered = tool(
             json!({ "properties": { "b": {}, "a": {} }, "type": "object" }),
             "reads",
         );
-        assert_eq!(Definition::of(&one), Definition::of(&turned));
+        assert_eq!(Definition::of(&one), Definition::of(&reordered));
         let mut hinted = one.clone();
         hinted.annotations.read_only_hint = Some(true);
         let described = tool(Value::Object(one.input_schema.clone()), "reads and sends");

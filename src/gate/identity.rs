@@ -1,8 +1,8 @@
-//! Arguments that name a user, held to the identity of the caller. Pure.
+//! Arguments that name a user may name only the caller. Pure.
 //!
-//! What a server may unpack is looked into as well: JSON inside a text, at any depth and under
-//! escapes, with every field of it, since of two fields of one name a server may take the other
-//! one.
+//! Whatever a server may unpack is checked too: JSON inside a string, at any depth and under
+//! escapes. Duplicate fields are all checked, since a server may use the one that this program's
+//! parser drops.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,22 +18,23 @@ use crate::printable::excerpt;
 use crate::tools::Arguments;
 use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 
-/// In settings, what stands for the caller's identity.
+/// The placeholder in settings for the caller's identity.
 const IDENTITY: &str = "$identity";
-/// Texts within texts that are looked into; nobody has a reason for more.
+/// Levels of JSON inside strings that are checked; deeper nesting is refused if it may name a user.
 const MAX_ENCODINGS: usize = 8;
-/// Rounds in which escapes are taken off a text, since escapes can be escaped.
+/// Layers of escapes that are decoded, since escapes can be escaped.
 const MAX_UNESCAPES: usize = 4;
-/// Longest HTML entity that is read, `&#x0010ffff;`.
+/// Longest HTML entity that is decoded, `&#x0010ffff;`.
 const MAX_ENTITY_BYTES: usize = 12;
-/// Bytes of JSON in texts that one check reads, what it has unpacked included: eight times the
-/// longest arguments.
+/// Bytes of JSON inside strings that one check parses, unpacked JSON included: eight times the
+/// longest arguments. This bounds the time of a check.
 const MAX_READ_BYTES: usize = 8 * MAX_ARGUMENT_BYTES;
 
-/// Fills in what is left out and refuses what names somebody else, at any depth.
+/// Fills in the caller where an argument is left out, and refuses arguments that name another
+/// user, at any depth.
 ///
 /// # Errors
-/// Words for the model, naming the argument; never the identity of the caller.
+/// A message for the model that names the argument, but never the caller's identity.
 pub fn enforce(
     policies: &Policies,
     tool: &Tool,
@@ -48,8 +49,8 @@ pub fn enforce(
     Ok(())
 }
 
-/// Refuses arguments that name somebody else, once they have their final form: defaults of the
-/// schema, and JSON that was inside a text, are looked at too.
+/// Refuses arguments in their final form that name another user: defaults of the schema and JSON
+/// unpacked from a string are checked too.
 ///
 /// # Errors
 /// As [`enforce`].
@@ -62,7 +63,7 @@ pub fn confirm(
     bindings(policies, tool, identity).try_for_each(|binding| binding.check_all(arguments))
 }
 
-/// The names that are bound in this tool's arguments.
+/// The argument names that are bound for this tool.
 fn bindings<'a>(
     policies: &'a Policies,
     tool: &Tool,
@@ -76,27 +77,23 @@ fn bindings<'a>(
         .bind
         .iter()
         .filter(move |_| !unbound)
-        .map(move |(name, to_be)| {
-            let wanted = if to_be == IDENTITY {
-                identity
-            } else {
-                Some(to_be.as_str())
-            };
-            Binding {
-                name: plain(name),
-                wanted,
-                unread_bytes: Cell::new(MAX_READ_BYTES),
-            }
+        .map(move |(name, value)| Binding {
+            name: normalized_name(name),
+            required: match value.as_str() {
+                IDENTITY => identity,
+                fixed => Some(fixed),
+            },
+            unread_bytes: Cell::new(MAX_READ_BYTES),
         })
 }
 
-/// A name that may say one thing only.
+/// An argument name that may have one value only.
 struct Binding<'a> {
-    /// The name without its spelling.
+    /// The [normalized](normalized_name) name.
     name: String,
-    /// What it has to say; `None` where it is not known who the caller is.
-    wanted: Option<&'a str>,
-    /// What may still be read of texts.
+    /// The value it must have; `None` when the caller is unknown.
+    required: Option<&'a str>,
+    /// What is left of [`MAX_READ_BYTES`].
     unread_bytes: Cell<usize>,
 }
 
@@ -108,7 +105,7 @@ impl Binding<'_> {
         Ok(())
     }
 
-    /// Refuses a field of this name that says something else, and looks into it.
+    /// Refuses a field of this name with another value, and checks the value itself.
     fn check_field(
         &self,
         key: &str,
@@ -117,9 +114,9 @@ impl Binding<'_> {
         encodings: usize,
     ) -> Result<(), String> {
         let path = format!("{path}/{key}");
-        if plain(&unescaped(key)) == self.name && !matches!(value, Node::Null) {
-            let wanted = self.wanted.ok_or_else(|| nobody(&path))?;
-            if !value.says(wanted) {
+        if normalized_name(&unescaped(key)) == self.name && !matches!(value, Node::Null) {
+            let required = self.required.ok_or_else(|| unknown_caller(&path))?;
+            if !value.equals(required) {
                 return Err(format!(
                     "{path} names {}, and only the caller may be named here; leave it out, and it is filled in",
                     excerpt(&value.to_string(), 60)
@@ -143,7 +140,7 @@ impl Binding<'_> {
         }
     }
 
-    /// Looks into a text that holds JSON, as it is and with its escapes taken off.
+    /// Checks a string that may hold JSON, as it is and with each layer of escapes decoded.
     fn check_text(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
         let mut form = text.to_owned();
         for _ in 0..=MAX_UNESCAPES {
@@ -154,8 +151,9 @@ impl Binding<'_> {
             }
             form = next;
         }
+        // Still escaped after the last round: refuse it only if it may name a user.
         if self.is_mentioned_in(&form) {
-            Err(unclear(path))
+            Err(uncheckable(path))
         } else {
             Ok(())
         }
@@ -167,24 +165,26 @@ impl Binding<'_> {
             return Ok(());
         }
         let Some(left) = self.unread_bytes.get().checked_sub(text.len()) else {
-            return Err(unclear(path));
+            return Err(uncheckable(path));
         };
         self.unread_bytes.set(left);
         match serde_json::from_str::<Node>(text) {
             Ok(inner) if encodings < MAX_ENCODINGS => self.check(&inner, path, encodings + 1),
-            // What a parser of another kind makes of it is not known: several values, comments,
+            // A more lenient parser may read what this one rejects: several values, comments,
             // single quotes.
-            _ if self.is_mentioned_in(text) => Err(unclear(path)),
+            _ if self.is_mentioned_in(text) => Err(uncheckable(path)),
             _ => Ok(()),
         }
     }
 
-    /// True for a text that may have a field of this name.
+    /// True for a string that may contain a field of this name.
     fn is_mentioned_in(&self, text: &str) -> bool {
-        text.contains('{') && text.contains([':', '=']) && plain(text).contains(&self.name)
+        text.contains('{')
+            && text.contains([':', '='])
+            && normalized_name(text).contains(&self.name)
     }
 
-    /// Gives the tool's own parameter of this name its value.
+    /// Sets the tool's parameters of this name that were left out.
     fn fill_in(
         &self,
         tool: &Tool,
@@ -198,7 +198,7 @@ impl Binding<'_> {
         for declared in properties
             .into_iter()
             .flat_map(Map::keys)
-            .filter(|key| plain(key) == self.name)
+            .filter(|key| normalized_name(key) == self.name)
         {
             if arguments
                 .get(declared)
@@ -207,12 +207,12 @@ impl Binding<'_> {
                 continue;
             }
             let path = format!("/{declared}");
-            let wanted = self.wanted.ok_or_else(|| nobody(&path))?;
-            arguments.insert(declared.clone(), wanted.into());
+            let required = self.required.ok_or_else(|| unknown_caller(&path))?;
+            arguments.insert(declared.clone(), required.into());
             changes.push(Change {
                 path,
                 from: Value::Null,
-                to: wanted.into(),
+                to: required.into(),
                 why: Why::Identity,
             });
         }
@@ -220,10 +220,10 @@ impl Binding<'_> {
     }
 }
 
-/// A JSON value with every field that it has, those of one name too.
+/// A JSON value that keeps duplicate fields.
 enum Node {
     Null,
-    /// A number or a truth value, as it is written.
+    /// A number or a boolean, as written.
     Scalar(String),
     Text(String),
     Items(Vec<Node>),
@@ -246,11 +246,12 @@ impl Node {
         }
     }
 
-    fn says(&self, wanted: &str) -> bool {
+    fn equals(&self, required: &str) -> bool {
         match self {
-            Node::Text(text) => text == wanted,
-            Node::Scalar(number) => {
-                number == wanted && wanted.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+            Node::Text(text) => text == required,
+            // A number may name a user whose id is one; `true` names nobody.
+            Node::Scalar(scalar) => {
+                scalar == required && required.starts_with(|c: char| c == '-' || c.is_ascii_digit())
             }
             _ => false,
         }
@@ -325,25 +326,25 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 }
 
-fn nobody(path: &str) -> String {
+fn unknown_caller(path: &str) -> String {
     format!(
-        "{path} has to name the caller, and it is not known who that is; ask for it to be said with the question"
+        "{path} has to name the caller, and the caller is unknown; ask for the identity to be given with the question"
     )
 }
 
-fn unclear(path: &str) -> String {
+fn uncheckable(path: &str) -> String {
     format!(
         "{path} may name a user in a form that cannot be checked, and only the caller may be named; \
         give it as plain JSON, or leave the user out"
     )
 }
 
-/// A name without its spelling: letters and digits without case, those that look alike as one.
-fn plain(name: &str) -> String {
+/// A name's letters and digits only, without case, characters that look alike folded into one.
+fn normalized_name(name: &str) -> String {
     fold(name).chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// The text without its escapes.
+/// The text with all layers of escapes decoded.
 fn unescaped(text: &str) -> String {
     let mut form = text.to_owned();
     for _ in 0..MAX_UNESCAPES {
@@ -352,7 +353,7 @@ fn unescaped(text: &str) -> String {
     form
 }
 
-/// The text with one layer of escapes taken off: `%7B`, `&#123;`, `&quot;`, `\u007b`.
+/// The text with one layer of escapes decoded: `%7B`, `&#123;`, `&quot;`, `\u007b`.
 fn unescaped_once(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -366,6 +367,7 @@ fn unescaped_once(text: &str) -> String {
             bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             rest = &rest[length..];
         } else {
+            // Not an escape: the character stands for itself. All three are one byte long.
             bytes.push(rest.as_bytes()[0]);
             rest = &rest[1..];
         }
@@ -374,13 +376,13 @@ fn unescaped_once(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The byte of a percent escape at the text's beginning, and the escape's length.
+/// Decodes a percent escape at the start of the text: its byte and its length.
 fn percent(text: &str) -> Option<(u8, usize)> {
     let digits = text.strip_prefix('%')?.get(..2)?;
     Some((u8::from_str_radix(digits, 16).ok()?, 3))
 }
 
-/// The character of an HTML entity at the text's beginning, and the entity's length.
+/// Decodes an HTML entity at the start of the text: its character and its length.
 fn entity(text: &str) -> Option<(char, usize)> {
     let end = text
         .bytes()
@@ -403,7 +405,7 @@ fn entity(text: &str) -> Option<(char, usize)> {
     Some((c, inner.len() + 2))
 }
 
-/// The character of `\uXXXX` at the text's beginning, and the escape's length.
+/// Decodes `\uXXXX` at the start of the text: its character and its length.
 fn unicode_escape(text: &str) -> Option<(char, usize)> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, 6))
@@ -436,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_filled_in_and_what_is_right_stays() {
+    fn missing_arguments_are_filled_in_and_correct_ones_are_kept() {
         let filled = enforced(Some("7"), json!({ "item": 1 })).unwrap();
         assert_eq!(filled, json!({ "item": 1, "user_id": "7" }));
         for right in [json!({ "user_id": "7" }), json!({ "user_id": 7 })] {
@@ -449,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_be_named_in_any_spelling_or_depth() {
+    fn other_users_are_refused_in_any_spelling_and_depth() {
         for arguments in [
             json!({ "user_id": "8" }),
             json!({ "userId": "8" }),
@@ -470,7 +472,7 @@ mod tests {
         }
     }
 
-    /// A value as a text of JSON, so many times over.
+    /// A value encoded as a JSON string this many times.
     fn encoded(value: Value, times: usize) -> Value {
         (0..times).fold(value, |value, _| value.to_string().into())
     }
@@ -480,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn no_encoding_hides_who_is_named() {
+    fn no_encoding_hides_another_user() {
         let other = || json!({ "userId": "8" });
         let inside = other().to_string();
         let html: String = inside
@@ -573,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_name_nobody_pass() {
+    fn texts_that_name_no_user_pass() {
         for text in [
             "[x] the user id is missing",
             "{",
@@ -609,12 +611,12 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_escapes_costs_a_bounded_time() {
+    fn a_text_of_escapes_takes_bounded_time() {
         let mut text = percent_encoded("[\"x\"]").repeat(1_000);
         for _ in 0..6 {
             text = json!([text.replace('%', "%25"), 1]).to_string();
         }
-        // Whatever comes of it, it comes.
+        // The result does not matter; the check has to end.
         let _ = enforced(
             Some("7"),
             json!({ "item": text, "other": "&amp;".repeat(100_000) }),
@@ -622,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_identity_nobody_is_named() {
+    fn without_an_identity_a_bound_argument_is_refused() {
         assert!(
             enforced(None, json!({}))
                 .unwrap_err()

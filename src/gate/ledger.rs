@@ -1,12 +1,13 @@
-//! What a run has used up of its limits, and which preconditions have held in it.
+//! The calls of a run, counted against its limits, and the preconditions that held in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::gate::class::Class;
-use crate::gate::policy::{CallLimits, Ruling};
+use crate::gate::policy::{AppliedRule, CallLimits};
+use crate::printable::counted;
 
-/// The calls of one run, counted.
+/// Counts the calls of one run.
 #[derive(Debug, Default)]
 pub struct Ledger {
     counts: Mutex<Counts>,
@@ -21,33 +22,35 @@ struct Counts {
 }
 
 impl Ledger {
-    /// Counts one more call, whether it is made at once or asked for. Nothing is counted where a
-    /// limit is reached.
+    /// Counts one more call, including calls that wait for approval. A call over a limit is not
+    /// counted.
     ///
     /// # Errors
-    /// Words for the model, naming the limit.
-    pub fn take(&self, ruling: &Ruling, limits: &CallLimits) -> Result<(), String> {
+    /// A message for the model that names the limit.
+    pub fn take(&self, applied: &AppliedRule, limits: &CallLimits) -> Result<(), String> {
         let mut counts = self.lock();
-        let class = ruling.class;
+        let class = applied.class;
         if counts.calls >= limits.calls {
             return Err(format!(
-                "a run may make {} calls, and has; answer with what you have",
-                limits.calls
+                "a run may make {}, and has made them; answer with what you have",
+                counted(limits.calls, "call")
             ));
         }
+        let class_limit = limits.of(class);
         let of_class = counts.by_class.get(&class).copied().unwrap_or_default();
-        if of_class >= limits.of(class) {
+        if of_class >= class_limit {
             return Err(format!(
-                "a run may make {} {class} calls, and has; do without",
-                limits.of(class)
+                "a run may make {}, and has made them; do without",
+                counted(class_limit, &format!("{class} call"))
             ));
         }
-        if let Some((rule, most)) = ruling.limit {
+        if let Some((rule, limit)) = applied.limit {
             let under_rule = counts.by_rule.entry(rule).or_default();
-            if *under_rule >= most {
+            if *under_rule >= limit {
                 return Err(format!(
-                    "{} allows {most} calls a run, and they were made; do without",
-                    ruling.rule
+                    "{} allows {} a run, and they were made; do without",
+                    applied.rule,
+                    counted(limit, "call")
                 ));
             }
             *under_rule += 1;
@@ -57,13 +60,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// True when a precondition was seen to hold in this run.
+    /// True when this precondition has held before in this run.
     pub fn has_held(&self, precondition: &str) -> bool {
         self.lock().held.contains(precondition)
     }
 
-    /// Remembers that a precondition holds.
-    pub fn note_held(&self, precondition: String) {
+    /// Records that a precondition holds.
+    pub fn mark_held(&self, precondition: String) {
         self.lock().held.insert(precondition);
     }
 
@@ -78,20 +81,20 @@ mod tests {
     use crate::gate::policy::Decision;
 
     #[test]
-    fn each_limit_holds_for_itself() {
+    fn each_limit_applies_on_its_own() {
         let limits = CallLimits {
             calls: 4,
             state_changing: 2,
             destructive: 9,
         };
-        let ruling = |class, limit| Ruling {
+        let applied = |class, limit| AppliedRule {
             class,
             decision: Decision::Allow,
             rule: "r".into(),
             limit,
         };
         let ledger = Ledger::default();
-        let changing = ruling(Class::StateChanging, None);
+        let changing = applied(Class::StateChanging, None);
         assert_eq!(
             (
                 ledger.take(&changing, &limits),
@@ -105,18 +108,19 @@ mod tests {
                 .unwrap_err()
                 .contains("2 state_changing calls")
         );
-        let once = ruling(Class::Destructive, Some((0, 1)));
+        let once = applied(Class::Destructive, Some((0, 1)));
         assert_eq!(ledger.take(&once, &limits), Ok(()));
         assert!(
             ledger
                 .take(&once, &limits)
                 .unwrap_err()
-                .contains("r allows 1 calls a run")
+                .contains("r allows 1 call a run")
         );
-        assert_eq!(ledger.take(&ruling(Class::ReadOnly, None), &limits), Ok(()));
+        let reading = applied(Class::ReadOnly, None);
+        assert_eq!(ledger.take(&reading, &limits), Ok(()));
         assert!(
             ledger
-                .take(&ruling(Class::ReadOnly, None), &limits)
+                .take(&reading, &limits)
                 .unwrap_err()
                 .contains("4 calls")
         );

@@ -1,8 +1,7 @@
-//! Arguments brought into the form that a tool's own schema asks for, each change recorded. Pure.
+//! Converts arguments to the types that a tool's schema declares, and records each change. Pure.
 //!
-//! What a model means is often clear where what it writes is not valid: `"7,000"` for a number,
-//! `buy` for `BUY`. Only what can mean one thing is changed; the rest is left for the schema to
-//! refuse.
+//! Models often write invalid values whose meaning is clear: `"7,000"` for a number, `buy` for
+//! `BUY`. Only unambiguous values are converted; the schema check refuses the others.
 
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
@@ -10,131 +9,135 @@ use utoipa::ToSchema;
 
 use crate::tools::{Arguments, json};
 
-/// References followed in a row before they count as a circle.
+/// Longest chain of references; a longer one counts as circular.
 const MAX_REFERENCES: usize = 16;
-/// Ends of property names whose values name something, so that space around them is never meant.
-const NAMING: [&str; 6] = ["id", "email", "symbol", "code", "url", "date"];
+/// Suffixes of property names whose values are identifiers, where outer whitespace is never meant.
+const IDENTIFIER_SUFFIXES: [&str; 6] = ["id", "email", "symbol", "code", "url", "date"];
 
 /// One change of an argument.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Change {
     /// JSON pointer to the argument.
     pub path: String,
-    /// Before; null for one that was not given.
+    /// The value before; null if the argument was not given.
     pub from: Value,
-    /// After; null for one that was taken out.
+    /// The value after; null if the argument was removed.
     pub to: Value,
-    /// Why.
+    /// The reason for the change.
     pub why: Why,
 }
 
-/// Why an argument was changed.
+/// The reason why an argument was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// A number written as text.
+    /// A number was given as a string.
     Number,
-    /// A text written as a number or a truth value.
+    /// A string was given as a number or a boolean.
     Text,
-    /// A truth value written as text.
+    /// A boolean was given as a string.
     Boolean,
-    /// An allowed value in another case.
+    /// An allowed value was given in another case.
     Enum,
-    /// Space around a value.
+    /// Whitespace around the value was removed.
     Trimmed,
-    /// JSON inside a text.
+    /// JSON was given inside a string.
     Json,
-    /// The schema's default.
+    /// The schema's default was filled in.
     Default,
-    /// Null for an argument that may be left out.
+    /// Null was given for an optional argument.
     Null,
-    /// The identity of the caller.
+    /// The caller's identity was filled in.
     Identity,
 }
 
-/// Normalises arguments by an input schema; what is changed is appended to `changes`.
+/// Normalizes arguments by an input schema and appends each change to `changes`.
 pub fn normalize(
     schema: &Map<String, Value>,
     arguments: &mut Arguments,
     changes: &mut Vec<Change>,
 ) {
-    let root = schema;
-    let mut walk = Walk {
-        root,
+    let mut normalizer = Normalizer {
+        root: schema,
         path: String::new(),
         changes,
     };
-    walk.object(schema, arguments);
+    normalizer.object(schema, arguments);
 }
 
-struct Walk<'a> {
+/// Walks schema and arguments together.
+struct Normalizer<'a> {
     root: &'a Map<String, Value>,
+    /// JSON pointer to the current value.
     path: String,
     changes: &'a mut Vec<Change>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Normalizer<'a> {
     fn object(&mut self, schema: &'a Map<String, Value>, fields: &mut Map<String, Value>) {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let others = schema
+        let additional = schema
             .get("additionalProperties")
             .and_then(Value::as_object);
-        self.leave_out_nulls(schema, fields);
+        self.remove_nulls(schema, fields);
         for (name, value) in fields.iter_mut() {
             let declared = properties
                 .and_then(|all| all.get(name)?.as_object())
-                .or(others);
+                .or(additional);
             let Some(declared) = declared else { continue };
-            self.inside(name, |walk| walk.value(declared, name, value));
+            self.at(name, |this| this.value(declared, name, value));
         }
         for (name, declared) in properties.into_iter().flatten() {
             let default = self
-                .resolved(declared.as_object())
+                .resolve(declared.as_object())
                 .and_then(|schema| schema.get("default"));
-            let Some(default) =
-                default.filter(|default| !default.is_null() && !fields.contains_key(name))
-            else {
+            let Some(default) = default else { continue };
+            if default.is_null() || fields.contains_key(name) {
                 continue;
-            };
+            }
             fields.insert(name.clone(), default.clone());
-            self.inside(name, |walk| {
-                walk.record(Value::Null, default.clone(), Why::Default)
+            self.at(name, |this| {
+                this.record(Value::Null, default.clone(), Why::Default)
             });
         }
     }
 
-    /// Null where null is not allowed and nothing is required means "not given".
-    fn leave_out_nulls(&mut self, schema: &Map<String, Value>, fields: &mut Map<String, Value>) {
+    /// Removes optional arguments that are null where null is not allowed: models write null for
+    /// "not given".
+    fn remove_nulls(&mut self, schema: &Map<String, Value>, fields: &mut Map<String, Value>) {
         let required = schema.get("required").and_then(Value::as_array);
-        let is_required =
-            |name: &str| required.is_some_and(|all| all.iter().any(|item| item == name));
         let properties = schema.get("properties").and_then(Value::as_object);
-        let left_out: Vec<String> = fields
-            .iter()
-            .filter(|(name, value)| value.is_null() && !is_required(name))
-            .filter(|(name, _)| {
-                let declared = properties.and_then(|all| all.get(*name)?.as_object());
-                self.resolved(declared)
-                    .is_some_and(|schema| !Kinds::of(schema).allow("null"))
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in left_out {
+        let mut removed = Vec::new();
+        for (name, value) in fields.iter() {
+            let is_required = required.is_some_and(|all| all.iter().any(|item| item == name));
+            if !value.is_null() || is_required {
+                continue;
+            }
+            let declared = properties.and_then(|all| all.get(name)?.as_object());
+            if self
+                .resolve(declared)
+                .is_some_and(|schema| !Types::of(schema).allow("null"))
+            {
+                removed.push(name.clone());
+            }
+        }
+        for name in removed {
             fields.remove(&name);
-            self.inside(&name, |walk| {
-                walk.record(Value::Null, Value::Null, Why::Null)
+            self.at(&name, |this| {
+                this.record(Value::Null, Value::Null, Why::Null)
             });
         }
     }
 
     fn value(&mut self, schema: &'a Map<String, Value>, name: &str, value: &mut Value) {
-        let Some(schema) = self.resolved(Some(schema)) else {
+        let Some(schema) = self.resolve(Some(schema)) else {
             return;
         };
         if let Some((changed, why)) = converted(schema, name, value) {
             let before = std::mem::replace(value, changed);
             self.record(before, value.clone(), why);
         }
+        // After the conversion, since JSON inside a string may have become an object or an array.
         match value {
             Value::Object(fields) => self.object(schema, fields),
             Value::Array(items) => {
@@ -142,15 +145,16 @@ impl<'a> Walk<'a> {
                     return;
                 };
                 for (at, item) in items.iter_mut().enumerate() {
-                    self.inside(&at.to_string(), |walk| walk.value(declared, name, item));
+                    self.at(&at.to_string(), |this| this.value(declared, name, item));
                 }
             }
             _ => {}
         }
     }
 
-    /// The schema itself, what its `$ref` names, or its only alternative beside null.
-    fn resolved(&self, schema: Option<&'a Map<String, Value>>) -> Option<&'a Map<String, Value>> {
+    /// The schema itself, the target of its `$ref`, or its only alternative besides null. `None`
+    /// for broken and circular references.
+    fn resolve(&self, schema: Option<&'a Map<String, Value>>) -> Option<&'a Map<String, Value>> {
         let mut schema = schema?;
         for _ in 0..MAX_REFERENCES {
             if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
@@ -164,14 +168,13 @@ impl<'a> Walk<'a> {
         None
     }
 
-    fn inside<R>(&mut self, step: &str, work: impl FnOnce(&mut Self) -> R) -> R {
+    /// Runs `work` with the path extended by one step.
+    fn at(&mut self, step: &str, work: impl FnOnce(&mut Self)) {
         let before = self.path.len();
         self.path.push('/');
-        self.path
-            .push_str(&step.replace('~', "~0").replace('/', "~1"));
-        let result = work(self);
+        self.path.push_str(&json::pointer_step(step));
+        work(self);
         self.path.truncate(before);
-        result
     }
 
     fn record(&mut self, from: Value, to: Value, why: Why) {
@@ -205,87 +208,94 @@ fn only_alternative(schema: &Map<String, Value>) -> Option<&Map<String, Value>> 
     let branches = ["anyOf", "oneOf", "allOf"]
         .iter()
         .find_map(|key| schema.get(*key)?.as_array())?;
-    let mut real = branches
+    let mut others = branches
         .iter()
         .filter_map(Value::as_object)
         .filter(|branch| branch.get("type") != Some(&"null".into()));
-    real.next().filter(|_| real.next().is_none())
+    others.next().filter(|_| others.next().is_none())
 }
 
-/// The types a schema allows.
-struct Kinds<'a>(Vec<&'a str>);
+/// The types that a schema declares.
+struct Types<'a>(Vec<&'a str>);
 
-impl<'a> Kinds<'a> {
+impl<'a> Types<'a> {
     fn of(schema: &'a Map<String, Value>) -> Self {
         match schema.get("type") {
-            Some(Value::String(kind)) => Kinds(vec![kind]),
-            Some(Value::Array(kinds)) => Kinds(kinds.iter().filter_map(Value::as_str).collect()),
-            _ => Kinds(Vec::new()),
+            Some(Value::String(name)) => Types(vec![name]),
+            Some(Value::Array(names)) => Types(names.iter().filter_map(Value::as_str).collect()),
+            _ => Types(Vec::new()),
         }
     }
 
-    /// True when this type is allowed; a schema without types allows every one.
-    fn allow(&self, kind: &str) -> bool {
-        self.0.is_empty() || self.0.contains(&kind)
+    /// True when this type is allowed; a schema without types allows every type.
+    fn allow(&self, name: &str) -> bool {
+        self.0.is_empty() || self.declare(name)
     }
 
-    fn ask_for(&self, kind: &str) -> bool {
-        self.0.contains(&kind)
+    fn declare(&self, name: &str) -> bool {
+        self.0.contains(&name)
     }
 }
 
-/// What a value becomes by its schema, unless it stays.
+/// Converts a value to its schema's type; `None` if it stays as it is.
 fn converted(schema: &Map<String, Value>, name: &str, value: &Value) -> Option<(Value, Why)> {
-    let kinds = Kinds::of(schema);
+    let types = Types::of(schema);
     match value {
-        Value::String(text) => from_text(schema, &kinds, name, text),
-        Value::Number(number) if kinds.ask_for("integer") && !kinds.ask_for("number") => {
+        Value::String(text) => from_string(schema, &types, name, text),
+        Value::Number(number) if types.declare("integer") && !types.declare("number") => {
             whole(number).map(|whole| (whole, Why::Number))
         }
-        Value::Number(_) | Value::Bool(_)
-            if kinds.ask_for("string") && !kinds.ask_for(kind_of(value)) =>
-        {
-            let is_number_kind = value.is_number() && kinds.ask_for("integer");
-            (!is_number_kind).then(|| {
-                (
-                    in_enum(schema, &value.to_string()).unwrap_or_else(|| value.to_string().into()),
-                    Why::Text,
-                )
-            })
-        }
+        Value::Number(_) if !types.declare("number") => to_string(schema, &types, value),
+        Value::Bool(_) if !types.declare("boolean") => to_string(schema, &types, value),
         _ => None,
     }
 }
 
-fn from_text(
+fn to_string(schema: &Map<String, Value>, types: &Types, value: &Value) -> Option<(Value, Why)> {
+    if !types.declare("string") {
+        return None;
+    }
+    let text = value.to_string();
+    let converted = in_enum(schema, &text).unwrap_or_else(|| text.into());
+    Some((converted, Why::Text))
+}
+
+fn from_string(
     schema: &Map<String, Value>,
-    kinds: &Kinds,
+    types: &Types,
     name: &str,
     text: &str,
 ) -> Option<(Value, Why)> {
     let trimmed = text.trim();
-    if kinds.allow("string") {
-        return text_as_meant(schema, name, text);
+    if types.allow("string") {
+        return cleaned_string(schema, name, text);
     }
-    if kinds.ask_for("integer") || kinds.ask_for("number") {
-        let number = number(trimmed, kinds.ask_for("number"))?;
-        return Some((number, Why::Number));
+    if types.declare("number") {
+        return Some((parse_number(trimmed)?, Why::Number));
     }
-    if kinds.ask_for("boolean") {
-        let truth = ["true", "false"]
-            .iter()
-            .position(|word| word.eq_ignore_ascii_case(trimmed))?;
-        return Some((Value::Bool(truth == 0), Why::Boolean));
+    if types.declare("integer") {
+        return Some((parse_integer(trimmed)?, Why::Number));
     }
+    if types.declare("boolean") {
+        let value = if trimmed.eq_ignore_ascii_case("true") {
+            true
+        } else if trimmed.eq_ignore_ascii_case("false") {
+            false
+        } else {
+            return None;
+        };
+        return Some((value.into(), Why::Boolean));
+    }
+    // Of a duplicate key it is not clear which value is meant, so such JSON is not converted.
     let parsed = json::unique(trimmed).ok()?;
-    let fits = (parsed.is_object() && kinds.ask_for("object"))
-        || (parsed.is_array() && kinds.ask_for("array"));
+    let fits = (parsed.is_object() && types.declare("object"))
+        || (parsed.is_array() && types.declare("array"));
     fits.then_some((parsed, Why::Json))
 }
 
-/// A text in the case of the value it names, or without the space around it where space cannot be
-/// meant. Other texts stay as they are: the indentation of a line of code is part of it.
-fn text_as_meant(schema: &Map<String, Value>, name: &str, text: &str) -> Option<(Value, Why)> {
+/// A string in the spelling of its enum value, or trimmed where whitespace cannot be meant. Other
+/// strings stay as they are: the indentation of a line of code is part of it.
+fn cleaned_string(schema: &Map<String, Value>, name: &str, text: &str) -> Option<(Value, Why)> {
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array) {
         if allowed.iter().any(|value| value == text) {
             return None;
@@ -293,16 +303,20 @@ fn text_as_meant(schema: &Map<String, Value>, name: &str, text: &str) -> Option<
         return in_enum(schema, text).map(|value| (value, Why::Enum));
     }
     let name = name.to_ascii_lowercase();
-    let names_something = NAMING.iter().any(|end| name.ends_with(end));
-    let constrained = ["format", "pattern", "const"]
+    let is_identifier = IDENTIFIER_SUFFIXES
+        .iter()
+        .any(|suffix| name.ends_with(suffix));
+    let is_constrained = ["format", "pattern", "const"]
         .iter()
         .any(|key| schema.contains_key(*key));
     let trimmed = text.trim();
-    let meant = (names_something || constrained) && trimmed.len() < text.len();
-    meant.then(|| (trimmed.into(), Why::Trimmed))
+    if trimmed.len() == text.len() || !(is_identifier || is_constrained) {
+        return None;
+    }
+    Some((trimmed.into(), Why::Trimmed))
 }
 
-/// The only allowed value that differs from this text in case and outer space at most.
+/// The only allowed value that equals this text up to case and outer whitespace.
 fn in_enum(schema: &Map<String, Value>, text: &str) -> Option<Value> {
     let wanted = text.trim().to_lowercase();
     let allowed = schema.get("enum")?.as_array()?;
@@ -314,7 +328,7 @@ fn in_enum(schema: &Map<String, Value>, text: &str) -> Option<Value> {
     alike.next().filter(|_| alike.next().is_none()).cloned()
 }
 
-/// A whole number written with a fraction of zero.
+/// The integer of a float whose fraction is zero, if it is exact.
 fn whole(number: &Number) -> Option<Value> {
     let float = number
         .as_f64()
@@ -323,30 +337,41 @@ fn whole(number: &Number) -> Option<Value> {
     exact.then(|| Value::from(float as i64))
 }
 
-/// A number in a text: digits, with thousand separators in their places.
-///
-/// `7.000` for a whole number is seven to some and seven thousand to others, so it is neither.
-fn number(text: &str, fraction_allowed: bool) -> Option<Value> {
+/// Parses a number with optional thousands separators.
+fn parse_number(text: &str) -> Option<Value> {
     let digits = without_separators(text)?;
-    if let Ok(whole) = digits.parse::<i64>() {
-        return Some(whole.into());
+    if let Some(integer) = plain_integer(&digits) {
+        return Some(integer);
     }
-    if let Ok(whole) = digits.parse::<u64>() {
-        return Some(whole.into());
-    }
-    let float: f64 = digits.parse().ok()?;
-    if fraction_allowed {
-        return Number::from_f64(float).map(Value::Number);
-    }
-    let three_digits = digits
-        .split_once('.')
-        .is_some_and(|(_, fraction)| fraction.len() == 3);
-    Number::from_f64(float)
-        .filter(|_| !three_digits)
-        .and_then(|number| whole(&number))
+    Number::from_f64(digits.parse().ok()?).map(Value::Number)
 }
 
-/// Plain digits of a number, with an optional sign, fraction and exponent; `None` for what is no
+/// Parses an integer with optional thousands separators, or with a fraction of zero.
+///
+/// `7.000` is seven to some and seven thousand to others, so it is not converted.
+fn parse_integer(text: &str) -> Option<Value> {
+    let digits = without_separators(text)?;
+    if let Some(integer) = plain_integer(&digits) {
+        return Some(integer);
+    }
+    if digits
+        .split_once('.')
+        .is_some_and(|(_, fraction)| fraction.len() == 3)
+    {
+        return None;
+    }
+    whole(&Number::from_f64(digits.parse().ok()?)?)
+}
+
+fn plain_integer(digits: &str) -> Option<Value> {
+    // `u64` second: it covers the integers above `i64::MAX`.
+    let signed = digits.parse::<i64>().map(Value::from);
+    signed
+        .or_else(|_| digits.parse::<u64>().map(Value::from))
+        .ok()
+}
+
+/// The number without separators, with its sign, fraction and exponent; `None` if it is not a
 /// number.
 fn without_separators(text: &str) -> Option<String> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -375,7 +400,7 @@ fn without_separators(text: &str) -> Option<String> {
     Some(format!("{sign}{joined}{fraction}{exponent}"))
 }
 
-/// `7,000` as `7000`: groups of three after the first, all parted by one and the same separator.
+/// `7,000` as `7000`: groups of three digits after the first, all with the same separator.
 fn joined_groups(whole: &str) -> Option<String> {
     let separator = whole.chars().find(|c| !c.is_ascii_digit());
     let Some(separator) = separator else {
@@ -384,31 +409,18 @@ fn joined_groups(whole: &str) -> Option<String> {
     if ![',', '_', ' ', '\'', '\u{a0}', '\u{202f}', '’'].contains(&separator) {
         return None;
     }
-    let groups: Vec<&str> = whole.split(separator).collect();
-    let in_place = |(at, group): (usize, &&str)| {
-        let fits = if at == 0 {
-            (1..=3).contains(&group.len())
-        } else {
-            group.len() == 3
-        };
-        fits && group.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    groups
-        .iter()
-        .enumerate()
-        .all(in_place)
-        .then(|| groups.concat())
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+    let mut joined = String::with_capacity(whole.len());
+    for (at, group) in whole.split(separator).enumerate() {
+        // Only the first group may have fewer than three digits.
+        let shortest = if at == 0 { 1 } else { 3 };
+        if !(shortest..=3).contains(&group.len())
+            || !group.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            return None;
+        }
+        joined.push_str(group);
     }
+    Some(joined)
 }
 
 #[cfg(test)]
@@ -423,7 +435,7 @@ mod tests {
         (Value::Object(arguments), changes)
     }
 
-    /// What one argument named `x` becomes.
+    /// Normalizes one argument named `x`.
     fn one(schema: Value, value: Value) -> Value {
         normalized(
             json!({ "properties": { "x": schema } }),
@@ -434,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_texts_become_numbers_and_ambiguous_ones_stay() {
+    fn numeric_strings_become_numbers_and_ambiguous_ones_stay() {
         let integer = json!({ "type": "integer" });
         for (text, expected) in [
             ("7,000", json!(7_000)),
@@ -476,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_truth_values_take_the_form_that_is_asked_for() {
+    fn strings_and_booleans_are_converted_to_the_declared_type() {
         assert_eq!(one(json!({ "type": "string" }), json!(7)), json!("7"));
         assert_eq!(one(json!({ "type": "string" }), json!(true)), json!("true"));
         assert_eq!(
@@ -499,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn enum_values_are_found_in_another_case_when_only_one_fits() {
+    fn enum_values_are_matched_in_another_case_when_only_one_matches() {
         let side = json!({ "type": "string", "enum": ["BUY", "SELL"] });
         assert_eq!(one(side.clone(), json!(" buy ")), json!("BUY"));
         assert_eq!(one(side.clone(), json!("hold")), json!("hold"));
@@ -508,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn space_goes_where_it_cannot_be_meant_and_stays_where_it_can() {
+    fn whitespace_is_trimmed_only_where_it_cannot_be_meant() {
         let trim = |name: &str, schema: Value| {
             let schema = json!({ "properties": { name: schema } });
             normalized(schema, json!({ name: "  a " })).0[name].clone()
@@ -522,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_nulls_and_nested_values_are_seen_to_and_each_change_is_recorded() {
+    fn defaults_nulls_and_nested_values_are_normalized_and_each_change_is_recorded() {
         let schema = json!({
             "properties": {
                 "order": { "$ref": "#/$defs/order" },
@@ -540,12 +552,12 @@ mod tests {
             arguments,
             json!({ "order": { "quantity": 7000 }, "tags": [1, 2], "other": "1", "limit": 10 })
         );
-        let told: Vec<(&str, Why)> = changes
+        let recorded: Vec<(&str, Why)> = changes
             .iter()
             .map(|change| (change.path.as_str(), change.why))
             .collect();
         assert_eq!(
-            told,
+            recorded,
             [
                 ("/note", Why::Null),
                 ("/order", Why::Json),
@@ -557,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_refer_to_themselves_end() {
+    fn circular_schemas_terminate() {
         let schema = json!({ "properties": { "x": { "$ref": "#/properties/x" } } });
         assert_eq!(
             normalized(schema, json!({ "x": "1" })).0,

@@ -1,4 +1,4 @@
-//! Names with `*` for any text, and texts that look alike.
+//! Glob patterns with `*`, and comparison of names that look alike.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
 
-/// A pattern over whole tool ids or server names: `*` stands for any text, everything else for
-/// itself.
+/// A glob pattern for tool ids or server names. `*` matches any text, slashes included; every other
+/// character matches itself.
 ///
-/// Ids are matched whole, `server/name`, so that `github/delete_*` never means a tool of another
-/// server.
+/// A pattern matches the whole id, `server/name`, so that `github/delete_*` never matches a tool of
+/// another server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Pattern {
@@ -19,11 +19,11 @@ pub struct Pattern {
     folded: String,
 }
 
-/// A text without what people do not see or do not heed: case, width, characters that look like
-/// others, invisible ones.
+/// A text without differences that people overlook: case, width, look-alike and invisible
+/// characters.
 ///
-/// What is forbidden is compared in this form, so that `*delete*` means `Delete_Repo` and `dеlete`
-/// with a Cyrillic `е` too. What is allowed is compared as it is.
+/// Patterns that forbid are compared in this form, so that `*delete*` matches `Delete_Repo` and
+/// `dеlete` with a Cyrillic `е` too. Patterns that allow are compared exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folded(String);
 
@@ -34,12 +34,12 @@ impl Folded {
     }
 }
 
-/// NFKC, then look-alikes (UTS 39) before and after case: `Ε` (Greek) resembles `E` only as a
-/// capital, `о` (Cyrillic) resembles `o` in both. As `I` looks like `l`, and is `i` without case,
-/// `i` and `l` are one.
+/// Folds by NFKC, then by look-alikes (UTS 39) both before and after case folding: `Ε` (Greek)
+/// resembles `E` only as a capital, `о` (Cyrillic) resembles `o` in both cases. `I` looks like `l`
+/// and is `i` in lower case, so `i` and `l` become one.
 pub fn fold(text: &str) -> String {
-    // Names are ASCII nearly always, and its characters fold one by one: a table takes a twentieth
-    // of the time.
+    // Nearly all names are ASCII, whose characters fold one by one: a table takes a twentieth of
+    // the time.
     static ASCII: LazyLock<[String; 128]> = LazyLock::new(|| {
         std::array::from_fn(|code| fold_any(char::from(code as u8).encode_utf8(&mut [0; 4])))
     });
@@ -86,18 +86,19 @@ impl Pattern {
         Pattern::from(text.into())
     }
 
-    /// Whether a text fits, letter by letter.
+    /// True when the text matches exactly.
     pub fn matches(&self, text: &str) -> bool {
-        fits(&self.text, text)
+        glob_matches(&self.text, text)
     }
 
-    /// Whether a text, or one that looks like it, fits in any case. True for every text that
-    /// [`Pattern::matches`].
+    /// True when the text, or one that looks like it, matches in any case. True for every text
+    /// that [`Pattern::matches`].
     pub fn resembles(&self, text: &Folded) -> bool {
-        fits(&self.folded, &text.0)
+        glob_matches(&self.folded, &text.0)
     }
 
-    /// Characters that are not `*`: of two patterns that fit, the one with more of them says more.
+    /// Number of characters other than `*`: of two matching patterns, the one with more of them is
+    /// more specific.
     pub fn literal_chars(&self) -> usize {
         self.text.chars().filter(|c| *c != '*').count()
     }
@@ -109,11 +110,12 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Takes time in proportion to the product of both lengths at worst.
-fn fits(pattern: &str, text: &str) -> bool {
+/// Takes time proportional to the product of both lengths at worst.
+fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to go on when the last `*` has to take one more character.
+    // Positions at which to continue when the last `*` has to match one more character. Only the
+    // last one is needed: an earlier `*` that matches more cannot help.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -123,11 +125,11 @@ fn fits(pattern: &str, text: &str) -> bool {
             }
             Some(byte) if *byte == text[t] => (p, t) = (p + 1, t + 1),
             _ => {
-                let Some((after_star, taken)) = retry else {
+                let Some((after_star, matched)) = retry else {
                     return false;
                 };
-                retry = Some((after_star, taken + 1));
-                (p, t) = (after_star, taken + 1);
+                retry = Some((after_star, matched + 1));
+                (p, t) = (after_star, matched + 1);
             }
         }
     }
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_text_and_nothing_else_does() {
+    fn only_stars_match_any_text() {
         for (pattern, text, expected) in [
             ("a/b", "a/b", true),
             ("a/b", "a/bc", false),
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_do_not_explode() {
+    fn many_stars_do_not_take_exponential_time() {
         let pattern = Pattern::new("*a".repeat(200) + "b");
         assert!(!pattern.matches(&"a".repeat(2_000)));
     }

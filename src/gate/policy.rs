@@ -1,4 +1,4 @@
-//! What may be called: rules by tool, server and class, and the limits of a run. Pure.
+//! Policies: rules by tool, server and class, and the limits of a run. Pure.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -12,70 +12,69 @@ use crate::gate::class::Class;
 use crate::gate::pattern::{Folded, Pattern};
 use crate::gate::precondition::Precondition;
 
-/// What becomes of a call, mildest first.
+/// What happens to a call, least strict first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It is made.
+    /// The call is made.
     Allow,
-    /// It is made if a person says yes in time.
+    /// The call is made if a person approves it in time.
     Ask,
-    /// It is answered with what would be called.
+    /// The call is not made, and its result describes what would have been called.
     DryRun,
-    /// It is refused.
+    /// The call is refused.
     Deny,
 }
 
-/// Everything the gate goes by, as it stands in a profile under `[gate]`.
+/// The gate's settings, the table `[gate]` of a profile.
 ///
-/// Of `rules` the first that fits a call decides; where none fits, the default of the tool's class
-/// does. Patterns that forbid, ask or make a class stricter fit in any case and across characters
-/// that look alike; what makes a call easier has to be named exactly.
+/// The first of `rules` that matches a call decides; if none matches, the default of the tool's
+/// class does. Patterns that make a call stricter match in any case and across look-alike
+/// characters; patterns that make it less strict have to match exactly.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policies {
-    /// What happens where no rule fits.
+    /// Decisions by class, for calls that match no rule.
     pub defaults: Defaults,
-    /// Rules, the first that fits counts.
+    /// Rules; the first match decides.
     pub rules: Vec<Rule>,
-    /// Classes of tools that say the wrong thing of themselves, or nothing; the pattern that says
-    /// most counts.
+    /// Classes of tools that declare a wrong one, or none; the most specific pattern counts.
     pub classes: BTreeMap<Pattern, Class>,
-    /// Servers whose tools may call themselves more dangerous than state-changing, but not
-    /// harmless.
+    /// Servers whose tools count as at least state-changing, even if they declare themselves
+    /// read-only.
     pub untrusted_servers: Vec<Pattern>,
-    /// Calls a run may make.
+    /// Calls that a run may make.
     pub limits: CallLimits,
-    /// Arguments that name a user, and what they have to be: `$identity`, or a fixed text. A name
-    /// stands for all its spellings, `userId` for `user_id` and `UserID` too.
+    /// Arguments that name a user, and their required value: `$identity`, or a fixed text. A name
+    /// covers all its spellings: `userId` covers `user_id` and `UserID`.
     pub bind: BTreeMap<String, String>,
-    /// Tools that may be called for others than the caller.
+    /// Tools that may be called on behalf of any user.
     pub unbound_tools: Vec<Pattern>,
-    /// What has to hold before a call.
+    /// Conditions that must hold before a call.
     pub preconditions: Vec<Precondition>,
-    /// Patterns of argument names whose values are kept out of the audit log, beside the usual
-    /// ones.
+    /// Patterns of argument names whose values are kept out of the audit log, in addition to the
+    /// built-in ones.
     pub secrets: Vec<Pattern>,
-    /// Seconds until an unanswered question counts as no.
+    /// Seconds until an unanswered request for approval is refused.
     pub approval_timeout_s: ApprovalTimeout,
-    /// Answers everything that is not denied with what would be called.
+    /// Turns every call that is not denied into a dry run.
     pub dry_run: bool,
 }
 
-/// What happens where no rule fits.
+/// Decisions by class, for calls that match no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Defaults {
-    /// To tools that change nothing.
+    /// For tools that change nothing.
     pub read_only: Decision,
-    /// To tools that change something, or do not say.
+    /// For tools that change something, or declare nothing.
     pub state_changing: Decision,
-    /// To tools that may destroy something.
+    /// For tools that may destroy something.
     pub destructive: Decision,
 }
 
 impl Default for Defaults {
-    /// Reading is free, everything else is asked for.
+    /// Read-only tools are allowed, all others need approval.
     fn default() -> Self {
         Defaults {
             read_only: Decision::Allow,
@@ -85,35 +84,34 @@ impl Default for Defaults {
     }
 }
 
-/// A rule. It fits a call that fits everything it names.
+/// A rule. It matches a call that matches all of its conditions.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What it is called in messages and in the audit log.
+    /// Its name in messages and in the audit log.
     #[serde(default)]
     pub name: Option<String>,
-    /// Tool ids, `server/name`.
+    /// Condition on the tool's id, `server/name`.
     #[serde(default)]
     pub tool: Option<Pattern>,
-    /// Servers.
+    /// Condition on the server.
     #[serde(default)]
     pub server: Option<Pattern>,
-    /// A class.
+    /// Condition on the class.
     #[serde(default)]
     pub class: Option<Class>,
-    /// What becomes of the call.
+    /// What happens to a matching call.
     pub decision: Decision,
-    /// Calls under this rule in one run at most.
+    /// Maximum number of calls under this rule in one run.
     #[serde(default)]
     pub max_calls: Option<u32>,
 }
 
 impl Rule {
-    /// A rule about tools whose ids fit a pattern.
+    /// A rule for tools whose ids match a pattern.
     pub fn of_tools(pattern: Pattern, decision: Decision) -> Self {
-        let name = None;
         Rule {
-            name,
+            name: None,
             tool: Some(pattern),
             server: None,
             class: None,
@@ -122,7 +120,7 @@ impl Rule {
         }
     }
 
-    fn fits(&self, names: &Names, class: Class) -> bool {
+    fn matches(&self, names: &FoldedNames, class: Class) -> bool {
         self.tool
             .as_ref()
             .is_none_or(|pattern| pattern.matches(names.id.as_str()))
@@ -133,9 +131,20 @@ impl Rule {
             && self.class.is_none_or(|wanted| wanted == class)
     }
 
-    /// True for a rule against something that the names look like. What is allowed has to be named
-    /// exactly.
-    fn resembles(&self, names: &Names, class: Class) -> bool {
+    /// This rule as it applies to calls of a class; `at` is its index.
+    fn applied(&self, at: usize, class: Class) -> AppliedRule {
+        let name = self.name.clone();
+        AppliedRule {
+            class,
+            decision: self.decision,
+            rule: name.unwrap_or_else(|| format!("rule {}", at + 1)),
+            limit: self.max_calls.map(|calls| (at, calls)),
+        }
+    }
+
+    /// True when the names look like those of this rule. Never for a rule that allows, which has to
+    /// match exactly.
+    fn resembles(&self, names: &FoldedNames, class: Class) -> bool {
         self.decision != Decision::Allow
             && self.class.is_none_or(|wanted| wanted == class)
             && self
@@ -149,16 +158,16 @@ impl Rule {
     }
 }
 
-/// A tool's id, folded where a pattern asks for that.
-struct Names<'a> {
+/// A tool's id and server name, folded on first use.
+struct FoldedNames<'a> {
     id: &'a ToolId,
     whole: OnceCell<Folded>,
     server: OnceCell<Folded>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> FoldedNames<'a> {
     fn of(id: &'a ToolId) -> Self {
-        Names {
+        FoldedNames {
             id,
             whole: OnceCell::new(),
             server: OnceCell::new(),
@@ -174,20 +183,20 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Calls of one run at most, executed or asked for.
+/// Maximum numbers of calls of one run, calls that wait for approval included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CallLimits {
-    /// All of them.
+    /// Calls of all tools.
     pub calls: u32,
-    /// Those of state-changing tools.
+    /// Calls of state-changing tools.
     pub state_changing: u32,
-    /// Those of destructive tools.
+    /// Calls of destructive tools.
     pub destructive: u32,
 }
 
 impl Default for CallLimits {
-    /// More than a person would follow, less than a loop does.
+    /// More calls than a person would follow, fewer than a loop makes.
     fn default() -> Self {
         CallLimits {
             calls: 256,
@@ -198,7 +207,7 @@ impl Default for CallLimits {
 }
 
 impl CallLimits {
-    /// The limit of a class of its own.
+    /// The limit of a class.
     pub fn of(&self, class: Class) -> u32 {
         match class {
             Class::ReadOnly => self.calls,
@@ -208,41 +217,41 @@ impl CallLimits {
     }
 }
 
-/// Seconds until an unanswered question counts as no.
+/// Seconds until an unanswered request for approval is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct ApprovalTimeout(pub u64);
 
 impl Default for ApprovalTimeout {
-    /// Five minutes: a person who is there has answered by then, and a run lives for ten.
+    /// Five minutes: a person who is present has answered by then, and a run lives for ten.
     fn default() -> Self {
         ApprovalTimeout(300)
     }
 }
 
 impl ApprovalTimeout {
-    /// The time as such.
+    /// The timeout as a duration.
     pub fn duration(self) -> Duration {
         Duration::from_secs(self.0)
     }
 }
 
-/// What the policies say to a call.
+/// The rule that applies to a call, or the default of the call's class.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ruling {
-    /// What the tool can do.
+pub struct AppliedRule {
+    /// How much harm the tool can do.
     pub class: Class,
-    /// What becomes of the call.
+    /// What happens to the call.
     pub decision: Decision,
-    /// The rule that says so, by name.
+    /// The rule's name.
     pub rule: String,
-    /// Its limit: the rule's place and the calls it allows a run.
+    /// The rule's index and the calls that it allows in a run, if it limits them.
     pub limit: Option<(usize, u32)>,
 }
 
 impl Policies {
-    /// Policies that allow everything: for tools that cannot do harm, such as doubles in tests and
-    /// measurements.
+    /// Policies that allow everything, for tools that cannot do harm, such as those of tests and
+    /// benchmarks.
     pub fn permissive() -> Self {
         let allow = Decision::Allow;
         let calls = u32::MAX;
@@ -261,21 +270,22 @@ impl Policies {
         }
     }
 
-    /// The class of a tool: by the settings, else by what it says of itself where that can be
-    /// believed.
+    /// The class of a tool: by the settings, else as the tool declares it.
     pub fn class(&self, tool: &Tool) -> Class {
-        self.class_of(tool, &Names::of(&tool.id))
+        self.class_of(tool, &FoldedNames::of(&tool.id))
     }
 
-    fn class_of(&self, tool: &Tool, names: &Names) -> Class {
-        let named = self
+    fn class_of(&self, tool: &Tool, names: &FoldedNames) -> Class {
+        let configured = self
             .classes
             .iter()
-            .filter(|(pattern, _)| pattern.matches(tool.id.as_str()));
-        let named = named.max_by_key(|(pattern, class)| (pattern.literal_chars(), **class));
-        let mut class = named.map_or_else(|| self.believed(tool, names), |(_, class)| *class);
-        // A setting for a name that this one only looks like makes the class stricter, never
-        // milder.
+            .filter(|(pattern, _)| pattern.matches(tool.id.as_str()))
+            .max_by_key(|(pattern, class)| (pattern.literal_chars(), **class));
+        let mut class = match configured {
+            Some((_, class)) => *class,
+            None => self.declared_class(tool, names),
+        };
+        // A pattern that only resembles the name makes the class stricter, never less strict.
         for (pattern, alike) in &self.classes {
             if *alike > class
                 && !pattern.matches(tool.id.as_str())
@@ -287,7 +297,8 @@ impl Policies {
         class
     }
 
-    fn believed(&self, tool: &Tool, names: &Names) -> Class {
+    /// The class that the tool declares, as far as its server is trusted.
+    fn declared_class(&self, tool: &Tool, names: &FoldedNames) -> Class {
         let declared = Class::declared(tool);
         let untrusted = self
             .untrusted_servers
@@ -300,55 +311,44 @@ impl Policies {
         }
     }
 
-    /// What has to hold before a call of this tool.
+    /// The preconditions of calls of this tool.
     pub fn preconditions_of<'a>(
         &'a self,
         id: &'a ToolId,
     ) -> impl Iterator<Item = &'a Precondition> {
-        let names = Names::of(id);
+        let names = FoldedNames::of(id);
         self.preconditions
             .iter()
             .filter(move |precondition| precondition.before.resembles(names.whole()))
     }
 
-    /// What is to become of a call of this tool.
-    pub fn ruling(&self, tool: &Tool) -> Ruling {
-        let names = Names::of(&tool.id);
+    /// The rule that applies to a call of this tool.
+    pub fn applied_rule(&self, tool: &Tool) -> AppliedRule {
+        let names = FoldedNames::of(&tool.id);
         let class = self.class_of(tool, &names);
-        let fitting = self.rules.iter().position(|rule| rule.fits(&names, class));
-        let decision = fitting.map_or(self.defaults.of(class), |at| self.rules[at].decision);
-        // A rule for a name that this one only looks like counts where it is at least as strict.
-        let earlier = &self.rules[..fitting.unwrap_or(self.rules.len())];
-        let alike = earlier
+        let matching = self
+            .rules
+            .iter()
+            .position(|rule| rule.matches(&names, class));
+        let decision = matching.map_or(self.defaults.of(class), |at| self.rules[at].decision);
+        // An earlier rule that only resembles the name applies if it is at least as strict.
+        let earlier = &self.rules[..matching.unwrap_or(self.rules.len())];
+        let resembling = earlier
             .iter()
             .position(|rule| rule.decision >= decision && rule.resembles(&names, class));
-        let ruling = match alike.or(fitting) {
-            Some(at) => {
-                let rule = &self.rules[at];
-                Ruling {
-                    class,
-                    decision: rule.decision,
-                    rule: rule
-                        .name
-                        .clone()
-                        .unwrap_or_else(|| format!("rule {}", at + 1)),
-                    limit: rule.max_calls.map(|calls| (at, calls)),
-                }
-            }
-            None => Ruling {
+        let mut applied = match resembling.or(matching) {
+            Some(at) => self.rules[at].applied(at, class),
+            None => AppliedRule {
                 class,
                 decision,
                 rule: format!("default {class}"),
                 limit: None,
             },
         };
-        match ruling.decision {
-            Decision::Allow | Decision::Ask if self.dry_run => Ruling {
-                decision: Decision::DryRun,
-                ..ruling
-            },
-            _ => ruling,
+        if self.dry_run && applied.decision < Decision::DryRun {
+            applied.decision = Decision::DryRun;
         }
+        applied
     }
 }
 
@@ -376,12 +376,12 @@ mod tests {
     }
 
     fn decided(policies: &Policies, id: &str) -> (Decision, String) {
-        let ruling = policies.ruling(&tool(id));
-        (ruling.decision, ruling.rule)
+        let applied = policies.applied_rule(&tool(id));
+        (applied.decision, applied.rule)
     }
 
     #[test]
-    fn the_first_rule_that_fits_decides_and_the_class_where_none_does() {
+    fn the_first_matching_rule_decides_and_the_class_if_none_matches() {
         let policies = policies(
             r#"
             [[rules]]
@@ -420,11 +420,11 @@ mod tests {
         );
         let mut reading = tool("mail/read");
         reading.annotations.read_only_hint = Some(true);
-        assert_eq!(policies.ruling(&reading).decision, Decision::Allow);
+        assert_eq!(policies.applied_rule(&reading).decision, Decision::Allow);
     }
 
     #[test]
-    fn a_rule_for_a_look_alike_makes_a_call_stricter_and_never_easier() {
+    fn a_rule_for_a_look_alike_makes_a_call_stricter_and_never_less_strict() {
         let policies = policies(
             r#"
             [defaults]
@@ -469,14 +469,14 @@ mod tests {
         let mut purging = tool("mail/SEND");
         purging.annotations.destructive_hint = Some(true);
         assert_eq!(
-            policies.ruling(&purging).decision,
+            policies.applied_rule(&purging).decision,
             Decision::Deny,
-            "asking is milder than the default"
+            "asking is less strict than the default"
         );
     }
 
     #[test]
-    fn a_class_for_a_look_alike_makes_a_tool_stricter_and_never_milder() {
+    fn a_class_for_a_look_alike_makes_a_tool_stricter_and_never_less_strict() {
         let policies = policies(
             r#"
             untrusted_servers = ["evil"]
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_overrule_hints_and_hints_of_untrusted_servers_only_warn() {
+    fn settings_override_hints_and_untrusted_servers_can_only_raise_the_class() {
         let policies = policies(
             r#"
             untrusted_servers = ["evil"]
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_calls_nothing_and_frees_nothing() {
+    fn dry_run_replaces_every_decision_but_deny() {
         let policies = policies(
             "dry_run = true\nbind = { userId = \"$identity\" }\n[[rules]]\ntool = \"a\"\ndecision = \"deny\"",
         );
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_named() {
+    fn errors_name_unknown_keys_and_values() {
         for (text, expected) in [
             ("[[rules]]\ntool = \"a\"\ndecision = \"maybe\"", "maybe"),
             ("[[rules]]\ntols = \"a\"\ndecision = \"deny\"", "tols"),

@@ -1,5 +1,5 @@
-//! What has to hold before a call: another tool is asked first, and a third one called where the
-//! answer is no. Pure.
+//! Preconditions of calls: a check by another tool, and optionally a call that establishes the
+//! condition if the check fails. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,76 +9,76 @@ use serde_json::Value;
 use crate::gate::pattern::Pattern;
 use crate::tools::{Arguments, ToolResult};
 
-/// A condition on calls of some tools.
+/// A condition that must hold before calls of some tools.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Precondition {
-    /// Tools it is about.
+    /// Ids of the tools whose calls it restricts.
     pub before: Pattern,
-    /// The call that tells whether it holds.
+    /// The call that checks the condition.
     pub check: SubCall,
-    /// What the check's result has to hold, by JSON pointer. Left out, any result will do that is
-    /// not false, null or empty.
+    /// Values that the check's result must contain, by JSON pointer. If empty, any result counts
+    /// that is not false, null or empty.
     #[serde(default)]
     pub expect: BTreeMap<String, Value>,
-    /// The call that makes it hold; left out, the call is refused instead.
+    /// The call that establishes the condition; without one, the original call is refused.
     #[serde(default)]
     pub otherwise: Option<SubCall>,
-    /// What a check says that fails.
+    /// What a check means that fails with an error.
     #[serde(default)]
     pub on_failed_check: OnFailedCheck,
 }
 
-/// What a check says that fails.
+/// What a check means that fails with an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailedCheck {
-    /// Nothing: the call is refused.
+    /// It is unknown whether the condition holds: the call is refused.
     #[default]
     Refuse,
-    /// No: for servers that answer 404 for what is not there.
+    /// The condition does not hold, as with servers that answer 404 for a missing item.
     No,
 }
 
-/// A call of the gate's own.
+/// A call that the gate makes itself.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubCall {
     /// The tool's id.
     pub tool: String,
-    /// Its arguments; `$name` stands for the argument of that name of the call in question,
-    /// `$name.inner` for what is inside it.
+    /// Its arguments. `$name` is replaced by the original call's argument of that name,
+    /// `$name.inner` by a value inside that argument.
     #[serde(default)]
     pub arguments: Arguments,
 }
 
 impl Precondition {
-    /// Whether the check's result says that the condition holds. A failed check says no.
+    /// True when the check's result meets the condition. Never for a check that failed.
     pub fn holds(&self, result: &ToolResult) -> bool {
         if result.error_code.is_some() {
             return false;
         }
         if self.expect.is_empty() {
-            return is_something(&result.data);
+            return is_truthy(&result.data);
         }
         self.expect
             .iter()
-            .all(|(pointer, wanted)| result.data.pointer(pointer) == Some(wanted))
+            .all(|(pointer, expected)| result.data.pointer(pointer) == Some(expected))
     }
 }
 
 impl SubCall {
-    /// The arguments for a call with these arguments. What it lacks is left out.
+    /// The arguments, with the references filled in from the original call. References to missing
+    /// arguments are left out.
     pub fn arguments_for(&self, call: &Arguments) -> Arguments {
-        let given = self
-            .arguments
+        self.arguments
             .iter()
-            .filter_map(|(name, value)| Some((name.clone(), filled(value, call)?)));
-        given.collect()
+            .filter_map(|(name, value)| Some((name.clone(), substitute(value, call)?)))
+            .collect()
     }
 }
 
-fn filled(value: &Value, call: &Arguments) -> Option<Value> {
+fn substitute(value: &Value, call: &Arguments) -> Option<Value> {
     let Some(path) = value.as_str().and_then(|text| text.strip_prefix('$')) else {
         return Some(value.clone());
     };
@@ -89,7 +89,7 @@ fn filled(value: &Value, call: &Arguments) -> Option<Value> {
         .cloned()
 }
 
-fn is_something(data: &Value) -> bool {
+fn is_truthy(data: &Value) -> bool {
     match data {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -107,7 +107,7 @@ mod tests {
     use crate::tools::ErrorCode;
 
     #[test]
-    fn a_result_is_held_against_what_is_expected() {
+    fn a_result_is_compared_with_the_expected_values() {
         let text =
             "before = \"*\"\ncheck = { tool = \"exists\" }\nexpect = { \"/user/exists\" = true }";
         let exists: Precondition = toml::from_str(text).unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_taken_from_the_call() {
+    fn references_are_filled_in_from_the_call() {
         let call = json!({ "user": { "id": 7 }, "n": 1 })
             .as_object()
             .unwrap()

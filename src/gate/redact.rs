@@ -1,7 +1,7 @@
-//! Secrets kept out of what is written down. Pure.
+//! Removes secrets from arguments before they are logged. Pure.
 //!
-//! What is left out for its length leaves its length and SHA-256, so that who has the original can
-//! show that it is what was sent. Secrets leave nothing: a hash of a short one could be guessed.
+//! Long values are replaced by their length and SHA-256, so that the original can be proven later.
+//! Secrets are replaced without a hash, since a short secret could be guessed from it.
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -9,9 +9,10 @@ use sha2::{Digest, Sha256};
 use crate::gate::normalize::Change;
 use crate::gate::pattern::Pattern;
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 pub const REDACTED: &str = "[redacted]";
-/// Parts of a name, in lower-case letters and digits alone, whose value is a secret.
+/// Substrings of names whose values are secrets. Names are compared by lower-case letters and
+/// digits only.
 const SECRET_PARTS: [&str; 13] = [
     "password",
     "passwd",
@@ -27,94 +28,92 @@ const SECRET_PARTS: [&str; 13] = [
     "signature",
     "pincode",
 ];
-/// Longest text that is written down; of a longer one the beginning is.
+/// Longest text that is logged; longer ones are cut.
 const MAX_TEXT_BYTES: usize = 4 << 10;
-/// Most fields or items of one object or array that are written down.
+/// Maximum number of fields or items of one object or array that are logged.
 const MAX_ITEMS: usize = 256;
 
-/// Which names hold secrets.
+/// Decides which values are secrets, by their names.
 #[derive(Clone, Debug, Default)]
 pub struct Redaction {
     patterns: Vec<Pattern>,
 }
 
 impl Redaction {
-    /// The usual names, and those that fit a pattern.
+    /// Redacts the built-in names and those that match a pattern.
     pub fn new(patterns: Vec<Pattern>) -> Self {
         Redaction { patterns }
     }
 
-    /// The arguments as they may be written down: without secrets, and bounded.
+    /// The arguments for the log: without secrets, and bounded.
     pub fn arguments(&self, arguments: &Map<String, Value>) -> Value {
         Value::Object(self.fields(arguments))
     }
 
-    /// Changes as they may be written down.
+    /// The changes for the log.
     pub fn changes(&self, changes: &[Change]) -> Vec<Change> {
         changes.iter().map(|change| self.change(change)).collect()
     }
 
     fn change(&self, change: &Change) -> Change {
-        let secret = change.path.split('/').any(|step| self.is_secret(step));
-        let written = |value: &Value| match (secret, value) {
-            (_, Value::Null) => Value::Null,
-            (true, _) => REDACTED.into(),
-            (false, value) => self.value(value),
+        let is_secret = change.path.split('/').any(|step| self.is_secret(step));
+        let redacted = |value: &Value| match value {
+            // Null means "not given" and reveals nothing.
+            Value::Null => Value::Null,
+            _ if is_secret => REDACTED.into(),
+            value => self.value(value),
         };
         Change {
             path: change.path.clone(),
-            from: written(&change.from),
-            to: written(&change.to),
+            from: redacted(&change.from),
+            to: redacted(&change.to),
             why: change.why,
         }
     }
 
     fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
-        let mut written = Map::new();
+        let mut redacted = Map::new();
         for (name, value) in fields.iter().take(MAX_ITEMS) {
-            let secret = !value.is_null() && self.is_secret(name);
-            written.insert(
-                cut(name),
-                if secret {
-                    REDACTED.into()
-                } else {
-                    self.value(value)
-                },
-            );
+            let value = if !value.is_null() && self.is_secret(name) {
+                REDACTED.into()
+            } else {
+                self.value(value)
+            };
+            redacted.insert(cut(name), value);
         }
         if fields.len() > MAX_ITEMS {
             let rest: Map<String, Value> = fields
                 .iter()
                 .skip(MAX_ITEMS)
-                .map(|(k, v)| (k.clone(), v.clone()))
+                .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
-            written.insert("[…]".to_owned(), left_out(rest.len(), &Value::Object(rest)));
+            redacted.insert("[…]".to_owned(), omitted(rest.len(), &Value::Object(rest)));
         }
-        written
+        redacted
     }
 
     fn value(&self, value: &Value) -> Value {
         match value {
             Value::Object(fields) => Value::Object(self.fields(fields)),
             Value::Array(items) => {
-                let mut written: Vec<Value> = items
+                let mut redacted: Vec<Value> = items
                     .iter()
                     .take(MAX_ITEMS)
                     .map(|item| self.value(item))
                     .collect();
                 if items.len() > MAX_ITEMS {
                     let rest = items[MAX_ITEMS..].to_vec();
-                    written.push(left_out(rest.len(), &Value::Array(rest)));
+                    redacted.push(omitted(rest.len(), &Value::Array(rest)));
                 }
-                Value::Array(written)
+                Value::Array(redacted)
             }
             Value::String(text) => self.text(text),
             other => other.clone(),
         }
     }
 
-    /// JSON inside a text may hold secrets too.
     fn text(&self, text: &str) -> Value {
+        // JSON inside a string may contain secrets too.
         if text.trim_start().starts_with(['{', '['])
             && let Ok(inner) = serde_json::from_str::<Value>(text)
         {
@@ -124,17 +123,17 @@ impl Redaction {
     }
 
     fn is_secret(&self, name: &str) -> bool {
-        let plain: String = name
+        let normalized: String = name
             .chars()
             .filter(|c| c.is_alphanumeric())
             .flat_map(char::to_lowercase)
             .collect();
-        SECRET_PARTS.iter().any(|part| plain.contains(part))
+        SECRET_PARTS.iter().any(|part| normalized.contains(part))
             || self.patterns.iter().any(|pattern| pattern.matches(name))
     }
 }
 
-/// A text, or its beginning with the length and the hash of the whole.
+/// The text, or its beginning followed by length and hash of the whole text.
 fn cut(text: &str) -> String {
     if text.len() <= MAX_TEXT_BYTES {
         return text.to_owned();
@@ -148,9 +147,8 @@ fn cut(text: &str) -> String {
     )
 }
 
-/// What stands for fields or items that are left out: their number, and length and hash of their
-/// JSON.
-fn left_out(count: usize, rest: &Value) -> Value {
+/// Replaces omitted fields or items: their number, and length and hash of their JSON.
+fn omitted(count: usize, rest: &Value) -> Value {
     let text = rest.to_string();
     format!(
         "[… {count} more, {} bytes, sha256 {}]",
@@ -161,10 +159,7 @@ fn left_out(count: usize, rest: &Value) -> Value {
 }
 
 fn sha256(text: &str) -> String {
-    Sha256::digest(text)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex::encode(Sha256::digest(text))
 }
 
 #[cfg(test)]
@@ -175,7 +170,7 @@ mod tests {
     use crate::gate::normalize::Why;
 
     #[test]
-    fn secrets_are_redacted_by_name_wherever_they_are() {
+    fn secrets_are_redacted_by_name_at_any_depth() {
         let arguments = json!({
             "user": "ada", "Api-Key": "k", "headers": { "X-Auth-Token": "t", "accept": "a" }, "card_no": 4,
             "list": [{ "passWord": { "old": 1 } }], "body": "{\"client_secret\":\"x\",\"a\":1}", "token": null,
@@ -203,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_bounded() {
+    fn logged_values_are_bounded() {
         let arguments = json!({ "a": "é".repeat(9_000), "b": vec![0; 9_000] });
         let written = Redaction::default().arguments(arguments.as_object().unwrap());
         assert!(
@@ -220,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_leaves_its_hash() {
+    fn omitted_values_are_replaced_by_their_hash() {
         let written = |arguments: Value| {
             Redaction::default()
                 .arguments(arguments.as_object().unwrap())
@@ -246,12 +241,12 @@ mod tests {
             assert!(one.contains("sha256 ") && !one.contains("pay ada"), "{one}");
             assert_ne!(
                 one, other,
-                "what differs where nothing is written down has another hash"
+                "values that differ in the omitted part have different hashes"
             );
         }
         assert!(
             written(texts("")).contains(&sha256(&"x".repeat(5_000))),
-            "it is the hash of the whole text"
+            "the hash covers the whole text"
         );
     }
 }

@@ -5,23 +5,23 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 
 use super::*;
-use crate::gate::approval::Nobody;
+use crate::gate::approval::RefuseAll;
 use crate::tools::ToolFailure;
 
-/// Tools that note down what they are called with.
+/// Tools that record their calls.
 #[derive(Default)]
-struct World {
-    tools: BTreeMap<String, (Arc<Tool>, Arc<Noting>)>,
+struct RecordedTools {
+    tools: BTreeMap<String, (Arc<Tool>, Arc<RecordingTool>)>,
 }
 
-struct Noting {
+struct RecordingTool {
     result: Result<Value, ToolFailure>,
     hangs: bool,
     calls: Mutex<Vec<Value>>,
 }
 
 #[async_trait]
-impl Callable for Noting {
+impl Callable for RecordingTool {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
         self.calls.lock().unwrap().push(Value::Object(arguments));
         if self.hangs {
@@ -31,7 +31,7 @@ impl Callable for Noting {
     }
 }
 
-impl Directory for World {
+impl Directory for RecordedTools {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
         self.tools.get(id.as_str()).map(|(tool, _)| tool.clone())
     }
@@ -43,7 +43,7 @@ impl Directory for World {
     }
 }
 
-impl World {
+impl RecordedTools {
     fn with(mut self, id: &str, result: Result<Value, &str>) -> Self {
         let id = ToolId::parse(id).unwrap();
         let mut tool = Tool::new(id.server(), id.name()).unwrap();
@@ -59,13 +59,13 @@ impl World {
         tool.annotations.read_only_hint = id.name().starts_with("get").then_some(true);
         tool.annotations.destructive_hint = id.name().starts_with("delete").then_some(true);
         let result = result.map_err(ToolFailure::new);
-        let noting = Noting {
+        let recording = RecordingTool {
             result,
             hangs: id.name().ends_with("hang"),
             calls: Mutex::default(),
         };
         self.tools
-            .insert(id.to_string(), (Arc::new(tool), Arc::new(noting)));
+            .insert(id.to_string(), (Arc::new(tool), Arc::new(recording)));
         self
     }
 
@@ -83,9 +83,9 @@ impl World {
     }
 }
 
-fn world() -> World {
+fn tools() -> RecordedTools {
     let ok = || Ok(json!({ "done": true }));
-    World::default()
+    RecordedTools::default()
         .with("s/get", ok())
         .with("s/put", ok())
         .with("s/delete", ok())
@@ -96,10 +96,11 @@ fn policies(text: &str) -> Policies {
     toml::from_str(text).unwrap()
 }
 
-struct Says(Answer);
+/// Gives every request the same answer.
+struct FixedApprover(Answer);
 
 #[async_trait]
-impl Approver for Says {
+impl Approver for FixedApprover {
     async fn ask(&self, _: ApprovalRequest) -> Answer {
         self.0.clone()
     }
@@ -115,36 +116,36 @@ fn caller() -> Caller {
 }
 
 /// One run at a gate.
-struct Bench {
+struct TestRun {
     gate: Gate,
-    world: World,
+    tools: RecordedTools,
     caller: Caller,
     ledger: Ledger,
     approver: Box<dyn Approver>,
 }
 
-impl Bench {
-    fn new(policies_text: &str, world: World) -> Self {
+impl TestRun {
+    fn new(policies_text: &str, tools: RecordedTools) -> Self {
         let gate = Gate::new(policies(policies_text));
-        Bench {
+        TestRun {
             gate,
-            world,
+            tools,
             caller: caller(),
             ledger: Ledger::default(),
-            approver: Box::new(Nobody),
+            approver: Box::new(RefuseAll),
         }
     }
 
-    async fn pass(&self, id: &str, arguments: Value) -> Passed {
-        let passage = Passage {
+    async fn pass(&self, id: &str, arguments: Value) -> CallOutcome {
+        let context = GateContext {
             caller: &self.caller,
             ledger: &self.ledger,
-            directory: &self.world,
+            directory: &self.tools,
             approver: self.approver.as_ref(),
             call_timeout: Duration::from_secs(60),
         };
         self.gate
-            .pass(passage, self.world.call(id, arguments))
+            .pass(context, self.tools.call(id, arguments))
             .await
     }
 
@@ -158,42 +159,41 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn reading_is_free_and_everything_else_is_asked_for() {
-    let mut bench = Bench::new("", world());
-    assert!(bench.result("s/get", json!({})).await.is_ok());
+async fn read_only_tools_are_allowed_and_all_others_need_approval() {
+    let mut run = TestRun::new("", tools());
+    assert!(run.result("s/get", json!({})).await.is_ok());
     for id in ["s/put", "s/delete"] {
-        let (code, message) = bench.result(id, json!({})).await.unwrap_err();
+        let (code, message) = run.result(id, json!({})).await.unwrap_err();
         assert!(
             code == ErrorCode::Denied && message.contains("there is nobody to ask here"),
             "{message}"
         );
-        assert!(bench.world.calls(id).is_empty());
+        assert!(run.tools.calls(id).is_empty());
     }
-    bench.approver = Box::new(Says(Answer::Approved { by: "ada".into() }));
-    assert!(bench.result("s/delete", json!({})).await.is_ok());
-    bench.approver = Box::new(Says(Answer::Expired { after_ms: 7 }));
+    run.approver = Box::new(FixedApprover(Answer::Approved { by: "ada".into() }));
+    assert!(run.result("s/delete", json!({})).await.is_ok());
+    run.approver = Box::new(FixedApprover(Answer::Expired { after_ms: 7 }));
     assert!(
-        bench
-            .result("s/delete", json!({}))
+        run.result("s/delete", json!({}))
             .await
             .unwrap_err()
             .1
             .contains("nobody allowed s/delete within 7 ms")
     );
-    assert_eq!(bench.world.calls("s/delete").len(), 1);
+    assert_eq!(run.tools.calls("s/delete").len(), 1);
 }
 
 #[tokio::test]
-async fn arguments_are_normalised_checked_and_held_to_the_caller_before_the_call() {
+async fn arguments_are_normalized_checked_and_bound_to_the_caller_before_the_call() {
     let text = "bind = { userId = \"$identity\" }\n[[rules]]\ndecision = \"allow\"";
-    let bench = Bench::new(text, world());
-    let passed = bench.pass("s/put", json!({ "quantity": "7,000" })).await;
+    let run = TestRun::new(text, tools());
+    let outcome = run.pass("s/put", json!({ "quantity": "7,000" })).await;
     assert_eq!(
-        bench.world.calls("s/put"),
+        run.tools.calls("s/put"),
         [json!({ "quantity": 7000, "userId": "ada" })]
     );
-    assert_eq!(passed.report.changes.len(), 2);
-    let (code, message) = bench
+    assert_eq!(outcome.report.changes.len(), 2);
+    let (code, message) = run
         .result("s/put", json!({ "quantity": 0 }))
         .await
         .unwrap_err();
@@ -201,7 +201,7 @@ async fn arguments_are_normalised_checked_and_held_to_the_caller_before_the_call
         code == ErrorCode::InvalidArguments && message.contains("at /quantity: 0 is less"),
         "{message}"
     );
-    let (code, message) = bench
+    let (code, message) = run
         .result("s/put", json!({ "userId": "bob" }))
         .await
         .unwrap_err();
@@ -209,20 +209,20 @@ async fn arguments_are_normalised_checked_and_held_to_the_caller_before_the_call
         code == ErrorCode::Denied && message.contains("/userId names \"bob\""),
         "{message}"
     );
-    assert_eq!(bench.world.calls("s/put").len(), 1);
+    assert_eq!(run.tools.calls("s/put").len(), 1);
 }
 
 #[tokio::test]
-async fn denied_and_rehearsed_calls_call_nothing() {
+async fn denied_and_dry_run_calls_call_nothing() {
     let text =
         "[[rules]]\ntool = \"s/delete\"\ndecision = \"deny\"\n[[rules]]\ndecision = \"dry_run\"";
-    let bench = Bench::new(text, world());
-    let (code, message) = bench.result("s/delete", json!({})).await.unwrap_err();
+    let run = TestRun::new(text, tools());
+    let (code, message) = run.result("s/delete", json!({})).await.unwrap_err();
     assert!(
         code == ErrorCode::Denied && message.contains("denied by rule 1"),
         "{message}"
     );
-    let data = bench
+    let data = run
         .result("s/put", json!({ "quantity": "2" }))
         .await
         .unwrap();
@@ -230,20 +230,20 @@ async fn denied_and_rehearsed_calls_call_nothing() {
         (&data["dry_run"], &data["arguments"]),
         (&json!(true), &json!({ "quantity": 2 }))
     );
-    assert!(bench.world.calls("s/delete").is_empty() && bench.world.calls("s/put").is_empty());
+    assert!(run.tools.calls("s/delete").is_empty() && run.tools.calls("s/put").is_empty());
 }
 
 #[tokio::test]
-async fn limits_end_a_loop() {
-    let bench = Bench::new("limits = { calls = 3 }", world());
+async fn limits_stop_a_loop_of_calls() {
+    let run = TestRun::new("limits = { calls = 3 }", tools());
     for _ in 0..3 {
-        assert!(bench.result("s/get", json!({})).await.is_ok());
+        assert!(run.result("s/get", json!({})).await.is_ok());
     }
     assert_eq!(
-        bench.result("s/get", json!({})).await.unwrap_err().0,
+        run.result("s/get", json!({})).await.unwrap_err().0,
         ErrorCode::Limit
     );
-    assert_eq!(bench.world.calls("s/get").len(), 3);
+    assert_eq!(run.tools.calls("s/get").len(), 3);
 }
 
 const REGISTERED: &str = r#"
@@ -257,64 +257,60 @@ const REGISTERED: &str = r#"
 "#;
 
 #[tokio::test]
-async fn what_does_not_hold_is_made_to_hold_once_a_run() {
-    let world = world()
+async fn a_precondition_is_established_once_a_run() {
+    let tools = tools()
         .with("s/getUser", Ok(json!({ "exists": false })))
         .with("s/register", Ok(json!({})));
-    let bench = Bench::new(REGISTERED, world);
+    let run = TestRun::new(REGISTERED, tools);
     for _ in 0..2 {
         assert!(
-            bench
-                .result("s/put", json!({ "userId": "ada" }))
+            run.result("s/put", json!({ "userId": "ada" }))
                 .await
                 .is_ok()
         );
     }
-    assert_eq!(
-        bench.world.calls("s/register"),
-        [json!({ "userId": "ada" })]
-    );
+    assert_eq!(run.tools.calls("s/register"), [json!({ "userId": "ada" })]);
     assert_eq!(
         (
-            bench.world.calls("s/getUser").len(),
-            bench.world.calls("s/put").len()
+            run.tools.calls("s/getUser").len(),
+            run.tools.calls("s/put").len()
         ),
         (1, 2)
     );
 }
 
 #[tokio::test]
-async fn a_precondition_that_cannot_be_met_keeps_the_call_from_being_made() {
+async fn a_precondition_that_cannot_be_established_prevents_the_call() {
     let no = || Ok(json!({ "exists": false }));
-    for (world, rule, expected) in [
+    for (tools, rule, expected) in [
         (
-            world()
+            tools()
                 .with("s/getUser", no())
                 .with("s/register", Err("closed")),
             "",
             "s/register first, and that failed",
         ),
         (
-            world()
+            tools()
                 .with("s/getUser", Err("down"))
                 .with("s/register", no()),
             "",
             "s/getUser to agree first",
         ),
-        (world().with("s/getUser", no()), "", "no tool has this id"),
+        (tools().with("s/getUser", no()), "", "no tool has this id"),
         (
-            world().with("s/getUser", no()).with("s/register", no()),
+            tools().with("s/getUser", no()).with("s/register", no()),
             "[[rules]]\ntool = \"s/register\"\ndecision = \"deny\"\n",
             "denied by rule 1",
         ),
         (
-            world().with("s/getUser", no()).with("s/register", no()),
+            tools().with("s/getUser", no()).with("s/register", no()),
             "[[rules]]\ntool = \"s/register\"\ndecision = \"dry_run\"\n",
             "that is a dry run",
         ),
     ] {
-        let bench = Bench::new(&format!("{rule}{REGISTERED}"), world);
-        let (code, message) = bench
+        let run = TestRun::new(&format!("{rule}{REGISTERED}"), tools);
+        let (code, message) = run
             .result("s/put", json!({ "userId": "ada" }))
             .await
             .unwrap_err();
@@ -322,12 +318,12 @@ async fn a_precondition_that_cannot_be_met_keeps_the_call_from_being_made() {
             code == ErrorCode::Precondition && message.contains(expected),
             "{message}"
         );
-        assert!(bench.world.calls("s/put").is_empty());
+        assert!(run.tools.calls("s/put").is_empty());
     }
 }
 
 #[tokio::test]
-async fn preconditions_in_a_circle_end() {
+async fn circular_preconditions_are_refused() {
     let text = r#"
         [[rules]]
         decision = "allow"
@@ -338,17 +334,17 @@ async fn preconditions_in_a_circle_end() {
         before = "s/get"
         check = { tool = "s/put" }
     "#;
-    let bench = Bench::new(text, world());
-    let (_, message) = bench.result("s/put", json!({})).await.unwrap_err();
+    let run = TestRun::new(text, tools());
+    let (_, message) = run.result("s/put", json!({})).await.unwrap_err();
     assert!(
         message.contains("in a circle: s/put -> s/get -> s/put"),
         "{message}"
     );
-    assert!(bench.world.calls("s/put").is_empty());
+    assert!(run.tools.calls("s/put").is_empty());
 }
 
-/// The lines of a log.
-fn lines(log: &AuditLog) -> Vec<Value> {
+/// The exported entries of a log.
+fn entries(log: &AuditLog) -> Vec<Value> {
     let mut lines = Vec::new();
     log.export(|line| -> Result<(), AuditError> {
         lines.push(serde_json::from_str(line).unwrap());
@@ -358,26 +354,25 @@ fn lines(log: &AuditLog) -> Vec<Value> {
     lines
 }
 
-fn audited(mut bench: Bench) -> (tempfile::TempDir, Arc<AuditLog>, Bench) {
+fn audited(mut run: TestRun) -> (tempfile::TempDir, Arc<AuditLog>, TestRun) {
     let folder = tempfile::tempdir().unwrap();
     let log = Arc::new(AuditLog::open(&folder.path().join(audit::FILE_NAME)).unwrap());
-    bench.gate = bench.gate.with_audit(log.clone());
-    (folder, log, bench)
+    run.gate = run.gate.with_audit(log.clone());
+    (folder, log, run)
 }
 
 #[tokio::test]
-async fn every_call_is_written_down_without_its_secrets() {
+async fn every_call_is_logged_without_its_secrets() {
     let text =
         "[[rules]]\nclass = \"destructive\"\ndecision = \"deny\"\n[[rules]]\ndecision = \"allow\"";
-    let (_folder, log, bench) = audited(Bench::new(text, world()));
-    bench
-        .pass(
-            "s/put",
-            json!({ "quantity": "7,000", "password": "hunter2" }),
-        )
-        .await;
-    bench.pass("s/delete", json!({})).await;
-    let lines = lines(&log);
+    let (_folder, log, run) = audited(TestRun::new(text, tools()));
+    run.pass(
+        "s/put",
+        json!({ "quantity": "7,000", "password": "hunter2" }),
+    )
+    .await;
+    run.pass("s/delete", json!({})).await;
+    let lines = entries(&log);
     let events: Vec<&str> = lines
         .iter()
         .map(|line| line["event"].as_str().unwrap())
@@ -413,57 +408,46 @@ async fn every_call_is_written_down_without_its_secrets() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_down_is_not_done() {
-    let (folder, log, bench) = audited(Bench::new("[[rules]]\ndecision = \"allow\"", world()));
+async fn a_call_that_cannot_be_logged_is_not_made() {
+    let (folder, log, run) = audited(TestRun::new("[[rules]]\ndecision = \"allow\"", tools()));
     let path = folder.path().join(audit::FILE_NAME);
     rusqlite::Connection::open(&path)
         .unwrap()
         .execute_batch("DROP TABLE entries")
         .unwrap();
-    let (code, message) = bench.result("s/put", json!({})).await.unwrap_err();
+    let (code, message) = run.result("s/put", json!({})).await.unwrap_err();
     assert!(
         code == ErrorCode::Denied && message.contains("audit log cannot be written"),
         "{message}"
     );
-    assert!(bench.world.calls("s/put").is_empty());
+    assert!(run.tools.calls("s/put").is_empty());
     drop(log);
 }
 
 #[tokio::test]
-async fn the_end_of_a_stopped_call_is_written_down_too() {
-    let (_folder, log, bench) = audited(Bench::new("[[rules]]\ndecision = \"allow\"", world()));
+async fn the_end_of_a_stopped_call_is_logged() {
+    let (_folder, log, run) = audited(TestRun::new("[[rules]]\ndecision = \"allow\"", tools()));
     assert!(
-        timeout(
-            Duration::from_millis(50),
-            bench.pass("s/put_hang", json!({}))
-        )
-        .await
-        .is_err()
+        timeout(Duration::from_millis(50), run.pass("s/put_hang", json!({})))
+            .await
+            .is_err()
     );
-    assert_eq!(lines(&log)[1]["error_code"], "cancelled");
+    assert_eq!(entries(&log)[1]["error_code"], "cancelled");
 }
 
 #[tokio::test]
 async fn a_tool_whose_schema_changes_is_checked_by_its_new_one() {
-    let bench = Bench::new("[[rules]]\ndecision = \"allow\"", world());
-    assert!(
-        bench
-            .result("s/put", json!({ "quantity": 5 }))
-            .await
-            .is_ok()
-    );
-    let mut changed = (*bench.world.tools["s/put"].0).clone();
+    let run = TestRun::new("[[rules]]\ndecision = \"allow\"", tools());
+    assert!(run.result("s/put", json!({ "quantity": 5 })).await.is_ok());
+    let mut changed = (*run.tools.tools["s/put"].0).clone();
     changed.input_schema["properties"]["quantity"]["maximum"] = json!(2);
-    let judgement = bench.gate.judge(
-        &bench.caller,
+    let checked = run.gate.check(
+        &run.caller,
         &Arc::new(changed),
-        bench
-            .world
-            .call("s/put", json!({ "quantity": 5 }))
-            .arguments,
+        run.tools.call("s/put", json!({ "quantity": 5 })).arguments,
     );
     assert!(
-        judgement
+        checked
             .refusal
             .unwrap()
             .message
@@ -471,35 +455,36 @@ async fn a_tool_whose_schema_changes_is_checked_by_its_new_one() {
     );
 }
 
-/// A directory in which a tool changes when a person is asked about it, and the person.
-struct Shifting {
-    world: World,
-    shifted: Mutex<Option<Option<Arc<Tool>>>>,
+/// A directory whose tool changes while approval is requested, and the approver of that request.
+struct ChangingDirectory {
+    tools: RecordedTools,
+    /// What the directory gives once the tool has changed.
+    changed: Mutex<Option<Option<Arc<Tool>>>>,
     to: Option<Arc<Tool>>,
 }
 
-impl Directory for Shifting {
+impl Directory for ChangingDirectory {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        let shifted = self.shifted.lock().unwrap().clone();
-        shifted.unwrap_or_else(|| self.world.tool(id))
+        let changed = self.changed.lock().unwrap().clone();
+        changed.unwrap_or_else(|| self.tools.tool(id))
     }
 
     fn callable(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        self.world.callable(id)
+        self.tools.callable(id)
     }
 }
 
 #[async_trait]
-impl Approver for Shifting {
+impl Approver for ChangingDirectory {
     async fn ask(&self, _: ApprovalRequest) -> Answer {
-        *self.shifted.lock().unwrap() = Some(self.to.clone());
+        *self.changed.lock().unwrap() = Some(self.to.clone());
         Answer::Approved { by: "ada".into() }
     }
 }
 
 #[tokio::test]
-async fn an_answer_does_not_count_for_a_tool_that_changed_or_went() {
-    let tool = world().tools["s/delete"].0.clone();
+async fn an_approval_does_not_count_for_a_tool_that_changed_or_was_removed() {
+    let tool = tools().tools["s/delete"].0.clone();
     let described = Arc::new(Tool::clone(&tool).with_description("Deletes everything."));
     let mut tagged = Tool::clone(&tool);
     tagged.tags.push("new".into());
@@ -510,31 +495,31 @@ async fn an_answer_does_not_count_for_a_tool_that_changed_or_went() {
         ),
         (
             None,
-            Some("s/delete was taken away while a person decided on it"),
+            Some("s/delete was removed while a person decided on it"),
         ),
         (Some(Arc::new(tagged)), None),
     ] {
-        let shifting = Shifting {
-            world: world(),
-            shifted: Mutex::default(),
+        let directory = ChangingDirectory {
+            tools: tools(),
+            changed: Mutex::default(),
             to,
         };
         let (caller, ledger) = (caller(), Ledger::default());
-        let passage = Passage {
+        let context = GateContext {
             caller: &caller,
             ledger: &ledger,
-            directory: &shifting,
-            approver: &shifting,
+            directory: &directory,
+            approver: &directory,
             call_timeout: Duration::from_secs(60),
         };
         let gate = Gate::new(Policies::default());
         let result = gate
-            .pass(passage, shifting.world.call("s/delete", json!({})))
+            .pass(context, directory.tools.call("s/delete", json!({})))
             .await
             .result;
         let message = result.error_message.unwrap_or_default();
         assert_eq!(
-            (message.is_empty(), shifting.world.calls("s/delete").len()),
+            (message.is_empty(), directory.tools.calls("s/delete").len()),
             match expected {
                 None => (true, 1),
                 Some(_) => (false, 0),
@@ -545,37 +530,37 @@ async fn an_answer_does_not_count_for_a_tool_that_changed_or_went() {
 }
 
 #[tokio::test]
-async fn a_call_is_judged_by_what_the_tool_says_now() {
+async fn a_call_is_checked_by_the_current_definition_of_its_tool() {
     let mut stale = Tool::new("s", "delete").unwrap();
     stale.annotations.read_only_hint = Some(true);
-    let bench = Bench::new("", world());
+    let run = TestRun::new("", tools());
     let call = Call {
         tool: Arc::new(stale),
-        ..bench.world.call("s/delete", json!({}))
+        ..run.tools.call("s/delete", json!({}))
     };
     let (caller, ledger) = (caller(), Ledger::default());
-    let passage = Passage {
+    let context = GateContext {
         caller: &caller,
         ledger: &ledger,
-        directory: &bench.world,
-        approver: &Nobody,
+        directory: &run.tools,
+        approver: &RefuseAll,
         call_timeout: Duration::from_secs(60),
     };
-    let passed = bench.gate.pass(passage, call).await;
-    assert_eq!(passed.report.ruling.class, Class::Destructive);
-    assert_eq!(passed.result.error_code, Some(ErrorCode::Denied));
+    let outcome = run.gate.pass(context, call).await;
+    assert_eq!(outcome.report.applied_rule.class, Class::Destructive);
+    assert_eq!(outcome.result.error_code, Some(ErrorCode::Denied));
 }
 
 #[tokio::test]
-async fn a_caller_that_only_reads_calls_nothing_else_whatever_the_rules_allow() {
+async fn a_read_only_caller_calls_only_read_only_tools_whatever_the_rules_allow() {
     let allow_all = "[[rules]]\ntool = \"*\"\ndecision = \"allow\"";
-    let mut bench = Bench::new(allow_all, world());
-    bench.caller.only_reads = true;
-    assert!(bench.result("s/get", json!({})).await.is_ok());
+    let mut run = TestRun::new(allow_all, tools());
+    run.caller.only_reads = true;
+    assert!(run.result("s/get", json!({})).await.is_ok());
     for id in ["s/put", "s/delete"] {
-        let (code, message) = bench.result(id, json!({})).await.unwrap_err();
+        let (code, message) = run.result(id, json!({})).await.unwrap_err();
         assert_eq!(code, ErrorCode::Denied);
         assert!(message.contains("a key with the scope call"), "{message}");
-        assert!(bench.world.calls(id).is_empty());
+        assert!(run.tools.calls(id).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Any OpenAI-compatible chat endpoint: OpenAI, Ollama, llama.cpp, vLLM.
+//! The client for OpenAI-compatible chat endpoints: OpenAI, Ollama, llama.cpp, vLLM.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,17 +15,17 @@ use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder, deltas_of};
 use crate::llm::{ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall};
 use crate::printable::excerpt;
 
-/// Longest wait that a server's `Retry-After` is granted.
+/// Longest wait before an attempt, whatever the server's `Retry-After` says.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
 /// Bytes of an error body that are read.
 const MAX_ERROR_BODY_BYTES: usize = 4 << 10;
 
-/// Where a model is and how long it is waited for.
+/// The endpoint of a model, and its timeouts.
 #[derive(Clone)]
 pub struct OpenAiConfig {
-    /// Base URL, with the `/v1` where the server has one.
+    /// Base URL, including `/v1` if the server has it.
     pub base_url: String,
-    /// The model's name at that server.
+    /// The model's name on the server.
     pub model: String,
     /// Sent as a bearer token.
     pub api_key: Option<String>,
@@ -37,10 +37,10 @@ pub struct OpenAiConfig {
     pub first_token_timeout: Duration,
     /// Longest silence between two tokens.
     pub idle_timeout: Duration,
-    /// How often a request is sent at most, when it is refused with 429 or 5xx or no connection is
-    /// made.
+    /// Maximum number of attempts. Requests are retried after a status 429 or 5xx, or if no
+    /// connection can be made.
     pub max_attempts: u32,
-    /// The first wait between attempts; it doubles each time.
+    /// Wait before the second attempt; it doubles each time.
     pub backoff: Duration,
 }
 
@@ -62,7 +62,7 @@ impl OpenAiConfig {
 }
 
 impl fmt::Debug for OpenAiConfig {
-    /// Leaves the key out.
+    /// Without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OpenAiConfig({} at {})", self.model, self.base_url)
     }
@@ -77,10 +77,10 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// Prepares a client; nothing is sent yet.
+    /// Creates a client without connecting.
     ///
     /// # Errors
-    /// [`LlmError::Unreachable`] for a base URL that is none.
+    /// [`LlmError::Unreachable`] for an invalid base URL.
     pub fn new(config: OpenAiConfig) -> Result<Self, LlmError> {
         let unreachable = |reason: String| LlmError::Unreachable {
             url: config.base_url.clone(),
@@ -108,19 +108,19 @@ impl OpenAi {
         })
     }
 
-    /// Sends the request until it is accepted, attempts are used up, or retrying makes no sense.
-    async fn accepted(&self, body: &Value) -> Result<Response, LlmError> {
+    /// Sends the request until it succeeds, attempts are used up, or a retry cannot help.
+    async fn send_with_retries(&self, body: &Value) -> Result<Response, LlmError> {
         let mut attempt = 1;
         loop {
-            let outcome = self.send(body, attempt).await;
-            let Err(refusal) = outcome else {
-                return outcome.map_err(|refusal| refusal.error);
+            let failed = match self.send(body, attempt).await {
+                Ok(response) => return Ok(response),
+                Err(failed) => failed,
             };
-            if !refusal.may_retry || attempt >= self.config.max_attempts {
-                return Err(refusal.error);
+            if !failed.may_retry || attempt >= self.config.max_attempts {
+                return Err(failed.error);
             }
             let backoff = self.config.backoff * 2u32.saturating_pow(attempt - 1);
-            sleep(refusal.retry_after.unwrap_or(backoff).min(MAX_RETRY_WAIT)).await;
+            sleep(failed.retry_after.unwrap_or(backoff).min(MAX_RETRY_WAIT)).await;
             attempt += 1;
         }
     }
@@ -132,14 +132,21 @@ impl OpenAi {
         }
         let limit = self.config.first_token_timeout;
         let response = match timeout(limit, request.send()).await {
-            Err(_) => return Err(FailedRequest::last(silent("before the first token", limit))),
+            // Not retried: the model may still be busy with the prompt.
+            Err(_) => {
+                return Err(FailedRequest {
+                    error: timed_out("before the first token", limit),
+                    may_retry: false,
+                    retry_after: None,
+                });
+            }
             Ok(Err(error)) => return Err(self.unreachable(&error)),
             Ok(Ok(response)) => response,
         };
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(self.refused(response, attempt).await)
+        Err(self.status_error(response, attempt).await)
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> FailedRequest {
@@ -155,7 +162,7 @@ impl OpenAi {
         }
     }
 
-    async fn refused(&self, mut response: Response, attempts: u32) -> FailedRequest {
+    async fn status_error(&self, mut response: Response, attempts: u32) -> FailedRequest {
         let status = response.status();
         let retry_after = response
             .headers()
@@ -191,19 +198,20 @@ impl ChatModel for OpenAi {
 
     async fn stream(&self, request: ChatRequest) -> Result<DeltaStream, LlmError> {
         let body = request_body(&request, &self.config);
-        let mut response = self.accepted(&body).await?;
+        let mut response = self.send_with_retries(&body).await?;
+        // Some servers ignore `stream` and send the whole answer as JSON.
         if is_json(&response) {
             let whole = read_up_to(&mut response, MAX_EVENT_BYTES).await;
             let deltas = deltas_of(&String::from_utf8_lossy(&whole))?;
             return Ok(Box::pin(stream::iter(deltas.into_iter().map(Ok))));
         }
         Ok(Box::pin(stream::unfold(
-            Some(Reading::new(response, &self.config)),
-            |reading| async {
-                let mut reading = reading?;
-                match reading.next().await {
+            Some(DeltaReader::new(response, &self.config)),
+            |reader| async {
+                let mut reader = reader?;
+                match reader.next().await {
                     Ok(None) => None,
-                    Ok(Some(delta)) => Some((Ok(delta), Some(reading))),
+                    Ok(Some(delta)) => Some((Ok(delta), Some(reader))),
                     Err(error) => Some((Err(error), None)),
                 }
             },
@@ -211,25 +219,15 @@ impl ChatModel for OpenAi {
     }
 }
 
-/// A refusal and whether the request may be sent again.
+/// The error of an attempt, and whether another one may help.
 struct FailedRequest {
     error: LlmError,
     may_retry: bool,
     retry_after: Option<Duration>,
 }
 
-impl FailedRequest {
-    fn last(error: LlmError) -> Self {
-        FailedRequest {
-            error,
-            may_retry: false,
-            retry_after: None,
-        }
-    }
-}
-
-/// A response being read.
-struct Reading {
+/// Reads deltas from a response.
+struct DeltaReader {
     response: Response,
     decoder: ReplyDecoder,
     ready: VecDeque<Delta>,
@@ -238,9 +236,9 @@ struct Reading {
     idle_timeout: Duration,
 }
 
-impl Reading {
+impl DeltaReader {
     fn new(response: Response, config: &OpenAiConfig) -> Self {
-        Reading {
+        DeltaReader {
             response,
             decoder: ReplyDecoder::default(),
             ready: VecDeque::new(),
@@ -259,7 +257,7 @@ impl Reading {
 
     async fn read(&mut self) -> Result<(), LlmError> {
         let chunk = timeout(self.limit, self.response.chunk()).await;
-        let chunk = chunk.map_err(|_| silent("in mid-answer", self.limit))?;
+        let chunk = chunk.map_err(|_| timed_out("in mid-answer", self.limit))?;
         let deltas = match chunk.map_err(|error| LlmError::CutOff {
             reason: root_cause(&error),
         })? {
@@ -269,6 +267,7 @@ impl Reading {
                 self.decoder.finish()?
             }
         };
+        // From the first token on the shorter limit applies.
         if !deltas.is_empty() {
             self.limit = self.idle_timeout;
         }
@@ -277,7 +276,7 @@ impl Reading {
     }
 }
 
-fn silent(stage: &'static str, limit: Duration) -> LlmError {
+fn timed_out(stage: &'static str, limit: Duration) -> LlmError {
     LlmError::Timeout {
         stage,
         waited_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
@@ -303,12 +302,12 @@ fn is_json(response: &Response) -> bool {
     content_type.is_some_and(|value| value.starts_with("application/json"))
 }
 
-/// A local model is asked directly, whatever proxy the environment names.
+/// True for a local model, which is reached directly even if the environment sets a proxy.
 fn is_loopback(url: &Url) -> bool {
     matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
-/// The innermost reason; the outer ones repeat the URL.
+/// The innermost cause; the outer ones repeat the URL.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
@@ -382,13 +381,13 @@ mod tests {
         data: {\"choices\":[{\"delta\":{\"content\":\"hel\"}}]}\n\n\
         data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-    /// Up to the middle of the second event.
+    /// [`HELLO`] up to the middle of its second event.
     fn half() -> &'static str {
         &HELLO[..HELLO.find("\"lo\"").unwrap()]
     }
 
-    /// A server that gives each connection the next answer (the last one again and again), and
-    /// counts them. An answer that ends in `HOLD` keeps its connection open.
+    /// A server that gives each connection the next answer, repeating the last one, and counts the
+    /// connections. An answer that ends in `HOLD` keeps its connection open.
     async fn server(answers: &[&str]) -> (OpenAiConfig, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1/", listener.local_addr().unwrap());
@@ -438,13 +437,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_comes_as_deltas() {
+    async fn a_stream_is_decoded_to_deltas() {
         let (config, _) = server(&[HELLO]).await;
         assert_eq!(text_of(&ask(config).await.unwrap()), "hello");
     }
 
     #[tokio::test]
-    async fn busy_servers_are_asked_again_and_wrong_requests_are_not() {
+    async fn requests_to_busy_servers_are_retried_and_rejected_requests_are_not() {
         let busy =
             "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy";
         let broken = "HTTP/1.1 503 Unavailable\r\ncontent-length: 0\r\n\r\n";
@@ -456,7 +455,7 @@ mod tests {
             server(&["HTTP/1.1 400 Bad Request\r\ncontent-length: 8\r\n\r\nno model"]).await;
         let message = ask(config).await.unwrap_err().to_string();
         assert!(
-            message.contains("answered 400 after 1 attempt(s): no model"),
+            message.contains("answered 400 after 1 attempt: no model"),
             "{message}"
         );
         assert_eq!(served.load(Ordering::SeqCst), 1);
@@ -477,7 +476,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_breaks_off_is_not_asked_for_again() {
+    async fn a_stream_that_is_cut_off_is_not_retried() {
         let (config, served) = server(&[half()]).await;
         let model = OpenAi::new(config).unwrap();
         let mut stream = model.stream(ChatRequest::default()).await.unwrap();
@@ -492,7 +491,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silence_is_bounded_before_and_after_the_first_token() {
+    async fn timeouts_apply_before_and_after_the_first_token() {
         let (mut config, _) = server(&["HOLD"]).await;
         config.first_token_timeout = Duration::from_millis(20);
         assert!(matches!(
@@ -515,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_stream_is_understood() {
+    async fn an_answer_without_streaming_is_accepted() {
         let body = r#"{"choices":[{"message":{"content":"whole"},"finish_reason":"stop"}]}"#;
         let answer = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -526,7 +525,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_and_no_url_are_told_apart_from_the_rest() {
+    async fn unreachable_servers_and_invalid_urls_are_reported() {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut config = OpenAiConfig::new(format!("http://{}", free.local_addr().unwrap()), "m");
         config.backoff = Duration::from_millis(1);
@@ -547,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_written_as_the_api_wants_it() {
+    fn a_request_has_the_format_of_the_api() {
         let call = ToolCall {
             id: "c1".into(),
             name: "f".into(),

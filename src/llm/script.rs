@@ -1,4 +1,4 @@
-//! A model that says what a file tells it to, so that examples and end-to-end tests are exact.
+//! A model that replays a script, so that examples and end-to-end tests are reproducible.
 //!
 //! A script is JSON lines, each one of
 //! - `{"reply": {"thinking"?, "text"?, "calls"?: [{"name", "arguments", "id"?}], "usage"?:
@@ -6,12 +6,11 @@
 //! - `{"chunks": [...]}`: chunks of a recorded OpenAI stream
 //! - `{"fail": "message"}`, `{"hang": true}`
 //! - `{"tool": "server/name", "result": ...}`, `{"tool": ..., "error": "message"}`, `{"tool": ...,
-//!   "hang": true}`: what the tool gives, call after call, the last one again and again
+//!   "hang": true}`: the outcomes of a tool's calls in order; the last one repeats
 //! - `{"comment": "..."}`
 //!
-//! Replies are used up in order, those with `"for": "recommend"` apart from the rest.
-//! `"expect_tools": [...]` beside a reply fails the request unless exactly these tools are visible
-//! in it.
+//! Replies are used in order; those with `"for": "recommend"` have their own order. A reply with
+//! `"expect_tools": [...]` fails the request unless exactly these tools are visible in it.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -27,17 +26,17 @@ use crate::llm::{
     CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Purpose, Usage,
 };
 
-/// A script as read: what the model says and what tools give.
+/// A parsed script: the model's replies and the outcomes of tools.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// The model's turns, in order.
     pub turns: Vec<Turn>,
-    /// What each tool gives, by id, in order.
+    /// The outcomes of each tool's calls in order, by tool id.
     pub tools: HashMap<String, Vec<ToolOutcome>>,
 }
 
 impl Script {
-    /// Reads a script file.
+    /// Loads a script file.
     ///
     /// # Errors
     /// [`LlmError::Script`] naming the line.
@@ -50,17 +49,16 @@ impl Script {
         Script::parse(&path.display().to_string(), &text)
     }
 
-    /// Reads a script from text; `path` is for messages.
+    /// Parses a script; `path` is for messages.
     ///
     /// # Errors
     /// [`LlmError::Script`] naming the line.
     pub fn parse(path: &str, text: &str) -> Result<Self, LlmError> {
         let mut script = Script::default();
-        let lines = text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty());
-        for (number, line) in lines {
+        for (number, line) in text.lines().enumerate() {
+            if line.trim().is_empty() {
+                continue;
+            }
             let at_line = |reason: String| LlmError::Script {
                 path: path.into(),
                 line: Some(number + 1),
@@ -101,21 +99,21 @@ impl Script {
     }
 }
 
-/// What a tool gives in a script.
+/// The outcome of a scripted tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolOutcome {
-    /// A result.
+    /// The call returns this.
     Result(Value),
-    /// A failure.
+    /// The call fails with this message.
     Error(String),
-    /// Nothing, ever.
+    /// The call never returns.
     Hang,
 }
 
-/// One answer of the model and what it is conditioned on.
+/// One answer of the model and its conditions.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// Which requests it answers.
+    /// The purpose of the requests that it answers.
     pub purpose: Purpose,
     /// The tools that must be visible, by name in order; `None` for any.
     pub expect_tools: Option<Vec<String>>,
@@ -136,34 +134,34 @@ impl From<Reply> for Turn {
 /// A scripted answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// Words and calls.
+    /// Text and calls.
     Reply(Reply),
     /// Recorded chunks.
     Chunks(Vec<Value>),
     /// An error before the first token.
     Fail(String),
-    /// Silence.
+    /// No answer, until the request is dropped.
     Hang,
 }
 
-/// Words and calls of one scripted answer.
+/// Text and calls of a scripted answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reply {
-    /// What the model thinks first.
+    /// The model's thinking, before the text.
     pub thinking: String,
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// What it calls.
+    /// The calls.
     pub calls: Vec<ScriptedCall>,
-    /// Token counts it reports.
+    /// The reported token counts.
     pub usage: Option<Usage>,
-    /// Breaks the stream off instead of ending it.
+    /// Cuts the stream off after the text.
     pub cut: bool,
 }
 
 impl Reply {
-    /// An answer that only says this.
+    /// An answer with text only.
     pub fn text(text: impl Into<String>) -> Self {
         Reply {
             text: text.into(),
@@ -171,7 +169,7 @@ impl Reply {
         }
     }
 
-    /// The same answer with one more call.
+    /// Adds a call.
     pub fn call(mut self, name: impl Into<String>, arguments: Value) -> Self {
         self.calls.push(ScriptedCall {
             name: name.into(),
@@ -188,10 +186,10 @@ impl Reply {
 pub struct ScriptedCall {
     /// The tool's name.
     pub name: String,
-    /// Its arguments; a string is taken as the raw text.
+    /// Its arguments. A string is sent as raw text.
     #[serde(default)]
     pub arguments: Value,
-    /// Its id; left out, the call comes without one.
+    /// Its id; if left out, the call is sent without one.
     #[serde(default)]
     pub id: Option<String>,
 }
@@ -210,7 +208,7 @@ struct State {
 }
 
 impl ScriptedModel {
-    /// A model that says these turns; `path` is for messages.
+    /// A model with these turns; `path` is for messages.
     pub fn new<T: Into<Turn>>(path: impl Into<String>, turns: impl IntoIterator<Item = T>) -> Self {
         let mut state = State::default();
         for turn in turns.into_iter().map(Into::into) {
@@ -222,7 +220,7 @@ impl ScriptedModel {
         }
     }
 
-    /// Every request so far, in order.
+    /// All requests so far, in order.
     pub fn requests(&self) -> Vec<ChatRequest> {
         self.lock().requests.clone()
     }
@@ -278,15 +276,14 @@ impl ChatModel for ScriptedModel {
 }
 
 fn chunk_deltas(chunks: &[Value]) -> Vec<Result<Delta, LlmError>> {
-    let decoded = chunks.iter().map(|chunk| deltas_of(&chunk.to_string()));
-    decoded
-        .flat_map(|deltas| {
-            deltas.map_or_else(
-                |error| vec![Err(error)],
-                |all| all.into_iter().map(Ok).collect(),
-            )
-        })
-        .collect()
+    let mut all = Vec::new();
+    for chunk in chunks {
+        match deltas_of(&chunk.to_string()) {
+            Ok(deltas) => all.extend(deltas.into_iter().map(Ok)),
+            Err(error) => all.push(Err(error)),
+        }
+    }
+    all
 }
 
 fn reply_deltas(reply: Reply) -> Vec<Result<Delta, LlmError>> {
@@ -311,7 +308,7 @@ fn reply_deltas(reply: Reply) -> Vec<Result<Delta, LlmError>> {
     deltas
 }
 
-/// A text in the portions a model would stream it in: words with the space after them.
+/// A text in pieces like those that a model streams: words with the space after them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(' ').filter(|word| !word.is_empty())
 }
@@ -374,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replies_are_used_up_in_order_by_purpose() {
+    async fn replies_are_used_in_order_by_purpose() {
         let script = Script::parse(
             "s",
             r#"{"comment":"greeting"}
@@ -418,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_lines_are_named() {
+    fn errors_name_the_invalid_line() {
         for (text, expected) in [
             ("{\"reply\":{}}\n{oops", "s:2: "),
             ("{\"repl\":{}}", "unknown field `repl`"),
@@ -438,7 +435,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tools_that_are_not_as_expected_fail_the_request() {
+    async fn unexpected_visible_tools_fail_the_request() {
         let script = Script::parse(
             "s",
             r#"{"expect_tools":["tool_search"],"reply":{"text":"x"}}"#,

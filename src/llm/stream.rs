@@ -1,4 +1,5 @@
-//! The OpenAI stream: bytes to server-sent events to deltas. Pure; bytes may be cut anywhere.
+//! Decodes the OpenAI stream: bytes to server-sent events to deltas. Pure; bytes may be split
+//! anywhere.
 
 use serde_json::Value;
 
@@ -6,12 +7,15 @@ use crate::llm::{CallFragment, Delta, LlmError, Usage};
 use crate::printable::excerpt;
 
 /// Longest accepted event, in bytes. Chunks have a few hundred; a server that sends more than this
-/// in one is broken.
+/// in one event is broken.
 pub const MAX_EVENT_BYTES: usize = 16 << 20;
 /// Bytes of an answer that are kept for an error message.
 const HEAD_BYTES: usize = 120;
 
-/// Collects the `data` of server-sent events from bytes cut anywhere.
+/// Collects the `data` of server-sent events from bytes split anywhere.
+///
+/// Not a library: `sse-stream` and `eventsource-stream` buffer a line and an event without a limit,
+/// and fail on lines without a colon, unknown fields or invalid UTF-8, which some servers send.
 #[derive(Debug, Default)]
 pub struct SseDecoder {
     line: Vec<u8>,
@@ -30,6 +34,7 @@ impl SseDecoder {
         for &byte in bytes {
             let after_cr = std::mem::take(&mut self.after_cr);
             match byte {
+                // The line ended at `\r` already.
                 b'\n' if after_cr => {}
                 b'\n' | b'\r' => {
                     self.after_cr = byte == b'\r';
@@ -44,7 +49,7 @@ impl SseDecoder {
         Ok(events)
     }
 
-    /// Returns the event that the end of the stream completes, for servers that leave out the last
+    /// Returns the event completed by the end of the stream, for servers that leave out the last
     /// empty line.
     pub fn finish(&mut self) -> Option<String> {
         let unfinished = if self.line.is_empty() {
@@ -60,6 +65,7 @@ impl SseDecoder {
         if line.is_empty() {
             return self.end_event();
         }
+        // Comments and other fields mean nothing for chat completions.
         let value = line.strip_prefix(b"data:")?;
         if self.has_data {
             self.data.push(b'\n');
@@ -86,13 +92,14 @@ impl SseDecoder {
     }
 }
 
-/// A whole answer's stream: bytes in, deltas out, and whether the model came to an end.
+/// Decodes a whole answer: bytes to deltas. Detects a stream that ends before the model did.
 #[derive(Debug, Default)]
 pub struct ReplyDecoder {
     events: SseDecoder,
-    /// The first bytes, for the message when they turn out to be no stream at all.
+    /// The first bytes, for the error message if they are not a stream.
     head: Vec<u8>,
     any_event: bool,
+    /// `[DONE]` or a finish reason has arrived.
     ended: bool,
 }
 
@@ -100,7 +107,8 @@ impl ReplyDecoder {
     /// Takes the next bytes and returns the deltas they complete.
     ///
     /// # Errors
-    /// [`LlmError::Garbage`] for an event that is no chunk, [`LlmError::Reported`] for an error in the stream.
+    /// [`LlmError::Garbage`] for an event that is not a chunk, [`LlmError::Reported`] for an error
+    /// in the stream.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Delta>, LlmError> {
         let missing = HEAD_BYTES.saturating_sub(self.head.len());
         self.head
@@ -112,9 +120,10 @@ impl ReplyDecoder {
     /// Ends the stream and returns the last deltas.
     ///
     /// # Errors
-    /// [`LlmError::CutOff`] when neither `[DONE]` nor a finish reason has come, [`LlmError::Garbage`] when no event has.
+    /// [`LlmError::CutOff`] if neither `[DONE]` nor a finish reason has arrived,
+    /// [`LlmError::Garbage`] if no event has.
     pub fn finish(&mut self) -> Result<Vec<Delta>, LlmError> {
-        let streamed = self.any_event;
+        let had_events = self.any_event;
         let last = self.events.finish();
         let cut_off = || LlmError::CutOff {
             reason: "the connection closed before the model finished".into(),
@@ -126,8 +135,8 @@ impl ReplyDecoder {
                 reason: "no server-sent event in it".into(),
                 excerpt: String::from_utf8_lossy(&self.head).into_owned(),
             }),
-            // Half an event after whole ones is a cut, not garbage.
-            Err(LlmError::Garbage { .. }) if streamed => Err(cut_off()),
+            // Part of an event after whole ones means that the stream was cut off.
+            Err(LlmError::Garbage { .. }) if had_events => Err(cut_off()),
             Err(error) => Err(error),
         }
     }
@@ -153,7 +162,8 @@ impl ReplyDecoder {
 /// The deltas of one chunk.
 ///
 /// # Errors
-/// [`LlmError::Garbage`] for text that is no JSON object, [`LlmError::Reported`] for an `error` in it.
+/// [`LlmError::Garbage`] for text that is not a JSON object, [`LlmError::Reported`] for an `error`
+/// in it.
 pub fn deltas_of(chunk: &str) -> Result<Vec<Delta>, LlmError> {
     let garbage = |reason: String| LlmError::Garbage {
         reason,
@@ -173,13 +183,8 @@ pub fn deltas_of(chunk: &str) -> Result<Vec<Delta>, LlmError> {
         return Err(garbage("a chunk must be a JSON object".into()));
     }
     let mut deltas = Vec::new();
-    for choice in chunk
-        .get("choices")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .take(1)
-    {
+    // Only the first choice: a request never asks for more than one.
+    if let Some(choice) = chunk.pointer("/choices/0") {
         choice_deltas(choice, &mut deltas);
     }
     deltas.extend(usage_of(&chunk).map(Delta::Usage));
@@ -213,6 +218,7 @@ fn choice_deltas(choice: &Value, deltas: &mut Vec<Delta>) {
 }
 
 fn fragment(call: &Value) -> CallFragment {
+    // Some servers leave out the `function` object around name and arguments.
     let function = call.get("function").unwrap_or(call);
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     CallFragment {
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_same_for_every_line_ending_and_cut() {
+    fn events_are_the_same_for_every_line_ending_and_split() {
         let expected = vec![
             "{\"a\":\"é\"}".to_owned(),
             "one\ntwo".to_owned(),
@@ -271,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_event_without_an_empty_line_counts() {
+    fn a_last_event_without_an_empty_line_is_decoded() {
         assert_eq!(events_of(&[b"data: last"]), ["last"]);
     }
 
@@ -317,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_reported_errors_are_told_apart() {
+    fn garbage_and_reported_errors_are_distinguished() {
         assert!(matches!(
             deltas_of("<html>").unwrap_err(),
             LlmError::Garbage { .. }
@@ -349,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_instead_of_a_stream_is_named_as_such() {
+    fn an_html_page_instead_of_a_stream_is_reported() {
         let mut decoder = ReplyDecoder::default();
         decoder.push(b"<html>502 Bad Gateway</html>").unwrap();
         let message = decoder.finish().unwrap_err().to_string();

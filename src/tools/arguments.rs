@@ -1,5 +1,5 @@
-//! Arguments as a model writes them: text to a checked object, or words that say where they are
-//! wrong.
+//! Parses and validates the arguments that a model writes, with error messages that say where they
+//! are wrong.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
@@ -11,13 +11,13 @@ use crate::tools::{Arguments, json};
 
 /// Longest accepted arguments, in bytes. A model that writes more is looping or pasting a file.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
-/// Schema violations that are named at once.
+/// Schema violations that are reported at once.
 const MAX_VIOLATIONS: usize = 5;
 
-/// Reads the text of a call's arguments. Nothing at all counts as no arguments.
+/// Parses the text of a call's arguments. Empty text means no arguments.
 ///
 /// # Errors
-/// What is wrong and where, for the model.
+/// A message for the model: what is wrong and where.
 pub fn parse(text: &str) -> Result<Arguments, String> {
     if text.trim().is_empty() {
         return Ok(Arguments::new());
@@ -38,18 +38,18 @@ pub fn parse(text: &str) -> Result<Arguments, String> {
     }
 }
 
-/// A place where arguments break a schema.
+/// A violation of a schema by arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// JSON pointer to the argument, a missing one included; empty for all of them.
+    /// JSON pointer to the argument, also if it is missing; empty for the arguments as a whole.
     pub path: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub message: String,
 }
 
-/// A tool's schema, compiled once.
+/// A tool's compiled schema.
 ///
-/// A schema that is none itself checks nothing: that is the tool's fault and not the model's.
+/// An invalid schema accepts all arguments: the tool is at fault, not the model.
 #[derive(Debug)]
 pub struct Checker(Option<Validator>);
 
@@ -59,7 +59,7 @@ impl Checker {
         Checker(jsonschema::validator_for(&Value::Object(tool.input_schema.clone())).ok())
     }
 
-    /// Where arguments break the schema: the first five places.
+    /// The first five violations of the schema.
     pub fn violations(&self, arguments: &Value) -> Vec<Violation> {
         let Some(validator) = &self.0 else {
             return Vec::new();
@@ -72,31 +72,32 @@ impl Checker {
     }
 }
 
-/// Checks arguments against the tool's own schema.
+/// Validates arguments by the tool's schema.
 ///
 /// # Errors
-/// Every violation with its path, up to five, for the model.
+/// A message for the model with up to five violations.
 pub fn check(tool: &Tool, arguments: &Arguments) -> Result<(), String> {
     let violations = Checker::of(tool).violations(&Value::Object(arguments.clone()));
     if violations.is_empty() {
         Ok(())
     } else {
-        Err(told(tool, &violations))
+        Err(describe_violations(tool, &violations))
     }
 }
 
-/// Violations in words for the model.
-pub fn told(tool: &Tool, violations: &[Violation]) -> String {
-    let places = violations
+/// Violations as a message for the model.
+pub fn describe_violations(tool: &Tool, violations: &[Violation]) -> String {
+    let descriptions: Vec<String> = violations
         .iter()
         .map(|Violation { path, message }| match path.as_str() {
             "" => format!("at the top: {message}"),
             path => format!("at {path}: {message}"),
-        });
+        })
+        .collect();
     format!(
-        "the arguments break the schema of {}: {}",
+        "the arguments do not match the schema of {}: {}",
         tool.id,
-        places.collect::<Vec<_>>().join("; ")
+        descriptions.join("; ")
     )
 }
 
@@ -106,9 +107,9 @@ fn violation(error: &ValidationError<'_>) -> Violation {
         property: Value::String(property),
     } = error.kind()
     {
-        let step = property.replace('~', "~0").replace('/', "~1");
+        // The validator reports the object; a path to the missing property says more.
         return Violation {
-            path: format!("{path}/{step}"),
+            path: format!("{path}/{}", json::pointer_step(property)),
             message: "missing, and required".into(),
         };
     }
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_as_models_write_them() {
+    fn arguments_are_parsed_as_models_write_them() {
         for text in ["", "  ", "{}", "null"] {
             assert_eq!(parse(text), Ok(Arguments::new()), "{text:?}");
         }
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_are_named_with_their_place() {
+    fn violations_are_reported_with_their_path() {
         let check = |arguments: Value| check(&weather(), arguments.as_object().unwrap());
         assert_eq!(check(json!({ "city": "Oslo", "days": 3 })), Ok(()));
         let message = check(json!({ "days": 9 })).unwrap_err();
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_schema_checks_nothing() {
+    fn an_invalid_schema_accepts_everything() {
         let mut tool = weather();
         tool.input_schema.insert("type".into(), json!(42));
         assert_eq!(check(&tool, &Arguments::new()), Ok(()));

@@ -1,4 +1,4 @@
-//! Tools that come with the program, each off until it is switched on.
+//! Built-in tools. Each is off by default.
 
 pub mod fetch;
 pub mod files;
@@ -15,20 +15,19 @@ use fetch::{FetchConfig, WebFetch};
 use files::{FileList, FileRead, FileWrite, FilesConfig, Root};
 use shell::{Shell, ShellConfig};
 
-/// Which built-in tools there are, as it stands in a profile under `[tools]`. What is not named is
-/// off.
+/// The built-in tools that are on, the table `[tools]` of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuiltinConfig {
     /// `web_fetch`.
     pub web_fetch: Option<FetchConfig>,
-    /// `file_read`, `file_list`, and `file_write` where that is allowed.
+    /// `file_read`, `file_list`, and `file_write` if writing is allowed.
     pub files: Option<FilesConfig>,
     /// `shell`.
     pub shell: Option<ShellConfig>,
 }
 
-/// Why a built-in tool cannot be had.
+/// Why a built-in tool cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuiltinError {
@@ -37,20 +36,18 @@ pub enum BuiltinError {
     Root {
         /// The folder.
         root: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A program of the shell that is not there.
-    #[error(
-        "the shell may run {program:?}, and no folder of PATH has such a program; give its path, or leave it out"
-    )]
+    /// A program of the shell's allow-list does not exist.
+    #[error("the shell's program {program:?} is not in PATH; give its path, or leave it out")]
     NoProgram {
         /// Its name.
         program: String,
     },
-    /// An entry of the shell that allows every program there is.
+    /// An entry of the shell's allow-list that allows any program.
     #[error(
-        "the shell's entry {entry:?} lets a model run anything, since its program runs what its arguments say; make the script part of the entry, as in `sh report.sh *`"
+        "the shell's entry {entry:?} lets a model run anything, since the program runs its arguments; make the script part of the entry, as in `sh report.sh *`"
     )]
     OpenInterpreter {
         /// The entry.
@@ -62,7 +59,7 @@ pub enum BuiltinError {
 }
 
 impl BuiltinConfig {
-    /// A registry with the tools that are switched on.
+    /// A registry with the tools that are on.
     ///
     /// # Errors
     /// [`BuiltinError`].
@@ -87,7 +84,7 @@ impl BuiltinConfig {
     }
 }
 
-/// A definition with this input schema, and no further arguments than those.
+/// A definition with these arguments and no others.
 fn definition(name: &'static str, description: &str, properties: Value, required: &[&str]) -> Tool {
     let mut tool = Tool::new("", name)
         .expect("the names of built-in tools are valid")
@@ -101,13 +98,13 @@ fn definition(name: &'static str, description: &str, properties: Value, required
     tool
 }
 
-/// A text among the arguments.
+/// A required string argument.
 fn text<'a>(arguments: &'a Arguments, name: &str) -> Result<&'a str, ToolFailure> {
     let given = arguments.get(name).and_then(Value::as_str);
     given.ok_or_else(|| ToolFailure::new(format!("`{name}` is missing; give it as text")))
 }
 
-/// A whole number among the arguments.
+/// An optional integer argument.
 fn number(arguments: &Arguments, name: &str) -> Option<u64> {
     arguments.get(name).and_then(Value::as_u64)
 }

@@ -1,4 +1,4 @@
-//! One call, contained: whatever a tool does, one result comes of it, in time.
+//! Runs one call in isolation: it always gives one result, in time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,28 +8,29 @@ use tokio::time::timeout;
 
 use crate::tools::{Arguments, Callable, ErrorCode, ToolResult};
 
-/// Calls a tool in a task of its own, which contains its panics and ends with its time or with this
-/// future.
+/// Calls a tool in its own task, so that a panic becomes an error. The task ends at the time limit
+/// or when this future is dropped.
 pub async fn execute(
     callable: Arc<dyn Callable>,
     arguments: Arguments,
     limit: Duration,
 ) -> ToolResult {
     let started = Instant::now();
-    let result = timeout(limit, contained(callable, arguments))
-        .await
-        .unwrap_or_else(|_| {
-            let message = format!(
+    let result = match timeout(limit, call_in_task(callable, arguments)).await {
+        Ok(result) => result,
+        Err(_) => ToolResult::error(
+            ErrorCode::Timeout,
+            format!(
                 "no result within {} ms; try less at once, or go on without",
                 limit.as_millis()
-            );
-            ToolResult::error(ErrorCode::Timeout, message)
-        });
+            ),
+        ),
+    };
     result.took_ms(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX))
 }
 
-async fn contained(callable: Arc<dyn Callable>, arguments: Arguments) -> ToolResult {
-    // A set of one: dropped, it takes its task with it.
+async fn call_in_task(callable: Arc<dyn Callable>, arguments: Arguments) -> ToolResult {
+    // A `JoinSet` aborts its task when dropped, unlike the handle of `tokio::spawn`.
     let mut task = JoinSet::new();
     task.spawn(async move { callable.call(arguments).await });
     match task.join_next().await {
@@ -39,7 +40,7 @@ async fn contained(callable: Arc<dyn Callable>, arguments: Arguments) -> ToolRes
             tracing::error!(%error, "a tool panicked");
             ToolResult::error(
                 ErrorCode::Panicked,
-                "the tool crashed; this is its fault, not that of the arguments",
+                "the tool crashed; this is a bug in the tool, not in the arguments",
             )
         }
         None => ToolResult::error(ErrorCode::Failed, "the call gave no result"),

@@ -1,8 +1,8 @@
-//! JSON in which no object has a key twice.
+//! JSON without duplicate keys.
 //!
-//! Of `{"quantity": 1, "quantity": 1000}` most parsers keep the last, some the first; what a person
-//! approves would not have to be what a server does. So such a text is refused wherever it ends in
-//! a call.
+//! Of `{"quantity": 1, "quantity": 1000}` most parsers keep the last value, some the first. A
+//! server could act on another value than the one that a person approved. Duplicate keys are
+//! therefore rejected in all JSON that leads to a call.
 
 use std::fmt;
 
@@ -10,15 +10,20 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// Reads a whole text.
+/// Parses a text.
 ///
 /// # Errors
-/// What is no JSON, and a key that comes twice, by name and place.
+/// For invalid JSON, and for a duplicate key, with its name and position.
 pub fn unique(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str::<Unique>(text).map(|unique| unique.0)
 }
 
-/// A value whose objects have each key once.
+/// A key as a step of a JSON pointer, with `~` and `/` escaped (RFC 6901).
+pub fn pointer_step(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// A value without duplicate keys.
 #[derive(Debug)]
 pub struct Unique(pub Value);
 
@@ -95,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_value_is_read() {
+    fn every_kind_of_value_is_parsed() {
         let text = r#"{"a":[null,true,-1,18446744073709551615,0.5,"x"],"b":{"a":1}}"#;
         assert_eq!(
             unique(text).unwrap(),
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_comes_twice_is_named_however_deep() {
+    fn a_duplicate_key_is_reported_at_any_depth() {
         for text in [
             r#"{"a":1,"b":2,"a":3}"#,
             r#"[{"x":{"a":1,"a":1}}]"#,

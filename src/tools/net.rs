@@ -1,8 +1,10 @@
-//! HTTP to where a model points, without reaching what only this machine can reach.
+//! An HTTP client for URLs that a model chooses, which does not connect to private addresses
+//! (protection against SSRF).
 //!
-//! The address is checked where the connection is made: the resolver itself refuses a name with a
-//! private address, so nothing can change between a check and its use. Addresses that are written
-//! into a URL are checked before. Nothing is redirected, decompressed or proxied unseen.
+//! Addresses are checked when a connection is made: the resolver itself refuses names with a
+//! private address, so that a name cannot change between the check and its use. IP addresses in a
+//! URL are checked before the request. The client follows no redirects, decompresses nothing and
+//! uses no proxy.
 
 use std::error::Error as _;
 use std::fmt;
@@ -41,28 +43,30 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Why nothing was fetched.
+/// Why a request failed or was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// No URL.
-    #[error("{url:?} is no URL ({reason}); give one with http or https, a host and a path")]
+    /// The URL is invalid.
+    #[error(
+        "{url:?} is not a valid URL ({reason}); give one with http or https, a host and a path"
+    )]
     NoUrl {
-        /// What was given.
+        /// The given text.
         url: String,
-        /// What the parser said.
+        /// The parser's error.
         reason: String,
     },
-    /// Another scheme.
+    /// The scheme is neither http nor https.
     #[error("{scheme}: is not allowed; only http and https are")]
     Scheme {
         /// The scheme.
         scheme: String,
     },
-    /// A user name or password in the URL.
+    /// The URL contains a user name or password.
     #[error("the URL holds a user name or a password; leave them out")]
     Credentials,
-    /// An address that is not public.
+    /// The host's address is not public.
     #[error("{host} is at {address}, which is not a public address; such are not fetched from")]
     Private {
         /// The host as written.
@@ -70,14 +74,14 @@ pub enum NetError {
         /// Its address.
         address: IpAddr,
     },
-    /// A port that is not opened for this host.
+    /// The port is not allowed for this host.
     #[error("of {host} only port {allowed} may be used, not {port}")]
     Port {
         /// The host.
         host: String,
-        /// The port asked for.
+        /// The requested port.
         port: u16,
-        /// The one that is allowed.
+        /// The allowed port.
         allowed: u16,
     },
     /// The transport failed.
@@ -85,10 +89,10 @@ pub enum NetError {
     Transport {
         /// The host.
         host: String,
-        /// What it said.
+        /// The transport's error.
         reason: String,
     },
-    /// A compressed body, which may be a thousand times what it seems.
+    /// The body is compressed, and may be a thousand times larger when decompressed.
     #[error(
         "the answer is compressed ({encoding}) although that was not asked for; it is not unpacked"
     )]
@@ -96,15 +100,15 @@ pub enum NetError {
         /// Its encoding.
         encoding: String,
     },
-    /// A body that is longer than allowed.
+    /// The body is too long.
     #[error("the answer has more than {max_bytes} bytes; ask for less")]
     TooLong {
-        /// The bound.
+        /// The limit.
         max_bytes: usize,
     },
 }
 
-/// Hosts that may be fetched from although their address is private: `host` or `host:port`.
+/// Hosts that are allowed although their address is private: `host` or `host:port`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrivateHosts(pub Vec<String>);
 
@@ -118,7 +122,7 @@ impl PrivateHosts {
     }
 }
 
-/// `host:port` and `[v6]:port` in two; an IPv6 address without brackets is all host.
+/// Splits `host:port` and `[v6]:port`. An IPv6 address without brackets has no port.
 fn split_port(entry: &str) -> (&str, Option<u16>) {
     match entry.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
@@ -128,7 +132,7 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
     }
 }
 
-/// A client that connects to public addresses, and to those that it was told of.
+/// A client that connects only to public addresses and to allowed private hosts.
 #[derive(Clone)]
 pub struct GuardedClient {
     client: Client,
@@ -144,10 +148,10 @@ impl fmt::Debug for GuardedClient {
 }
 
 impl GuardedClient {
-    /// A client over this resolver; `timeout` bounds a whole request, its body included.
+    /// A client with this resolver; `timeout` limits a whole request, including its body.
     ///
     /// # Errors
-    /// When TLS cannot be set up.
+    /// If TLS cannot be set up.
     pub fn new(
         private: PrivateHosts,
         lookup: Arc<dyn Lookup>,
@@ -161,7 +165,7 @@ impl GuardedClient {
         let client = Client::builder()
             .dns_resolver(resolver)
             .redirect(reqwest::redirect::Policy::none())
-            // A proxy would resolve names itself, unseen.
+            // A proxy would resolve names itself, past the check.
             .no_proxy()
             .timeout(timeout)
             .no_gzip()
@@ -183,7 +187,7 @@ impl GuardedClient {
         &self.client
     }
 
-    /// Sends a request where that is allowed.
+    /// Sends a request if its URL is allowed.
     ///
     /// # Errors
     /// [`NetError`].
@@ -196,7 +200,7 @@ impl GuardedClient {
             .map_err(|error| refused_by_resolver(&host, &error))
     }
 
-    /// Checks everything about a URL that can be known before its host's name is resolved.
+    /// Checks a URL as far as possible before its host is resolved.
     ///
     /// # Errors
     /// [`NetError`].
@@ -221,7 +225,7 @@ impl GuardedClient {
                 _ => Ok(()),
             };
         }
-        // The parser has brought decimal, octal and hexadecimal forms into the usual one.
+        // The URL parser has normalized decimal, octal and hexadecimal forms of addresses.
         match host.trim_matches(['[', ']']).parse() {
             Ok(address) if !is_public(address) => Err(NetError::Private {
                 host: host.to_owned(),
@@ -243,7 +247,7 @@ pub fn parse_url(text: &str) -> Result<Url, NetError> {
     })
 }
 
-/// Reads a body up to a bound.
+/// Reads a body up to a limit.
 ///
 /// # Errors
 /// [`NetError::Compressed`], [`NetError::TooLong`], [`NetError::Transport`].
@@ -269,8 +273,8 @@ pub async fn body(response: Response, max_bytes: usize) -> Result<Vec<u8>, NetEr
     Ok(bytes)
 }
 
-/// True for addresses of the open internet: neither this machine, nor its networks, nor anything
-/// with a meaning of its own. IPv6 forms that stand for an IPv4 address count as that.
+/// True for addresses of the public internet, which excludes loopback, private, link-local and
+/// reserved ranges. An IPv6 address that embeds an IPv4 address is judged by the latter.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -298,14 +302,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(embedded) = embedded_v4(address) {
         return is_public_v4(embedded);
     }
-    // Teredo and other protocols' own, then documentation.
+    // Teredo and other IETF protocol assignments, then documentation.
     let special = segments[0] == 0x2001 && (segments[1] < 0x200 || segments[1] == 0xdb8);
     let documentation = segments[0] == 0x3fff && segments[1] < 0x1000;
-    // Only 2000::/3 is handed out as public.
+    // Only 2000::/3 is assigned as global unicast.
     (segments[0] & 0xe000) == 0x2000 && !special && !documentation
 }
 
-/// The IPv4 address that a mapped, compatible, NAT64 or 6to4 address stands for.
+/// The IPv4 address embedded in a mapped, compatible, NAT64 or 6to4 address.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
@@ -317,7 +321,7 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Resolves names, and refuses those with an address that is not public.
+/// Resolves names and refuses those with an address that is not public.
 struct GuardedResolver {
     private: Arc<PrivateHosts>,
     lookup: Arc<dyn Lookup>,
@@ -329,6 +333,7 @@ impl Resolve for GuardedResolver {
         Box::pin(async move {
             let host = name.as_str();
             let addresses = lookup.lookup(host).await?;
+            // One private address among public ones is enough: the client may connect to any.
             let hidden = addresses.iter().find(|address| !is_public(**address));
             if let Some(address) = hidden.filter(|_| private.entry(host).is_none()) {
                 return Err(NetError::Private {
@@ -347,7 +352,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// The resolver's refusal is somewhere among the causes of the client's error.
+/// The resolver's error, if it is among the causes of the client's error; else a transport error.
 fn refused_by_resolver(host: &str, error: &reqwest::Error) -> NetError {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -360,21 +365,17 @@ fn refused_by_resolver(host: &str, error: &reqwest::Error) -> NetError {
 }
 
 fn transport(host: &str, error: &reqwest::Error) -> NetError {
-    let mut reason = if error.is_timeout() {
-        "no answer in time".to_owned()
+    let mut reason = "the connection failed".to_owned();
+    if error.is_timeout() {
+        reason = "no answer in time".to_owned();
     } else {
-        String::new()
-    };
-    let mut cause = error.source();
-    while let Some(error) = cause.filter(|_| reason.is_empty() || !error.is_timeout()) {
-        reason = error.to_string();
-        cause = error.source();
+        // The innermost cause is the most specific one.
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            reason = error.to_string();
+            cause = error.source();
+        }
     }
-    let reason = if reason.is_empty() {
-        "the connection failed".to_owned()
-    } else {
-        reason
-    };
     NetError::Transport {
         host: host.to_owned(),
         reason,
@@ -386,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_with_a_meaning_of_their_own_are_not_public() {
+    fn special_addresses_are_not_public() {
         for text in [
             "0.0.0.0",
             "10.1.2.3",
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_may_come_with_a_port() {
+    fn hosts_may_have_a_port() {
         assert_eq!(split_port("a.b:80"), ("a.b", Some(80)));
         assert_eq!(split_port("[::1]:80"), ("::1", Some(80)));
         assert_eq!(

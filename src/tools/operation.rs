@@ -1,8 +1,8 @@
-//! HTTP operations: tools that came from an OpenAPI document, called as it says.
+//! HTTP operations: calls tools that were imported from an OpenAPI document.
 //!
-//! Where a request goes is for the settings and the document to say, never for the model: what the
-//! model gives ends up percent-encoded in its one place. No redirect is followed, so the service's
-//! secret goes nowhere else.
+//! The settings and the document determine the target of a request, never the model: its arguments
+//! are percent-encoded into their places. Redirects are not followed, so that the service's secret
+//! goes nowhere else.
 
 mod request;
 
@@ -20,25 +20,25 @@ use crate::printable::excerpt;
 use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
-/// Characters of an error's body that the model is told.
+/// Characters of an error's body in the message for the model.
 const ERROR_CHARS: usize = 500;
 
-/// A service whose operations can be called, as it stands in a profile under `[[operations]]`.
+/// A service whose operations can be called, an entry of `[[operations]]` in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceConfig {
     /// The server name under which the document was added.
     pub server: String,
-    /// Where requests go, instead of where the document says. The only address that may be private.
+    /// The target of requests, instead of the document's. Only this address may be private.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// How to prove who calls.
+    /// Authentication.
     #[serde(default)]
     pub auth: Option<Auth>,
-    /// Seconds for a request.
+    /// Time limit of a request in seconds.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u64,
-    /// Bytes of an answer.
+    /// Longest answer in bytes.
     #[serde(default = "default_max_bytes")]
     pub max_bytes: usize,
 }
@@ -51,22 +51,22 @@ fn default_max_bytes() -> usize {
     4 << 20
 }
 
-/// A secret from the environment and the place where it goes.
+/// A secret from the environment, and where it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Auth {
-    /// `Authorization: Bearer` and the value of this variable.
+    /// `Authorization: Bearer` with the value of this variable.
     BearerEnv(String),
-    /// `Authorization: Basic` and `user:password` from this variable.
+    /// `Authorization: Basic` with `user:password` from this variable.
     BasicEnv(String),
-    /// A header and the variable with its value.
+    /// A header with the value of a variable.
     Header {
         /// The header's name.
         name: String,
         /// The variable.
         env: String,
     },
-    /// A query parameter and the variable with its value.
+    /// A query parameter with the value of a variable.
     Query {
         /// The parameter's name.
         name: String,
@@ -75,11 +75,11 @@ pub enum Auth {
     },
 }
 
-/// Why a service cannot be called.
+/// Why a service cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// A variable that is not set.
+    /// The variable of the secret is not set.
     #[error("the service {server} takes its secret from {variable}, which is not set")]
     NoSecret {
         /// The service.
@@ -87,15 +87,15 @@ pub enum ServiceError {
         /// The variable.
         variable: String,
     },
-    /// A secret or a header's name that no header can have.
+    /// The secret or the header's name is not valid in HTTP.
     #[error(
-        "the service {server} has a secret or header name with characters that no header can have"
+        "the service {server} has a secret or header name with characters that are invalid in a header"
     )]
     BadSecret {
         /// The service.
         server: String,
     },
-    /// A base URL that is none.
+    /// The base URL is invalid.
     #[error("the service {server}: {reason}")]
     BadBase {
         /// The service.
@@ -108,17 +108,17 @@ pub enum ServiceError {
     Client(#[from] reqwest::Error),
 }
 
-/// Finds a tool by its id, wherever tools are kept.
+/// Looks up a tool by its id.
 pub type FindTool = Arc<dyn Fn(&ToolId) -> Option<Arc<Tool>> + Send + Sync>;
 
-/// The operations of some services.
+/// The operations of the configured services.
 pub struct Operations {
     services: Vec<Arc<Service>>,
     find: FindTool,
 }
 
 impl Operations {
-    /// The operations of these services, found through `find`; secrets are taken from the
+    /// The operations of these services, looked up by `find`. Reads the secrets from the
     /// environment now.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Operations {
         Operations::with_lookup(services, environment, find, Arc::new(SystemLookup))
     }
 
-    /// The same over another resolver.
+    /// The same with another resolver.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -167,7 +167,7 @@ impl Toolset for Operations {
     }
 }
 
-/// A service, ready to be called.
+/// A service that is set up.
 struct Service {
     config: ServiceConfig,
     base: Option<Url>,
@@ -175,7 +175,7 @@ struct Service {
     secret: Option<Secret>,
 }
 
-/// Where a secret goes.
+/// A secret as it is sent.
 enum Secret {
     Header(HeaderName, HeaderValue),
     Query(String, String),
@@ -193,7 +193,7 @@ impl Service {
             server,
             reason: error.to_string(),
         })?;
-        // Whoever writes the settings may name a private address; a document may not.
+        // The settings may name a private address; a document, which may be untrusted, may not.
         let own = base.as_ref().and_then(|url| {
             Some(format!(
                 "{}:{}",
@@ -216,7 +216,7 @@ impl Service {
         })
     }
 
-    /// Where requests go.
+    /// The base URL of requests.
     fn base(&self, call: &Value) -> Result<Url, ToolFailure> {
         if let Some(base) = &self.base {
             return Ok(base.clone());
@@ -309,8 +309,8 @@ impl Callable for Operation {
     }
 }
 
-/// The body of a good answer, as JSON where it is; any other answer is a failure that tells what it
-/// says.
+/// The body of a successful response, parsed if it is JSON. Any other response is a failure with
+/// the beginning of its body.
 async fn answer(response: Response, max_bytes: usize) -> Result<Value, ToolFailure> {
     let status = response.status();
     if status.is_redirection() {

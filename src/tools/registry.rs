@@ -1,4 +1,4 @@
-//! Tools in this process.
+//! Tools implemented in this process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl Registry {
         Registry::default()
     }
 
-    /// The registry with one more tool; a tool of the same id is replaced.
+    /// Adds a tool, replacing one with the same id.
     pub fn with(mut self, tool: impl UserTool + 'static) -> Self {
         let definition = tool.definition();
         self.tools
@@ -27,13 +27,13 @@ impl Registry {
         self
     }
 
-    /// The registry with the tools of another one.
+    /// Adds the tools of another registry, replacing those with the same id.
     pub fn joined(mut self, other: Registry) -> Self {
         self.tools.extend(other.tools);
         self
     }
 
-    /// Every definition by id, to be put into a catalog.
+    /// All definitions in the order of ids, for adding them to a catalog.
     pub fn definitions(&self) -> impl Iterator<Item = &Tool> {
         self.tools.values().map(|(definition, _)| definition)
     }

@@ -1,4 +1,4 @@
-//! Tools that give what a script says, beside the scripted model.
+//! Tools with scripted results, for use with the scripted model.
 
 use std::collections::HashMap;
 use std::future;
@@ -19,20 +19,14 @@ pub struct ScriptedTools {
 }
 
 impl ScriptedTools {
-    /// Tools that give these outcomes, call after call, the last one again and again.
+    /// Tools that give these outcomes, one per call. The last outcome repeats.
     pub fn new(outcomes: HashMap<String, Vec<ToolOutcome>>) -> Self {
-        let scripted = |outcomes| {
-            Arc::new(ScriptedTool {
-                outcomes,
-                calls: AtomicUsize::new(0),
-            })
-        };
-        ScriptedTools {
-            tools: outcomes
-                .into_iter()
-                .map(|(id, outcomes)| (id, scripted(outcomes)))
-                .collect(),
+        let mut tools = HashMap::new();
+        for (id, outcomes) in outcomes {
+            let calls = AtomicUsize::new(0);
+            tools.insert(id, Arc::new(ScriptedTool { outcomes, calls }));
         }
+        ScriptedTools { tools }
     }
 }
 
@@ -68,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn outcomes_come_in_order_and_the_last_one_stays() {
+    async fn outcomes_come_in_order_and_the_last_one_repeats() {
         let outcomes = vec![
             ToolOutcome::Error("busy".into()),
             ToolOutcome::Result(7.into()),

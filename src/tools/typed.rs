@@ -1,4 +1,4 @@
-//! Tools from typed Rust functions: the schema is derived from the argument type.
+//! Tools from typed Rust functions, with the schema derived from the argument type.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -25,7 +25,7 @@ use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 /// ```
 ///
 /// # Errors
-/// [`toolscout_index::Error::InvalidTool`] for an id that is none.
+/// [`toolscout_index::Error::InvalidTool`] for an invalid id.
 pub fn typed<A, R, F, Fut>(
     id: &str,
     description: &str,
@@ -54,7 +54,7 @@ where
 pub struct TypedTool<A, F> {
     tool: Tool,
     function: F,
-    /// `fn` so that the tool is `Sync` whatever the argument type is.
+    /// `fn(A)` makes the tool `Sync` for every argument type.
     arguments: PhantomData<fn(A)>,
 }
 
@@ -70,8 +70,9 @@ where
         let arguments = serde_json::from_value(Value::Object(arguments))
             .map_err(|error| ToolFailure::new(format!("the arguments do not fit: {error}")))?;
         let result = (self.function)(arguments).await?;
-        serde_json::to_value(result)
-            .map_err(|error| ToolFailure::new(format!("the result is no JSON: {error}")))
+        serde_json::to_value(result).map_err(|error| {
+            ToolFailure::new(format!("the result cannot be written as JSON: {error}"))
+        })
     }
 }
 

@@ -66,7 +66,7 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "Broken HTML for `web_fetch`: unclosed formatting, tables within tables, half tags, a million attributes",
             happens: "Its tokens are read in one pass; no tree is built and nothing is laid out",
-            test: "broken_pages_are_read_in_one_pass",
+            test: "malformed_pages_are_read_in_one_pass",
         },
         Attack {
             tried: "Files of a catalog's derived data with other bytes in them",

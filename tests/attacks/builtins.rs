@@ -153,8 +153,12 @@ async fn files_cannot_leave_their_root() {
         ("read a pipe without waiting", "pipe", "not a plain file"),
         ("read a folder", "sub", "not a plain file"),
         ("read links in a circle", "loop_a", "cannot be used"),
-        ("read an empty path", "", "is no path"),
-        ("read a path with a NUL", "notes.txt\0.png", "is no path"),
+        ("read an empty path", "", "is not a valid path"),
+        (
+            "read a path with a NUL",
+            "notes.txt\0.png",
+            "is not a valid path",
+        ),
         ("read an endless path", &long, "cannot be used"),
         ("read bytes as text", "zero.bin", "no text file"),
         ("read what is not there", "nothing", "there is no"),
@@ -202,7 +206,7 @@ async fn files_cannot_leave_their_root() {
             "create through a link to nothing",
             "dangling",
             "create",
-            "is there already",
+            "already exists",
         ),
         (
             "overwrite through a link to nothing",
@@ -217,7 +221,7 @@ async fn files_cannot_leave_their_root() {
             "create what is there",
             "notes.txt",
             "create",
-            "is there already",
+            "already exists",
         ),
         ("write into a folder", "sub", "overwrite", "cannot be used"),
     ] {
@@ -504,7 +508,11 @@ async fn pages_come_from_public_addresses_only() {
             "javascript:alert(1)".into(),
             "javascript: is not allowed",
         ),
-        ("no URL", "169.254.169.254/latest".into(), "is no URL"),
+        (
+            "no URL",
+            "169.254.169.254/latest".into(),
+            "is not a valid URL",
+        ),
         (
             "a password",
             "http://user:pw@a.test/".into(),

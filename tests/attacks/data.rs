@@ -29,22 +29,22 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "A tool's description that gives orders",
             happens: "It is marked by its server, fenced where the tools stand in the prompt, and the prompt says what it is",
-            test: "every_protocol_says_that_what_comes_from_outside_is_data",
+            test: "every_protocol_declares_untrusted_text_as_data",
         },
         Attack {
             tried: "Naming another user in JSON within texts, twice in one object, under full-width or look-alike names, percent or HTML escapes",
             happens: "Refused: texts are unpacked, every field counts, and names are compared without their spelling",
-            test: "no_encoding_hides_who_is_named",
+            test: "no_encoding_hides_another_user",
         },
         Attack {
             tried: "Texts that make the check of the caller's identity unpack without end",
             happens: "The bytes it reads and the layers it unpacks are bounded; what is beyond is refused",
-            test: "a_text_of_escapes_costs_a_bounded_time",
+            test: "a_text_of_escapes_takes_bounded_time",
         },
         Attack {
             tried: "Hiding an argument behind what the audit log cuts off",
             happens: "What is left out leaves its length and SHA-256",
-            test: "what_is_left_out_leaves_its_hash",
+            test: "omitted_values_are_replaced_by_their_hash",
         },
     ],
 };

@@ -296,7 +296,7 @@ fn an_anchor_cannot_be_forged_taken_away_or_outgrown() {
     drop(log);
     let message = verified(&path).unwrap_err();
     assert!(
-        message.contains("5") && message.contains("written anew"),
+        message.contains("5") && message.contains("rewritten"),
         "{message}"
     );
 }

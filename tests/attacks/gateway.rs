@@ -81,7 +81,7 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "the same while somebody at the terminal or over HTTP decides",
             happens: "the gate compares after every answer",
-            test: "an_answer_does_not_count_for_a_tool_that_changed_or_went",
+            test: "an_approval_does_not_count_for_a_tool_that_changed_or_was_removed",
         },
         Attack {
             tried: "`Delete_Repo`, `dеlete_repo` with a Cyrillic letter, full-width and invisible ones, against `--deny '*delete*'`",
@@ -91,7 +91,7 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "a tool's name in another case to get past a rule that denies or asks",
             happens: "the rule counts where it is stricter, and never makes a call easier",
-            test: "a_rule_for_a_look_alike_makes_a_call_stricter_and_never_easier",
+            test: "a_rule_for_a_look_alike_makes_a_call_stricter_and_never_less_strict",
         },
         Attack {
             tried: "`Delete_Repo` through the gateway, denied as `*delete*`",

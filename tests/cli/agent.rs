@@ -193,7 +193,7 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
         ),
         (
             vec!["agent", "--llm", &empty, "--profile", "nope", "hi"],
-            "ready ones are web-search",
+            "built-in profiles are web-search",
         ),
         (
             vec!["agent", "--llm", &empty, "--profile", "bad.toml", "hi"],
@@ -426,7 +426,7 @@ fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
     world.fails(
         1,
         &["audit", "verify"],
-        &["entry 2 of the audit log", "does not fit its hash"],
+        &["entry 2 of the audit log", "does not match its hash"],
     );
     world.fails(
         1,

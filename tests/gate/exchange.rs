@@ -13,19 +13,19 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// The key that every request has to show.
+/// The API key that every request must have.
 pub const TOKEN: &str = "s3cret-exchange-key";
 
 /// A running exchange.
 pub struct Exchange {
     pub address: SocketAddr,
-    floor: Floor,
+    state: SharedExchange,
 }
 
-type Floor = Arc<Mutex<Books>>;
+type SharedExchange = Arc<Mutex<ExchangeState>>;
 
 #[derive(Default)]
-struct Books {
+struct ExchangeState {
     users: BTreeSet<String>,
     orders: Vec<Value>,
     /// Every request, as `METHOD path body`.
@@ -34,7 +34,7 @@ struct Books {
 
 impl Exchange {
     pub async fn open() -> Self {
-        let floor = Floor::default();
+        let exchange = SharedExchange::default();
         let routes = Router::new()
             .route("/v1/orderBook", get(order_book))
             .route("/v1/wallet/{user}", get(wallet))
@@ -44,26 +44,36 @@ impl Exchange {
             .route("/v1/users", post(register))
             .route("/v1/simulations", post(simulate))
             .route("/v1/reports/{id}", get(report))
-            .layer(middleware::from_fn_with_state(floor.clone(), noted))
-            .with_state(floor.clone());
+            .layer(middleware::from_fn_with_state(
+                exchange.clone(),
+                record_request,
+            ))
+            .with_state(exchange.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         tokio::spawn(async move { axum::serve(listener, routes).await });
-        Exchange { address, floor }
+        Exchange {
+            address,
+            state: exchange,
+        }
     }
 
     /// Every request so far.
     pub fn requests(&self) -> Vec<String> {
-        self.floor.lock().unwrap().requests.clone()
+        self.state.lock().unwrap().requests.clone()
     }
 
     /// The orders that are open.
     pub fn orders(&self) -> Vec<Value> {
-        self.floor.lock().unwrap().orders.clone()
+        self.state.lock().unwrap().orders.clone()
     }
 }
 
-async fn noted(State(floor): State<Floor>, request: Request, next: Next) -> Response {
+async fn record_request(
+    State(exchange): State<SharedExchange>,
+    request: Request,
+    next: Next,
+) -> Response {
     let authorized = request
         .headers()
         .get(header::AUTHORIZATION)
@@ -73,7 +83,7 @@ async fn noted(State(floor): State<Floor>, request: Request, next: Next) -> Resp
         .path_and_query()
         .map(ToString::to_string)
         .unwrap_or_default();
-    floor
+    exchange
         .lock()
         .unwrap()
         .requests
@@ -85,9 +95,9 @@ async fn noted(State(floor): State<Floor>, request: Request, next: Next) -> Resp
     }
 }
 
-async fn order_book(State(floor): State<Floor>) -> Json<Value> {
+async fn order_book(State(exchange): State<SharedExchange>) -> Json<Value> {
     Json(
-        json!({ "best": { "side": "SELL", "price": 7.5, "quantity": 9000 }, "open": floor.lock().unwrap().orders.len() }),
+        json!({ "best": { "side": "SELL", "price": 7.5, "quantity": 9000 }, "open": exchange.lock().unwrap().orders.len() }),
     )
 }
 
@@ -95,8 +105,8 @@ async fn wallet(Path(user): Path<String>) -> Json<Value> {
     Json(json!({ "userId": user, "balance": 1250 }))
 }
 
-async fn place(State(floor): State<Floor>, Json(mut order): Json<Value>) -> Response {
-    let mut books = floor.lock().unwrap();
+async fn place(State(exchange): State<SharedExchange>, Json(mut order): Json<Value>) -> Response {
+    let mut books = exchange.lock().unwrap();
     if order["quantity"]
         .as_i64()
         .is_none_or(|quantity| quantity > 9000)
@@ -108,8 +118,8 @@ async fn place(State(floor): State<Floor>, Json(mut order): Json<Value>) -> Resp
     Json(order).into_response()
 }
 
-async fn cancel(State(floor): State<Floor>, Path(id): Path<u64>) -> StatusCode {
-    let mut books = floor.lock().unwrap();
+async fn cancel(State(exchange): State<SharedExchange>, Path(id): Path<u64>) -> StatusCode {
+    let mut books = exchange.lock().unwrap();
     let before = books.orders.len();
     books.orders.retain(|order| order["orderId"] != id);
     if books.orders.len() < before {
@@ -119,18 +129,18 @@ async fn cancel(State(floor): State<Floor>, Path(id): Path<u64>) -> StatusCode {
     }
 }
 
-async fn exists(State(floor): State<Floor>, Path(user): Path<String>) -> Json<Value> {
-    Json(json!({ "exists": floor.lock().unwrap().users.contains(&user) }))
+async fn exists(State(exchange): State<SharedExchange>, Path(user): Path<String>) -> Json<Value> {
+    Json(json!({ "exists": exchange.lock().unwrap().users.contains(&user) }))
 }
 
-async fn register(State(floor): State<Floor>, Json(user): Json<Value>) -> Json<Value> {
+async fn register(State(exchange): State<SharedExchange>, Json(user): Json<Value>) -> Json<Value> {
     let name = user["userId"].as_str().unwrap_or_default().to_owned();
-    floor.lock().unwrap().users.insert(name);
+    exchange.lock().unwrap().users.insert(name);
     Json(json!({ "registered": true }))
 }
 
-async fn simulate(State(floor): State<Floor>, Json(wish): Json<Value>) -> Response {
-    if !floor
+async fn simulate(State(exchange): State<SharedExchange>, Json(wish): Json<Value>) -> Response {
+    if !exchange
         .lock()
         .unwrap()
         .users

@@ -1,5 +1,5 @@
-//! The trading floor as a profile, end to end: a scripted model plans, the gate checks, the
-//! exchange is called over its socket.
+//! A trading profile end to end: a scripted model plans, the gate checks, and the exchange is
+//! called over its socket.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use toolscout_index::{DataDir, Options};
 
 use super::exchange::{Exchange, TOKEN};
 
-/// A trader, its exchange and what is written down of it.
-struct Floor {
+/// An agent with its exchange and its audit log.
+struct TestSetup {
     exchange: Exchange,
     agent: Agent,
     model: Arc<ScriptedModel>,
@@ -26,7 +26,7 @@ struct Floor {
     _folder: tempfile::TempDir,
 }
 
-/// What the person says who is asked.
+/// How the person answers requests for approval.
 #[derive(Clone, Copy)]
 enum Person {
     SaysYes,
@@ -34,9 +34,9 @@ enum Person {
     IsAway,
 }
 
-impl Floor {
+impl TestSetup {
     async fn open(replies: &[Value]) -> Self {
-        Floor::open_with(replies, |_| {}).await
+        TestSetup::open_with(replies, |_| {}).await
     }
 
     async fn open_with(replies: &[Value], change: impl FnOnce(&mut Policies)) -> Self {
@@ -84,7 +84,7 @@ impl Floor {
             .catalog(catalog)
             .tools(operations);
         let agent = builder.config(config).audit(log.clone()).build().unwrap();
-        Floor {
+        TestSetup {
             exchange,
             agent,
             model,
@@ -94,30 +94,30 @@ impl Floor {
     }
 
     /// Asks on behalf of ada.
-    async fn ask(&self, person: Person) -> Told {
+    async fn ask(&self, person: Person) -> Received {
         let mut stream = self
             .agent
             .start(Question::new("trade").on_behalf_of("ada").asked_by("test"))
             .unwrap();
-        let mut told = Told::default();
+        let mut received = Received::default();
         while let Some((_, event)) = stream.next().await {
             match &event {
-                Event::Text { content } => told.answer.push_str(content),
-                Event::Error { content } => told.error.push_str(content),
+                Event::Text { content } => received.answer.push_str(content),
+                Event::Error { content } => received.error.push_str(content),
                 Event::Plan { problems, .. } => {
-                    told.plan = serde_json::to_value(&event).unwrap();
-                    told.problems.extend(problems.clone());
+                    received.plan = serde_json::to_value(&event).unwrap();
+                    received.problems.extend(problems.clone());
                 }
-                Event::PlanOutcome { steps } => told.outcome = Value::Object(steps.clone()),
+                Event::PlanOutcome { steps } => received.outcome = Value::Object(steps.clone()),
                 Event::ApprovalRequired { id, .. } => {
-                    told.asked.push(serde_json::to_value(&event).unwrap());
+                    received.asked.push(serde_json::to_value(&event).unwrap());
                     self.answer(id, person);
                 }
-                Event::Done { status, .. } => told.status = Some(*status),
+                Event::Done { status, .. } => received.status = Some(*status),
                 _ => {}
             }
         }
-        told
+        received
     }
 
     fn answer(&self, id: &str, person: Person) {
@@ -146,7 +146,7 @@ impl Floor {
 }
 
 #[derive(Default)]
-struct Told {
+struct Received {
     plan: Value,
     problems: Vec<String>,
     outcome: Value,
@@ -161,25 +161,25 @@ fn order(quantity: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_plan_is_shown_normalised_carried_out_in_order_and_written_down() {
+async fn a_plan_is_shown_normalized_executed_in_order_and_logged() {
     let plan = json!({ "actions": [
         { "action": "getOrderBook", "arguments": {} },
         { "action": "getWallet", "arguments": {} },
         { "action": "placeOrder", "arguments": { "side": "buy", "quantity": "7,000", "price": "${1.best.price}" } },
     ], "final_answer": "Bought for ${3.price} cents, order ${3.orderId}." });
-    let floor = Floor::open(&[plan]).await;
-    let told = floor.ask(Person::IsAway).await;
+    let setup = TestSetup::open(&[plan]).await;
+    let received = setup.ask(Person::IsAway).await;
     assert_eq!(
-        (told.status, told.answer.as_str()),
+        (received.status, received.answer.as_str()),
         (Some(TurnStatus::Answered), "Bought for 7.5 cents, order 1.")
     );
-    assert_eq!(told.plan["steps"][2]["arguments"]["quantity"], 7000);
-    assert_eq!(told.plan["steps"][2]["class"], "state_changing");
+    assert_eq!(received.plan["steps"][2]["arguments"]["quantity"], 7000);
+    assert_eq!(received.plan["steps"][2]["class"], "state_changing");
     let sent =
         json!({ "userId": "ada", "side": "BUY", "quantity": 7000, "price": 7.5, "orderId": 1 });
-    assert_eq!(floor.exchange.orders(), [sent]);
+    assert_eq!(setup.exchange.orders(), [sent]);
     assert_eq!(
-        floor.exchange.requests(),
+        setup.exchange.requests(),
         [
             "GET /v1/orderBook?area=NORTH",
             "GET /v1/wallet/ada",
@@ -187,9 +187,9 @@ async fn a_plan_is_shown_normalised_carried_out_in_order_and_written_down() {
         ]
     );
     for step in ["1", "2", "3"] {
-        assert_eq!(told.outcome[step]["status"], "ok");
+        assert_eq!(received.outcome[step]["status"], "ok");
     }
-    let log = floor.log();
+    let log = setup.log();
     let placed = log
         .iter()
         .find(|line| line["tool"] == "exchange/placeOrder" && line["event"] == "begun")
@@ -202,27 +202,28 @@ async fn a_plan_is_shown_normalised_carried_out_in_order_and_written_down() {
         (&placed["rule"], &placed["identity"]),
         (&json!("trade freely"), &json!("ada"))
     );
-    assert_eq!(floor.log.verify(None).unwrap().entries, 6);
+    assert_eq!(setup.log.verify(None).unwrap().entries, 6);
     assert!(!log.iter().any(|line| line.to_string().contains(TOKEN)));
 }
 
 #[tokio::test]
-async fn a_missing_parameter_is_named_and_nothing_runs_until_it_is_there() {
+async fn a_missing_parameter_is_reported_and_nothing_runs_until_it_is_given() {
     let first = json!({ "actions": [{ "action": "getOrderBook" }, { "action": "placeOrder", "arguments": { "side": "buy", "price": 7 } }] });
     let second = json!({ "actions": [order(json!(10))], "final_answer": "done" });
-    let floor = Floor::open(&[first, second]).await;
-    let told = floor.ask(Person::IsAway).await;
+    let setup = TestSetup::open(&[first, second]).await;
+    let received = setup.ask(Person::IsAway).await;
     assert!(
-        told.problems[0].contains("step 2: ") && told.problems[0].contains("at /quantity: missing"),
+        received.problems[0].contains("step 2: ")
+            && received.problems[0].contains("at /quantity: missing"),
         "{:?}",
-        told.problems
+        received.problems
     );
     assert_eq!(
-        floor.exchange.requests(),
+        setup.exchange.requests(),
         ["POST /v1/orders"],
         "nothing of the first plan was carried out"
     );
-    let asked_again = floor.model.requests()[1]
+    let asked_again = setup.model.requests()[1]
         .messages
         .last()
         .unwrap()
@@ -232,7 +233,7 @@ async fn a_missing_parameter_is_named_and_nothing_runs_until_it_is_there() {
         asked_again.contains("at /quantity: missing"),
         "{asked_again}"
     );
-    assert_eq!(told.answer, "done");
+    assert_eq!(received.answer, "done");
 }
 
 #[tokio::test]
@@ -243,23 +244,23 @@ async fn a_user_is_registered_before_a_simulation_and_only_when_absent() {
         { "action": "exportReport", "arguments": { "simulationId": "${sim.simulationId}" } },
     ], "final_answer": "${2.report}" })
     };
-    let floor = Floor::open(&[plan(), plan()]).await;
-    assert_eq!(floor.ask(Person::IsAway).await.answer, "sim-7: profit 42");
+    let setup = TestSetup::open(&[plan(), plan()]).await;
+    assert_eq!(setup.ask(Person::IsAway).await.answer, "sim-7: profit 42");
     let first = [
         "GET /v1/users/ada/exists",
         "POST /v1/users",
         "POST /v1/simulations",
         "GET /v1/reports/sim-7",
     ];
-    assert_eq!(floor.exchange.requests(), first);
-    assert_eq!(floor.ask(Person::IsAway).await.answer, "sim-7: profit 42");
+    assert_eq!(setup.exchange.requests(), first);
+    assert_eq!(setup.ask(Person::IsAway).await.answer, "sim-7: profit 42");
     let second = [
         "GET /v1/users/ada/exists",
         "POST /v1/simulations",
         "GET /v1/reports/sim-7",
     ];
-    assert_eq!(floor.exchange.requests()[4..], second);
-    let log = floor.log();
+    assert_eq!(setup.exchange.requests()[4..], second);
+    let log = setup.log();
     let registering = log
         .iter()
         .find(|line| line["tool"] == "exchange/registerUser")
@@ -268,25 +269,25 @@ async fn a_user_is_registered_before_a_simulation_and_only_when_absent() {
 }
 
 #[tokio::test]
-async fn a_dry_run_answers_what_would_be_called_and_calls_nothing() {
+async fn a_dry_run_describes_the_call_and_calls_nothing() {
     let plan = json!({ "actions": [order(json!("7,000")), { "action": "runSimulation" }], "final_answer": "would do" });
-    let floor = Floor::open_with(&[plan], |policies| policies.dry_run = true).await;
-    let told = floor.ask(Person::IsAway).await;
-    assert_eq!(floor.exchange.requests(), Vec::<String>::new());
-    let data = &told.outcome["1"]["data"];
+    let setup = TestSetup::open_with(&[plan], |policies| policies.dry_run = true).await;
+    let received = setup.ask(Person::IsAway).await;
+    assert_eq!(setup.exchange.requests(), Vec::<String>::new());
+    let data = &received.outcome["1"]["data"];
     assert_eq!(
         (&data["would_call"], &data["arguments"]["quantity"]),
         (&json!("exchange/placeOrder"), &json!(7000))
     );
     assert_eq!(
-        told.outcome["2"]["data"]["after_checking"],
+        received.outcome["2"]["data"]["after_checking"],
         json!(["exchange/checkUserExists"])
     );
-    assert!(floor.log().iter().all(|line| line["event"] == "dry_run"));
+    assert!(setup.log().iter().all(|line| line["event"] == "dry_run"));
 }
 
 #[tokio::test]
-async fn a_destructive_call_is_made_only_after_a_yes() {
+async fn a_destructive_call_is_made_only_after_an_approval() {
     let plan = || json!({ "actions": [order(json!(5)), { "action": "cancelOrder", "arguments": { "orderId": "${1.orderId}" } }] });
     for (person, cancelled, code) in [
         (Person::SaysYes, true, Value::Null),
@@ -294,59 +295,59 @@ async fn a_destructive_call_is_made_only_after_a_yes() {
         (Person::IsAway, false, json!("denied")),
     ] {
         let replies = [plan(), json!("so it is")];
-        let floor = Floor::open_with(&replies, |policies| {
+        let setup = TestSetup::open_with(&replies, |policies| {
             policies.approval_timeout_s.0 = match person {
                 Person::IsAway => 0,
                 _ => 60,
             }
         })
         .await;
-        let told = floor.ask(person).await;
+        let received = setup.ask(person).await;
         assert_eq!(
-            told.asked[0]["arguments"],
+            received.asked[0]["arguments"],
             json!({ "orderId": 1 }),
             "the call as it will be made"
         );
         assert_eq!(
-            (told.asked[0]["class"].as_str(), told.asked.len()),
+            (received.asked[0]["class"].as_str(), received.asked.len()),
             (Some("destructive"), 1)
         );
-        assert_eq!(floor.exchange.orders().is_empty(), cancelled);
-        assert_eq!(told.outcome["2"]["error_code"], code);
-        assert_eq!(told.answer, "so it is");
+        assert_eq!(setup.exchange.orders().is_empty(), cancelled);
+        assert_eq!(received.outcome["2"]["error_code"], code);
+        assert_eq!(received.answer, "so it is");
     }
 }
 
 #[tokio::test]
-async fn a_policy_denies_whatever_the_person_would_say() {
+async fn a_policy_denies_regardless_of_the_person() {
     let plan = json!({ "actions": [{ "action": "cancelOrder", "arguments": { "orderId": 1 } }] });
     let rule = toml::from_str(
         "tool = \"exchange/cancel*\"\ndecision = \"deny\"\nname = \"no cancelling\"",
     )
     .unwrap();
-    let floor = Floor::open_with(&[plan, json!("sorry")], |policies| {
+    let setup = TestSetup::open_with(&[plan, json!("sorry")], |policies| {
         policies.rules.insert(0, rule)
     })
     .await;
-    let told = floor.ask(Person::SaysYes).await;
-    assert!(told.asked.is_empty() && floor.exchange.requests().is_empty());
-    let message = told.outcome["1"]["error_message"].as_str().unwrap();
+    let received = setup.ask(Person::SaysYes).await;
+    assert!(received.asked.is_empty() && setup.exchange.requests().is_empty());
+    let message = received.outcome["1"]["error_message"].as_str().unwrap();
     assert!(message.contains("denied by no cancelling"), "{message}");
 }
 
 #[tokio::test]
-async fn one_failure_stops_what_depends_on_it_and_nothing_else() {
+async fn a_failed_step_stops_only_the_steps_that_depend_on_it() {
     let plan = json!({ "actions": [
         order(json!("99,999")),
         { "action": "cancelOrder", "arguments": { "orderId": "${1.orderId}" } },
         { "action": "getWallet" },
         order(json!(1)),
     ], "final_answer": "All done!" });
-    let floor = Floor::open(&[plan, json!("The first order failed.")]).await;
-    let told = floor.ask(Person::SaysYes).await;
+    let setup = TestSetup::open(&[plan, json!("The first order failed.")]).await;
+    let received = setup.ask(Person::SaysYes).await;
     let codes: Vec<&Value> = ["1", "2", "3", "4"]
         .iter()
-        .map(|step| &told.outcome[*step]["error_code"])
+        .map(|step| &received.outcome[*step]["error_code"])
         .collect();
     assert_eq!(
         codes,
@@ -358,52 +359,52 @@ async fn one_failure_stops_what_depends_on_it_and_nothing_else() {
         ]
     );
     assert!(
-        told.outcome["1"]["error_message"]
+        received.outcome["1"]["error_message"]
             .as_str()
             .unwrap()
             .contains("409 Conflict: no such quantity")
     );
     assert_eq!(
-        (told.answer.as_str(), floor.exchange.orders().len()),
+        (received.answer.as_str(), setup.exchange.orders().len()),
         ("The first order failed.", 1)
     );
     assert_eq!(
-        told.asked.len(),
+        received.asked.len(),
         0,
         "a call that cannot be made is not asked for"
     );
 }
 
 #[tokio::test]
-async fn nobody_trades_for_somebody_else() {
+async fn trading_for_another_user_is_refused() {
     let plan = json!({ "actions": [
         { "action": "placeOrder", "arguments": { "userId": "bob", "side": "SELL", "quantity": 1, "price": 1 } },
         { "action": "getWallet", "arguments": { "userId": "bob" } },
     ] });
-    let floor = Floor::open(&[plan, json!("no")]).await;
-    let told = floor.ask(Person::SaysYes).await;
+    let setup = TestSetup::open(&[plan, json!("no")]).await;
+    let received = setup.ask(Person::SaysYes).await;
     for step in ["1", "2"] {
         assert!(
-            told.outcome[step]["error_message"]
+            received.outcome[step]["error_message"]
                 .as_str()
                 .unwrap()
                 .contains("/userId names \"bob\"")
         );
     }
-    assert!(floor.exchange.requests().is_empty());
+    assert!(setup.exchange.requests().is_empty());
 }
 
 #[tokio::test]
-async fn the_limit_of_a_rule_holds_within_a_plan() {
+async fn the_limit_of_a_rule_applies_within_a_plan() {
     let orders: Vec<Value> = (0..5).map(|_| order(json!(1))).collect();
-    let floor = Floor::open(&[json!({ "actions": orders }), json!("three")]).await;
-    let told = floor.ask(Person::SaysYes).await;
-    assert_eq!(floor.exchange.orders().len(), 3);
-    assert_eq!(told.outcome["4"]["error_code"], "limit");
+    let setup = TestSetup::open(&[json!({ "actions": orders }), json!("three")]).await;
+    let received = setup.ask(Person::SaysYes).await;
+    assert_eq!(setup.exchange.orders().len(), 3);
+    assert_eq!(received.outcome["4"]["error_code"], "limit");
 }
 
 #[tokio::test]
-async fn plans_that_cannot_be_carried_out_end_in_their_reason() {
+async fn plans_that_cannot_be_executed_end_with_their_problems() {
     for (plan, expected) in [
         (
             json!({ "actions": [{ "action": "stealAll" }] }),
@@ -424,28 +425,28 @@ async fn plans_that_cannot_be_carried_out_end_in_their_reason() {
             "comes twice",
         ),
     ] {
-        let floor = Floor::open(&vec![plan; 5]).await;
-        let told = floor.ask(Person::SaysYes).await;
-        assert_eq!(told.status, Some(TurnStatus::Failed));
+        let setup = TestSetup::open(&vec![plan; 5]).await;
+        let received = setup.ask(Person::SaysYes).await;
+        assert_eq!(received.status, Some(TurnStatus::Failed));
         assert!(
-            told.error.contains(expected) && told.problems[0].contains(expected),
+            received.error.contains(expected) && received.problems[0].contains(expected),
             "{}",
-            told.error
+            received.error
         );
-        assert!(floor.exchange.requests().is_empty());
+        assert!(setup.exchange.requests().is_empty());
     }
 }
 
 #[tokio::test]
-async fn words_are_answered_and_nothing_is_called() {
-    let floor = Floor::open(&[json!(
+async fn a_text_answer_calls_nothing() {
+    let setup = TestSetup::open(&[json!(
         "I would cancelOrder {\"orderId\": 1}, if I were you."
     )])
     .await;
-    let told = floor.ask(Person::SaysYes).await;
+    let received = setup.ask(Person::SaysYes).await;
     assert_eq!(
-        told.answer,
+        received.answer,
         "I would cancelOrder {\"orderId\": 1}, if I were you."
     );
-    assert!(floor.exchange.requests().is_empty());
+    assert!(setup.exchange.requests().is_empty());
 }

@@ -95,7 +95,7 @@ fn what_is_meant_as_a_plan_and_is_none_is_refused_with_its_reason() {
             r#"{"actions":[{"arguments":{}}]}"#,
             "step 1: it has no `action`",
         ),
-        (r#"{"actions":["a"]}"#, "step 1: \"a\" is no action"),
+        (r#"{"actions":["a"]}"#, "step 1: \"a\" is not an action"),
         (
             r#"{"actions":[{"action":"a","arguments":[1]}]}"#,
             "`arguments` must be an object, not [1]",
@@ -135,7 +135,7 @@ fn checked(text: &str) -> CheckedPlan {
         }
     };
     check(&plan(text), find, |tool, arguments, open| {
-        gate.judge_with(&Caller::default(), tool, arguments, |violation| {
+        gate.check_partial(&Caller::default(), tool, arguments, |violation| {
             !open.contains(&violation.path)
         })
     })
@@ -178,7 +178,7 @@ fn a_plan_is_checked_whole() {
     assert_eq!(checked.problems.len(), 5);
     assert!(
         checked.execution.next().is_none(),
-        "nothing of a plan with problems is carried out"
+        "no step of a plan with problems is executed"
     );
 }
 
@@ -202,7 +202,7 @@ fn results_flow_into_later_steps_with_their_types() {
     execution.record(ToolResult::ok(Value::String(data.to_string())));
     let step = execution.next().unwrap();
     let arguments = Value::Object(step.arguments.unwrap());
-    // What a result says is data: the reference in it stays text.
+    // A result is data: a reference in it is not replaced.
     assert_eq!(
         arguments,
         json!({ "n": 4, "m": "order 4 of ${2} \"quoted\"" })

@@ -1,34 +1,34 @@
-//! Plan mode: the model is asked for a plan, which is checked whole, shown, and worked through step
-//! by step.
+//! Plan mode: the model writes one plan, which is checked as a whole, shown, and executed step by
+//! step.
 
 use std::slice;
 
 use serde_json::Value;
 
-use super::{Outcome, PlannedCall, Protocol, Run, State, What, announced, result_event, source_of};
 use toolscout_index::formats::model_name;
 
+use super::{Action, Outcome, PlannedCall, Protocol, Run, State};
+use super::{call_event, result_event, source_of};
 use crate::agent::event::Event;
 use crate::agent::plan::{self, Execution, Plan, Reading};
 use crate::agent::prompt;
 use crate::finder::model_names::TOOL_SEARCH;
 use crate::finder::search::SearchRequest;
-use crate::gate::Judgement;
+use crate::gate::CheckedCall;
 use crate::llm::{Message, ToolCall};
-use crate::printable;
-use crate::printable::excerpt;
+use crate::printable::{self, excerpt};
 use crate::tools::arguments::Violation;
 use crate::tools::{Arguments, ToolResult};
 
-/// Characters of a question that are searched for.
+/// Characters of a question that the search uses.
 const QUERY_CHARS: usize = 2_000;
 
 impl Run {
-    /// The search that finds a plan's tools, before the model is asked: it cannot search while it
+    /// In plan mode, the search that finds the plan's tools: the model cannot search while it
     /// plans.
     pub(super) fn first_state(&self) -> State {
         let (Protocol::Plan, Some(find)) = (self.config.protocol, &self.config.find) else {
-            return State::AskModel;
+            return State::CallModel;
         };
         let query = excerpt(self.context.question(), QUERY_CHARS);
         let arguments = serde_json::json!({ "query": query }).to_string();
@@ -43,37 +43,37 @@ impl Run {
             name: TOOL_SEARCH.into(),
             arguments,
         };
-        State::Carry(vec![PlannedCall {
+        State::CallTools(vec![PlannedCall {
             call,
-            what: What::Search(request),
+            action: Action::Search(request),
         }])
     }
 
-    /// Takes an answer in plan mode.
+    /// Takes the model's answer in plan mode.
     pub(super) fn plan_answered(&mut self, text: String, last_round: bool) -> Vec<Event> {
         match plan::read(&text) {
-            Reading::Answer(answer) => self.answer_plan(answer, last_round),
+            Reading::Answer(answer) => self.finish_plan(answer, last_round),
+            // No round is left to execute it: only its answer counts.
             Reading::Plan(plan) if last_round => match plan.final_answer {
-                None if !self.refused_for.is_empty() => {
-                    self.refuse_plan(text, &self.refused_for.clone())
+                None if !self.plan_problems.is_empty() => {
+                    self.refuse_plan(text, &self.plan_problems.clone())
                 }
-                answer => self.answer_plan(answer.unwrap_or_default(), last_round),
+                answer => self.finish_plan(answer.unwrap_or_default(), last_round),
             },
-            Reading::Plan(plan) => self.take_plan(text, &plan),
+            Reading::Plan(plan) => self.start_plan(text, &plan),
             Reading::Broken(problems) if last_round => self.refuse_plan(text, &problems),
             Reading::Broken(problems) => {
-                let shown = Event::Plan {
+                let mut events = vec![Event::Plan {
                     steps: Vec::new(),
                     problems: problems.clone(),
-                };
-                let mut events = vec![shown];
+                }];
                 events.extend(self.refuse_plan(text, &problems));
                 events
             }
         }
     }
 
-    /// Goes on with the plan, if there is one.
+    /// Continues with the plan's next step, if a plan is being executed.
     pub(super) fn next_plan_step(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(execution) = &self.execution {
@@ -91,45 +91,47 @@ impl Run {
                 name: model_name(&step.tool.id),
                 arguments: Value::Object(arguments).to_string(),
             };
-            let what = match step.arguments {
-                Ok(arguments) => What::Call(step.tool, arguments),
-                Err(result) => What::Settled(result),
+            let action = match step.arguments {
+                Ok(arguments) => Action::Call(step.tool, arguments),
+                Err(result) => Action::Refused(result),
             };
-            let slot = PlannedCall { call, what };
-            self.begin(slice::from_ref(&slot));
-            events.extend(announced(&slot));
-            if let What::Settled(result) = &slot.what {
-                events.push(result_event(&slot.call, result));
+            let planned = PlannedCall { call, action };
+            self.open_calls(slice::from_ref(&planned));
+            events.extend(call_event(&planned));
+            // A skipped step has its result already; the next one may still be possible.
+            if let Action::Refused(result) = &planned.action {
+                events.push(result_event(&planned.call, result));
                 self.record_step(result.clone());
                 continue;
             }
-            self.state = State::Carry(vec![slot]);
+            self.state = State::CallTools(vec![planned]);
             break;
         }
         events
     }
 
-    /// Takes the result of the plan's step under way.
+    /// Records the result of the current step.
     pub(super) fn record_step(&mut self, result: ToolResult) {
         if let Some(execution) = &mut self.execution {
             execution.record(result);
         }
     }
 
-    fn take_plan(&mut self, text: String, plan: &Plan) -> Vec<Event> {
+    /// Checks a plan and starts its execution, or refuses it.
+    fn start_plan(&mut self, text: String, plan: &Plan) -> Vec<Event> {
         let find = |name: &str| {
             self.toolbox
                 .find(name)
                 .cloned()
-                .ok_or_else(|| self.unknown(name))
+                .ok_or_else(|| self.unknown_tool(name))
         };
-        let judge = |tool: &_, arguments, open: &[String]| -> Judgement {
+        let check_call = |tool: &_, arguments, open: &[String]| -> CheckedCall {
             self.gate
-                .judge_with(&self.caller, tool, arguments, |violation| {
+                .check_partial(&self.caller, tool, arguments, |violation| {
                     !is_open(violation, open)
                 })
         };
-        let checked = plan::check(plan, find, judge);
+        let checked = plan::check(plan, find, check_call);
         let mut events = vec![Event::Plan {
             steps: checked.shown,
             problems: checked.problems.clone(),
@@ -144,24 +146,24 @@ impl Run {
         events
     }
 
-    /// Tells the model what is wrong, as long as it may plan again.
+    /// Sends the problems to the model, or ends the run if no round is left.
     fn refuse_plan(&mut self, text: String, problems: &[String]) -> Vec<Event> {
         let problems = problems.join("\n- ");
         if self.round >= self.config.max_rounds {
             let reason =
                 format!("the plan cannot be carried out, and nothing was done:\n- {problems}");
-            self.state = State::Over(Outcome::Failed(reason));
+            self.state = State::Ended(Outcome::Failed(reason));
             return Vec::new();
         }
-        self.refused_for = vec![problems.clone()];
+        self.plan_problems = vec![problems.clone()];
         self.context.push(Message::assistant(text));
         self.context
             .push(Message::user(prompt::plan_refused(&problems)));
         Vec::new()
     }
 
-    /// All steps have their result: the plan's own answer where all went well, else the model is
-    /// asked for one.
+    /// Ends a plan whose steps all have a result: with the plan's own answer if all succeeded,
+    /// otherwise the model is asked for one.
     fn plan_finished(&mut self) -> Vec<Event> {
         let Some(execution) = self.execution.take() else {
             return Vec::new();
@@ -169,65 +171,66 @@ impl Run {
         let mut events = vec![Event::PlanOutcome {
             steps: execution.outcome(),
         }];
-        self.state = State::AskModel;
+        self.state = State::CallModel;
         if let Some(answer) = execution.final_answer() {
-            events.extend(self.answer_plan(answer, true));
+            events.extend(self.finish_plan(answer, true));
         } else if self.round >= self.config.max_rounds {
-            events.extend(self.answer_plan(execution.summary(), true));
+            events.extend(self.finish_plan(execution.summary(), true));
         } else {
-            self.tell_outcome(&execution);
+            self.ask_for_report(&execution);
         }
         events
     }
 
-    fn tell_outcome(&mut self, execution: &Execution) {
-        // The steps share what one result may have.
-        let most = self.config.max_result_bytes / execution.results().count().max(1);
+    /// Sends the results of all steps to the model and asks for a report.
+    fn ask_for_report(&mut self, execution: &Execution) {
+        // All steps together may be as long as one result.
+        let max_bytes = self.config.max_result_bytes / execution.results().count().max(1);
         let mut steps = Vec::new();
         for (key, tool, result) in execution.results() {
             let text = serde_json::to_string(result).unwrap_or_default();
-            let text = ToolResult::ok(text.into()).truncated(most).to_model_text();
-            steps.push((
-                printable::name(key),
-                self.context.fence().around(&source_of(tool, result), &text),
-            ));
+            let text = ToolResult::ok(text.into())
+                .truncated(max_bytes)
+                .to_model_text();
+            let fenced = self
+                .context
+                .fence()
+                .enclose(&source_of(tool, result), &text);
+            steps.push((printable::name(key), fenced));
         }
         self.context
             .push(Message::user(prompt::plan_outcome(&steps)));
-        self.is_outcome_told = true;
-        self.told_summary = execution.summary();
+        self.plan_summary = Some(execution.summary());
     }
 
-    fn answer_plan(&mut self, answer: String, last_round: bool) -> Vec<Event> {
-        // A model that has nothing to say about an outcome leaves it to the outcome to speak.
-        let answer = if answer.trim().is_empty() {
-            std::mem::take(&mut self.told_summary)
-        } else {
-            answer
-        };
-        let said = Event::Text {
-            content: answer.clone(),
-        };
-        let is_empty = answer.trim().is_empty();
-        self.conclude(answer, last_round);
-        if is_empty { Vec::new() } else { vec![said] }
+    fn finish_plan(&mut self, mut answer: String, last_round: bool) -> Vec<Event> {
+        // Without a report from the model, the summary of the results is the answer.
+        if answer.trim().is_empty() {
+            answer = self.plan_summary.clone().unwrap_or_default();
+        }
+        let mut events = Vec::new();
+        if !answer.trim().is_empty() {
+            events.push(Event::Text {
+                content: answer.clone(),
+            });
+        }
+        self.finish(answer, last_round);
+        events
     }
 }
 
-/// True when a violation is about an argument that is not known yet, or about something that holds
-/// one.
+/// True when a violation concerns an argument that is not known yet, or a value that contains one.
 fn is_open(violation: &Violation, open: &[String]) -> bool {
-    let within = |inner: &str, outer: &str| {
-        inner
-            .strip_prefix(outer)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    open.iter().any(|at| {
-        within(at, &violation.path) && !is_missing(violation) || within(&violation.path, at)
+    // A missing argument is missing whatever the open ones turn out to be.
+    let is_missing = violation.message.starts_with("missing");
+    open.iter().any(|pointer| {
+        (is_within(pointer, &violation.path) && !is_missing) || is_within(&violation.path, pointer)
     })
 }
 
-/// An argument that is missing is missing whatever the others turn out to be.
-fn is_missing(violation: &Violation) -> bool {
-    violation.message.starts_with("missing")
+/// True when a JSON pointer is at or below another one.
+fn is_within(inner: &str, outer: &str) -> bool {
+    inner
+        .strip_prefix(outer)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,4 +1,5 @@
 use serde_json::json;
+use toolscout_index::ToolId;
 
 use super::*;
 use crate::finder::search::doubles::{ListedTools, tool};
@@ -7,7 +8,7 @@ use crate::finder::toolbox::ToolboxConfig;
 use crate::llm::Usage;
 use crate::tools::Status;
 
-/// Ten tokens a text, whatever it says.
+/// Ten tokens for every text.
 fn ten(_: &str) -> usize {
     10
 }
@@ -49,7 +50,7 @@ fn run() -> Run {
     run_with(RunConfig::default())
 }
 
-fn says(text: &str) -> Reply {
+fn text_reply(text: &str) -> Reply {
     Reply {
         text: text.into(),
         ..Reply::default()
@@ -111,8 +112,8 @@ fn visible(run: &Run) -> Vec<String> {
         .collect()
 }
 
-/// Answers the work from the listed_tools; every tool gives its own id.
-fn carry(run: &mut Run) -> Vec<Event> {
+/// Answers the work by [`listed_tools`]. Every tool returns its own id.
+fn answer_work(run: &mut Run) -> Vec<Event> {
     let work = work(run);
     let founds = work
         .searches
@@ -127,11 +128,11 @@ fn carry(run: &mut Run) -> Vec<Event> {
     run.tools_answered(founds, results)
 }
 
-/// The model's answer and all that follows from it, until the model is asked again.
+/// Takes the model's answer and answers the calls in it.
 fn step(run: &mut Run, reply: Reply) -> Vec<Event> {
     let mut events = run.model_answered(reply);
     if matches!(run.next_step(), Step::CallTools(_)) {
-        events.extend(carry(run));
+        events.extend(answer_work(run));
     }
     events
 }
@@ -185,7 +186,7 @@ fn at_first_only_search_is_visible_and_found_tools_join_in_order() {
     );
     let names: Vec<&str> = events.iter().map(Event::name).collect();
     assert_eq!(names, ["tool_search", "tools_injected"]);
-    run.model_answered(says("sunny"));
+    run.model_answered(text_reply("sunny"));
     assert_eq!(outcome(&run), Outcome::Answered("sunny".into()));
 }
 
@@ -411,7 +412,7 @@ fn an_answer_of_refused_calls_goes_straight_back_to_the_model() {
     assert!(last_result(&run).contains("`tool_search` finds others"));
     step(&mut run, select("weather/forecast"));
     run.model_answered(calls(&[("weather_forecst", json!({}))]));
-    assert!(last_result(&run).contains("near it are weather__forecast"));
+    assert!(last_result(&run).contains("similar names are weather__forecast"));
 }
 
 #[test]
@@ -435,7 +436,7 @@ fn calls_and_arguments_are_bounded() {
             .contains("the arguments have 10485760 bytes, 1048576 are allowed")
     );
     assert_eq!(results[2].1, "mail/send");
-    assert!(results[3].1.contains("only 2 calls in one answer"));
+    assert!(results[3].1.contains("the limit is 2 calls in one answer"));
 }
 
 #[test]
@@ -477,7 +478,7 @@ fn in_the_last_round_tools_are_withheld() {
         request.messages.last().unwrap().content(),
         prompt::LAST_ROUND
     );
-    run.model_answered(says("what I have"));
+    run.model_answered(text_reply("what I have"));
     assert_eq!(outcome(&run), Outcome::Answered("what I have".into()));
 }
 
@@ -493,7 +494,7 @@ fn a_model_that_never_stops_calling_fails_and_one_that_also_speaks_does_not() {
     step(&mut run, search("mail"));
     assert!(run.model_answered(search("mail")).is_empty());
     assert!(
-        matches!(outcome(&run), Outcome::Failed(reason) if reason.contains("no answer in 2 round(s)"))
+        matches!(outcome(&run), Outcome::Failed(reason) if reason.contains("no answer in 2 rounds"))
     );
 
     let mut run = looping();
@@ -508,12 +509,12 @@ fn a_model_that_never_stops_calling_fails_and_one_that_also_speaks_does_not() {
 #[test]
 fn an_empty_answer_is_pointed_out_once() {
     let mut run = run();
-    run.model_answered(says("  "));
+    run.model_answered(text_reply("  "));
     assert_eq!(
         request(&run).messages.last().unwrap().content(),
         prompt::EMPTY_ANSWER
     );
-    run.model_answered(says(""));
+    run.model_answered(text_reply(""));
     assert!(matches!(outcome(&run), Outcome::Failed(_)));
 }
 
@@ -592,7 +593,7 @@ fn without_usage_a_manual_round_counts_its_tools_once() {
         protocol: Protocol::Manual,
         ..RunConfig::default()
     });
-    run.model_answered(says(r#"{"final_answer":"yes"}"#));
+    run.model_answered(text_reply(r#"{"final_answer":"yes"}"#));
     // System message and question; the tools are part of the former.
     assert_eq!(
         (run.figures().tokens_in, run.figures().tokens_out),
@@ -706,7 +707,7 @@ fn manual_mode_reads_json_and_answers_in_words() {
             .content()
             .contains("# Tools\n{\"name\":\"tool_search\"")
     );
-    let reply = says(
+    let reply = text_reply(
         "```json\n{\"thought\":\"look\",\"actions\":[{\"tool\":\"tool_search\",\"arguments\":{\"query\":\"select:mail/send\"}}]}\n```",
     );
     let events = step(&mut run, reply);
@@ -719,7 +720,7 @@ fn manual_mode_reads_json_and_answers_in_words() {
     assert!(request(&run).messages[0].content().contains("mail__send"));
     step(
         &mut run,
-        says(
+        text_reply(
             r#"{"actions":[{"tool":"mail__send"},{"tool":"nope"}],"final_answer":"done already"}"#,
         ),
     );
@@ -736,7 +737,9 @@ fn manual_mode_reads_json_and_answers_in_words() {
         source == "toolscout" && text.starts_with("{\"error\""),
         "{source}: {text}"
     );
-    let events = run.model_answered(says(r#"{"thought":"","actions":[],"final_answer":"sent"}"#));
+    let events = run.model_answered(text_reply(
+        r#"{"thought":"","actions":[],"final_answer":"sent"}"#,
+    ));
     assert_eq!(
         events,
         [Event::Text {
@@ -753,7 +756,7 @@ fn a_manual_run_ends_in_its_last_round_with_what_it_has() {
         max_rounds: 1,
         ..RunConfig::default()
     });
-    run.model_answered(says(
+    run.model_answered(text_reply(
         r#"{"actions":[{"tool":"x"}],"final_answer":"a guess"}"#,
     ));
     assert_eq!(outcome(&run), Outcome::Answered("a guess".into()));
@@ -837,7 +840,7 @@ fn figures_add_up() {
     );
     run.model_answered(Reply {
         usage,
-        ..says("ok")
+        ..text_reply("ok")
     });
     let figures = run.figures();
     assert_eq!(

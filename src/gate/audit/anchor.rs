@@ -1,6 +1,6 @@
-//! The anchor of an audit log: number and hash of its newest entry in a file of its own, under a
-//! code (HMAC-SHA256) of a key that is kept in a third file. It is moved after each entry, so that
-//! a log which ends before it was cut.
+//! The anchor of an audit log: a file with the number and hash of the newest entry,
+//! authenticated by HMAC-SHA256 with a key in a third file. It is updated after each entry. A log
+//! that ends before its anchor was truncated.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,35 +11,35 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use toolscout_index::database;
 
-use super::{Link, hex};
+use super::Link;
 
-/// Bytes of the key: as many as the hash has.
+/// Bytes of the key, as many as the hash has.
 const KEY_BYTES: usize = 32;
-/// What the code is for, so that it vouches for nothing else.
+/// Prefix of the authenticated message, so that the code is valid for anchors only.
 const PURPOSE: &[u8] = b"toolscout audit anchor 1";
 
-/// The two files beside a log.
+/// The anchor's two files, in the folder of the log.
 #[derive(Debug)]
 pub struct Anchor {
     path: PathBuf,
     key_file: PathBuf,
-    /// The key, once it was read.
+    /// The key, cached after the first read.
     key: OnceLock<[u8; KEY_BYTES]>,
 }
 
 /// What is wrong with an anchor.
 #[derive(Debug, thiserror::Error)]
 pub enum AnchorError {
-    /// Its code does not fit, or it is no anchor at all.
+    /// The authentication code is wrong, or the file is not an anchor.
     #[error("the code of the anchor does not fit")]
     Forged,
-    /// A file cannot be used.
+    /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] io::Error),
 }
 
 impl Anchor {
-    /// The anchor of the log of this path.
+    /// The anchor of the log at this path.
     pub fn beside(log: &Path) -> Self {
         Anchor {
             path: log.with_extension("anchor"),
@@ -48,12 +48,12 @@ impl Anchor {
         }
     }
 
-    /// Its file.
+    /// The anchor's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The entry it knows; `None` where there is no anchor.
+    /// The anchored entry; `None` when the file does not exist.
     ///
     /// # Errors
     /// [`AnchorError`].
@@ -68,7 +68,8 @@ impl Anchor {
         }
     }
 
-    /// Moves it to a later entry; one that another process has moved further stays.
+    /// Moves the anchor forward to an entry. Does nothing when another process has moved it
+    /// further.
     ///
     /// # Errors
     /// [`AnchorError`].
@@ -82,7 +83,7 @@ impl Anchor {
         }
     }
 
-    /// Makes it, or puts it to an entry whatever it knew before.
+    /// Creates or overwrites the anchor.
     ///
     /// # Errors
     /// [`AnchorError`].
@@ -95,14 +96,17 @@ impl Anchor {
 
     fn read_from(&self, mut file: impl Read) -> Result<Link, AnchorError> {
         let mut text = String::new();
-        // A number, two hashes and what is between them.
+        // A number, two hashes and the blanks between them are 150 bytes.
         file.by_ref()
             .take(256)
             .read_to_string(&mut text)
             .map_err(|_| AnchorError::Forged)?;
         let mut parts = text.split_whitespace();
         let seq = parts.next().and_then(|seq| seq.parse().ok());
-        let (hash, code) = (parts.next().and_then(bytes), parts.next().and_then(bytes));
+        let (hash, code) = (
+            parts.next().and_then(parse_hash),
+            parts.next().and_then(parse_hash),
+        );
         let (Some(seq), Some(hash), Some(code)) = (seq, hash, code) else {
             return Err(AnchorError::Forged);
         };
@@ -113,11 +117,12 @@ impl Anchor {
             .map_err(|_| AnchorError::Forged)
     }
 
-    /// In place and in one piece of fixed length, so that a process that is killed leaves the old
-    /// or the new one.
+    /// Writes in place, in one write of fixed length: a process that is killed leaves the old or
+    /// the new anchor.
     fn write_to(&self, mut file: &File, link: Link) -> Result<(), AnchorError> {
         let code: [u8; 32] = self.code_of(link)?.finalize().into_bytes().into();
-        let text = format!("{:020} {} {}\n", link.seq, hex(&link.hash), hex(&code));
+        let (hash, code) = (hex::encode(link.hash), hex::encode(code));
+        let text = format!("{:020} {hash} {code}\n", link.seq);
         file.seek(SeekFrom::Start(0))?;
         file.write_all(text.as_bytes())?;
         Ok(())
@@ -138,8 +143,8 @@ impl Anchor {
         Ok(code)
     }
 
-    /// The key, made when it is not there. A key that was taken away is another one then, and the
-    /// anchor's code does not fit it.
+    /// Reads the key, or creates it if missing. A new key does not match the code of an existing
+    /// anchor, so deleting the key does not hide a truncation.
     fn read_key(&self) -> Result<[u8; KEY_BYTES], AnchorError> {
         database::make_private(&self.key_file)?;
         let mut file = OpenOptions::new()
@@ -147,12 +152,12 @@ impl Anchor {
             .append(true)
             .open(&self.key_file)?;
         file.lock()?;
-        let mut kept = Vec::new();
-        Read::take(&mut file, KEY_BYTES as u64).read_to_end(&mut kept)?;
-        if let Ok(key) = kept.as_slice().try_into() {
+        let mut stored = Vec::new();
+        Read::take(&mut file, KEY_BYTES as u64).read_to_end(&mut stored)?;
+        if let Ok(key) = stored.as_slice().try_into() {
             return Ok(key);
         }
-        if !kept.is_empty() {
+        if !stored.is_empty() {
             return Err(AnchorError::Forged);
         }
         let mut key = [0; KEY_BYTES];
@@ -162,14 +167,8 @@ impl Anchor {
     }
 }
 
-/// The bytes of a hash that is written in hexadecimal.
-fn bytes(text: &str) -> Option<[u8; 32]> {
+fn parse_hash(text: &str) -> Option<[u8; 32]> {
     let mut hash = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut hash).ok()?;
     Some(hash)
 }

@@ -1,4 +1,4 @@
-//! `web_fetch`: a page from the web as text.
+//! `web_fetch`: fetches a web page as text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::tools::builtin::{BuiltinError, definition, number, text};
 use crate::tools::net::{GuardedClient, Lookup, PrivateHosts, SystemLookup, body, parse_url};
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 
-/// Redirects followed, each checked like the first URL.
+/// Maximum number of redirects; each is checked like the first URL.
 const MAX_REDIRECTS: usize = 5;
-/// Bytes of text when the model does not say.
+/// Bytes of text if the model sets no limit.
 const DEFAULT_TEXT_BYTES: u64 = 32 << 10;
 
-/// The bounds of `web_fetch`.
+/// The settings of `web_fetch`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FetchConfig {
-    /// Hosts that may be fetched from although their address is private: `host` or `host:port`.
+    /// Hosts that are allowed although their address is private: `host` or `host:port`.
     pub private_hosts: Vec<String>,
-    /// The only hosts that may be fetched from, where any are named.
+    /// If not empty, the only hosts that are allowed.
     pub only_hosts: Vec<String>,
-    /// Seconds for a page, redirects included.
+    /// Time limit of a page in seconds, redirects included.
     pub timeout_s: u64,
-    /// Bytes of a page.
+    /// Longest page in bytes.
     pub max_bytes: usize,
 }
 
@@ -47,7 +47,7 @@ impl Default for FetchConfig {
     }
 }
 
-/// The tool.
+/// The tool `web_fetch`.
 #[derive(Debug)]
 pub struct WebFetch {
     client: GuardedClient,
@@ -55,7 +55,7 @@ pub struct WebFetch {
 }
 
 impl WebFetch {
-    /// The tool within these bounds.
+    /// The tool with these settings.
     ///
     /// # Errors
     /// [`BuiltinError::Client`].
@@ -63,7 +63,7 @@ impl WebFetch {
         WebFetch::with_lookup(config, Arc::new(SystemLookup))
     }
 
-    /// The tool over another resolver.
+    /// The tool with another resolver.
     ///
     /// # Errors
     /// [`BuiltinError::Client`].
@@ -83,7 +83,7 @@ impl WebFetch {
         let mut url = parse_url(url).map_err(failure)?;
         for _ in 0..=MAX_REDIRECTS {
             self.check_host(&url)?;
-            // Before a request is built of it, which takes a user name and password out.
+            // Checked before the request is built, which removes user name and password.
             self.client.check(&url).map_err(failure)?;
             let request = self
                 .client
@@ -92,7 +92,7 @@ impl WebFetch {
                 .build()
                 .map_err(failure)?;
             let response = self.client.send(request).await.map_err(failure)?;
-            match redirected(&url, &response)? {
+            match redirect_target(&url, &response)? {
                 Some(next) => url = next,
                 None => return self.page(url, response, max_text_bytes).await,
             }
@@ -200,8 +200,8 @@ impl UserTool for WebFetch {
     }
 }
 
-/// Where a redirect leads; `None` for an answer that is none.
-fn redirected(from: &Url, response: &Response) -> Result<Option<Url>, ToolFailure> {
+/// The target of a redirect; `None` for any other response.
+fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>, ToolFailure> {
     if !response.status().is_redirection() {
         return Ok(None);
     }
@@ -235,7 +235,7 @@ fn is_text(kind: &str) -> bool {
         || kind.ends_with("+xml")
 }
 
-/// The title and text of HTML, off the async threads: two megabytes take some ten milliseconds.
+/// The title and text of HTML. Runs on a blocking thread: two megabytes take some ten milliseconds.
 async fn readable(page: String) -> Result<(Option<String>, String), ToolFailure> {
     let read = spawn_blocking(move || html::read(&page)).await;
     let page = read.map_err(|_| ToolFailure::new("the page cannot be read as HTML"))?;

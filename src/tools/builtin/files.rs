@@ -1,8 +1,8 @@
-//! `file_read`, `file_write` and `file_list`: files inside one folder.
+//! `file_read`, `file_write` and `file_list`: access to files in one folder.
 //!
-//! The folder is opened once, and every path is resolved beneath it step by step by cap-std:
-//! neither `..` nor a symbolic link leads out, whenever it was made. What is opened is looked at
-//! before it is read or written, so devices and pipes are refused without being touched.
+//! The folder is opened once, and cap-std resolves every path beneath it step by step: neither `..`
+//! nor a symbolic link leads out, even if the link is created meanwhile. The type of a file is
+//! checked after opening and before reading or writing, so devices and pipes are refused untouched.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Component, Path};
@@ -19,23 +19,23 @@ use toolscout_index::Tool;
 use crate::tools::builtin::{BuiltinError, definition, number, text};
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 
-/// Bytes of a file when the model does not say.
+/// Bytes that are read if the model sets no limit.
 const DEFAULT_READ_BYTES: u64 = 64 << 10;
-/// Bytes of a file that are read at once at most.
+/// Maximum number of bytes that one call reads.
 const MAX_READ_BYTES: u64 = 1 << 20;
-/// Entries of a list at most.
+/// Maximum number of entries in a list.
 const MAX_ENTRIES: usize = 1_000;
 
-/// Where the file tools work.
+/// The settings of the file tools.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilesConfig {
     /// The folder that cannot be left.
     pub root: String,
-    /// Whether there is `file_write`.
+    /// Enables `file_write`.
     #[serde(default)]
     pub write: bool,
-    /// Bytes that are written at once at most.
+    /// Maximum number of bytes that one call writes.
     #[serde(default = "default_write_bytes")]
     pub max_write_bytes: usize,
 }
@@ -44,7 +44,7 @@ fn default_write_bytes() -> usize {
     1 << 20
 }
 
-/// The folder, opened.
+/// The opened folder.
 #[derive(Clone, Debug)]
 pub struct Root {
     dir: Arc<Dir>,
@@ -68,26 +68,26 @@ impl Root {
         })
     }
 
-    /// Works on the folder off the async threads.
-    async fn work(
+    /// Runs an operation on a blocking thread.
+    async fn run_blocking(
         &self,
-        work: impl FnOnce(&Root) -> Result<Value, ToolFailure> + Send + 'static,
+        operation: impl FnOnce(&Root) -> Result<Value, ToolFailure> + Send + 'static,
     ) -> Result<Value, ToolFailure> {
         let root = self.clone();
-        spawn_blocking(move || work(&root))
+        spawn_blocking(move || operation(&root))
             .await
             .map_err(|_| ToolFailure::new("the file tool failed"))?
     }
 
-    /// Opens what is at a path, if it is a plain file.
+    /// Opens a path if it is a regular file.
     fn open_file(&self, path: &str, options: &mut OpenOptions) -> Result<File, ToolFailure> {
         check(path)?;
         nonblocking(options);
         let file = self
             .dir
             .open_with(path, options)
-            .map_err(|error| told(path, &error))?;
-        let metadata = file.metadata().map_err(|error| told(path, &error))?;
+            .map_err(|error| io_failure(path, &error))?;
+        let metadata = file.metadata().map_err(|error| io_failure(path, &error))?;
         if !metadata.is_file() {
             return Err(ToolFailure::new(format!(
                 "{path} is {}, not a plain file",
@@ -98,7 +98,7 @@ impl Root {
     }
 }
 
-/// Without this, opening a pipe waits for its other end.
+/// Makes opening a pipe return at once instead of waiting for its other end.
 #[cfg(unix)]
 fn nonblocking(options: &mut OpenOptions) {
     use cap_std::fs::OpenOptionsExt;
@@ -121,7 +121,7 @@ impl Callable for FileRead {
             .unwrap_or(DEFAULT_READ_BYTES)
             .min(MAX_READ_BYTES);
         self.0
-            .work(move |root| read(root, &path, offset, most))
+            .run_blocking(move |root| read(root, &path, offset, most))
             .await
     }
 }
@@ -151,7 +151,7 @@ impl Callable for FileList {
             .and_then(Value::as_str)
             .unwrap_or(".")
             .to_owned();
-        self.0.work(move |root| list(root, &path)).await
+        self.0.run_blocking(move |root| list(root, &path)).await
     }
 }
 
@@ -179,7 +179,7 @@ impl Callable for FileWrite {
             .unwrap_or("create")
             .to_owned();
         self.0
-            .work(move |root| write(root, &path, &content, &mode))
+            .run_blocking(move |root| write(root, &path, &content, &mode))
             .await
     }
 }
@@ -207,14 +207,14 @@ impl UserTool for FileWrite {
 }
 
 fn read(root: &Root, path: &str, offset: u64, most: u64) -> Result<Value, ToolFailure> {
-    let failed = |error| told(path, &error);
+    let failed = |error| io_failure(path, &error);
     let mut file = root.open_file(path, OpenOptions::new().read(true))?;
     let size = file.metadata().map_err(failed)?.len();
     file.seek(SeekFrom::Start(offset)).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.contains(&0) {
-        return Err(ToolFailure::new(format!("{path} is no text file")));
+        return Err(ToolFailure::new(format!("{path} is not a text file")));
     }
     let end = offset.saturating_add(bytes.len() as u64);
     let mut answer =
@@ -227,7 +227,7 @@ fn read(root: &Root, path: &str, offset: u64, most: u64) -> Result<Value, ToolFa
 
 fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
     check(path)?;
-    let failed = |error| told(path, &error);
+    let failed = |error| io_failure(path, &error);
     let mut entries = Vec::new();
     for entry in root
         .dir
@@ -236,7 +236,7 @@ fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
         .take(MAX_ENTRIES + 1)
     {
         let entry = entry.map_err(failed)?;
-        // Of the entry itself: a link is a link, wherever it leads.
+        // The entry's own metadata: a link is listed as a link, wherever it leads.
         let metadata = entry.metadata().map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         entries.push((name, kind(metadata.file_type()), metadata.len()));
@@ -266,8 +266,9 @@ fn write(root: &Root, path: &str, content: &str, mode: &str) -> Result<Value, To
         _ => options.write(true).create_new(true),
     };
     let mut file = root.open_file(path, &mut options)?;
-    only_link(&file, path)?;
-    let failed = |error| told(path, &error);
+    ensure_single_link(&file, path)?;
+    let failed = |error| io_failure(path, &error);
+    // Truncated only now, after all checks, and not when the file is opened.
     if mode == "overwrite" {
         file.set_len(0).map_err(failed)?;
     }
@@ -275,11 +276,12 @@ fn write(root: &Root, path: &str, content: &str, mode: &str) -> Result<Value, To
     Ok(json!({ "path": path, "written_bytes": content.len() }))
 }
 
-/// A file with a second name may be one outside the root under a name inside it.
+/// Refuses a file with several hard links: it may be a file outside the root.
 #[cfg(unix)]
-fn only_link(file: &File, path: &str) -> Result<(), ToolFailure> {
+fn ensure_single_link(file: &File, path: &str) -> Result<(), ToolFailure> {
     use cap_std::fs::MetadataExt;
-    let links = file.metadata().map_err(|error| told(path, &error))?.nlink();
+    let metadata = file.metadata().map_err(|error| io_failure(path, &error))?;
+    let links = metadata.nlink();
     if links <= 1 {
         return Ok(());
     }
@@ -289,14 +291,14 @@ fn only_link(file: &File, path: &str) -> Result<(), ToolFailure> {
 }
 
 #[cfg(not(unix))]
-fn only_link(_: &File, _: &str) -> Result<(), ToolFailure> {
+fn ensure_single_link(_: &File, _: &str) -> Result<(), ToolFailure> {
     Ok(())
 }
 
-/// Refuses what cannot be a path inside the root, in words of its own; cap-std would refuse it too.
+/// Refuses paths that lead out of the root, with a clear message; cap-std would refuse them too.
 fn check(path: &str) -> Result<(), ToolFailure> {
     if path.is_empty() || path.contains('\0') {
-        return Err(ToolFailure::new(format!("{path:?} is no path")));
+        return Err(ToolFailure::new(format!("{path:?} is not a valid path")));
     }
     let outside = Path::new(path).components().any(|part| {
         matches!(
@@ -312,12 +314,12 @@ fn check(path: &str) -> Result<(), ToolFailure> {
     Ok(())
 }
 
-fn told(path: &str, error: &io::Error) -> ToolFailure {
+fn io_failure(path: &str, error: &io::Error) -> ToolFailure {
     let path = crate::printable::excerpt(path, 200);
     ToolFailure::new(match error.kind() {
         io::ErrorKind::NotFound => format!("there is no {path:?}; `file_list` shows what there is"),
         io::ErrorKind::AlreadyExists => {
-            format!("{path:?} is there already; use the mode overwrite or append")
+            format!("{path:?} already exists; use the mode overwrite or append")
         }
         io::ErrorKind::PermissionDenied => {
             format!("{path:?} leads outside of the root or may not be used: {error}")

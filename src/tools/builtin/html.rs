@@ -1,8 +1,7 @@
-//! Text of HTML, however broken, in one pass over its tokens.
+//! Extracts the text of HTML, even if it is malformed, in one pass over its tokens.
 //!
-//! No tree is built and nothing is laid out: both take time that grows with the square of what
-//! broken pages make them hold (unclosed formatting, tables within tables). What a token adds does
-//! not depend on those before it.
+//! It builds no tree and no layout: on malformed pages (unclosed formatting, nested tables) both
+//! take quadratic time. The text that a token adds does not depend on the tokens before it.
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
@@ -10,7 +9,7 @@ use html5gum::{Span, Tokenizer};
 /// Longest address of a link that is shown.
 const MAX_HREF_BYTES: usize = 2 << 10;
 
-/// What a page says.
+/// The text of a page.
 #[derive(Debug, Default)]
 pub struct Page {
     /// The first title.
@@ -19,7 +18,7 @@ pub struct Page {
     pub text: String,
 }
 
-/// Reads a page.
+/// Extracts the text of a page.
 pub fn read(html: &str) -> Page {
     let mut reader = Reader::default();
     let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<()> {
@@ -33,7 +32,7 @@ pub fn read(html: &str) -> Page {
     reader.finish()
 }
 
-/// An attribute that is read.
+/// An attribute whose value is used.
 #[derive(Clone, Copy)]
 enum Attribute {
     Address,
@@ -44,14 +43,14 @@ enum Attribute {
 struct Reader {
     title: Option<String>,
     text: Text,
-    /// The element whose text is something else than text of the page.
+    /// The current element, if its text is not part of the page's text.
     inside: Option<Inside>,
-    /// The start tag being read.
+    /// The name of the current start tag.
     tag: Option<Vec<u8>>,
     attribute: Option<Attribute>,
-    /// `href` of the tag being read.
+    /// `href` of the current start tag.
     href: Option<String>,
-    /// Address of the link whose text is being read.
+    /// Address of the current link.
     link: Option<String>,
 }
 
@@ -97,7 +96,7 @@ impl Reader {
 
     fn take_attribute(&mut self, value: &str) {
         match self.attribute.take() {
-            Some(Attribute::Address) if leads_somewhere(value) => {
+            Some(Attribute::Address) if is_useful_address(value) => {
                 self.href = Some(value.trim().to_owned())
             }
             Some(Attribute::Alternative) if !value.trim().is_empty() => {
@@ -181,7 +180,8 @@ impl Reader {
     }
 }
 
-fn leads_somewhere(address: &str) -> bool {
+/// True for an address that leads to another page.
+fn is_useful_address(address: &str) -> bool {
     let address = address.trim();
     let is_of_page = address.is_empty() || address.starts_with('#');
     let is_script = address
@@ -190,7 +190,7 @@ fn leads_somewhere(address: &str) -> bool {
     !is_of_page && !is_script && address.len() <= MAX_HREF_BYTES
 }
 
-/// What stands between two pieces of text.
+/// The separation between two pieces of text, weakest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     #[default]
@@ -201,7 +201,7 @@ enum Gap {
     Paragraph,
 }
 
-/// The gap before and after an element.
+/// The gap around an element.
 fn gap(name: &[u8]) -> Gap {
     match name {
         b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"ul" | b"ol" | b"dl" | b"table"
@@ -214,18 +214,18 @@ fn gap(name: &[u8]) -> Gap {
     }
 }
 
-/// Text being written, with white space folded.
+/// The text written so far, with collapsed whitespace.
 #[derive(Default)]
 struct Text {
     written: String,
     gap: Gap,
-    /// What goes before the next words: the marks of a heading, an item, a link.
+    /// Written before the next words: the marks of headings, list items and links.
     marks: String,
     is_preformatted: bool,
 }
 
 impl Text {
-    /// Leaves at least this gap before what comes next.
+    /// Ensures at least this gap before the next words.
     fn leave(&mut self, gap: Gap) {
         self.gap = self.gap.max(gap);
         if gap >= Gap::Line {
@@ -238,7 +238,7 @@ impl Text {
     }
 
     fn mark(&mut self, mark: &str) {
-        // Marks without words between them say nothing; only a few ever stand together.
+        // Bounded: a page of nested empty elements would add marks without end.
         if self.marks.len() < 16 {
             self.marks.push_str(mark);
         }
@@ -260,7 +260,7 @@ impl Text {
         }
     }
 
-    /// Ends what a mark began, or takes the mark back where nothing came of it.
+    /// Closes a mark, or removes it if no words followed.
     fn close(&mut self, end: &str) {
         if self.marks.is_empty() {
             self.written.push_str(end);
@@ -290,7 +290,7 @@ impl Text {
 mod tests {
     use super::*;
 
-    /// A quarter of what a page may have by default.
+    /// A quarter of the default limit of a page.
     const PAGE_BYTES: usize = 512 << 10;
 
     #[test]
@@ -309,17 +309,17 @@ mod tests {
     }
 
     #[test]
-    fn links_without_text_or_address_are_no_links() {
+    fn links_without_text_or_address_are_ignored() {
         let page = read(
             "<a href=/a><img src=x></a>b <a href='javascript:x()'>c</a> <a href=/d>d<a href=/e>e",
         );
         assert_eq!(page.text, "b c [d](/d)[e](/e)");
     }
 
-    /// Broken pages that made a tree or a layout of them take minutes. What is counted is the text:
-    /// nothing is said twice, so it cannot have taken more than one pass.
+    /// Malformed pages on which building a tree or a layout took minutes. The length of the text
+    /// shows that there was only one pass.
     #[test]
-    fn broken_pages_are_read_in_one_pass() {
+    fn malformed_pages_are_read_in_one_pass() {
         let fill = |unit: &str| unit.repeat(PAGE_BYTES / unit.len());
         let numbered =
             |unit: fn(usize) -> String| (0..PAGE_BYTES / 16).map(unit).collect::<String>();

@@ -1,5 +1,5 @@
-//! `shell`: programs from an allow-list. There is no shell in it: a program gets its arguments as
-//! they are.
+//! `shell`: runs programs of an allow-list. No shell is involved: a program gets its arguments
+//! unchanged.
 
 mod options;
 
@@ -20,39 +20,39 @@ use crate::printable::excerpt;
 use crate::tools::builtin::{BuiltinError, definition};
 use crate::tools::{Arguments, Callable, ToolFailure, UserTool};
 
-/// Arguments of a call at most.
+/// Maximum number of arguments of a call.
 const MAX_ARGUMENTS: usize = 256;
-/// Bytes of all arguments of a call at most; systems take about this much.
+/// Maximum number of bytes of all arguments of a call; systems allow about as many.
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
-/// Characters of a refused call that its refusal repeats.
-const ASKED_CHARS: usize = 100;
-/// At the end of an entry, what stands for further arguments.
-const ANY: &str = "*";
+/// Characters of a call that its refusal quotes.
+const QUOTED_CHARS: usize = 100;
+/// The last word of an entry that allows further arguments.
+const ANY_ARGUMENTS: &str = "*";
 
-/// What may be run, and its bounds.
+/// The settings of the shell: what may run, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellConfig {
-    /// Calls, each as a program by name or path with its arguments: `ls` is `ls` alone. A `*` at
-    /// the end of one stands for any further arguments but those by which the program is known to
-    /// write a file or start another one.
+    /// The allowed calls: a program by name or path, with its arguments. `ls` allows only `ls`
+    /// without arguments. A final `*` allows further arguments, except those by which the program
+    /// is known to write a file or start another program.
     pub allow: Vec<String>,
-    /// The folder in which programs run.
-    #[serde(default = "here")]
+    /// The working directory of programs.
+    #[serde(default = "default_dir")]
     pub dir: PathBuf,
-    /// Variables that programs are given beside `PATH` and `LANG`; they get nothing else of this
-    /// environment.
+    /// Environment variables that programs get in addition to `PATH` and `LANG`. All others are
+    /// removed.
     #[serde(default)]
     pub env: Vec<String>,
-    /// Seconds.
+    /// Time limit in seconds.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u64,
-    /// Bytes of either output.
+    /// Maximum number of bytes of stdout and of stderr.
     #[serde(default = "default_output_bytes")]
     pub max_output_bytes: usize,
 }
 
-fn here() -> PathBuf {
+fn default_dir() -> PathBuf {
     PathBuf::from(".")
 }
 
@@ -64,7 +64,7 @@ fn default_output_bytes() -> usize {
     64 << 10
 }
 
-/// The tool.
+/// The tool `shell`.
 #[derive(Debug)]
 pub struct Shell {
     config: ShellConfig,
@@ -72,67 +72,71 @@ pub struct Shell {
     environment: BTreeMap<String, String>,
 }
 
-/// An entry of the list.
+/// An entry of the allow-list.
 #[derive(Debug)]
 struct Allowed {
-    /// The entry as it is written.
+    /// The entry as written in the settings.
     entry: String,
     /// The program and its arguments.
     words: Vec<String>,
-    /// More arguments may follow.
+    /// Further arguments are allowed.
     is_open: bool,
     path: PathBuf,
 }
 
 impl Shell {
-    /// The tool with these programs, found now: what `PATH` says later does not matter.
+    /// The tool with these settings. Programs are looked up now, so that a later change of `PATH`
+    /// has no effect.
     ///
     /// # Errors
     /// [`BuiltinError::NoProgram`], [`BuiltinError::OpenInterpreter`].
     pub fn new(config: &ShellConfig) -> Result<Self, BuiltinError> {
-        let allowed: Result<Vec<Allowed>, BuiltinError> =
-            config.allow.iter().map(|entry| allowed(entry)).collect();
-        let passed_on = config.env.iter().map(String::as_str).chain(["PATH"]);
-        let mut environment: BTreeMap<String, String> = passed_on
+        let mut allowed = Vec::with_capacity(config.allow.len());
+        for entry in &config.allow {
+            allowed.push(Allowed::parse(entry)?);
+        }
+        let inherited = config.env.iter().map(String::as_str).chain(["PATH"]);
+        let mut environment: BTreeMap<String, String> = inherited
             .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
             .collect();
         environment.insert("LANG".into(), "C.UTF-8".into());
         Ok(Shell {
             config: config.clone(),
-            allowed: allowed?,
+            allowed,
             environment,
         })
     }
 
-    /// The path of the program of an allowed call.
+    /// The path of an allowed call's program.
     fn program(&self, words: &[String]) -> Result<&Path, ToolFailure> {
-        let mut writing = None;
+        let mut refused = None;
         for allowed in &self.allowed {
-            match allowed.further(words) {
-                None => {}
-                Some(further) => match options::writing(&allowed.path, further) {
-                    None => return Ok(&allowed.path),
-                    Some(argument) => writing = writing.or(Some(argument)),
-                },
+            let Some(further) = allowed.further_arguments(words) else {
+                continue;
+            };
+            // Another entry may allow the whole call, so a refused argument does not end the loop.
+            match options::find_writing(&allowed.path, further) {
+                None => return Ok(&allowed.path),
+                Some(argument) => refused = refused.or(Some(argument)),
             }
         }
-        let known = self.known();
-        let asked = excerpt(&words.join(" "), ASKED_CHARS);
-        Err(ToolFailure::new(match writing {
+        Err(ToolFailure::new(match refused {
             Some(argument) => format!(
-                "{:?} is not allowed for {}: it may write a file or start a program; leave it out, give a value of its own \
-                 as an argument of its own, or ask the user to allow the whole call",
-                excerpt(argument, ASKED_CHARS),
+                "{:?} is not allowed for {}: it may write a file or start a program; leave it out, give its value \
+                 as a separate argument, or ask the user to allow the whole call",
+                excerpt(argument, QUOTED_CHARS),
                 words[0],
             ),
             None => format!(
-                "{asked:?} is not allowed; allowed are {known}, each with exactly these arguments unless it ends in `*`"
+                "{:?} is not allowed; allowed are {}, each with exactly these arguments unless it ends in `*`",
+                excerpt(&words.join(" "), QUOTED_CHARS),
+                self.entries()
             ),
         }))
     }
 
-    /// The entries, for the model to read.
-    fn known(&self) -> String {
+    /// The entries of the allow-list, for the model.
+    fn entries(&self) -> String {
         self.allowed
             .iter()
             .map(|allowed| allowed.entry.as_str())
@@ -157,18 +161,18 @@ impl Shell {
         let mut child = command
             .spawn()
             .map_err(|error| ToolFailure::new(format!("{} does not start: {error}", words[0])))?;
-        let group = Group::of(child.id());
+        let group = ProcessGroup::of(child.id());
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let most = self.config.max_output_bytes;
+        let max_bytes = self.config.max_output_bytes;
         let ended = async {
             let status = child.wait().await;
-            // What it left behind would keep its output open.
-            group.end();
+            // Children that outlive the program would keep its output open.
+            group.kill();
             status
         };
         let (stdout, stderr, status) = tokio::join!(
-            bounded(stdout, most, &group),
-            bounded(stderr, most, &group),
+            read_bounded(stdout, max_bytes, &group),
+            read_bounded(stderr, max_bytes, &group),
             ended
         );
         let status =
@@ -182,15 +186,14 @@ impl Callable for Shell {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
         let words = words(&arguments)?;
         let seconds = self.config.timeout_s;
-        // Dropped, a run takes its whole process group with it.
-        timeout(Duration::from_secs(seconds), self.run(&words))
-            .await
-            .unwrap_or_else(|_| {
-                Err(ToolFailure::new(format!(
-                    "{} took longer than {seconds} s and was ended",
-                    words[0]
-                )))
-            })
+        // When the future is dropped at the timeout, its process group is killed.
+        match timeout(Duration::from_secs(seconds), self.run(&words)).await {
+            Ok(result) => result,
+            Err(_) => Err(ToolFailure::new(format!(
+                "{} took longer than {seconds} s and was ended",
+                words[0]
+            ))),
+        }
     }
 }
 
@@ -199,7 +202,7 @@ impl UserTool for Shell {
         let description = format!(
             "Runs a program. There is no shell: no pipes, no redirection, no variables. Allowed are exactly: {}. \
             A `*` at the end stands for further arguments.",
-            self.known()
+            self.entries()
         );
         let properties = json!({
             "argv": {
@@ -214,14 +217,18 @@ impl UserTool for Shell {
     }
 }
 
-/// One output of a program, up to a bound.
+/// One output of a program, cut at the limit.
 struct Output {
     bytes: Vec<u8>,
     cut: bool,
 }
 
-/// Reads up to a bound; a program that writes more is ended.
-async fn bounded(from: Option<impl AsyncRead + Unpin>, most: usize, group: &Group) -> Output {
+/// Reads an output up to the limit. A program that writes more is killed.
+async fn read_bounded(
+    from: Option<impl AsyncRead + Unpin>,
+    max_bytes: usize,
+    group: &ProcessGroup,
+) -> Output {
     let mut output = Output {
         bytes: Vec::new(),
         cut: false,
@@ -229,11 +236,11 @@ async fn bounded(from: Option<impl AsyncRead + Unpin>, most: usize, group: &Grou
     let Some(mut from) = from else { return output };
     let mut chunk = [0; 8 << 10];
     while let Ok(read @ 1..) = from.read(&mut chunk).await {
-        let room = most - output.bytes.len();
+        let room = max_bytes - output.bytes.len();
         output.bytes.extend_from_slice(&chunk[..read.min(room)]);
         if read > room {
             output.cut = true;
-            group.end();
+            group.kill();
             break;
         }
     }
@@ -253,35 +260,35 @@ fn answer(status: ExitStatus, stdout: &Output, stderr: &Output) -> Value {
     answer
 }
 
-/// A program and everything it has started. Ended on drop.
-struct Group(#[cfg(unix)] Option<rustix::process::Pid>);
+/// A program and all processes that it started. Killed on drop.
+struct ProcessGroup(#[cfg(unix)] Option<rustix::process::Pid>);
 
-impl Group {
+impl ProcessGroup {
     #[cfg(unix)]
     fn of(id: Option<u32>) -> Self {
-        Group(id.and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())))
+        ProcessGroup(id.and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())))
     }
 
     #[cfg(unix)]
-    fn end(&self) {
+    fn kill(&self) {
         if let Some(group) = self.0 {
-            // Fails where nobody of it is left, which is as well.
+            // Fails if no process of the group is left, which is fine.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
 
     #[cfg(not(unix))]
     fn of(_: Option<u32>) -> Self {
-        Group()
+        ProcessGroup()
     }
 
     #[cfg(not(unix))]
-    fn end(&self) {}
+    fn kill(&self) {}
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.end();
+        self.kill();
     }
 }
 
@@ -314,39 +321,39 @@ fn words(arguments: &Arguments) -> Result<Vec<String>, ToolFailure> {
     Ok(words)
 }
 
-fn allowed(entry: &str) -> Result<Allowed, BuiltinError> {
-    let mut words: Vec<String> = entry.split_whitespace().map(str::to_owned).collect();
-    let is_open = words.len() > 1 && words.last().is_some_and(|last| last == ANY);
-    if is_open {
-        words.pop();
-    }
-    let program = words.first().cloned().unwrap_or_default();
-    let path = found(&program).ok_or(BuiltinError::NoProgram { program })?;
-    if is_open && words.len() == 1 && options::is_interpreter(&path) {
-        return Err(BuiltinError::OpenInterpreter {
-            entry: entry.to_owned(),
-        });
-    }
-    Ok(Allowed {
-        entry: entry.to_owned(),
-        words,
-        is_open,
-        path,
-    })
-}
-
 impl Allowed {
-    /// The arguments of a call beyond those of the entry; `None` for a call that is not of this
-    /// entry.
-    fn further<'a>(&self, words: &'a [String]) -> Option<&'a [String]> {
+    fn parse(entry: &str) -> Result<Self, BuiltinError> {
+        let mut words: Vec<String> = entry.split_whitespace().map(str::to_owned).collect();
+        let is_open = words.len() > 1 && words.last().is_some_and(|last| last == ANY_ARGUMENTS);
+        if is_open {
+            words.pop();
+        }
+        let program = words.first().cloned().unwrap_or_default();
+        let path = find_program(&program).ok_or(BuiltinError::NoProgram { program })?;
+        // An interpreter is safe only with its script as part of the entry.
+        if is_open && words.len() == 1 && options::is_interpreter(&path) {
+            return Err(BuiltinError::OpenInterpreter {
+                entry: entry.to_owned(),
+            });
+        }
+        Ok(Allowed {
+            entry: entry.to_owned(),
+            words,
+            is_open,
+            path,
+        })
+    }
+
+    /// The arguments of a call beyond those of the entry; `None` if the entry does not match.
+    fn further_arguments<'a>(&self, words: &'a [String]) -> Option<&'a [String]> {
         words
             .strip_prefix(self.words.as_slice())
             .filter(|further| self.is_open || further.is_empty())
     }
 }
 
-/// The program's file: the path itself where it is one, else the first in `PATH`.
-fn found(program: &str) -> Option<PathBuf> {
+/// The program's file: the given path, else the first match in `PATH`.
+fn find_program(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return std::path::absolute(program)
             .ok()

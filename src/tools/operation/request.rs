@@ -1,4 +1,4 @@
-//! Arguments into the parts of a request, by what the index keeps of an OpenAPI operation. Pure.
+//! Builds a request from arguments, by the index's metadata of an OpenAPI operation. Pure.
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::printable::excerpt;
 use crate::tools::Arguments;
 
-/// Headers that are for the client to set: with another value a request would be another one.
+/// Headers that only the client may set, since they change the meaning of a request.
 const FORBIDDEN_HEADERS: [&str; 9] = [
     "host",
     "content-length",
@@ -20,7 +20,7 @@ const FORBIDDEN_HEADERS: [&str; 9] = [
     "accept-encoding",
 ];
 
-/// A request in parts.
+/// The parts of a request.
 #[derive(Debug)]
 pub struct Parts {
     pub method: Method,
@@ -29,14 +29,14 @@ pub struct Parts {
     pub body: Option<(String, Vec<u8>)>,
 }
 
-/// The request that these arguments make.
+/// Builds the request for these arguments.
 ///
 /// # Errors
-/// Words for the model about an argument that does not fit its place.
+/// A message for the model about an invalid argument.
 pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, String> {
     let method = call.get("method").and_then(Value::as_str).unwrap_or("GET");
     let method = Method::from_bytes(method.as_bytes())
-        .map_err(|_| format!("{method:?} is no HTTP method"))?;
+        .map_err(|_| format!("{method:?} is not an HTTP method"))?;
     let mut path = call
         .get("path")
         .and_then(Value::as_str)
@@ -44,7 +44,7 @@ pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, S
         .to_owned();
     let (mut query, mut headers, mut cookies, mut form) =
         (Vec::new(), HeaderMap::new(), Vec::new(), Vec::new());
-    for (argument, target) in places(call) {
+    for (argument, target) in parameters(call) {
         let Some(value) = arguments.get(argument).filter(|value| !value.is_null()) else {
             continue;
         };
@@ -77,7 +77,8 @@ pub fn parts(call: &Value, base: &Url, arguments: &Arguments) -> Result<Parts, S
     })
 }
 
-fn places(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value>)> {
+/// The operation's parameters by the name of their argument.
+fn parameters(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value>)> {
     let declared = call
         .get("parameters")
         .and_then(Value::as_object)
@@ -86,7 +87,7 @@ fn places(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value>)> 
     declared.filter_map(|(argument, target)| Some((argument, target.as_object()?)))
 }
 
-/// The base's own path stays: an operation is beneath it.
+/// The base URL with this path below its own, and this query.
 fn joined(base: &Url, path: &str, query: &[(String, String)]) -> Result<Url, String> {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
@@ -104,13 +105,13 @@ fn segment(argument: &str, value: &Value) -> Result<String, String> {
     let text = simple(value);
     if text.is_empty() || text == "." || text == ".." {
         return Err(format!(
-            "`{argument}` is {text:?}, which is no part of a path"
+            "`{argument}` is {text:?}, which is not a valid part of a path"
         ));
     }
     Ok(encoded(&text))
 }
 
-/// Everything percent-encoded that has, or may be given, a meaning in a URL.
+/// Percent-encodes everything but unreserved characters (RFC 3986).
 fn encoded(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -124,7 +125,7 @@ fn encoded(text: &str) -> String {
     safe
 }
 
-/// A value in OpenAPI's style `simple`: items with commas between.
+/// A value in OpenAPI's style `simple`: items separated by commas.
 fn simple(value: &Value) -> String {
     match value {
         Value::Array(items) => items.iter().map(scalar).collect::<Vec<_>>().join(","),
@@ -195,7 +196,7 @@ fn add_header(
         .zip(HeaderValue::from_str(value).ok());
     let (name, value) = parsed.ok_or_else(|| {
         format!(
-            "`{argument}` is {:?}, which no header can hold",
+            "`{argument}` is {:?}, which is not valid in a header",
             excerpt(value, 60)
         )
     })?;
@@ -203,7 +204,7 @@ fn add_header(
     Ok(())
 }
 
-/// The body with its content type, where the operation has one and arguments for it were given.
+/// The body and its content type, if the operation has one and arguments for it were given.
 fn body(
     call: &Value,
     arguments: &Arguments,
@@ -241,12 +242,12 @@ fn body(
     match content {
         Value::String(text) => Ok(Some((kind.to_owned(), text.into_bytes()))),
         _ => Err(format!(
-            "a body of {kind} cannot be made of these arguments"
+            "a body of type {kind} cannot be built from these arguments"
         )),
     }
 }
 
-/// What the body is made of; `None` when nothing of it was given and it is not required.
+/// The body's content; `None` if no argument of it was given and it is not required.
 fn content(declared: &Value, arguments: &Arguments) -> Option<Value> {
     if let Some(argument) = declared.get("argument").and_then(Value::as_str) {
         return arguments.get(argument).cloned();
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_go_to_their_places_in_their_styles() {
+    fn arguments_are_placed_in_their_declared_styles() {
         let call = json!({ "method": "GET", "path": "/users/{id}/orders", "parameters": {
             "id": { "in": "path", "name": "id" },
             "tag": { "in": "query", "name": "tag" },
@@ -315,13 +316,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_of_its_place() {
+    fn path_arguments_cannot_leave_their_segment() {
         let call = || json!({ "path": "/users/{id}", "parameters": { "id": { "in": "path", "name": "id" } } });
         for id in ["..", ".", ""] {
             assert!(
                 made(call(), json!({ "id": id }))
                     .unwrap_err()
-                    .contains("no part of a path"),
+                    .contains("not a valid part of a path"),
                 "{id:?}"
             );
         }
@@ -340,12 +341,12 @@ mod tests {
     }
 
     #[test]
-    fn headers_cannot_be_smuggled_or_taken_over() {
+    fn headers_cannot_be_injected_or_overridden() {
         let call = |name: &str| json!({ "path": "/", "parameters": { "h": { "in": "header", "name": name } } });
         assert!(
             made(call("X-A"), json!({ "h": "a\r\nHost: evil" }))
                 .unwrap_err()
-                .contains("no header can hold")
+                .contains("not valid in a header")
         );
         for name in ["Host", "Authorization", "Transfer-Encoding"] {
             assert!(
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_put_together_again() {
+    fn bodies_are_built_from_arguments() {
         let flat = json!({ "method": "POST", "path": "/", "body": { "content_type": "application/json", "required": true, "properties": ["a", "b"] } });
         let body = |call: Value, arguments: Value| {
             made(call, arguments)

@@ -39,7 +39,7 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "A database of conversations from before they had owners is opened, and a key lists and reads them",
             happens: "They belong to nobody: only an admin key for all catalogs sees and deletes them",
-            test: "conversations_from_before_owners_belong_to_nobody",
+            test: "conversations_of_versions_without_owners_belong_to_nobody",
         },
         Attack {
             tried: "A key uses, listens to or ends the MCP session of another key, by its id",

@@ -1,17 +1,17 @@
-//! Options by which well-known programs write a file or start another program. Where an entry of
-//! the allow-list leaves the arguments open, these stay closed. Pure.
+//! Options by which well-known programs write a file or start another program. They are refused
+//! even if an entry of the allow-list allows any arguments. Pure.
 
 use std::path::Path;
 
-/// What is known of some programs.
+/// The refused options of some programs.
 struct Known {
-    /// Their file names.
+    /// File names of the programs.
     programs: &'static [&'static str],
-    /// Letters of short options: refused alone, with a value joined, and in a group (`-xo`).
+    /// Letters of short options: refused alone, with a value attached, and in a group (`-xo`).
     letters: &'static str,
-    /// Long options without `--`: refused with a value joined, and abbreviated.
+    /// Long options without `--`: refused also with a value attached, and abbreviated.
     long: &'static [&'static str],
-    /// Arguments that are refused as they are.
+    /// Arguments that are refused if they match exactly.
     words: &'static [&'static str],
 }
 
@@ -171,7 +171,7 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// Programs that run whatever their arguments say: with open arguments, an entry of one allows
+/// Programs that run their arguments: with open arguments, an entry for one of them allows
 /// everything.
 const INTERPRETERS: &[&str] = &[
     "sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "env", "xargs", "nice",
@@ -181,9 +181,8 @@ const INTERPRETERS: &[&str] = &[
     "emacs", "npx", "uvx", "pipx",
 ];
 
-/// The argument by which a program of this path writes or starts something, if there is one among
-/// these.
-pub fn writing<'a>(path: &Path, arguments: &'a [String]) -> Option<&'a str> {
+/// The first argument by which this program writes a file or starts a program.
+pub fn find_writing<'a>(path: &Path, arguments: &'a [String]) -> Option<&'a str> {
     let names = names(path);
     let known: Vec<&Known> = KNOWN.iter().filter(|known| known.is_of(&names)).collect();
     arguments
@@ -192,15 +191,15 @@ pub fn writing<'a>(path: &Path, arguments: &'a [String]) -> Option<&'a str> {
         .find(|argument| known.iter().any(|known| known.refuses(argument)))
 }
 
-/// True for a program that runs whatever its arguments say.
+/// True for a program that runs its arguments.
 pub fn is_interpreter(path: &Path) -> bool {
     names(path)
         .iter()
         .any(|name| INTERPRETERS.contains(&name.as_str()))
 }
 
-/// The names that a program goes by: that of its path, and that of the file which a link leads to,
-/// without a version.
+/// The names of a program without a version: that of its path, and that of the file to which a link
+/// leads.
 fn names(path: &Path) -> Vec<String> {
     let mut paths = vec![path.to_owned()];
     paths.extend(path.canonicalize());
@@ -228,7 +227,7 @@ impl Known {
         }
         if let Some(long) = argument.strip_prefix("--") {
             let name = long.split('=').next().unwrap_or_default();
-            // Programs take any beginning of an option that is not that of another one as well.
+            // Programs accept any unambiguous abbreviation of a long option.
             return !name.is_empty() && self.long.iter().any(|option| option.starts_with(name));
         }
         match argument.strip_prefix('-') {
@@ -243,11 +242,11 @@ mod tests {
     use super::*;
 
     fn refused(program: &str, argument: &str) -> bool {
-        writing(Path::new(program), &[argument.to_owned()]).is_some()
+        find_writing(Path::new(program), &[argument.to_owned()]).is_some()
     }
 
     #[test]
-    fn options_are_known_in_every_way_to_write_them() {
+    fn options_are_refused_in_every_spelling() {
         for (program, argument) in [
             ("git", "--output"),
             ("/usr/bin/git", "--outp=x"),
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn interpreters_are_known_by_any_version() {
+    fn interpreters_are_recognized_with_any_version() {
         for path in [
             "sh",
             "/bin/bash",
