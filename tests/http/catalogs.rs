@@ -108,6 +108,53 @@ async fn settings_out_of_range_change_nothing() {
 }
 
 #[tokio::test]
+async fn damaged_settings_are_a_failure_of_the_server_and_named_in_the_list() {
+    let server = Server::with_tools(&[tool("s", "t", "Does a thing.")]).await;
+    let data = server.stop().await;
+    let file = data.path().join("default/search-defaults.json");
+    std::fs::write(file, r#"{"k": 0}"#).unwrap();
+    let server = Server::start_with(|settings| settings.data = data.path().to_owned()).await;
+    let search = server
+        .post("/v1/search", &json!({ "query": "thing" }))
+        .await;
+    assert_eq!(
+        (search.status.as_u16(), search.error_code()),
+        (500, "internal"),
+        "{search:?}"
+    );
+    let listed = server.get("/v1/catalogs").await;
+    let damaged = listed.body["catalogs"][0]["damaged"].as_str().unwrap();
+    assert!(damaged.contains("k is 0"), "{damaged}");
+}
+
+#[tokio::test]
+async fn settings_that_are_put_at_the_same_time_are_all_accepted() {
+    let server = std::sync::Arc::new(Server::start().await);
+    let puts: Vec<_> = (1..=16)
+        .map(|k| {
+            let server = std::sync::Arc::clone(&server);
+            tokio::spawn(async move {
+                let path = "/v1/catalogs/default/settings";
+                (k, server.put(path, &json!({ "k": k })).await)
+            })
+        })
+        .collect();
+    for put in puts {
+        let (k, answer) = put.await.unwrap();
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["k"]),
+            (200, &json!(k)),
+            "{answer:?}"
+        );
+    }
+    let served = server.get("/v1/catalogs/default/settings").await.body;
+    let file = server.dir.path().join("default/search-defaults.json");
+    let stored: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(stored, served);
+}
+
+#[tokio::test]
 async fn stats_count_servers() {
     let server =
         Server::with_tools(&[tool("a", "x", ""), tool("a", "y", ""), tool("b", "x", "")]).await;

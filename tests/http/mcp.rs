@@ -117,7 +117,7 @@ async fn each_session_has_a_list_of_its_own() {
     let ended = server
         .request(Method::DELETE, "/mcp")
         .header("mcp-session-id", &one);
-    assert!(ended.send().await.expect("an answer").status().is_success());
+    assert_eq!(ended.send().await.expect("an answer").status(), 204);
     let gone = in_session(&server, &one, &request(3, "tools/list", json!({})))
         .send()
         .await

@@ -43,6 +43,38 @@ async fn every_item_of_a_bulk_upsert_has_a_result() {
 }
 
 #[tokio::test]
+async fn a_body_without_a_valid_item_is_refused_unless_invalid_ones_are_skipped() {
+    let server = Server::with_tools(&[tool("s", "kept", "Stays.")]).await;
+    let path = "/v1/catalogs/default/tools";
+    let generation = server.get(path).await.body["generation"].clone();
+    let body = json!([{ "description": "nameless" }, { "name": "", "inputSchema": {} }]);
+
+    let refused = server.post(path, &body).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (422, "no_valid_tools"),
+        "{refused:?}"
+    );
+    let items = refused.body["error"]["items"].as_array().unwrap();
+    assert_eq!((items.len(), &items[1]["item"]), (2, &json!(2)));
+    assert!(items[0]["error"]["message"].is_string(), "{refused:?}");
+
+    let skipped = server
+        .post(&format!("{path}?skip_invalid=true"), &body)
+        .await;
+    assert_eq!(
+        (skipped.status.as_u16(), &skipped.body["result"]["failed"]),
+        (200, &json!(2)),
+        "{skipped:?}"
+    );
+    let after = server.get(path).await;
+    assert_eq!(
+        (&after.body["generation"], &after.body["total"]),
+        (&generation, &json!(1))
+    );
+}
+
+#[tokio::test]
 async fn every_accepted_format_is_taken() {
     let server = Server::start().await;
     let bodies = [
