@@ -32,8 +32,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging, and exports spans to `traces`. `filter` is a level or a list of `target=level`, in
-/// the syntax of `tracing`.
+/// Starts logging, and exports spans to `traces`. `filter` is a level or a list of `target=level`,
+/// in the syntax of `tracing`.
 ///
 /// # Errors
 /// For an invalid filter, and when logging was started before.

@@ -89,8 +89,8 @@ impl Grant {
         self.catalogs.contains(catalog)
     }
 
-    /// The runs and conversations that the sender may see, stop and delete: its own, and all of them
-    /// with an admin key for all catalogs.
+    /// The runs and conversations that the sender may see, stop and delete: its own, and all of
+    /// them with an admin key for all catalogs.
     pub fn reach(&self) -> Reach {
         if self.operates().is_ok() {
             Reach::All

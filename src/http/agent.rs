@@ -214,8 +214,8 @@ fn configured_agent(app: &App) -> ApiResult<Agent> {
 
 /// Answers a question as server-sent events.
 ///
-/// The `data` of each event is an `AgentEvent`, and its `id` the number of the event. The last event
-/// has the type `done`. A client that disconnects stops its run unless it is detached. With
+/// The `data` of each event is an `AgentEvent`, and its `id` the number of the event. The last
+/// event has the type `done`. A client that disconnects stops its run unless it is detached. With
 /// `?protocol=ag-ui` the body is an AG-UI `RunAgentInput` and the events are those of AG-UI.
 #[utoipa::path(
     post, path = "/v1/agent/chat", tag = "agent",
@@ -453,8 +453,8 @@ async fn start_run(
     Ok(response)
 }
 
-/// Reads a `RunAgentInput` of AG-UI, as a question and the run's id: the thread is the conversation,
-/// and the last user message the question.
+/// Reads a `RunAgentInput` of AG-UI, as a question and the run's id: the thread is the
+/// conversation, and the last user message the question.
 fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     let input: ag_ui::RunInput = parse_json(body)?;
     let query = input.question().ok_or_else(|| {

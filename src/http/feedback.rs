@@ -81,8 +81,8 @@ pub struct FeedbackRequest {
     /// How useful it was.
     #[serde(default)]
     outcome: Outcome,
-    /// The query of the search, unchanged. Searches themselves do not store their queries; with this
-    /// the query is stored.
+    /// The query of the search, unchanged. Searches themselves do not store their queries; with
+    /// this the query is stored.
     #[schema(max_length = 8192)]
     query: Option<String>,
 }

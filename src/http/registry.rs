@@ -130,8 +130,8 @@ impl Registry {
     /// The catalog with this name, opened if necessary.
     ///
     /// # Errors
-    /// 404 when it does not exist, 500 when it cannot be opened, 503 when as many catalogs as may be
-    /// open are in use.
+    /// 404 when it does not exist, 500 when it cannot be opened, 503 when as many catalogs as may
+    /// be open are in use.
     pub async fn get(&self, name: &str) -> ApiResult<Arc<OpenCatalog>> {
         if let Some(open) = self.find(name) {
             return Ok(open);

@@ -23,7 +23,8 @@ pub struct SearchPool {
 }
 
 impl SearchPool {
-    /// A pool of `threads` with a queue of `queue` searches, each of which waits at most `patience`.
+    /// A pool of `threads` with a queue of `queue` searches, each of which waits at most
+    /// `patience`.
     pub fn new(threads: usize, queue: usize, patience: Duration, queue_depth: Gauge) -> Self {
         SearchPool {
             threads: Arc::new(Semaphore::new(threads)),

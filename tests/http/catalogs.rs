@@ -149,8 +149,7 @@ async fn settings_that_are_put_at_the_same_time_are_all_accepted() {
     }
     let served = server.get("/v1/catalogs/default/settings").await.body;
     let file = server.dir.path().join("default/search-defaults.json");
-    let stored: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let stored: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     assert_eq!(stored, served);
 }
 

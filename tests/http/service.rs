@@ -165,17 +165,18 @@ async fn the_docs_page_loads_its_own_files_under_a_strict_policy() {
     // Inline scripts and styles would be blocked by the policy.
     assert!(!html.contains("<style"), "{html}");
     assert!(!html.contains("<script>"), "{html}");
-    for file in ["swagger-ui-bundle.js", "swagger-ui.css", "swagger-initializer.js"] {
+    for file in [
+        "swagger-ui-bundle.js",
+        "swagger-ui.css",
+        "swagger-initializer.js",
+    ] {
         assert!(html.contains(file), "{file} is not in {html}");
         assert_eq!(server.get(&format!("/docs/{file}")).await.status, 200);
     }
     let initializer = server.get("/docs/swagger-initializer.js").await;
     let initializer = initializer.body.as_str().unwrap();
     assert!(initializer.contains("/openapi.json"), "{initializer}");
-    assert_eq!(
-        server.get("/docs/no-such-file").await.status.as_u16(),
-        404
-    );
+    assert_eq!(server.get("/docs/no-such-file").await.status.as_u16(), 404);
 }
 
 #[tokio::test]

@@ -36,7 +36,8 @@ impl RunInput {
             .map(str::to_owned)
     }
 
-    /// The text of the last user message. Earlier messages are stored with the conversation already.
+    /// The text of the last user message. Earlier messages are stored with the conversation
+    /// already.
     pub fn question(&self) -> Option<String> {
         let last = self
             .messages

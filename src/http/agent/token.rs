@@ -1,8 +1,8 @@
 //! The token that a GET needs to start a run on a server without keys.
 //!
-//! A GET needs no script: an image or a frame on any page sends one. But only a page of the server's
-//! own or of an allowed origin can read the answer of another request. So a token from such an answer
-//! proves the origin of the page.
+//! A GET needs no script: an image or a frame on any page sends one. But only a page of the
+//! server's own or of an allowed origin can read the answer of another request. So a token from
+//! such an answer proves the origin of the page.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -53,8 +53,8 @@ pub struct TokenBody {
     token: String,
 }
 
-/// Returns the token that `EventSource` needs on a server without keys. With keys, the key is needed
-/// instead.
+/// Returns the token that `EventSource` needs on a server without keys. With keys, the key is
+/// needed instead.
 #[utoipa::path(
     post, path = "/v1/agent/token", operation_id = "agent_token", tag = "agent",
     responses((status = 200, body = TokenBody, description = "The token"))
