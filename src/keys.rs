@@ -165,13 +165,10 @@ impl fmt::Display for Catalogs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Catalogs::All => f.write_str("*"),
-            Catalogs::Only(names) => f.write_str(
-                &names
-                    .iter()
-                    .map(String::as_str)
-                    .collect::<Vec<_>>()
-                    .join(","),
-            ),
+            Catalogs::Only(names) => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                f.write_str(&names.join(","))
+            }
         }
     }
 }
@@ -197,6 +194,7 @@ impl Key {
     /// `valid`, `expired` or `revoked`.
     pub fn state(&self, now: SystemTime) -> &'static str {
         match self.refusal(seconds(now)) {
+            // A stored key is never unknown.
             None | Some(KeyRefusal::Unknown) => "valid",
             Some(KeyRefusal::Expired) => "expired",
             Some(KeyRefusal::Revoked) => "revoked",
@@ -204,16 +202,13 @@ impl Key {
     }
 
     fn refusal(&self, now: u64) -> Option<KeyRefusal> {
-        match self {
-            Key {
-                revoked_at: Some(_),
-                ..
-            } => Some(KeyRefusal::Revoked),
-            Key {
-                expires_at: Some(expires_at),
-                ..
-            } if *expires_at <= now => Some(KeyRefusal::Expired),
-            _ => None,
+        // Revoked wins over expired: it is the stronger reason.
+        if self.revoked_at.is_some() {
+            Some(KeyRefusal::Revoked)
+        } else if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            Some(KeyRefusal::Expired)
+        } else {
+            None
         }
     }
 }
@@ -386,6 +381,7 @@ impl KeyStore {
         token: &str,
         now: SystemTime,
     ) -> Result<Result<Key, KeyRefusal>, KeyError> {
+        // The secret may contain `_`, the id does not.
         let Some((id, secret)) = token
             .strip_prefix(PREFIX)
             .and_then(|rest| rest.split_once('_'))
@@ -430,6 +426,7 @@ impl KeyStore {
 }
 
 fn check(key: Key, stored_hash: &[u8], secret: &str, now: u64) -> Result<Key, KeyRefusal> {
+    // The secret first: only its holder learns that a key has expired or was revoked.
     if !bool::from(stored_hash.ct_eq(&hash(secret))) {
         return Err(KeyRefusal::Unknown);
     }

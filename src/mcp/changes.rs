@@ -349,11 +349,11 @@ mod tests {
         turned.annotations.read_only_hint = Some(true);
         for milder in [turned, tool("wipe", "wipes")] {
             let before = first(vec![destructive("wipe")]);
-            let told = compare_with_approved(vec![milder.clone()], OnChange::Warn, &before);
-            assert_eq!(told.flags[0].parts, ["annotations"]);
-            assert_eq!(Class::declared(&told.tools[0]), Class::Destructive);
+            let warned = compare_with_approved(vec![milder.clone()], OnChange::Warn, &before);
+            assert_eq!(warned.flags[0].parts, ["annotations"]);
+            assert_eq!(Class::declared(&warned.tools[0]), Class::Destructive);
 
-            let before = after(told, before);
+            let before = after(warned, before);
             let again = compare_with_approved(vec![milder.clone()], OnChange::Warn, &before);
             assert_eq!(
                 (again.flags.len(), Class::declared(&again.tools[0])),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn many_new_tools_delete_no_record() {
+    fn many_new_names_make_nothing_forgotten() {
         let before = first(vec![tool("read", "reads")]);
         let names = |numbers: std::ops::Range<u32>| {
             numbers

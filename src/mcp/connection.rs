@@ -266,6 +266,7 @@ impl Connection {
     /// # Errors
     /// [`ListError`] when the pages do not arrive, or do not end.
     pub async fn list_tools(&self) -> Result<Vec<Value>, ListError> {
+        // A server without the tools capability may answer `tools/list` with an error.
         let offers_tools = self
             .peer
             .peer_info()
@@ -301,6 +302,7 @@ impl Connection {
                 )));
             }
             let Some(next) = next else { return Ok(tools) };
+            // A repeated cursor would list the same pages forever.
             if !seen.insert(next.clone()) {
                 return Err(ListError::Endless(format!(
                     "comes back to its page {:?}",
@@ -383,6 +385,7 @@ impl Connection {
                 Some(update) = progress.next() => send_progress(context, update),
             }
         };
+        // Answered, so there is nothing to cancel.
         abandoned.request = None;
         // The SDK hands each notification to a task of its own, which the answer may overtake.
         tokio::task::yield_now().await;
@@ -577,7 +580,7 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 
 fn with_stderr_tail(reason: String, stderr_tail: &StderrTail) -> String {
     match stderr_tail.text() {
-        Some(text) => format!("{reason}; it said last: {text}"),
+        Some(text) => format!("{reason}; its last output: {text}"),
         None => reason,
     }
 }

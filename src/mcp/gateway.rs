@@ -158,8 +158,8 @@ impl Gateway {
     /// # Errors
     /// When there are as many sessions as there may be.
     pub fn session(&self) -> io::Result<Session> {
-        let place = Arc::clone(&self.shared.session_permits).try_acquire_owned();
-        let place = place.map_err(|_| {
+        let permit = Arc::clone(&self.shared.session_permits).try_acquire_owned();
+        let permit = permit.map_err(|_| {
             let max = self.shared.config.max_sessions;
             io::Error::other(format!(
                 "there are {max} MCP sessions, the maximum; end one first"
@@ -173,7 +173,7 @@ impl Gateway {
             id,
             toolbox: Mutex::new(toolbox),
             list_version,
-            _permit: place,
+            _permit: permit,
         })
     }
 

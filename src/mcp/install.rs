@@ -243,6 +243,7 @@ impl Plan {
         if let Some(backup) = &backup {
             fs::copy(&self.path, backup).map_err(failed("write the backup", backup))?;
         }
+        // Written beside the file and renamed, so that a crash leaves the old or the new settings.
         let fresh = beside(&self.path, "toolscout-new");
         fs::write(&fresh, &self.after).map_err(failed("write", &fresh))?;
         if let Ok(metadata) = fs::metadata(&self.path) {
@@ -254,13 +255,17 @@ impl Plan {
     }
 
     fn free_backup(&self) -> PathBuf {
-        let candidates =
-            (1..MAX_BACKUPS).map(|number| beside(&self.path, &format!("backup-{number}")));
-        let free = candidates.into_iter().find(|path| !path.exists());
-        free.unwrap_or_else(|| beside(&self.path, "backup"))
+        for number in 1..MAX_BACKUPS {
+            let backup = beside(&self.path, &format!("backup-{number}"));
+            if !backup.exists() {
+                return backup;
+            }
+        }
+        beside(&self.path, "backup")
     }
 }
 
+/// A path in the same folder, with a suffix added to the file name.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{suffix}"));

@@ -110,13 +110,14 @@ impl Pool {
             on_change,
             limits,
         } = config;
-        let named = servers.into_iter().map(|config| {
+        let mut by_name = BTreeMap::new();
+        for config in servers {
             let name = config.name.clone();
-            (name, Arc::new(Server::new(config, on_change, limits)))
-        });
+            by_name.insert(name, Arc::new(Server::new(config, on_change, limits)));
+        }
         let stop = CancellationToken::new();
         let shared = PoolState {
-            servers: named.collect(),
+            servers: by_name,
             watchdog: Arc::default(),
             _stops_on_drop: stop.clone().drop_guard(),
             stop,
@@ -155,15 +156,16 @@ impl Pool {
 
     /// Every server's state, by name.
     pub fn statuses(&self) -> Vec<Status> {
-        let status = |(name, server): (&String, &Arc<Server>)| {
+        let mut statuses = Vec::with_capacity(self.shared.servers.len());
+        for (name, server) in &self.shared.servers {
             let reason = server.unavailable();
-            Status {
+            statuses.push(Status {
                 server: name.clone(),
                 available: reason.is_none(),
                 reason,
-            }
-        };
-        self.shared.servers.iter().map(status).collect()
+            });
+        }
+        statuses
     }
 
     /// Why the tools of this server cannot be called right now; `None` when they can.
@@ -177,19 +179,14 @@ impl Pool {
     /// Why this tool cannot be called right now: its server is not available, or it changed after
     /// it was approved. `None` when it can.
     pub fn unavailable_tool(&self, id: &ToolId) -> Option<String> {
-        let blocked = || {
-            let what = self
-                .shared
-                .servers
-                .get(id.server())?
-                .blocked()
-                .get(id)?
-                .clone();
-            Some(format!(
-                "its {what} changed after it was approved, and the change has not been accepted"
-            ))
-        };
-        self.unavailable(id.server()).or_else(blocked)
+        if let Some(reason) = self.unavailable(id.server()) {
+            return Some(reason);
+        }
+        let server = self.shared.servers.get(id.server())?;
+        let changed = server.blocked().get(id)?.clone();
+        Some(format!(
+            "its {changed} changed after it was approved, and the change has not been accepted"
+        ))
     }
 
     /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through
@@ -203,16 +200,13 @@ impl Pool {
         arguments: Arguments,
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
-        let unknown = || CallError::UnknownServer {
-            server: id.server().to_owned(),
-            tool: id.to_string(),
+        let Some(server) = self.shared.servers.get(id.server()) else {
+            return Err(CallError::UnknownServer {
+                server: id.server().to_owned(),
+                tool: id.to_string(),
+            });
         };
-        self.shared
-            .servers
-            .get(id.server())
-            .ok_or_else(unknown)?
-            .call(id, arguments, context)
-            .await
+        server.call(id, arguments, context).await
     }
 
     /// Closes every connection, and waits until the processes of the servers have ended.
@@ -232,13 +226,13 @@ impl Pool {
 
 impl Toolset for Pool {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        self.shared.servers.contains_key(id.server()).then(|| {
-            let tool = UpstreamTool {
-                pool: self.clone(),
-                id: id.clone(),
-            };
-            Arc::new(tool) as Arc<dyn Callable>
-        })
+        if !self.shared.servers.contains_key(id.server()) {
+            return None;
+        }
+        Some(Arc::new(UpstreamTool {
+            pool: self.clone(),
+            id: id.clone(),
+        }))
     }
 }
 
@@ -310,6 +304,7 @@ impl Server {
             .await
             .map_err(|_| CallError::Timeout { limit: total })?;
         let called = connection.call(id.name(), arguments, context).await;
+        // Listing the tools again finds out whether the connection is still usable.
         if matches!(called, Err(CallError::Lost { .. })) {
             self.recheck.notify_one();
         }
@@ -371,6 +366,7 @@ impl ConnectionTask {
             if stop.is_cancelled() {
                 return;
             }
+            // A server that stays down for the same reason is logged once.
             if reason != logged {
                 tracing::warn!(
                     server = self.name(),
@@ -407,7 +403,9 @@ impl ConnectionTask {
         reason.unwrap_or_else(|| "the program ends".into())
     }
 
+    /// Lists the tools at every change, and returns the reason when the connection ends.
     async fn refresh_until_end(&self, connection: &Arc<Connection>) -> String {
+        // `None` until a list was written to the catalog.
         let mut synced_hash = None;
         loop {
             match connection.list_tools().await {
@@ -426,6 +424,7 @@ impl ConnectionTask {
                 () = self.server.recheck.notified() => {}
                 () = sleep(refresh) => {}
             }
+            // A server that reports changes all the time is listed at this rate.
             sleep(MIN_REFRESH).await;
         }
     }

@@ -45,7 +45,7 @@ const INHERITED_VARIABLES: [&str; 26] = [
     "SystemRoot",
     "APPDATA",
 ];
-/// Bytes tail of what a server said last on its standard error.
+/// Bytes stored of the end of a server's standard error.
 const STDERR_TAIL_BYTES: usize = 2 << 10;
 /// Bytes of standard error that are logged, at level debug. The rest is read and not logged.
 const LOGGED_BYTES: usize = 64 << 10;
@@ -102,6 +102,7 @@ impl Process {
         if let Some(cwd) = program.cwd {
             command.current_dir(cwd);
         }
+        // A group of its own, so that everything the server starts can be killed with it.
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn()?;

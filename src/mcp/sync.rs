@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_are_too_large_are_skipped() {
+    fn tools_of_servers_that_say_too_much_are_left_out() {
         let limits = Limits::default();
         let long = "word ".repeat(limits.description_bytes / 5 + 1);
         let wide = "x".repeat(limits.tool_bytes);

@@ -13,12 +13,12 @@ use std::sync::{Mutex, PoisonError};
 const SCRIPT: &str = r#"
 groups=
 while read -r command group; do
-  kept=
-  for known in $groups; do [ "$known" = "$group" ] || kept="$kept $known"; done
+  others=
+  for known in $groups; do [ "$known" = "$group" ] || others="$others $known"; done
   case $command in
-    watch) groups="$kept $group" ;;
+    watch) groups="$others $group" ;;
     terminate) kill -s TERM -- "-$group" 2>/dev/null ;;
-    kill) kill -s KILL -- "-$group" 2>/dev/null; groups=$kept ;;
+    kill) kill -s KILL -- "-$group" 2>/dev/null; groups=$others ;;
   esac
 done
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done

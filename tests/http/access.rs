@@ -77,7 +77,7 @@ async fn two_tenants() -> Server {
 }
 
 #[tokio::test]
-async fn no_route_leads_across_the_wall() {
+async fn no_route_crosses_the_catalogs_of_a_key() {
     let server = two_tenants().await;
     let key = server.key(Scope::Admin, "red");
     for route in ROUTES {
@@ -328,7 +328,7 @@ async fn cors_is_off_unless_set() {
 }
 
 #[tokio::test]
-async fn beyond_loopback_needs_keys_or_the_words() {
+async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
     let dir = tempfile::tempdir().unwrap();
     let settings = |exposure| Settings {
         data: dir.path().to_owned(),

@@ -199,7 +199,7 @@ async fn keys_hold_as_for_every_route() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_in_the_protocols_words() {
+async fn errors_of_the_protocol_keep_its_format() {
     let server = Server::start_with(|settings| settings.limits.body_bytes = 10_000).await;
     let session = begin(&server).await;
     let unknown = ask(&server, &session, "no/such/method", json!({})).await;
@@ -231,7 +231,7 @@ async fn what_is_wrong_is_said_in_the_protocols_words() {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_and_a_shutdown_with_a_stream_open_harm_nobody() {
+async fn a_lost_client_and_a_shutdown_during_a_stream_leave_other_clients_alone() {
     let server = Server::start().await;
     let session = begin(&server).await;
     let listen = || {

@@ -176,7 +176,7 @@ async fn found_tools_come_in_every_format() {
 }
 
 #[tokio::test]
-async fn a_token_budget_is_kept() {
+async fn a_token_budget_is_respected() {
     let mut many: Vec<Value> = (0..20)
         .map(|n| {
             tool(
@@ -206,7 +206,7 @@ async fn a_token_budget_is_kept() {
 }
 
 #[tokio::test]
-async fn what_is_not_embedded_yet_is_found_by_words_and_soon_densely() {
+async fn new_tools_are_found_lexically_at_once_and_densely_once_embedded() {
     let server = Server::start_dense().await;
     server
         .post("/v1/catalogs/default/tools", &json!(mail_and_more()))
@@ -234,7 +234,7 @@ async fn what_is_not_embedded_yet_is_found_by_words_and_soon_densely() {
 }
 
 #[tokio::test]
-async fn a_mode_without_a_model_says_that_it_is_degraded() {
+async fn a_mode_without_a_model_is_marked_as_degraded() {
     let server = Server::with_tools(&mail_and_more()).await;
     let answer = server
         .post(
@@ -253,7 +253,7 @@ async fn a_mode_without_a_model_says_that_it_is_degraded() {
 }
 
 #[tokio::test]
-async fn a_budget_and_folded_duplicates_are_told() {
+async fn the_answer_names_the_variant_and_folded_duplicates() {
     let description = "Sends an email with a subject and a text to one or more recipients at once.";
     let twins: Vec<Value> = ["gmail", "outlook"]
         .iter()
@@ -305,7 +305,7 @@ async fn a_budget_and_folded_duplicates_are_told() {
 }
 
 #[tokio::test]
-async fn nothing_found_is_said_and_not_an_error() {
+async fn no_match_is_an_answer_and_not_an_error() {
     let server = Server::with_tools(&mail_and_more()).await;
     let answer = server
         .post("/v1/search", &json!({ "query": "xylophone quasar" }))

@@ -96,7 +96,7 @@ async fn every_accepted_format_is_taken() {
 }
 
 #[tokio::test]
-async fn pages_give_every_tool_once_also_while_tools_go() {
+async fn pages_list_every_tool_once_while_tools_are_deleted() {
     let server = Server::with_tools(&numbered(25)).await;
     let mut seen = Vec::new();
     let mut path = "/v1/catalogs/default/tools?limit=10".to_owned();
@@ -206,7 +206,7 @@ async fn a_put_takes_one_tool_of_that_name() {
 }
 
 #[tokio::test]
-async fn tools_are_deleted_by_filter_and_never_all_by_mistake() {
+async fn tools_are_deleted_by_filter_and_an_empty_filter_is_refused() {
     let server =
         Server::with_tools(&[tool("a", "x", ""), tool("b", "x", ""), tool("a", "y", "")]).await;
     assert_eq!(
@@ -225,7 +225,7 @@ async fn tools_are_deleted_by_filter_and_never_all_by_mistake() {
 }
 
 #[tokio::test]
-async fn a_sync_makes_a_server_exact_and_tells_the_difference() {
+async fn a_sync_makes_a_server_exact_and_answers_with_the_changes() {
     let server = Server::with_tools(&[
         tool("a", "x", "1"),
         tool("a", "y", "1"),
