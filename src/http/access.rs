@@ -92,6 +92,7 @@ impl Grant {
     /// The runs and conversations that the sender may see, stop and delete: its own, and all of
     /// them with an admin key for all catalogs.
     pub fn reach(&self) -> Reach {
+        // A limited admin key does not see the conversations of other keys.
         if self.operates().is_ok() {
             Reach::All
         } else {
@@ -245,6 +246,7 @@ fn catalog_not_allowed(message: String) -> ApiError {
 fn token(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        // The scheme is case-insensitive (RFC 9110).
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     bearer.or_else(|| headers.get("x-api-key")?.to_str().ok())

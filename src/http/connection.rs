@@ -65,12 +65,14 @@ pub async fn serve(
         let Some((stream, address)) = waiting.take() else {
             continue;
         };
+        // A refused connection is dropped, which closes it.
         match open.admit(address) {
             Admission::Admitted(permit) => drop(tasks.spawn(server.clone().serve(stream, permit))),
             Admission::Full => waiting = Some((stream, address)),
             Admission::Refused => metrics.rejected("address"),
         }
     }
+    // New connections are refused from now on, so that clients go to another server.
     drop(listener);
     if tokio::time::timeout(limits.grace, async {
         while tasks.join_next().await.is_some() {}
@@ -129,6 +131,7 @@ impl Server {
             () = permit.revoked() => return,
             () = first_request_overdue(&permit, self.first_request_timeout) => return,
             () = self.shutdown.triggered() => {
+                // Finishes the request in progress and takes no further one.
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -187,6 +190,7 @@ impl<S> StallTimeout<S> {
         context: &mut Context<'_>,
         write: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
+        // Progress resets the timer.
         if write.is_ready() {
             self.stalled = None;
             return write;

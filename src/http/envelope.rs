@@ -54,6 +54,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let started = Instant::now();
     let id = RequestId::of(request.headers());
     let method = method_name(request.method());
+    // The pattern and not the path: ids in paths would make a label for each of them.
     let route = request
         .extensions()
         .get::<MatchedPath>()
@@ -98,6 +99,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
 
 /// The answer of the inner layers, or an error if they panicked or took too long.
 async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Response {
+    // Locks recover from poisoning, so a panic leaves the shared state usable.
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limit, work).await {
         Ok(Ok(response)) => response,
@@ -123,6 +125,7 @@ fn with_error_body(response: Response, id: &RequestId) -> Response {
     if !is_error || response.extensions().get::<mcp::Verbatim>().is_some() {
         return response;
     }
+    // Errors of the framework may have a text body, which is replaced.
     let (mut parts, _) = response.into_parts();
     let error = parts
         .extensions
@@ -145,6 +148,7 @@ fn with_error_body(response: Response, id: &RequestId) -> Response {
     parts
         .headers
         .insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    // Required with 401 (RFC 9110).
     if status == StatusCode::UNAUTHORIZED {
         parts
             .headers

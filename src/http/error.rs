@@ -246,6 +246,7 @@ impl IntoResponse for ApiError {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // The envelope takes the error from here.
         response.extensions_mut().insert(self);
         response
     }

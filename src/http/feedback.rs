@@ -208,6 +208,7 @@ impl RateLimit {
     /// 429 with the time to wait, when the key has sent as much as it may.
     fn count(&self, key: Option<&str>, now: Instant) -> ApiResult<()> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        // Ended windows are dropped here, so that the map holds only active keys.
         windows.retain(|_, (begun, _)| now.duration_since(*begun) < RATE_WINDOW);
         let (begun, count) = windows.entry(key.map(str::to_owned)).or_insert((now, 0));
         if *count < MAX_RATE {
@@ -293,6 +294,7 @@ impl FeedbackStore {
             let mut called: Vec<(String, Vec<String>)> = Vec::new();
             for row in rows.query_map([catalog], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))? {
                 let (query, tool) = row?;
+                // The rows are sorted by query.
                 match called.last_mut().filter(|(known, _)| *known == query) {
                     Some((_, tools)) => tools.push(tool),
                     None => called.push((query, vec![tool])),

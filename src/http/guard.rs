@@ -52,6 +52,7 @@ pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Resp
 }
 
 fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -> ApiResult<()> {
+    // An absolute request target has the host; otherwise it is in the header.
     let authority = match uri.authority() {
         Some(authority) => Some(authority.clone()),
         None => headers
@@ -90,6 +91,8 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
             message,
         ));
     }
+    // Images, frames and navigations are refused here, with and without an Origin. A fetch with an
+    // allowed Origin passes.
     if is_foreign(headers) && (origin.is_none() || !is_fetch(headers)) {
         let message = "pages of other sites may not load, embed or open this address; open it directly, or start the \
                        server with --allow-origin for a page that fetches it with CORS";
@@ -121,6 +124,7 @@ fn is_fetch(headers: &HeaderMap) -> bool {
 }
 
 fn host_allowed(host: &str, allowed: &[String]) -> bool {
+    // IPv6 addresses are in brackets.
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.eq_ignore_ascii_case("localhost")
         || bare.parse::<IpAddr>().is_ok()
@@ -132,6 +136,7 @@ fn origin_allowed(origin: &[u8], authority: &Authority, allowed: &[String]) -> b
     let Ok(origin) = std::str::from_utf8(origin) else {
         return false;
     };
+    // The scheme is not compared: a proxy may have terminated TLS.
     let own = origin
         .split_once("://")
         .is_some_and(|(_, host)| host.eq_ignore_ascii_case(authority.as_str()));

@@ -183,6 +183,7 @@ impl Registry {
     /// 404 when it does not exist, 503 while another process writes to it.
     pub async fn delete(&self, name: &str) -> ApiResult<()> {
         let _changing = self.changing.lock().await;
+        // Removed from the map first, so that no new request gets it.
         let open = self
             .open
             .write()
@@ -302,7 +303,7 @@ impl Registry {
 
     fn note_failure(&self, name: &str, error: &Error) {
         match error {
-            // Deleted by another process while it was open.
+            // Deleted by another process while it was open, so it is not damaged.
             Error::UnknownCatalog { .. } => {
                 self.open
                     .write()
@@ -413,6 +414,7 @@ impl Opener {
     fn serve(&self, name: &str, catalog: Catalog) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
         let settings = RwLock::new(CatalogSettings::load(&folder)?);
+        // Damaged vectors and a damaged memory do not keep the catalog from being served.
         let vectors = catalog.searcher().damaged_vectors();
         if vectors > 0 {
             tracing::warn!(

@@ -376,6 +376,7 @@ struct Output {
 impl PreparedSearch {
     fn new(request: SearchRequest, defaults: &CatalogSettings) -> ApiResult<Self> {
         let output = Output::new(&request)?;
+        // `matched_queries` of the hits are positions in this order.
         let texts = request.query.into_iter().chain(request.queries);
         let mut query = Query::any_of(texts).filter(request.filter.into());
         if let Some(k) = request.k.or(defaults.k) {

@@ -207,6 +207,7 @@ impl App {
             }
         };
         let toolset = agent.map(|agent| Arc::new(agent.clone()) as Arc<dyn Toolset>);
+        // Connecting continues in the background; a slow server does not delay the start.
         self.upstream
             .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
         let service = mcp::service(
@@ -226,6 +227,7 @@ impl App {
     /// Ends the MCP servers, waits for tasks up to the grace period, and writes every queued
     /// change.
     pub(super) async fn close(&self) {
+        // The servers first: they must not write to catalogs that are being closed.
         self.upstream.close().await;
         let finished = tokio::time::timeout(self.limits.grace, self.tasks.finished()).await;
         if finished.is_err() {

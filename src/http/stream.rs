@@ -108,6 +108,7 @@ impl StreamedLoad {
             let shutdown = self.app.shutdown.clone();
             let chunk = tokio::select! {
                 () = shutdown.triggered() => return Err(ApiError::shutting_down()),
+                // The client disconnected, so nobody reads results.
                 () = self.results.closed() => return Err(ApiError::shutting_down()),
                 () = tokio::time::sleep(PAUSE), if !self.batch.is_empty() => {
                     self.commit().await?;
@@ -118,6 +119,7 @@ impl StreamedLoad {
             match chunk {
                 Some(Ok(bytes)) => self.take(&mut rest, &bytes).await?,
                 Some(Err(error)) => return Err(extract::broken_body(&error)),
+                // The last line may have no line break.
                 None => return self.take_line(&rest).await,
             }
         }

@@ -91,6 +91,7 @@ impl Task {
                 body.status = TaskStatus::Failed;
                 body.error = Some(error.into());
             }
+            // A cancellation that came too late does not undo success.
             Ok(()) if cancelled && body.done < body.total => body.status = TaskStatus::Cancelled,
             Ok(()) => body.status = TaskStatus::Succeeded,
         });

@@ -410,6 +410,7 @@ fn page(searcher: &Searcher, after: Option<&str>, server: Option<&str>, limit: u
         .filter(|id| server.is_none_or(|server| id.server() == server))
         .peekable();
     let (mut tools, mut bytes, mut last) = (Vec::new(), 0, None);
+    // The size is checked before a tool is added, so a page has at least one.
     while tools.len() < limit && bytes < MAX_PAGE_BYTES {
         let Some(id) = ids.next() else { break };
         last = Some(id);
@@ -419,6 +420,7 @@ fn page(searcher: &Searcher, after: Option<&str>, server: Option<&str>, limit: u
         }
     }
     let next_cursor = last
+        // Without further tools there is no next page, even if the page is full.
         .filter(|_| ids.peek().is_some())
         .map(|id| paging::cursor_after(id.as_str()));
     ToolPage {

@@ -80,6 +80,7 @@ impl Approved {
     /// [`ApprovedError`].
     pub fn peek(folder: &Path, server: &str) -> Result<Records, ApprovedError> {
         let path = folder.join(FILE_NAME);
+        // Opening would create it, and a dry run must not write.
         if !path.exists() {
             return Ok(Records::new());
         }

@@ -221,6 +221,7 @@ struct Entry {
 impl Entry {
     fn complete(self, name: &str, environment: Environment<'_>) -> Result<ServerConfig, String> {
         check_name(name)?;
+        // Gemini uses both keys: `httpUrl` is streamable HTTP, and `url` the old SSE transport.
         let url = self.http_url.clone().or(self.url.clone());
         let transport = match (&self.command, url) {
             (Some(_), Some(_)) => {
@@ -310,6 +311,7 @@ fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), S
     let bad = |what: &str| format!("header {name:?} has an invalid {what}");
     let header: HeaderName = name.parse().map_err(|_| bad("name"))?;
     let mut value = HeaderValue::from_str(value.trim()).map_err(|_| bad("value"))?;
+    // Keeps the value out of debug output.
     value.set_sensitive(true);
     Ok((header, value))
 }
@@ -328,6 +330,7 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
             None => (reference, None),
         };
         let name = name.strip_prefix("env:").unwrap_or(name);
+        // As in a shell, `:-` replaces an empty variable too: `lookup` treats it as unset.
         match (lookup(name, environment), default) {
             (Ok(value), _) => expanded.push_str(&value),
             (Err(_), Some(default)) => expanded.push_str(default),
@@ -360,6 +363,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
                 quote = Some(c);
                 word.get_or_insert_default();
             }
+            // As in a shell, a backslash is literal within single quotes.
             (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
             (None, c) if c.is_whitespace() => words.extend(word.take()),
             (_, c) => word.get_or_insert_default().push(c),

@@ -232,6 +232,7 @@ impl Session {
             Ok(request) => request,
             Err(message) => return failed(&message),
         };
+        // Right after the start, the tools of servers that are still connecting would be missing.
         self.shared.pool.settled(config.settle).await;
         let search = Arc::clone(&self.shared.search);
         let found = spawn_blocking(move || search.search(&request)).await;
@@ -316,6 +317,7 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
         let id = tool.id.clone();
+        // A tool with an open call is not evicted from the list.
         self.toolbox().open_call(&id);
         let response = self.call(tool, given, reply, context).await;
         self.toolbox().close_call(&id);
@@ -368,6 +370,7 @@ impl Session {
         };
         let passed = shared.gate.pass(passage, call).await;
         let answer = reach.forwarded.answer();
+        // Drops the sender of the progress, which ends the forwarding task.
         drop(reach);
         if let Some(forwarding) = forwarding {
             // The progress of a call is sent before its result.

@@ -87,6 +87,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 impl LineBuffer {
     fn push(&mut self, content: &[u8]) {
         self.bytes += content.len();
+        // The head is filled once; the tail always has the last bytes.
         let wanted = EDGE_BYTES
             .saturating_sub(self.head.len())
             .min(content.len());
@@ -158,6 +159,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             if bytes == 0 {
                 return Poll::Ready(Ok(()));
             }
+            // Moved out for the call, since `take` borrows the whole reader.
             let chunk = std::mem::take(&mut this.chunk);
             this.take(&chunk[..bytes]);
             this.chunk = chunk;

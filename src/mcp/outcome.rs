@@ -78,6 +78,7 @@ impl Outcome {
                     text: None,
                     bytes: None,
                 }),
+                // Kinds of later protocol versions.
                 _ => {}
             }
         }

@@ -62,6 +62,7 @@ async fn fetch(
         .await
         .map_err(|error| error.to_string())?;
     let entries = connection.list_tools().await;
+    // Closed before an error is returned, so that no process is left.
     connection.close().await;
     Ok(read_tools(
         &server.name,
@@ -89,6 +90,7 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
         );
         reason.is_none()
     });
+    // Before the entries become tools: the identity of a tool is its server's name in the settings.
     entries.iter_mut().for_each(drop_own_meta);
     if entries.is_empty() {
         return Offer {
@@ -101,6 +103,7 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
         source_name: server.to_owned(),
         ..ReadOptions::default()
     };
+    // The same parser as for files, so that a tool is the same wherever it comes from.
     let document = json!({ "tools": entries }).to_string();
     match formats::parse(document.as_bytes(), &options) {
         Ok(parsed) => {

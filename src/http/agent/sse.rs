@@ -96,6 +96,7 @@ impl<S: Fn()> EventSender<S> {
     /// The next event of the run, which is stopped at shutdown.
     async fn next_run_event(&mut self) -> Option<Event> {
         if !self.stopped {
+            // Events that are ready go first, so that a stopped run still sends what it has.
             tokio::select! {
                 biased;
                 next = self.run.next() => return next.map(|(_, event)| event),

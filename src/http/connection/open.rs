@@ -97,6 +97,7 @@ impl Connections {
         if own >= bound && !self.end_idlest(&mut state, Some(address)) {
             return Admission::Refused;
         }
+        // Connections that are being closed make room before they are gone, up to a limit.
         let is_full = state.open.len() - state.ending >= self.max;
         if state.ending >= MAX_ENDING || (is_full && !self.end_idlest(&mut state, None)) {
             return Admission::Full;
@@ -220,6 +221,7 @@ impl Drop for ConnectionPermit {
         let mut state = self.connections.lock();
         if let Some(entry) = state.open.remove(&self.number) {
             match entry.phase {
+                // Its address was released when the closing started.
                 Phase::Ending => state.ending -= 1,
                 Phase::Busy => state.release(entry.address),
                 Phase::Idle(since) => {

@@ -100,6 +100,7 @@ impl Signer {
             return Err(FORGED);
         }
         let claims: Claims = serde_json::from_slice(claims).map_err(|_| FORGED)?;
+        // A catalog that was deleted and created again has another identity.
         if claims.catalog != self.hash("catalog", &context.catalog) {
             return Err("it belongs to an answer of another catalog");
         }
@@ -121,6 +122,7 @@ impl Signer {
 
     fn hash(&self, kind: &str, parts: &[&str]) -> u32 {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        // With their lengths, so that no two lists of parts give the same input.
         for part in [kind].iter().chain(parts) {
             hasher
                 .update(&(part.len() as u64).to_le_bytes())

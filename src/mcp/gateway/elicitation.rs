@@ -143,6 +143,7 @@ impl<'a> ElicitationApprover<'a> {
                 self.refused("the client was asked, and has to repeat the call with the answer")
             }
             QuestionState::Answered(reply) => self.answer(&reply, about),
+            // Asked or used: the state stays, so that the first question remains the result.
             asked => {
                 *state = asked;
                 self.refused("a call may have one question, and this would be the second")

@@ -54,6 +54,7 @@ impl Wanted {
     pub fn resolve(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
         let name = self.name.as_str();
         let by_id = ToolId::parse(name).ok().and_then(|id| search.tool(&id));
+        // Models see `server__name`. A server's name may contain `__` too, which is tried below.
         let shown = || {
             name.split_once("__")
                 .and_then(|(server, name)| search.tool(&ToolId::new(server, name).ok()?))
