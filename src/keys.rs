@@ -1,7 +1,7 @@
-//! API keys: who may search or change which catalogs. Only hashes are kept.
+//! API keys: the scopes and the catalogs of each key. Only hashes of keys are stored.
 //!
-//! A key reads `tsk_<id>_<secret>`. The id is public and finds the row; the secret has 256 random
-//! bits, so that one SHA-256 is enough to keep (nothing can be guessed from it), and the hashes are
+//! A key has the form `tsk_<id>_<secret>`. The id is public and identifies the row. The secret has
+//! 256 random bits, so a single SHA-256 is enough to protect it: nobody can guess it. Hashes are
 //! compared in constant time.
 
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ const SCHEMA: &str = "
         revoked_at INTEGER
     ) STRICT;";
 
-/// One thing that a key may do. Every key may search.
+/// A permission of a key. Every key may search.
 #[derive(
     Clone,
     Copy,
@@ -53,20 +53,20 @@ const SCHEMA: &str = "
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Searching, listing, feedback, and asking the agent.
+    /// Searching, listing, feedback, and questions to the agent.
     Search,
     /// Calling tools that do more than read through the MCP gateway.
     Call,
-    /// Approving calls of one's own runs.
+    /// Approving calls of the key's own runs.
     Approve,
-    /// Everything, writing and deleting included.
+    /// Everything, including writing and deleting.
     Admin,
 }
 
 impl Scope {
     const ALL: [Scope; 4] = [Scope::Search, Scope::Call, Scope::Approve, Scope::Admin];
 
-    /// The scope as it is written.
+    /// The name of the scope.
     pub fn name(self) -> &'static str {
         match self {
             Scope::Search => "search",
@@ -83,17 +83,17 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a key may do, as a set. `search` is always in it, and `admin` includes the others.
+/// The scopes of a key. `search` is always included, and `admin` includes the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Scopes(BTreeSet<Scope>);
 
 impl Scopes {
-    /// True when the key may do this.
+    /// Whether the key has this scope.
     pub fn allow(&self, scope: Scope) -> bool {
         scope == Scope::Search || self.0.contains(&scope) || self.0.contains(&Scope::Admin)
     }
 
-    /// Reads what [`fmt::Display`] writes. A word that is not known gives nothing.
+    /// Reads the format of [`fmt::Display`]. Unknown names are ignored.
     fn read(text: &str) -> Self {
         text.split(',')
             .filter_map(|name| Scope::ALL.into_iter().find(|scope| scope.name() == name))
@@ -124,18 +124,18 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// The catalogs a key is for.
+/// The catalogs of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Catalogs {
-    /// Every catalog, those to come included.
+    /// Every catalog, including future ones.
     All,
     /// These only.
     Only(BTreeSet<String>),
 }
 
 impl Catalogs {
-    /// True when the catalog of this name is among them.
+    /// Whether the key is for this catalog.
     pub fn contains(&self, name: &str) -> bool {
         match self {
             Catalogs::All => true,
@@ -165,31 +165,28 @@ impl fmt::Display for Catalogs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Catalogs::All => f.write_str("*"),
-            Catalogs::Only(names) => f.write_str(
-                &names
-                    .iter()
-                    .map(String::as_str)
-                    .collect::<Vec<_>>()
-                    .join(","),
-            ),
+            Catalogs::Only(names) => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                f.write_str(&names.join(","))
+            }
         }
     }
 }
 
-/// A key as it is listed: everything but the secret.
+/// A key without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Key {
-    /// Its public part.
+    /// Its public id.
     pub id: String,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: Scopes,
-    /// Where.
+    /// Its catalogs.
     pub catalogs: Catalogs,
     /// Seconds since 1970.
     pub created_at: u64,
-    /// Seconds since 1970; `None` for a key that does not expire.
+    /// Seconds since 1970; `None` if it does not expire.
     pub expires_at: Option<u64>,
-    /// Seconds since 1970; set once it is revoked.
+    /// Seconds since 1970; `None` if it is not revoked.
     pub revoked_at: Option<u64>,
 }
 
@@ -197,6 +194,7 @@ impl Key {
     /// `valid`, `expired` or `revoked`.
     pub fn state(&self, now: SystemTime) -> &'static str {
         match self.refusal(seconds(now)) {
+            // A stored key is never unknown.
             None | Some(KeyRefusal::Unknown) => "valid",
             Some(KeyRefusal::Expired) => "expired",
             Some(KeyRefusal::Revoked) => "revoked",
@@ -204,41 +202,38 @@ impl Key {
     }
 
     fn refusal(&self, now: u64) -> Option<KeyRefusal> {
-        match self {
-            Key {
-                revoked_at: Some(_),
-                ..
-            } => Some(KeyRefusal::Revoked),
-            Key {
-                expires_at: Some(expires_at),
-                ..
-            } if *expires_at <= now => Some(KeyRefusal::Expired),
-            _ => None,
+        // Revoked wins over expired: it is the stronger reason.
+        if self.revoked_at.is_some() {
+            Some(KeyRefusal::Revoked)
+        } else if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            Some(KeyRefusal::Expired)
+        } else {
+            None
         }
     }
 }
 
-/// A key just made: the only time its secret is seen.
+/// A new key with its secret, which is not stored and cannot be shown again.
 #[derive(Debug)]
 pub struct CreatedKey {
-    /// What is kept.
+    /// The key.
     pub key: Key,
-    /// `tsk_<id>_<secret>`, to be given to the client.
+    /// `tsk_<id>_<secret>`, for the client.
     pub token: String,
 }
 
 /// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRefusal {
-    /// No such key: malformed, never made, or with another secret.
+    /// No such key: it is malformed, was never created, or has another secret.
     Unknown,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// It was taken back.
+    /// It was revoked.
     Revoked,
 }
 
-/// Everything that can go wrong with keys.
+/// Errors of the key store.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// A list of catalogs that cannot be read.
@@ -286,8 +281,8 @@ pub struct KeyStore {
 }
 
 impl KeyStore {
-    /// Opens the keys of a data directory; directory and file are made when they are not there, the
-    /// file readable by its owner only.
+    /// Opens the keys of a data directory. Creates directory and file if necessary, the file
+    /// readable only by its owner.
     ///
     /// # Errors
     /// [`KeyError::Io`], [`KeyError::Database`].
@@ -307,7 +302,7 @@ impl KeyStore {
         })
     }
 
-    /// Makes a key.
+    /// Creates a key.
     ///
     /// # Errors
     /// [`KeyError::Entropy`], [`KeyError::Database`].
@@ -334,7 +329,7 @@ impl KeyStore {
         Ok(CreatedKey { key, token })
     }
 
-    /// Every key ever made, oldest first.
+    /// Every key that was ever created, oldest first.
     ///
     /// # Errors
     /// [`KeyError::Database`].
@@ -351,7 +346,7 @@ impl KeyStore {
         read().map_err(|source| self.failed(source))
     }
 
-    /// Takes a key back, at once and for good.
+    /// Revokes a key, at once and permanently.
     ///
     /// # Errors
     /// [`KeyError::UnknownKey`], [`KeyError::Database`].
@@ -364,7 +359,7 @@ impl KeyStore {
         }
     }
 
-    /// True once a key was ever made. Revoking the last one does not open the door again.
+    /// Whether a key was ever created. Revoking the last key does not open the server again.
     ///
     /// # Errors
     /// [`KeyError::Database`].
@@ -377,7 +372,7 @@ impl KeyStore {
         read().map_err(|source| self.failed(source))
     }
 
-    /// The key that a token proves to hold, or why it is refused.
+    /// The key of a token, or why it is refused.
     ///
     /// # Errors
     /// [`KeyError::Database`].
@@ -386,16 +381,17 @@ impl KeyStore {
         token: &str,
         now: SystemTime,
     ) -> Result<Result<Key, KeyRefusal>, KeyError> {
+        // The secret may contain `_`, the id does not.
         let Some((id, secret)) = token
             .strip_prefix(PREFIX)
             .and_then(|rest| rest.split_once('_'))
         else {
             return Ok(Err(KeyRefusal::Unknown));
         };
-        let Some((key, kept)) = self.find(id).map_err(|source| self.failed(source))? else {
+        let Some((key, stored_hash)) = self.find(id).map_err(|source| self.failed(source))? else {
             return Ok(Err(KeyRefusal::Unknown));
         };
-        Ok(check(key, &kept, secret, seconds(now)))
+        Ok(check(key, &stored_hash, secret, seconds(now)))
     }
 
     fn find(&self, id: &str) -> rusqlite::Result<Option<(Key, Vec<u8>)>> {
@@ -414,7 +410,7 @@ impl KeyStore {
         )
     }
 
-    /// A panic of another thread cannot leave a half-made change: every change is one statement.
+    /// A poisoned lock is safe to use: every change is a single statement.
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection
             .lock()
@@ -429,8 +425,9 @@ impl KeyStore {
     }
 }
 
-fn check(key: Key, kept: &[u8], secret: &str, now: u64) -> Result<Key, KeyRefusal> {
-    if !bool::from(kept.ct_eq(&hash(secret))) {
+fn check(key: Key, stored_hash: &[u8], secret: &str, now: u64) -> Result<Key, KeyRefusal> {
+    // The secret first: only its holder learns that a key has expired or was revoked.
+    if !bool::from(stored_hash.ct_eq(&hash(secret))) {
         return Err(KeyRefusal::Unknown);
     }
     match key.refusal(now) {
@@ -445,7 +442,7 @@ fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
     Ok(Key {
         id: row.get("id")?,
         scopes: Scopes::read(&scopes),
-        // What cannot be read gives access to nothing.
+        // An unreadable list gives access to no catalog.
         catalogs: catalogs.parse().unwrap_or(Catalogs::Only(BTreeSet::new())),
         created_at: row.get("created_at")?,
         expires_at: row.get("expires_at")?,
@@ -453,7 +450,7 @@ fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
     })
 }
 
-/// A text of 256 random bits.
+/// 256 random bits as text.
 ///
 /// # Errors
 /// [`KeyError::Entropy`].
@@ -535,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn another_secret_is_unknown_and_no_secret_is_on_disk() {
+    fn a_wrong_secret_is_refused_and_no_secret_is_on_disk() {
         let (dir, store) = store();
         let made = store
             .create(Scope::Admin, Catalogs::All, None, at(1))
@@ -565,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_kept_as_a_set_and_unknown_ones_give_nothing() {
+    fn scopes_are_stored_as_a_set_and_unknown_ones_give_nothing() {
         let (_dir, store) = store();
         let made = store
             .create(

@@ -18,6 +18,7 @@ pub mod budget;
 pub mod embed_cache;
 pub mod keys;
 pub mod telemetry;
+pub mod catalog_writer;
 
 pub mod llm;
 pub mod session;

@@ -1,21 +1,21 @@
-//! The end of the program: one signal that everything long-lived listens to.
+//! The shutdown of the program: one signal for everything that runs long.
 
 use tokio_util::sync::CancellationToken;
 
-/// Tells every clone that the program should end. Triggering is final.
+/// The shutdown signal. All clones share it, and triggering it is final.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     token: CancellationToken,
 }
 
 impl Shutdown {
-    /// A shutdown that only [`Shutdown::trigger`] starts.
+    /// A signal that only [`Shutdown::trigger`] sets.
     pub fn new() -> Self {
         Shutdown::default()
     }
 
-    /// Starts on SIGTERM or SIGINT. A second signal ends the process at once, for whoever does not
-    /// want to wait.
+    /// Triggered by SIGTERM or SIGINT. A second signal ends the process at once, for users who do
+    /// not want to wait.
     ///
     /// # Errors
     /// When the system refuses the signal handlers.
@@ -25,7 +25,7 @@ impl Shutdown {
         let trigger = shutdown.clone();
         tokio::spawn(async move {
             signals.next().await;
-            tracing::info!("shutting down; a second signal ends at once");
+            tracing::info!("shutting down; a second signal ends the program at once");
             trigger.trigger();
             signals.next().await;
             std::process::exit(EXIT_INTERRUPTED);
@@ -33,28 +33,28 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Starts the end.
+    /// Starts the shutdown.
     pub fn trigger(&self) {
         self.token.cancel();
     }
 
-    /// True once the end has started.
+    /// Whether the shutdown has started.
     pub fn is_triggered(&self) -> bool {
         self.token.is_cancelled()
     }
 
-    /// The same as a token, for what takes one.
+    /// The signal as a token.
     pub fn token(&self) -> CancellationToken {
         self.token.clone()
     }
 
-    /// Waits for the end to start.
+    /// Waits until the shutdown starts.
     pub async fn triggered(&self) {
         self.token.cancelled().await;
     }
 }
 
-/// What shells report for a program ended by SIGINT.
+/// The exit code that shells report for a program ended by SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
 #[cfg(unix)]
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_clone_hears_the_trigger() {
+    async fn every_clone_is_triggered() {
         let shutdown = Shutdown::new();
         let listener = shutdown.clone();
         let waiting = tokio::spawn(async move { listener.triggered().await });

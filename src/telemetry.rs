@@ -1,5 +1,4 @@
-//! What the service tells of itself: structured logs, Prometheus metrics, and spans for a
-//! collector.
+//! Telemetry of the service: structured logs, Prometheus metrics, and OpenTelemetry spans.
 
 pub mod traces;
 
@@ -23,21 +22,21 @@ use self::traces::Traces;
 use crate::embed_cache::CacheCounters;
 use crate::printable;
 
-/// How log lines are written, always to stderr.
+/// The format of log lines, which go to stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Starts logging, and handing spans to `traces`. `filter` is a level or a list of `target=level`,
-/// as `tracing` reads it.
+/// Starts logging, and exports spans to `traces`. `filter` is a level or a list of `target=level`,
+/// in the syntax of `tracing`.
 ///
 /// # Errors
-/// A filter that cannot be read, or logging that was started before.
+/// For an invalid filter, and when logging was started before.
 pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| anyhow::anyhow!("log filter {filter:?}: {error}"))?;
@@ -46,15 +45,16 @@ pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    // Spans for the collector have a target of their own and stay out of the log.
     let lines = lines
         .with_filter(filter)
-        .with_filter(filter_fn(|of| of.target() != traces::TARGET));
+        .with_filter(filter_fn(|event| event.target() != traces::TARGET));
     let spans = traces.map(|traces| {
         let layer = tracing_opentelemetry::layer()
             .with_tracer(traces.tracer())
             .with_location(false)
             .with_threads(false);
-        layer.with_filter(filter_fn(|of| of.target() == traces::TARGET))
+        layer.with_filter(filter_fn(|span| span.target() == traces::TARGET))
     });
     let started = tracing_subscriber::registry()
         .with(lines)
@@ -63,7 +63,7 @@ pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
 }
 
-/// Where log lines go: stderr, without what a text in them could command a terminal with.
+/// Stderr, with control characters escaped: a text in a log line cannot control the terminal.
 pub fn stderr() -> impl Write {
     PrintableStderr
 }
@@ -71,7 +71,7 @@ pub fn stderr() -> impl Write {
 struct PrintableStderr;
 
 impl Write for PrintableStderr {
-    /// Takes a whole line, as `tracing` gives it.
+    /// Takes a whole line, which is what `tracing` writes.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         io::stderr().write_all(printable::log(&String::from_utf8_lossy(bytes)).as_bytes())?;
         Ok(bytes.len())
@@ -82,14 +82,13 @@ impl Write for PrintableStderr {
     }
 }
 
-/// Upper ends of the latency buckets in seconds: from a cached lexical search to a request at its
-/// limit.
+/// Upper bounds of the latency buckets in seconds: from a cached lexical search to a slow request.
 const SECONDS: [f64; 15] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     10.0,
 ];
 
-/// The service's metrics. Every label has few values, and none tells of a catalog.
+/// The metrics of the service. Every label has few values, and none names a catalog.
 pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
@@ -98,7 +97,7 @@ pub struct Metrics {
     no_match: Family<ModeLabels, Counter>,
     degraded: Family<ModeLabels, Counter>,
     rejected: Family<ReasonLabels, Counter>,
-    /// Query-embedding cache.
+    /// The cache of query embeddings.
     pub cache: CacheCounters,
     /// Open connections.
     pub connections: Gauge,
@@ -112,9 +111,9 @@ pub struct Metrics {
     pub catalogs: Gauge,
     /// Tools in open catalogs.
     pub tools: Gauge,
-    /// Tools that cannot be found densely yet.
+    /// Tools that have no vectors yet.
     pub pending_embeddings: Gauge,
-    /// Feedback records kept since the start.
+    /// Feedback records stored since the start.
     pub feedback: Counter<u64, AtomicU64>,
 }
 
@@ -148,7 +147,7 @@ struct ReasonLabels {
 }
 
 impl Metrics {
-    /// Metrics that are all zero.
+    /// Metrics that are all 0.
     pub fn new() -> Self {
         let mut metrics = Metrics {
             registry: Registry::with_prefix("toolscout"),
@@ -188,7 +187,7 @@ impl Metrics {
             .observe(elapsed_s);
     }
 
-    /// Counts a search and where its time went.
+    /// Counts a search and the time of its stages.
     pub fn search(&self, results: &Results) {
         let mode = results.mode.name();
         let timings = &results.timings;
@@ -206,12 +205,12 @@ impl Metrics {
         }
     }
 
-    /// Counts work that was turned away because a bound was reached.
+    /// Counts work that was refused because a limit was reached.
     pub fn rejected(&self, reason: &'static str) {
         self.rejected.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// Everything in the OpenMetrics text format, which Prometheus reads.
+    /// All metrics in the OpenMetrics text format, which Prometheus reads.
     pub fn encode(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -234,22 +233,22 @@ impl Metrics {
         );
         registry.register(
             "search_no_match",
-            "Searches that found nothing good enough",
+            "Searches without a good enough match",
             self.no_match.clone(),
         );
         registry.register(
             "search_degraded",
-            "Searches without a leg that was asked for",
+            "Searches without a requested leg",
             self.degraded.clone(),
         );
         registry.register(
             "rejected",
-            "Work turned away because a bound was reached",
+            "Work refused because a limit was reached",
             self.rejected.clone(),
         );
         registry.register(
             "embed_cache_hits",
-            "Query texts with a kept vector",
+            "Query texts with a cached vector",
             self.cache.hits.clone(),
         );
         registry.register(
@@ -280,7 +279,7 @@ impl Metrics {
             "Tools without vectors yet",
             self.pending_embeddings.clone(),
         );
-        registry.register("feedback", "Feedback records kept", self.feedback.clone());
+        registry.register("feedback", "Feedback records stored", self.feedback.clone());
     }
 }
 
@@ -294,12 +293,29 @@ fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }
 
+/// Counts one thing in a gauge until it is dropped.
+pub struct GaugeGuard(Gauge);
+
+impl GaugeGuard {
+    /// Adds one to the gauge.
+    pub fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        GaugeGuard(gauge.clone())
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_written() {
+    fn counts_are_encoded() {
         let metrics = Metrics::new();
         metrics.request("GET", "/livez", 200, 0.002);
         metrics.rejected("search_queue");

@@ -242,6 +242,14 @@ pub enum StoreProblem {
         /// The log.
         log: PathBuf,
     },
+    /// A file of settings beside it is not valid.
+    #[error("its {file} is damaged: {reason}; correct the file or delete it")]
+    Settings {
+        /// The file's name.
+        file: &'static str,
+        /// The reason.
+        reason: String,
+    },
     /// SQLite or the file system failed.
     #[error("{source}{}", source.next_step())]
     Database {

@@ -1,7 +1,7 @@
-//! What a request may do: the key it shows, and the catalogs that open to it.
+//! Access control: the key of a request, and the catalogs that it may read and write.
 //!
-//! A handler gets a catalog only through [`Reading`] or [`Writing`], so that no route can forget to
-//! ask.
+//! A handler gets a catalog only through [`Reading`] or [`Writing`], so no route can forget the
+//! check.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,17 +19,17 @@ use super::registry::OpenCatalog;
 use crate::keys::{Catalogs, Key, KeyRefusal, Scope, Scopes};
 use crate::session::Reach;
 
-/// What the sender of a request may do.
+/// The permissions of a request.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The key's id; `None` while no key was ever made.
+    /// The key's id; `None` on a server without keys.
     key: Option<String>,
     scopes: Scopes,
     catalogs: Catalogs,
 }
 
 impl Grant {
-    /// May this catalog be read?
+    /// Passes if the request may read this catalog.
     ///
     /// # Errors
     /// 403 for a catalog that the key is not for, whether it exists or not.
@@ -37,27 +37,42 @@ impl Grant {
         if self.sees(catalog) {
             return Ok(());
         }
-        let message = format!("this key is not for the catalog {catalog:?}");
-        Err(ApiError::auth(
-            StatusCode::FORBIDDEN,
-            "catalog_not_allowed",
-            message,
-        ))
+        Err(catalog_not_allowed(format!(
+            "this key is for the catalogs {}; {catalog:?} needs a key for it or for all catalogs",
+            self.catalogs
+        )))
     }
 
-    /// May this catalog be changed?
+    /// Passes if the request may change this catalog.
     ///
     /// # Errors
-    /// As [`Grant::reads`], and 403 for a key that may only search.
+    /// As [`Grant::reads`], and 403 for a key without the scope `admin`.
     pub fn writes(&self, catalog: &str) -> ApiResult<()> {
         self.reads(catalog)?;
-        self.admin()
+        self.allows(Scope::Admin)
     }
 
-    /// May everything be seen, beyond any one catalog?
+    /// Passes if the request may create this catalog.
     ///
     /// # Errors
-    /// 403 for a key that is limited to some catalogs or may only search.
+    /// As [`Grant::writes`].
+    pub fn creates(&self, catalog: &str) -> ApiResult<()> {
+        // The scope first: a key that may create nothing is not told to try another catalog.
+        self.allows(Scope::Admin)?;
+        if self.sees(catalog) {
+            return Ok(());
+        }
+        Err(catalog_not_allowed(format!(
+            "this admin key is limited to the catalogs {} and cannot create {catalog:?}; use an admin key \
+             for it or for all catalogs",
+            self.catalogs
+        )))
+    }
+
+    /// Passes if the request may see everything, beyond any one catalog.
+    ///
+    /// # Errors
+    /// 403 unless the key has the scope `admin` for all catalogs.
     pub fn operates(&self) -> ApiResult<()> {
         if self.scopes.allow(Scope::Admin) && self.catalogs == Catalogs::All {
             return Ok(());
@@ -65,18 +80,19 @@ impl Grant {
         Err(ApiError::auth(
             StatusCode::FORBIDDEN,
             "wrong_scope",
-            "this needs an admin key for all catalogs",
+            "this request needs an admin key for all catalogs",
         ))
     }
 
-    /// True when answers may mention this catalog.
+    /// Whether answers may mention this catalog.
     pub fn sees(&self, catalog: &str) -> bool {
         self.catalogs.contains(catalog)
     }
 
-    /// Whose runs and conversations the sender may see, stop and delete: its own, and with an admin
-    /// key for all catalogs everybody's.
+    /// The runs and conversations that the sender may see, stop and delete: its own, and all of
+    /// them with an admin key for all catalogs.
     pub fn reach(&self) -> Reach {
+        // A limited admin key does not see the conversations of other keys.
         if self.operates().is_ok() {
             Reach::All
         } else {
@@ -84,12 +100,12 @@ impl Grant {
         }
     }
 
-    /// The id of the key that the sender shows.
+    /// The id of the sender's key.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// What the sender counts when it teaches the usage memory of a catalog that it may read.
+    /// The weight of the sender's feedback in the usage memory of a catalog.
     pub fn teacher(&self) -> Teacher {
         match &self.key {
             None => Teacher::keyless(),
@@ -98,14 +114,14 @@ impl Grant {
         }
     }
 
-    /// Who sends the request: the owner of its runs, and the name in the audit log.
+    /// The sender's name: the owner of its runs, and the caller in the audit log.
     pub fn sender(&self) -> String {
         self.key
             .as_ref()
             .map_or_else(|| "http".into(), |key| format!("key:{key}"))
     }
 
-    /// What the key in these headers gives; everything while no key was ever made.
+    /// The permissions of the key in these headers; all permissions on a server without keys.
     fn of(headers: &HeaderMap, app: &App) -> ApiResult<Self> {
         if !app.keys.is_in_use().map_err(ApiError::internal)? {
             return Ok(Grant {
@@ -129,27 +145,23 @@ impl Grant {
         verified.map(Grant::from).map_err(refused)
     }
 
-    fn admin(&self) -> ApiResult<()> {
-        self.allows(Scope::Admin)
-    }
-
-    /// May the sender do this?
+    /// Passes if the key has this scope.
     ///
     /// # Errors
-    /// 403 with the scope that is missing.
+    /// 403 naming the missing scope.
     pub fn allows(&self, scope: Scope) -> ApiResult<()> {
         if self.scopes.allow(scope) {
             return Ok(());
         }
         let needed = match scope {
             Scope::Approve => {
-                "the scope approve on the key that asked, or an admin key for all catalogs"
+                "the scope approve on the key that started the run, or an admin key for all catalogs"
                     .to_owned()
             }
             scope => format!("a key with the scope {scope}"),
         };
         let message = format!(
-            "this key has the scopes {}; this needs {needed}",
+            "this key has the scopes {}; this request needs {needed}",
             self.scopes
         );
         Err(ApiError::auth(
@@ -173,10 +185,10 @@ impl From<Key> for Grant {
 impl FromRequestParts<App> for Grant {
     type Rejection = ApiError;
 
-    /// Also refuses everything until the catalogs are open: before that, one that is there would
-    /// seem not to be.
+    /// Also refuses every request until the catalogs are open: before that, an existing catalog
+    /// would be answered with 404.
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        // A handler may ask for it beside a catalog; the key is looked up once.
+        // A handler may take both a grant and a catalog; the key is looked up once.
         if let Some(known) = parts.extensions.get::<Grant>() {
             return Ok(known.clone());
         }
@@ -187,7 +199,7 @@ impl FromRequestParts<App> for Grant {
     }
 }
 
-/// A catalog that the request may search and list.
+/// A catalog that the request may read.
 pub struct Reading(pub Arc<OpenCatalog>);
 
 impl FromRequestParts<App> for Reading {
@@ -201,7 +213,7 @@ impl FromRequestParts<App> for Reading {
     }
 }
 
-/// A catalog that the request may change.
+/// A catalog that the request may write.
 pub struct Writing(pub Arc<OpenCatalog>);
 
 impl FromRequestParts<App> for Writing {
@@ -220,15 +232,21 @@ struct CatalogInPath {
     catalog: Option<String>,
 }
 
-/// The catalog in the path, or the default one for the routes without.
+/// The catalog in the path, or the default one for routes without a catalog.
 async fn catalog_name(parts: &mut Parts, app: &App) -> ApiResult<String> {
     let Path(CatalogInPath { catalog }) = Path::from_request_parts(parts, app).await?;
     Ok(catalog.unwrap_or_else(|| app.default_catalog.clone()))
 }
 
+fn catalog_not_allowed(message: String) -> ApiError {
+    ApiError::auth(StatusCode::FORBIDDEN, "catalog_not_allowed", message)
+}
+
+/// The key in the `Authorization` or `X-API-Key` header.
 fn token(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        // The scheme is case-insensitive (RFC 9110).
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     bearer.or_else(|| headers.get("x-api-key")?.to_str().ok())
@@ -236,7 +254,7 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 
 fn refused(refusal: KeyRefusal) -> ApiError {
     let (code, message) = match refusal {
-        KeyRefusal::Unknown => ("invalid_key", "this API key is not known here"),
+        KeyRefusal::Unknown => ("invalid_key", "this server does not know this API key"),
         KeyRefusal::Expired => ("expired_key", "this API key has expired; ask for a new one"),
         KeyRefusal::Revoked => ("revoked_key", "this API key was revoked; ask for a new one"),
     };

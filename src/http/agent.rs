@@ -1,4 +1,4 @@
-//! The agent over HTTP: questions answered as a stream of server-sent events, and the kept
+//! The agent over HTTP: questions, answered as a stream of server-sent events, and stored
 //! conversations.
 
 mod ag_ui;
@@ -6,12 +6,11 @@ mod runs;
 mod sse;
 pub mod token;
 
+use axum::body::Bytes;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Router, body::Bytes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -25,41 +24,29 @@ use crate::keys::Scope;
 use crate::session::{ConversationId, Reach, SessionError, Sessions, Summary, Turn};
 pub use runs::Runs;
 use sse::Dialect;
+pub use token::PageToken;
 
-/// The header that names the conversation of an answer.
-const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
-/// Conversations in one page of a list.
-const PAGE: usize = 50;
-/// Most conversations in one page of a list.
-const MAX_PAGE: usize = 500;
-
-/// The agent's routes.
-pub fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/agent/chat", post(chat))
-        .route("/v1/agent/token", post(token::show))
-        .route("/v1/agent/stop", post(stop))
-        .route("/v1/agent/approve", post(approve))
-        .route("/v1/agent/conversations", get(list))
-        .route("/v1/agent/conversations/{id}", get(read).delete(delete))
-        .route("/agent/chat/stream", get(chat_by_query))
-}
+/// The header with the conversation of an answer.
+pub const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
+/// Conversations in a page of the list, unless the request has a limit.
+const DEFAULT_LIMIT: usize = 50;
+const MAX_LIMIT: usize = 500;
 
 /// A question.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChatRequest {
-    /// What is asked.
+    /// The question.
     #[schema(min_length = 1, example = "Will it rain in Bergen tomorrow?")]
     query: String,
-    /// The conversation to go on with; a new one when left out.
+    /// The conversation to continue; a new one by default.
     #[serde(default)]
     #[schema(max_length = 256)]
     conversation: Option<String>,
-    /// Answer to the end even when the client leaves.
+    /// Continue the run even when the client disconnects.
     #[serde(default)]
     detached: bool,
-    /// The user on whose behalf tools are called. Whoever holds the key vouches for it.
+    /// The user on whose behalf tools are called. The holder of the key is responsible for it.
     #[serde(default)]
     identity: Option<String>,
 }
@@ -70,61 +57,61 @@ pub struct ChatRequest {
 pub struct ApproveRequest {
     /// The event's `id`.
     id: String,
-    /// Yes or no.
+    /// Whether to make the call.
     approve: bool,
-    /// Why not, for the model.
+    /// The reason of a refusal, for the model.
     #[serde(default)]
     reason: String,
 }
 
-/// That the answer was taken.
+/// The decision that was recorded.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Approved {
     approved: bool,
 }
 
-/// The protocol of the stream.
+/// The query string of a question.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ChatParams {
-    /// Whose events are sent.
+    /// The format of the events.
     #[serde(default)]
     #[param(inline)]
     protocol: Dialect,
 }
 
-/// A question in a query string, as browsers' `EventSource` needs it.
+/// A question in a query string, for the `EventSource` of browsers.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StreamParams {
-    /// What is asked.
+    /// The question.
     #[param(min_length = 1)]
     query: String,
-    /// The conversation to go on with; a new one when left out.
+    /// The conversation to continue; a new one by default.
     #[serde(rename = "conversationId", default)]
     #[param(max_length = 256)]
     conversation: Option<String>,
-    /// Whose events are sent.
+    /// The format of the events.
     #[serde(default)]
     #[param(inline)]
     protocol: Dialect,
     /// The user on whose behalf tools are called.
     #[serde(default)]
     identity: Option<String>,
-    /// What `POST /v1/agent/token` gave; needed where no key is sent.
+    /// The token of `POST /v1/agent/token`; required without a key.
     #[serde(default)]
     token: String,
 }
 
-/// One of the events of a stream, as it is described.
+/// An event of a stream.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it is written by axum and only described here")]
+#[expect(dead_code, reason = "axum writes events; this only describes them")]
 pub struct ServerSentEvent {
-    /// The event's number, from 1.
+    /// The number of the event, from 1.
     id: Option<String>,
-    /// An `AgentEvent` as JSON, or one of AG-UI's.
+    /// An `AgentEvent` as JSON, or an AG-UI event.
     data: String,
 }
 
@@ -137,33 +124,33 @@ pub struct StopRequest {
     conversation: String,
 }
 
-/// Whether there was something to stop.
+/// Whether a run was stopped.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Stopped {
     stopped: bool,
 }
 
-/// A page of a list.
+/// A page of the list of conversations.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// Conversations in the page, by default 50.
+    /// Most conversations in the page, 50 by default.
     #[serde(default)]
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
-    /// Conversations left out before it.
+    /// Conversations to skip before it.
     #[serde(default)]
     offset: usize,
 }
 
-/// The kept conversations, the last used first.
+/// Stored conversations, the most recently used first.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Conversations {
     conversations: Vec<Summary>,
 }
 
-/// A kept conversation.
+/// A stored conversation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Conversation {
     id: String,
@@ -171,26 +158,26 @@ pub struct Conversation {
     turns: Vec<Turn>,
 }
 
-/// An agent that the sender may ask: its key has to be for the agent's catalog.
-pub struct Asking {
+/// A request that may use the agent: its key is for the agent's catalog.
+pub struct AgentAccess {
     agent: Agent,
     grant: Grant,
 }
 
-impl FromRequestParts<App> for Asking {
+impl FromRequestParts<App> for AgentAccess {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        Ok(Asking {
-            agent: configured(app)?,
+        Ok(AgentAccess {
+            agent: configured_agent(app)?,
             grant,
         })
     }
 }
 
-impl Asking {
+impl AgentAccess {
     fn question(&self, text: String, identity: Option<String>) -> Question {
         let question = Question::new(text).asked_by(self.grant.sender());
         match identity {
@@ -199,14 +186,14 @@ impl Asking {
         }
     }
 
-    /// The error for a conversation of another owner: for those who see it that it is not theirs,
-    /// for others as if it were not there.
+    /// The error for a conversation of another owner: 403 for a key that may see it, else as if it
+    /// did not exist.
     fn not_owned(&self, conversation: &str) -> ApiError {
         match self.grant.reach() {
             Reach::Own(_) => unknown(conversation),
             Reach::All => {
                 let message = format!(
-                    "conversation {conversation:?} is another one's; you may read, stop and delete it"
+                    "conversation {conversation:?} belongs to another key; this key may read, stop and delete it"
                 );
                 ApiError::auth(StatusCode::FORBIDDEN, "not_your_conversation", message)
             }
@@ -214,17 +201,22 @@ impl Asking {
     }
 }
 
-fn configured(app: &App) -> ApiResult<Agent> {
-    let message = "the agent is not ready; the server is starting or was started without one";
-    let missing = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "agent_not_ready", message);
-    app.agent.get().cloned().ok_or_else(missing)
+fn configured_agent(app: &App) -> ApiResult<Agent> {
+    let agent = app.agent.get().cloned();
+    agent.ok_or_else(|| {
+        ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "agent_not_ready",
+            "the agent is not available: the server is starting, or was started without one",
+        )
+    })
 }
 
 /// Answers a question as server-sent events.
 ///
-/// Each event's `data` is an `AgentEvent`, its `id` the event's number; the last one is of the type
-/// `done`. A client that leaves stops its run unless it is detached. With `?protocol=ag-ui` the
-/// body is AG-UI's `RunAgentInput` and the events are AG-UI's.
+/// The `data` of each event is an `AgentEvent`, and its `id` the number of the event. The last
+/// event has the type `done`. A client that disconnects stops its run unless it is detached. With
+/// `?protocol=ag-ui` the body is an AG-UI `RunAgentInput` and the events are those of AG-UI.
 #[utoipa::path(
     post, path = "/v1/agent/chat", tag = "agent",
     params(ChatParams),
@@ -233,40 +225,41 @@ fn configured(app: &App) -> ApiResult<Agent> {
         headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
 )]
 pub async fn chat(
-    asking: Asking,
+    access: AgentAccess,
     State(app): State<App>,
     QueryString(params): QueryString<ChatParams>,
     headers: HeaderMap,
     RawBody(body): RawBody,
 ) -> ApiResult<Response> {
-    // What a form of another site can send is none of these.
+    // A form on a page of another site cannot send this type.
     if !extract::is_json(&extract::media_type(&headers)?) {
         return Err(extract::unsupported("application/json"));
     }
-    let (request, run) = match params.protocol {
+    let (request, run_id) = match params.protocol {
         Dialect::Own => (parse_json::<ChatRequest>(&body)?, None),
         Dialect::AgUi => from_ag_ui(&body)?,
     };
-    let mut question = asking.question(request.query, request.identity);
+    let mut question = access.question(request.query, request.identity);
     if request.detached {
         question = question.detached();
     }
-    answer(
+    let conversation = request.conversation;
+    start_run(
         &app,
-        &asking,
+        &access,
         question,
-        request.conversation,
+        conversation,
         params.protocol,
-        run,
+        run_id,
     )
     .await
 }
 
-/// Answers a question from a query string as server-sent events, for browsers' `EventSource`.
+/// Answers a question from a query string as server-sent events, for the `EventSource` of browsers.
 ///
-/// A GET needs a key, or where none are in use the `token` that `POST /v1/agent/token` gives to
-/// pages of the server's own and of the listed origins: so a page of another site can neither ask
-/// nor choose conversation and identity.
+/// A GET needs a key, or on a server without keys the `token` of `POST /v1/agent/token`, which only
+/// pages of the server's own and of the allowed origins can read. So a page of another site cannot
+/// start a run.
 #[utoipa::path(
     get, path = "/agent/chat/stream", tag = "agent",
     params(StreamParams),
@@ -274,17 +267,17 @@ pub async fn chat(
         headers(("x-conversation-id" = String, description = "The conversation, for the next question"))))
 )]
 pub async fn chat_by_query(
-    asking: Asking,
+    access: AgentAccess,
     State(app): State<App>,
     QueryString(params): QueryString<StreamParams>,
 ) -> ApiResult<Response> {
-    if asking.grant.key().is_none() {
+    if access.grant.key().is_none() {
         app.page_token.require(&params.token)?;
     }
-    let question = asking.question(params.query, params.identity);
-    answer(
+    let question = access.question(params.query, params.identity);
+    start_run(
         &app,
-        &asking,
+        &access,
         question,
         params.conversation,
         params.protocol,
@@ -293,100 +286,98 @@ pub async fn chat_by_query(
     .await
 }
 
-/// Answers a call that waits for approval: one of the key's own runs, with the scope `approve`;
-/// with an admin key for all catalogs that of any run.
+/// Approves or refuses a call that waits for approval. A key with the scope `approve` decides about
+/// its own runs, an admin key for all catalogs about every run.
 #[utoipa::path(
     post, path = "/v1/agent/approve", operation_id = "approve_call", tag = "agent",
     request_body = ApproveRequest,
-    responses((status = 200, body = Approved))
+    responses((status = 200, body = Approved, description = "The decision was recorded"))
 )]
 pub async fn approve(
-    asking: Asking,
+    AgentAccess { agent, grant }: AgentAccess,
     Json(request): Json<ApproveRequest>,
 ) -> ApiResult<Json<Approved>> {
-    asking.grant.allows(Scope::Approve)?;
-    let by = asking.grant.sender();
-    let answer = match request.approve {
-        true => Answer::Approved { by },
-        false => Answer::Refused {
+    grant.allows(Scope::Approve)?;
+    let by = grant.sender();
+    let decision = if request.approve {
+        Answer::Approved { by }
+    } else {
+        Answer::Refused {
             by,
             reason: request.reason,
-        },
+        }
     };
-    if asking
-        .agent
-        .answer_approval_within(&asking.grant.reach(), &request.id, answer)
-    {
+    if agent.answer_approval_within(&grant.reach(), &request.id, decision) {
         return Ok(Json(Approved {
             approved: request.approve,
         }));
     }
-    let message = "no call waits under this id for this key: it was answered, its time was up, its run has ended, or it is \
-                   of another key's run, which only that key or an admin key for all catalogs can approve";
+    let message = "no call with this id waits for this key: it was decided, it expired, its run has ended, or it belongs \
+                   to a run of another key, which only that key or an admin key for all catalogs can approve";
     Err(ApiError::not_found("unknown_approval", message))
 }
 
-/// Stops what a conversation is answering; what was said is kept.
+/// Stops the run of a conversation. The text so far is stored.
 #[utoipa::path(
     post, path = "/v1/agent/stop", operation_id = "stop_conversation", tag = "agent",
     request_body = StopRequest,
-    responses((status = 200, body = Stopped))
+    responses((status = 200, body = Stopped, description = "Whether a run was stopped"))
 )]
 pub async fn stop(
-    Asking { agent, grant }: Asking,
+    AgentAccess { agent, grant }: AgentAccess,
     Json(request): Json<StopRequest>,
 ) -> ApiResult<Json<Stopped>> {
     let (id, reach) = (ConversationId::new(request.conversation)?, grant.reach());
     let stopped = agent.stop_within(&reach, &id);
     if !stopped {
         let conversation = id.clone();
-        let is_kept = kept(&agent, move |sessions| {
+        let exists = with_sessions(&agent, move |sessions| {
             sessions.contains(&reach, &conversation)
-        })
-        .await?;
-        if !is_kept {
+        });
+        if !exists.await? {
             return Err(unknown(id.as_str()));
         }
     }
     Ok(Json(Stopped { stopped }))
 }
 
-/// Lists the kept conversations of the key, the last used first; everybody's for an admin key for
-/// all catalogs.
+/// Lists the conversations of the key, the most recently used first. An admin key for all catalogs
+/// lists those of every key.
 #[utoipa::path(
     get, path = "/v1/agent/conversations", operation_id = "list_conversations", tag = "agent",
     params(ListParams),
-    responses((status = 200, body = Conversations))
+    responses((status = 200, body = Conversations, description = "A page of conversations"))
 )]
 pub async fn list(
-    Asking { agent, grant }: Asking,
+    AgentAccess { agent, grant }: AgentAccess,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<Conversations>> {
-    let limit = params.limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        let message = format!("limit is {limit}, it must be from 1 to {MAX_PAGE}");
+    let limit = params.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let message = format!("limit is {limit}, it must be from 1 to {MAX_LIMIT}");
         return Err(ApiError::unprocessable("invalid_limit", message));
     }
     let reach = grant.reach();
-    let conversations = kept(&agent, move |sessions| {
+    let conversations = with_sessions(&agent, move |sessions| {
         sessions.list(&reach, limit, params.offset)
-    })
-    .await?;
-    Ok(Json(Conversations { conversations }))
+    });
+    Ok(Json(Conversations {
+        conversations: conversations.await?,
+    }))
 }
 
 /// Shows a conversation with all its turns.
 #[utoipa::path(
     get, path = "/v1/agent/conversations/{id}", operation_id = "show_conversation", tag = "agent",
     params(("id" = String, Path, description = "The conversation's id")),
-    responses((status = 200, body = Conversation))
+    responses((status = 200, body = Conversation, description = "The conversation"))
 )]
 pub async fn read(
-    Asking { agent, grant }: Asking,
+    AgentAccess { agent, grant }: AgentAccess,
     Path(id): Path<String>,
 ) -> ApiResult<Json<Conversation>> {
     let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
-    let turns = kept(&agent, move |sessions| {
+    let turns = with_sessions(&agent, move |sessions| {
         sessions.turns_within(&reach, &conversation)
     })
     .await?;
@@ -396,87 +387,80 @@ pub async fn read(
     Ok(Json(Conversation { id, turns }))
 }
 
-/// Deletes a conversation, stopping it first.
+/// Stops the run of a conversation and deletes it.
 #[utoipa::path(
     delete, path = "/v1/agent/conversations/{id}", operation_id = "delete_conversation", tag = "agent",
     params(("id" = String, Path, description = "The conversation's id")),
-    responses((status = 204, description = "It is gone"))
+    responses((status = 204, description = "The conversation was deleted"))
 )]
 pub async fn delete(
-    Asking { agent, grant }: Asking,
+    AgentAccess { agent, grant }: AgentAccess,
     Path(id): Path<String>,
 ) -> ApiResult<StatusCode> {
     let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
     agent.stop_within(&reach, &conversation);
-    match kept(&agent, move |sessions| {
+    let deleted = with_sessions(&agent, move |sessions| {
         sessions.delete(&reach, &conversation)
-    })
-    .await?
-    {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(unknown(&id)),
+    });
+    if deleted.await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(unknown(&id))
     }
 }
 
-async fn answer(
+/// Starts the run of a question and answers with its events.
+async fn start_run(
     app: &App,
-    asking: &Asking,
-    question: Question,
+    access: &AgentAccess,
+    mut question: Question,
     conversation: Option<String>,
     dialect: Dialect,
-    run: Option<String>,
+    run_id: Option<String>,
 ) -> ApiResult<Response> {
-    let agent = &asking.agent;
-    let conversation = conversation
-        .filter(|id| !id.is_empty())
-        .map(ConversationId::new)
-        .transpose()?;
-    let question = match conversation {
-        Some(id) => {
-            let (wanted, owner) = (id.clone(), asking.grant.sender());
-            if !kept(agent, move |sessions| {
-                sessions.may_continue(&wanted, &owner)
-            })
-            .await?
-            {
-                return Err(asking.not_owned(id.as_str()));
-            }
-            question.in_conversation(id)
+    let agent = &access.agent;
+    if let Some(id) = conversation.filter(|id| !id.is_empty()) {
+        let id = ConversationId::new(id)?;
+        let (wanted, owner) = (id.clone(), access.grant.sender());
+        let is_own = with_sessions(agent, move |sessions| {
+            sessions.may_continue(&wanted, &owner)
+        });
+        if !is_own.await? {
+            return Err(access.not_owned(id.as_str()));
         }
-        None => question,
-    };
-    let place = app
+        question = question.in_conversation(id);
+    }
+    let permit = app
         .runs
-        .admit(asking.grant.key())
+        .admit(access.grant.key())
         .inspect_err(|_| app.metrics.rejected("runs"))?;
+    // The run holds the permit to its end, even after the client has disconnected.
     let stream = agent
-        .start_holding(question, place)
+        .start_holding(question, permit)
         .map_err(|error| match error {
-            StartError::NotOwned(conversation) => asking.not_owned(conversation.as_str()),
+            StartError::NotOwned(conversation) => access.not_owned(conversation.as_str()),
             error => error.into(),
         })?;
     let id = HeaderValue::from_str(stream.conversation().as_str()).ok();
-    let stop = {
-        let (agent, conversation) = (agent.clone(), stream.conversation().clone());
-        move || {
-            agent.stop(&conversation);
-        }
+    let (stopping, conversation) = (agent.clone(), stream.conversation().clone());
+    let stop = move || {
+        stopping.stop(&conversation);
     };
-    let mut response = sse::respond(stream, dialect, run, app, stop).into_response();
+    let mut response = sse::respond(stream, dialect, run_id, app, stop).into_response();
     if let Some(id) = id {
         response.headers_mut().insert(CONVERSATION_ID, id);
     }
     Ok(response)
 }
 
-/// Reads AG-UI's `RunAgentInput`: the thread is the conversation, the last user message the
-/// question.
+/// Reads a `RunAgentInput` of AG-UI, as a question and the run's id: the thread is the
+/// conversation, and the last user message the question.
 fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     let input: ag_ui::RunInput = parse_json(body)?;
     let query = input.question().ok_or_else(|| {
         ApiError::unprocessable(
             "no_question",
-            "messages has no message of the role user with text in it; add one",
+            "messages has no message with the role user and a text; add one",
         )
     })?;
     let identity = input.identity();
@@ -489,8 +473,8 @@ fn from_ag_ui(body: &Bytes) -> ApiResult<(ChatRequest, Option<String>)> {
     Ok((request, Some(input.run_id)))
 }
 
-/// Works on the kept conversations off the async threads.
-async fn kept<T: Send + 'static>(
+/// Works on the stored conversations off the async threads.
+async fn with_sessions<T: Send + 'static>(
     agent: &Agent,
     work: impl FnOnce(&Sessions) -> Result<T, SessionError> + Send + 'static,
 ) -> ApiResult<T> {

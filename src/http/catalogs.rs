@@ -1,4 +1,5 @@
-//! Catalogs: create, list, delete, settings, stats. A catalog is a tenant's wall.
+//! Catalogs: create, list, delete, settings, stats. Keys are limited to catalogs, so a catalog can
+//! be a tenant.
 
 use std::sync::Arc;
 
@@ -22,19 +23,19 @@ pub struct CreateRequest {
     /// 1 to 64 letters, digits, `-`, `_` or `.`, starting with a letter or digit.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "team-a")]
     name: String,
-    /// What its searches default to.
+    /// The defaults of its searches.
     #[serde(default, deserialize_with = "extract::object")]
     settings: CatalogSettings,
 }
 
-/// The catalogs the key is for.
+/// The catalogs that the key is for.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CatalogList {
-    /// By name.
+    /// The catalogs, sorted by name.
     catalogs: Vec<CatalogBody>,
 }
 
-/// A catalog in short.
+/// A catalog.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Catalog)]
 pub struct CatalogBody {
@@ -42,58 +43,58 @@ pub struct CatalogBody {
     name: String,
     /// Number of tools.
     tools: usize,
-    /// The last commit.
+    /// The number of its last commit.
     generation: u64,
-    /// Tools that cannot be found densely yet.
+    /// Tools that have no vectors yet.
     pending_embeddings: usize,
-    /// What its searches default to.
+    /// The defaults of its searches.
     settings: CatalogSettings,
-    /// Why it cannot be opened; it then seems to have no tools.
+    /// Why it cannot be opened; its numbers are then 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
 }
 
-/// A catalog in numbers.
+/// Statistics of a catalog.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CatalogStats {
     /// Number of tools.
     tools: usize,
-    /// Servers with the number of their tools.
+    /// The number of tools of each server.
     servers: Vec<Count>,
-    /// Embedding models with the number of their vectors.
+    /// The number of vectors of each embedding model.
     vectors: Vec<Count>,
-    /// Tools that cannot be found densely yet.
+    /// Tools that have no vectors yet.
     pending_embeddings: usize,
-    /// The last commit.
+    /// The number of its last commit.
     generation: u64,
     /// Bytes on disk.
     disk_bytes: u64,
 }
 
-/// A name with a number.
+/// A number of things under one name.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Count {
-    /// What is counted.
+    /// The name.
     name: String,
-    /// How many.
+    /// The number.
     count: usize,
 }
 
-/// Lists the catalogs the key is for.
-#[utoipa::path(get, path = "/v1/catalogs", operation_id = "list_catalogs", tag = "catalogs", responses((status = 200, body = CatalogList)))]
+/// Lists the catalogs that the key is for.
+#[utoipa::path(
+    get, path = "/v1/catalogs", operation_id = "list_catalogs", tag = "catalogs",
+    responses((status = 200, body = CatalogList, description = "The catalogs"))
+)]
 pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<CatalogList>> {
     let mut catalogs = Vec::new();
-    for name in app
-        .catalogs
-        .names()
-        .await?
-        .into_iter()
-        .filter(|name| grant.sees(name))
-    {
+    for name in app.catalogs.names().await? {
+        if !grant.sees(&name) {
+            continue;
+        }
         match app.catalogs.get(&name).await {
             Ok(catalog) => catalogs.push(CatalogBody::of(&catalog)),
             Err(error) if error.kind == ErrorType::System => return Err(error),
-            // One that was deleted just now is not there any more.
+            // Either it is damaged, or it was deleted since the names were read.
             Err(_) => {
                 let damaged = app.catalogs.damaged().remove(&name);
                 catalogs.extend(damaged.map(|reason| CatalogBody::damaged(name, reason)));
@@ -107,18 +108,18 @@ pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<Catalo
 #[utoipa::path(
     post, path = "/v1/catalogs", operation_id = "create_catalog", tag = "catalogs",
     request_body = CreateRequest,
-    responses((status = 201, body = CatalogBody))
+    responses((status = 201, body = CatalogBody, description = "The catalog was created"))
 )]
 pub async fn create(
     grant: Grant,
     State(app): State<App>,
     Json(CreateRequest { name, settings }): Json<CreateRequest>,
 ) -> ApiResult<Response> {
-    grant.writes(&name)?;
+    grant.creates(&name)?;
     settings.validate()?;
     let (catalog, created) = app.catalogs.create(&name).await?;
     if created == Created::Before {
-        let message = format!("the catalog {name:?} is there already");
+        let message = format!("the catalog {name:?} exists already");
         return Err(ApiError::invalid(
             StatusCode::CONFLICT,
             "catalog_exists",
@@ -126,42 +127,45 @@ pub async fn create(
         ));
     }
     save_settings(&catalog, settings).await?;
-    Ok(made(&catalog))
+    Ok(created_response(&catalog))
 }
 
 /// Shows a catalog.
 #[utoipa::path(
     get, path = "/v1/catalogs/{catalog}", operation_id = "show_catalog", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
-    responses((status = 200, body = CatalogBody))
+    responses((status = 200, body = CatalogBody, description = "The catalog"))
 )]
 pub async fn show(Reading(catalog): Reading) -> Json<CatalogBody> {
     Json(CatalogBody::of(&catalog))
 }
 
-/// Makes sure that a catalog is there.
+/// Creates a catalog unless it exists.
 #[utoipa::path(
     put, path = "/v1/catalogs/{catalog}", operation_id = "ensure_catalog", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
-    responses((status = 200, body = CatalogBody), (status = 201, body = CatalogBody))
+    responses(
+        (status = 200, body = CatalogBody, description = "The catalog existed"),
+        (status = 201, body = CatalogBody, description = "The catalog was created")
+    )
 )]
 pub async fn ensure(
     grant: Grant,
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> ApiResult<Response> {
-    grant.writes(&name)?;
+    grant.creates(&name)?;
     match app.catalogs.create(&name).await? {
-        (catalog, Created::Now) => Ok(made(&catalog)),
+        (catalog, Created::Now) => Ok(created_response(&catalog)),
         (catalog, Created::Before) => Ok(Json(CatalogBody::of(&catalog)).into_response()),
     }
 }
 
-/// Deletes a catalog and all it holds, and what its users have asked.
+/// Deletes a catalog with its tools, its usage memory and the feedback on its searches.
 #[utoipa::path(
     delete, path = "/v1/catalogs/{catalog}", operation_id = "delete_catalog", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
-    responses((status = 204, description = "It is gone"))
+    responses((status = 204, description = "The catalog was deleted"))
 )]
 pub async fn delete(
     grant: Grant,
@@ -170,13 +174,14 @@ pub async fn delete(
 ) -> ApiResult<StatusCode> {
     grant.writes(&name)?;
     let deleted = app.catalogs.delete(&name).await;
-    // Of a catalog that is not there, too: an earlier delete may have been cut short between the
-    // two.
-    if deleted
-        .as_ref()
-        .map_or_else(|error| error.status == StatusCode::NOT_FOUND, |()| true)
-    {
-        app.feedback.forget(&name).await?;
+    // Also for a catalog that does not exist: an earlier delete may have been interrupted before
+    // the feedback was deleted.
+    let is_gone = match &deleted {
+        Ok(()) => true,
+        Err(error) => error.status == StatusCode::NOT_FOUND,
+    };
+    if is_gone {
+        app.feedback.delete_of(&name).await?;
     }
     deleted.map(|()| StatusCode::NO_CONTENT)
 }
@@ -185,7 +190,7 @@ pub async fn delete(
 #[utoipa::path(
     get, path = "/v1/catalogs/{catalog}/settings", operation_id = "catalog_settings", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
-    responses((status = 200, body = CatalogSettings))
+    responses((status = 200, body = CatalogSettings, description = "The settings"))
 )]
 pub async fn settings(Reading(catalog): Reading) -> Json<CatalogSettings> {
     Json(catalog.settings())
@@ -196,28 +201,29 @@ pub async fn settings(Reading(catalog): Reading) -> Json<CatalogSettings> {
     put, path = "/v1/catalogs/{catalog}/settings", operation_id = "set_catalog_settings", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
     request_body = CatalogSettings,
-    responses((status = 200, body = CatalogSettings))
+    responses((status = 200, body = CatalogSettings, description = "The new settings"))
 )]
 pub async fn set_settings(
     Writing(catalog): Writing,
     Json(settings): Json<CatalogSettings>,
 ) -> ApiResult<Json<CatalogSettings>> {
     settings.validate()?;
-    save_settings(&catalog, settings).await?;
-    Ok(Json(catalog.settings()))
+    save_settings(&catalog, settings.clone()).await?;
+    // The request's own settings: those of the catalog may be another request's by now.
+    Ok(Json(settings))
 }
 
-/// Shows a catalog in numbers.
+/// Shows statistics of a catalog.
 #[utoipa::path(
     get, path = "/v1/catalogs/{catalog}/stats", operation_id = "catalog_stats", tag = "catalogs",
     params(("catalog" = String, Path, description = "The catalog's name")),
-    responses((status = 200, body = CatalogStats))
+    responses((status = 200, body = CatalogStats, description = "The statistics"))
 )]
 pub async fn stats(
     Reading(catalog): Reading,
     State(app): State<App>,
 ) -> ApiResult<Json<CatalogStats>> {
-    let stats = app.pool.run(move || catalog.stats()).await??;
+    let stats = app.search_pool.run(move || catalog.stats()).await??;
     Ok(Json(CatalogStats {
         tools: stats.tools,
         servers: counts(stats.servers),
@@ -253,7 +259,8 @@ impl CatalogBody {
     }
 }
 
-fn made(catalog: &OpenCatalog) -> Response {
+/// 201 with the catalog and its location.
+fn created_response(catalog: &OpenCatalog) -> Response {
     let mut response = (StatusCode::CREATED, Json(CatalogBody::of(catalog))).into_response();
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/catalogs/{}", catalog.name)) {
         response.headers_mut().insert(header::LOCATION, location);

@@ -1,4 +1,4 @@
-//! Connections: how many and whose, how slow, and how they end.
+//! Accepting and serving connections: their number, their timeouts and their end.
 
 mod open;
 
@@ -24,20 +24,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
-use self::open::{Admission, Connections, Held, Place};
+use self::open::{Admission, BusyBody, ConnectionPermit, Connections};
 use super::Limits;
 use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
 
 /// Most headers of a request; more answer 431.
 const MAX_HEADERS: usize = 100;
-/// Buffer of a connection, which all its headers have to fit into.
+/// The buffer of a connection. The headers of a request must fit into it.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Rest after the system refused a connection, most often for want of file descriptors.
+/// Pause after accepting failed, which mostly means that no file descriptors are left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Answers connections until the shutdown, then lets those that are open finish for as long as
-/// `grace`.
+/// Serves connections until the shutdown. Open ones may then finish within the grace period.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -54,8 +53,7 @@ pub async fn serve(
         shutdown,
     };
     let mut tasks = JoinSet::new();
-    // The connection that came last, until there is a place for it; those after it wait in the
-    // system's backlog.
+    // An accepted connection that waits for a permit. Further ones wait in the system's backlog.
     let mut waiting: Option<(TcpStream, IpAddr)> = None;
     loop {
         tokio::select! {
@@ -67,12 +65,14 @@ pub async fn serve(
         let Some((stream, address)) = waiting.take() else {
             continue;
         };
+        // A refused connection is dropped, which closes it.
         match open.admit(address) {
-            Admission::Admitted(place) => drop(tasks.spawn(server.clone().answer(stream, place))),
+            Admission::Admitted(permit) => drop(tasks.spawn(server.clone().serve(stream, permit))),
             Admission::Full => waiting = Some((stream, address)),
             Admission::Refused => metrics.rejected("address"),
         }
     }
+    // New connections are refused from now on, so that clients go to another server.
     drop(listener);
     if tokio::time::timeout(limits.grace, async {
         while tasks.join_next().await.is_some() {}
@@ -118,19 +118,20 @@ struct Server {
 }
 
 impl Server {
-    async fn answer(self, stream: TcpStream, place: Place) {
-        // Answers are small and whole; waiting to fill packets only delays them.
+    async fn serve(self, stream: TcpStream, permit: ConnectionPermit) {
+        // Answers are written whole, so waiting to fill packets would only delay them.
         let _ = stream.set_nodelay(true);
-        let io = TokioIo::new(Stalling::new(stream, self.write_stall));
+        let io = TokioIo::new(StallTimeout::new(stream, self.write_stall));
         let router = TowerToHyperService::new(self.router);
-        let service = service_fn(|request| handle(&router, &place, request));
+        let service = service_fn(|request| answer(&router, &permit, request));
         let mut connection = pin!(self.http.serve_connection(io, service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            // Another connection has its place.
-            () = place.taken() => return,
-            () = overdue(&place, self.first_request_timeout) => return,
+            // Closed to make room for another connection.
+            () = permit.revoked() => return,
+            () = first_request_overdue(&permit, self.first_request_timeout) => return,
             () = self.shutdown.triggered() => {
+                // Finishes the request in progress and takes no further one.
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -141,53 +142,55 @@ impl Server {
     }
 }
 
-/// Answers a request; until the end of its answer the connection keeps its place.
-async fn handle(
+/// Answers a request. Until the end of its answer, the connection is not closed to make room.
+async fn answer(
     router: &TowerToHyperService<Router>,
-    place: &Place,
+    permit: &ConnectionPermit,
     request: Request<Incoming>,
 ) -> io::Result<Response> {
-    let Some(in_progress) = place.begin_request() else {
+    let Some(in_progress) = permit.begin_request() else {
         return Err(io::Error::new(
             io::ErrorKind::ConnectionAborted,
-            "another connection has the place of this one",
+            "the connection was closed to make room for another one",
         ));
     };
     let answer: Result<Response, Infallible> = router.call(request).await;
     let Ok(response) = answer;
-    Ok(response.map(|body| Body::new(Held::new(body, in_progress))))
+    Ok(response.map(|body| Body::new(BusyBody::new(body, in_progress))))
 }
 
-/// Ends when it is too late for a first request.
-async fn overdue(place: &Place, timeout: Duration) {
+/// Ends after the timeout if no request has arrived, and otherwise never.
+async fn first_request_overdue(permit: &ConnectionPermit, timeout: Duration) {
     tokio::time::sleep(timeout).await;
-    if place.has_asked() {
+    if permit.has_had_request() {
         std::future::pending().await
     }
 }
 
-/// A stream that fails when its reader takes nothing for `limit`.
-struct Stalling<S> {
+/// A stream whose writes fail when the reader takes nothing for `limit`.
+struct StallTimeout<S> {
     inner: S,
     limit: Duration,
-    /// Runs while a write waits.
+    /// Runs while a write is pending.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Stalling<S> {
+impl<S> StallTimeout<S> {
     fn new(inner: S, limit: Duration) -> Self {
-        Stalling {
+        StallTimeout {
             inner,
             limit,
             stalled: None,
         }
     }
 
-    fn watch<T>(
+    /// Fails a write that has been pending for too long.
+    fn check_stall<T>(
         &mut self,
         context: &mut Context<'_>,
         write: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
+        // Progress resets the timer.
         if write.is_ready() {
             self.stalled = None;
             return write;
@@ -199,12 +202,12 @@ impl<S> Stalling<S> {
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client does not read its answer",
+            "the client stopped reading the answer",
         )))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -214,24 +217,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.inner).poll_write(context, bytes);
-        self.watch(context, write)
+        self.check_stall(context, write)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flush = Pin::new(&mut self.inner).poll_flush(context);
-        self.watch(context, flush)
+        self.check_stall(context, flush)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shutdown = Pin::new(&mut self.inner).poll_shutdown(context);
-        self.watch(context, shutdown)
+        self.check_stall(context, shutdown)
     }
 
     fn poll_write_vectored(
@@ -240,7 +243,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.inner).poll_write_vectored(context, parts);
-        self.watch(context, write)
+        self.check_stall(context, write)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -255,10 +258,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_that_does_not_read_is_given_up() {
+    async fn writing_to_a_client_that_does_not_read_times_out() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut stalling = Stalling::new(near, Duration::from_millis(1));
-        let error = stalling.write_all(&[0; 64]).await.unwrap_err();
+        let mut stream = StallTimeout::new(near, Duration::from_millis(1));
+        let error = stream.write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

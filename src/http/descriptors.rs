@@ -1,19 +1,17 @@
-//! File descriptors: how many the process may have, and how many it has.
+//! File descriptors: raising the limit, and checking how many are in use.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// More than the bounds by default ever need. Not all that the system allows, since the processes
-/// of MCP servers inherit it, and some programs close every descriptor up to the limit when they
-/// start.
+/// More than the default limits ever need. Not the most that the system allows: MCP servers inherit
+/// the limit, and some programs close every descriptor up to it when they start.
 const ENOUGH: u64 = 65_536;
-/// What some systems allow although they name no limit.
+/// What some systems allow although they report no limit.
 const USUAL_HARD_LIMIT: u64 = 10_240;
 
-/// Raises the soft limit of descriptors to the hard one, or to what is enough, and gives what it is
-/// then; `None` without a limit.
+/// Raises the soft limit to the hard limit, or to [`ENOUGH`], and returns the new soft limit;
+/// `None` for no limit.
 ///
-/// The soft limit is 1,024 almost everywhere for the sake of programs that use `select`, which this
-/// one does not.
+/// The soft limit is 1,024 almost everywhere, for programs that use `select`. This one does not.
 pub fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     for wanted in [ENOUGH, USUAL_HARD_LIMIT] {
@@ -30,13 +28,12 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// True when nine tenths of so many descriptors are open. False where the system does not show
-/// them.
+/// Whether nine tenths of the limit are in use. False on systems that do not list open descriptors.
 pub fn are_nearly_used(limit: u64) -> bool {
     let Ok(open) = std::fs::read_dir("/dev/fd") else {
         return false;
     };
-    // Reading the folder takes one too.
+    // Reading the directory uses one too.
     let open = open.count().saturating_sub(1) as u64;
     open >= limit - limit / 10
 }

@@ -1,5 +1,5 @@
-//! Around every request: its id, its time limit, its line in the log, its metrics, and the one
-//! shape of errors.
+//! The outermost layer around every request: its id, time limit, log line and metrics, and the body
+//! of error answers.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -19,14 +19,13 @@ use super::error::ApiError;
 use super::mcp;
 use crate::telemetry::traces;
 
-/// The header that carries a request's id, both ways.
+/// The header with the id of a request, in requests and answers.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Longest accepted id; a longer one is replaced.
+/// Longest id accepted from a client; a longer one is replaced.
 const MAX_ID_BYTES: usize = 128;
 
-/// Names one request in answers and in the log: the client's own id where it sent one, else a new
-/// one.
+/// The id of a request in answers and in the log: the client's own if it sent one, else a new one.
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
 
@@ -46,7 +45,7 @@ impl<S: Sync> FromRequestParts<S> for RequestId {
             .extensions
             .get()
             .cloned()
-            .ok_or_else(|| ApiError::internal("a request came without its envelope"))
+            .ok_or_else(|| ApiError::internal("the envelope layer did not run"))
     }
 }
 
@@ -55,6 +54,7 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     let started = Instant::now();
     let id = RequestId::of(request.headers());
     let method = method_name(request.method());
+    // The pattern and not the path: ids in paths would make a label for each of them.
     let route = request
         .extensions()
         .get::<MatchedPath>()
@@ -64,7 +64,8 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     request.extensions_mut().insert(id.clone());
 
     app.metrics.in_flight.inc();
-    // A call of a tool has limits of its own, and without a session its answer begins with its end.
+    // Without a session the answer to a tool call starts when the call has ended, and calls have
+    // limits of their own.
     let limit = if route == mcp::PATH {
         mcp::TIMEOUT
     } else {
@@ -96,8 +97,9 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     with_id(response, &id)
 }
 
-/// The answer of the inner layers, or the error for one that panicked or took too long.
+/// The answer of the inner layers, or an error if they panicked or took too long.
 async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Response {
+    // Locks recover from poisoning, so a panic leaves the shared state usable.
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limit, work).await {
         Ok(Ok(response)) => response,
@@ -107,20 +109,23 @@ async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Res
         }
         Err(_) => {
             app.metrics.rejected("timeout");
-            let message = format!("no answer within {} s", limit.as_secs());
+            let message = format!(
+                "the request took longer than {} s; try again later, or ask for less",
+                limit.as_secs()
+            );
             ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "timeout", message).into_response()
         }
     }
 }
 
-/// Gives every error its body, those of the framework included, and logs what only the log may
-/// know.
+/// Adds the body to error answers, including those of the framework, and logs their details.
 fn with_error_body(response: Response, id: &RequestId) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
     if !is_error || response.extensions().get::<mcp::Verbatim>().is_some() {
         return response;
     }
+    // Errors of the framework may have a text body, which is replaced.
     let (mut parts, _) = response.into_parts();
     let error = parts
         .extensions
@@ -143,6 +148,7 @@ fn with_error_body(response: Response, id: &RequestId) -> Response {
     parts
         .headers
         .insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    // Required with 401 (RFC 9110).
     if status == StatusCode::UNAUTHORIZED {
         parts
             .headers
@@ -158,7 +164,8 @@ fn with_id(mut response: Response, id: &RequestId) -> Response {
     response
 }
 
-/// The methods there are, so that a client cannot make up metric labels.
+/// The name of a standard method. Others share one name, so that clients cannot create metric
+/// labels.
 fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -174,5 +181,5 @@ fn method_name(method: &Method) -> &'static str {
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("without a message")
+        .unwrap_or("no message")
 }

@@ -1,4 +1,4 @@
-//! The one error of the API: what it says, how it is sent, and what the engine's errors become.
+//! The error type of the API, and the answers that errors of other modules become.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -6,44 +6,47 @@ use serde::Serialize;
 use toolscout_index::Error;
 use utoipa::ToSchema;
 
-use super::wire;
+use super::wire::{ItemError, ItemResult};
+use crate::catalog_writer::WriteError;
 use crate::hints;
 
 /// A result whose error is [`ApiError`].
 pub type ApiResult<T> = Result<T, ApiError>;
 
-/// Whose fault an error is.
+/// The cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorType {
-    /// The request: sending it again as it is gives the same error.
+    /// The request. Sent again unchanged, it fails again.
     InvalidRequest,
-    /// Who sends it.
+    /// The key, host or origin of the request.
     Auth,
-    /// A defect of the server.
+    /// A failure of the server.
     Internal,
-    /// The server's state at the moment: the same request may succeed later.
+    /// The current state of the server. The same request may succeed later.
     System,
 }
 
-/// An error answer. The request's id is added when it is sent.
+/// An error answer. [`super::envelope`] adds the request id.
 #[derive(Clone, Debug)]
 pub struct ApiError {
     /// The HTTP status.
     pub status: StatusCode,
-    /// Names the error for programs; never changes its meaning.
+    /// A stable code for programs.
     pub code: &'static str,
-    /// Tells people what was wrong, where, and what to do.
+    /// An explanation for people: what is wrong, where, and what to do.
     pub message: String,
-    /// Whose fault it is.
+    /// The cause.
     pub kind: ErrorType,
-    /// After how many seconds to try again.
+    /// Seconds after which to try again.
     pub retry_after_s: Option<u32>,
-    /// What is for the log only.
+    /// What is logged and never sent.
     pub detail: Option<String>,
+    /// The failed items of a bulk request that was refused as a whole.
+    pub items: Vec<ItemResult>,
 }
 
-/// An error as it is sent.
+/// The body of an error answer.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Error)]
 pub struct ErrorBody {
@@ -51,19 +54,22 @@ pub struct ErrorBody {
     pub error: ErrorFields,
 }
 
-/// What an error says.
+/// An error.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ErrorFields {
-    /// Names the error for programs.
+    /// A stable code for programs.
     #[schema(example = "unknown_catalog")]
     pub code: &'static str,
-    /// Tells people what was wrong and what to do.
+    /// An explanation for people: what is wrong, where, and what to do.
     pub message: String,
-    /// Whose fault it is.
+    /// The cause.
     #[serde(rename = "type")]
     pub kind: ErrorType,
     /// The id of the request, as in the `X-Request-Id` header and in the server's log.
     pub request_id: String,
+    /// The failed items of a bulk request that was refused as a whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ItemResult>,
 }
 
 impl ApiError {
@@ -76,20 +82,21 @@ impl ApiError {
             kind: ErrorType::InvalidRequest,
             retry_after_s: None,
             detail: None,
+            items: Vec::new(),
         }
     }
 
-    /// A request that can be read and asks for something impossible.
+    /// A well-formed request with an invalid value.
     pub fn unprocessable(code: &'static str, message: impl Into<String>) -> Self {
         ApiError::invalid(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
-    /// Something that is not there.
+    /// A resource that does not exist.
     pub fn not_found(code: &'static str, message: impl Into<String>) -> Self {
         ApiError::invalid(StatusCode::NOT_FOUND, code, message)
     }
 
-    /// A request without the right to what it asks for.
+    /// A request that is not allowed.
     pub fn auth(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         ApiError {
             kind: ErrorType::Auth,
@@ -97,7 +104,7 @@ impl ApiError {
         }
     }
 
-    /// A bound was reached; worth trying again after a second.
+    /// A limit was reached; the client should try again after a second.
     pub fn busy(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         ApiError {
             kind: ErrorType::System,
@@ -106,7 +113,7 @@ impl ApiError {
         }
     }
 
-    /// The server is ending.
+    /// The server is shutting down.
     pub fn shutting_down() -> Self {
         ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -115,7 +122,7 @@ impl ApiError {
         )
     }
 
-    /// A defect. `detail` is logged and not sent.
+    /// A failure of the server. `detail` is logged and not sent.
     pub fn internal(detail: impl ToString) -> Self {
         ApiError {
             kind: ErrorType::Internal,
@@ -128,7 +135,7 @@ impl ApiError {
         }
     }
 
-    /// The body under this request's id.
+    /// The body of the answer to this request.
     pub fn body(&self, request_id: &str) -> ErrorBody {
         ErrorBody {
             error: ErrorFields {
@@ -136,17 +143,18 @@ impl ApiError {
                 message: self.message.clone(),
                 kind: self.kind,
                 request_id: request_id.to_owned(),
+                items: self.items.clone(),
             },
         }
     }
 
-    /// What a status stands for that some layer below the handlers gave without a word.
+    /// The error for a status that a layer of the framework answered without a body.
     pub fn of_status(status: StatusCode) -> Self {
         match status {
             StatusCode::METHOD_NOT_ALLOWED => ApiError::invalid(
                 status,
                 "method_not_allowed",
-                "this route does not take this method; the Allow header names those it takes",
+                "this route does not support this method; the Allow header lists those it supports",
             ),
             StatusCode::PAYLOAD_TOO_LARGE => {
                 ApiError::invalid(status, "body_too_large", "the body is too large")
@@ -184,9 +192,6 @@ impl From<Error> for ApiError {
             Error::InvalidQuery(_) | Error::UnknownName { .. } | Error::InvalidMemoryEntry(_) => {
                 ApiError::unprocessable("invalid_query", error.to_string())
             }
-            Error::InvalidSetting { .. } => {
-                ApiError::unprocessable("invalid_settings", error.to_string())
-            }
             Error::InvalidCatalogName { .. } => {
                 ApiError::unprocessable("invalid_catalog_name", error.to_string())
             }
@@ -199,17 +204,18 @@ impl From<Error> for ApiError {
             Error::Locked { .. } => ApiError::busy(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "catalog_locked",
-                "another process is writing to this catalog; try again later (searching goes on)",
+                "another process is writing to this catalog; try again later (searches are not affected)",
             ),
             Error::Embedder { .. } | Error::DimensionMismatch { .. } => {
                 ApiError::unavailable(&error)
             }
+            // Damaged data and invalid stored settings are not the fault of the request.
             _ => ApiError::internal(hints::describe(&error)),
         }
     }
 }
 
-/// The error for a catalog that is not there; the same words for every reason.
+/// The error for a catalog that does not exist, or whose name cannot be one.
 pub fn unknown_catalog(name: &str) -> ApiError {
     ApiError::not_found(
         "unknown_catalog",
@@ -217,8 +223,23 @@ pub fn unknown_catalog(name: &str) -> ApiError {
     )
 }
 
+impl From<WriteError> for ApiError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::QueueFull => ApiError::busy(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_writes",
+                error.to_string(),
+            ),
+            WriteError::Closed => ApiError::shutting_down(),
+            WriteError::ThreadEnded => ApiError::internal(error),
+            WriteError::Catalog(error) => error.into(),
+        }
+    }
+}
+
 impl IntoResponse for ApiError {
-    /// Without a body: [`super::envelope`] writes it, since only that knows the request's id.
+    /// Without a body: [`super::envelope`] adds it, since only that knows the request id.
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         if let Some(seconds) = self.retry_after_s {
@@ -226,15 +247,15 @@ impl IntoResponse for ApiError {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // The envelope takes the error from here.
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// What a single item of a bulk request is told.
-impl From<&ApiError> for wire::ItemError {
+impl From<&ApiError> for ItemError {
     fn from(error: &ApiError) -> Self {
-        wire::ItemError {
+        ItemError {
             code: error.code.to_owned(),
             message: error.message.clone(),
         }
@@ -250,8 +271,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn internal_detail_is_kept_for_the_log() {
-        let path = PathBuf::from("/secret/place");
+    fn internal_detail_is_not_sent() {
+        let path = PathBuf::from("/secret/path");
         let failures = [
             Error::Store {
                 path: path.clone(),

@@ -1,5 +1,4 @@
-//! What a request holds, with errors that name the place: bodies, query strings and path
-//! parameters.
+//! Extractors of bodies, query strings and path parameters, whose errors name the field.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::{ApiError, ApiResult};
 
-/// A JSON body, in or out.
+/// A JSON body of a request or an answer.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
@@ -39,7 +38,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// A body as it came, within the route's size limit.
+/// The bytes of a body, within the size limit of the route.
 #[derive(Debug)]
 pub struct RawBody(pub Bytes);
 
@@ -101,7 +100,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 /// The `Content-Type` without its parameters, lower case; empty when there is none.
 ///
 /// # Errors
-/// 415 for a header that is no text.
+/// 415 for a header that is not ASCII.
 pub fn media_type(headers: &HeaderMap) -> ApiResult<String> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else {
         return Ok(String::new());
@@ -117,7 +116,7 @@ pub fn media_type(headers: &HeaderMap) -> ApiResult<String> {
         .to_ascii_lowercase())
 }
 
-/// True for JSON and for what is derived from it.
+/// Whether this is JSON or a `+json` type.
 pub fn is_json(media_type: &str) -> bool {
     media_type == "application/json"
         || (media_type.starts_with("application/") && media_type.ends_with("+json"))
@@ -126,7 +125,7 @@ pub fn is_json(media_type: &str) -> bool {
 /// The error for a body of another type than one of these.
 pub fn unsupported(accepted: &str) -> ApiError {
     let message =
-        format!("this route takes a body of type {accepted}; set the Content-Type header");
+        format!("this route needs a body of type {accepted}; set the Content-Type header");
     ApiError::invalid(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "unsupported_media_type",
@@ -134,7 +133,7 @@ pub fn unsupported(accepted: &str) -> ApiError {
     )
 }
 
-/// The error for a body that could not be read to its end.
+/// The error for a body that could not be read completely.
 pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
     let mut cause = Some(error);
     while let Some(current) = cause {
@@ -142,7 +141,7 @@ pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
             return too_large();
         }
         if current.is::<tower_http::timeout::TimeoutError>() {
-            let message = "the body came too slowly; send it without pauses";
+            let message = "the body arrived too slowly; send it without pauses";
             return ApiError::invalid(StatusCode::REQUEST_TIMEOUT, "body_timeout", message);
         }
         cause = current.source();
@@ -154,7 +153,7 @@ pub fn broken_body(error: &(dyn std::error::Error + 'static)) -> ApiError {
     )
 }
 
-/// Reads JSON; an error says where.
+/// Reads JSON.
 ///
 /// # Errors
 /// 400 for malformed JSON, with line and column; 422 for an unknown field or a wrong type, with the
@@ -171,11 +170,11 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
     Ok(value)
 }
 
-/// A struct from an object alone: what serde derives would also take an array of its fields'
-/// values.
+/// Deserialises a struct from an object. Serde's derived code would also accept an array of the
+/// field values.
 ///
 /// # Errors
-/// What the deserializer says.
+/// Those of the deserialiser.
 pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -205,6 +204,7 @@ fn json_error(path: &str, error: &serde_json::Error) -> ApiError {
         );
     }
     let message = error.to_string();
+    // `.` is the body as a whole.
     match path {
         "." => data_error("body", &message),
         _ => data_error(&format!("field `{path}`"), &message),
@@ -212,16 +212,18 @@ fn json_error(path: &str, error: &serde_json::Error) -> ApiError {
 }
 
 fn data_error(place: &str, message: &str) -> ApiError {
-    let code = match () {
-        () if message.contains("unknown field") => "unknown_field",
-        () if message.contains("missing field") => "missing_field",
-        () => "invalid_value",
+    // Serde's errors have no kind, only a text.
+    let code = if message.contains("unknown field") {
+        "unknown_field"
+    } else if message.contains("missing field") {
+        "missing_field"
+    } else {
+        "invalid_value"
     };
     ApiError::unprocessable(code, format!("{place}: {message}"))
 }
 
-/// A body needs a length or to come in chunks; with neither there is none, which is not what the
-/// client meant.
+/// Refuses a request without a body: a body has a length or comes in chunks.
 fn require_length(headers: &HeaderMap) -> ApiResult<()> {
     if headers.contains_key(header::CONTENT_LENGTH)
         || headers.contains_key(header::TRANSFER_ENCODING)
@@ -244,7 +246,8 @@ fn body_error(rejection: BytesRejection) -> ApiError {
 }
 
 fn too_large() -> ApiError {
-    let message = "the body is larger than this route takes; send it in parts, or tools as NDJSON";
+    let message =
+        "the body is larger than this route accepts; send it in parts, or tools as NDJSON";
     ApiError::invalid(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
 }
 
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn json_errors_name_the_place() {
+    fn json_errors_name_the_field_or_the_line() {
         for (body, status, code, expected) in [
             (
                 r#"{"inner":[{"k":"x"}]}"#,

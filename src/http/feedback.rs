@@ -1,5 +1,5 @@
-//! Feedback: which tool was used for which search, kept for later use. It takes the proof that the
-//! search was answered here, to whoever sends it, with that tool among its hits.
+//! Feedback: which tool was used for which search. It is accepted only with the token of an answer
+//! that this server gave to the same key, with that tool among its hits.
 
 mod token;
 
@@ -12,7 +12,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
-use toolscout_index::ToolId;
 use toolscout_index::database;
 use utoipa::ToSchema;
 
@@ -22,23 +21,23 @@ use super::error::{ApiError, ApiResult};
 use super::extract::Json;
 use super::memory;
 use super::registry::OpenCatalog;
-use super::tools::unknown_tool;
-use token::Proof;
-pub use token::{Answer, Signer};
+use super::tools::find_tool;
+use token::VerifiedAnswer;
+pub use token::{SearchContext, Signer};
 
 /// The database of feedback, beside the catalogs in the data directory.
 pub const FILE_NAME: &str = "feedback.sqlite";
 
-/// Records kept for a catalog; the oldest make room. About 200 bytes each.
+/// Most records of a catalog, about 200 bytes each. New ones replace the oldest.
 const MAX_RECORDS: usize = 100_000;
 const MAX_QUERY_BYTES: usize = 8 << 10;
-/// Feedback taken of one key within [`RATE_WINDOW`]: far more than an agent calls tools, far less
-/// than fills a memory.
+/// Most feedback from one key within [`RATE_WINDOW`]: far more than an agent calls tools, and far
+/// less than would fill a usage memory.
 const MAX_RATE: u32 = 60;
 const RATE_WINDOW: Duration = Duration::from_secs(60);
 
-/// The steps of the database's layout.
-const LAYOUT: &[&str] = &[
+/// The migrations of the database.
+const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE IF NOT EXISTS feedback (
         id INTEGER PRIMARY KEY,
@@ -55,53 +54,56 @@ const LAYOUT: &[&str] = &[
     INSERT OR IGNORE INTO signer VALUES (1, randomblob(32));",
 ];
 
-/// How a found tool did.
+/// The outcome of a found tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It was called.
     #[default]
     Used,
-    /// It was the right one.
+    /// It was the right tool.
     Helpful,
-    /// It was found and was not the right one.
+    /// It was not the right tool.
     NotHelpful,
 }
 
-/// Which tool was used for which search.
+/// Feedback on a search.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FeedbackRequest {
-    /// `feedback_token` of the answer to the search. Good for seven days, for the key that
+    /// `feedback_token` of the answer to the search. Valid for seven days, for the key that
     /// searched.
     #[schema(min_length = 1, max_length = 8192)]
     feedback_token: String,
-    /// The tool's id; one of the answer's hits.
+    /// The id of the tool, one of the hits.
     #[schema(example = "github/create_issue")]
     tool: String,
-    /// How it did.
+    /// How useful it was.
     #[serde(default)]
     outcome: Outcome,
-    /// What was asked, as it was, for those who want it kept; searches themselves are not.
+    /// The query of the search, unchanged. Searches themselves do not store their queries; with
+    /// this the query is stored.
     #[schema(max_length = 8192)]
     query: Option<String>,
 }
 
-/// Feedback that was kept.
+/// The answer to feedback.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FeedbackAnswer {
-    /// Always true; a record that is not kept is an error.
+    /// Always true; feedback that is not stored is an error.
     recorded: bool,
 }
 
-/// Records which tool was used for a search. A catalog whose memory is on remembers it, if `query`
-/// says what was asked: at once where an admin key says so, else a little more with each key that
-/// does. A key may send 60 a minute.
+/// Records which tool was used for a search.
+///
+/// With `query`, it also goes into the usage memory of the catalog, if that is on. Feedback of an
+/// admin key counts at once; that of other keys gains weight with each key that sends it. A key may
+/// send 60 a minute.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/feedback", operation_id = "record_feedback", tag = "feedback",
     params(("catalog" = String, Path, description = "The catalog's name")),
     request_body = FeedbackRequest,
-    responses((status = 201, body = FeedbackAnswer))
+    responses((status = 201, body = FeedbackAnswer, description = "The feedback was stored"))
 )]
 pub async fn record(
     grant: Grant,
@@ -109,27 +111,22 @@ pub async fn record(
     State(app): State<App>,
     Json(request): Json<FeedbackRequest>,
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
-    app.feedback.rate.take(grant.key(), Instant::now())?;
+    app.feedback.rate.count(grant.key(), Instant::now())?;
     request.validate()?;
-    let known = ToolId::parse(&request.tool)
-        .ok()
-        .and_then(|id| catalog.searcher().tool(&id));
-    let Some(tool) = known else {
-        return Err(unknown_tool(&request.tool, &catalog.name));
-    };
+    let tool = find_tool(&catalog, &request.tool)?;
     let request_id = {
-        let proof = request.proof(&app.feedback.signer, &catalog, &grant)?;
-        request.check(&proof)?;
-        proof.request_id().to_owned()
+        let answer = request.verify(&app.feedback.signer, &catalog, &grant)?;
+        answer.request_id().to_owned()
     };
-    let called = request
+    // The memory learns from tools that served a request, not from those that did not.
+    let learned = request
         .query
         .clone()
         .filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
     app.feedback
-        .keep(catalog.name.clone(), request_id, request)
+        .store(catalog.name.clone(), request_id, request)
         .await?;
-    if let Some(query) = called {
+    if let Some(query) = learned {
         memory::remember(&app, catalog, query, tool.id.clone(), grant.teacher()).await?;
     }
     app.metrics.feedback.inc();
@@ -138,84 +135,80 @@ pub async fn record(
 
 impl FeedbackRequest {
     fn validate(&self) -> ApiResult<()> {
-        let too_long = |field: &str, most: usize| {
-            Err(ApiError::unprocessable(
-                "invalid_value",
-                format!("{field} is empty or longer than {most} bytes"),
-            ))
-        };
-        match self {
-            _ if !(1..=token::MAX_BYTES).contains(&self.feedback_token.len()) => {
-                too_long("feedback_token", token::MAX_BYTES)
-            }
-            _ if self
-                .query
-                .as_ref()
-                .is_some_and(|query| query.len() > MAX_QUERY_BYTES) =>
-            {
-                too_long("query", MAX_QUERY_BYTES)
-            }
-            _ => Ok(()),
+        if !(1..=token::MAX_BYTES).contains(&self.feedback_token.len()) {
+            return Err(bad_length("feedback_token", token::MAX_BYTES));
         }
+        if self
+            .query
+            .as_ref()
+            .is_some_and(|query| query.len() > MAX_QUERY_BYTES)
+        {
+            return Err(bad_length("query", MAX_QUERY_BYTES));
+        }
+        Ok(())
     }
 
-    fn proof<'a>(
+    /// Checks the token, and that tool and query belong to the answer that it is of.
+    fn verify<'a>(
         &self,
         signer: &'a Signer,
         catalog: &OpenCatalog,
         grant: &Grant,
-    ) -> ApiResult<Proof<'a>> {
+    ) -> ApiResult<VerifiedAnswer<'a>> {
         let searcher = catalog.searcher();
-        let answer = Answer {
+        let context = SearchContext {
             catalog: [&catalog.name, &searcher.version().identity],
             key: grant.key(),
-            // The token says which.
+            // Not compared: the token carries it.
             request_id: "",
         };
-        signer
-            .read(&self.feedback_token, &answer, SystemTime::now())
+        let answer = signer
+            .verify(&self.feedback_token, &context, SystemTime::now())
             .map_err(|reason| {
-                let message = format!("feedback_token cannot be used: {reason}");
+                let message = format!("feedback_token is not valid: {reason}");
                 ApiError::unprocessable("invalid_feedback_token", message)
-            })
-    }
-
-    fn check(&self, proof: &Proof<'_>) -> ApiResult<()> {
-        if !proof.names(&self.tool) {
+            })?;
+        if !answer.has_hit(&self.tool) {
             let message = format!(
                 "the tool {:?} is not among the hits of this answer",
                 self.tool
             );
             return Err(ApiError::unprocessable("tool_not_in_answer", message));
         }
-        match self
-            .query
-            .as_deref()
-            .filter(|query| !query.trim().is_empty() && !proof.answers(query))
+        if let Some(query) = &self.query
+            && !query.trim().is_empty()
+            && !answer.has_query(query)
         {
-            Some(_) => {
-                let message = "query is not what was asked when this answer was given; send it as it was, or leave it out";
-                Err(ApiError::unprocessable("query_not_of_answer", message))
-            }
-            None => Ok(()),
+            let message =
+                "query is not the query of this answer; send it unchanged, or leave it out";
+            return Err(ApiError::unprocessable("query_not_of_answer", message));
         }
+        Ok(answer)
     }
 }
 
-/// How much feedback each key has sent lately. Holds as many as there are keys that sent any.
+fn bad_length(field: &str, most: usize) -> ApiError {
+    ApiError::unprocessable(
+        "invalid_value",
+        format!("{field} is empty or longer than {most} bytes"),
+    )
+}
+
+/// The rate limit of feedback. Holds one window for each key that sent any within the last minute.
 #[derive(Default)]
-struct Rate {
-    /// When the window of a key began, and what came since.
+struct RateLimit {
+    /// When the window of a key started, and the feedback since.
     windows: Mutex<HashMap<Option<String>, (Instant, u32)>>,
 }
 
-impl Rate {
-    /// Counts one more.
+impl RateLimit {
+    /// Counts one feedback of the key.
     ///
     /// # Errors
     /// 429 with the time to wait, when the key has sent as much as it may.
-    fn take(&self, key: Option<&str>, now: Instant) -> ApiResult<()> {
+    fn count(&self, key: Option<&str>, now: Instant) -> ApiResult<()> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        // Ended windows are dropped here, so that the map holds only active keys.
         windows.retain(|_, (begun, _)| now.duration_since(*begun) < RATE_WINDOW);
         let (begun, count) = windows.entry(key.map(str::to_owned)).or_insert((now, 0));
         if *count < MAX_RATE {
@@ -227,7 +220,7 @@ impl Rate {
             .as_secs() as u32
             + 1;
         let message = format!(
-            "this key has sent {MAX_RATE} feedbacks within a minute; try again in {rest} seconds"
+            "this key has sent feedback {MAX_RATE} times within a minute; try again in {rest} s"
         );
         let busy = ApiError::busy(StatusCode::TOO_MANY_REQUESTS, "too_much_feedback", message);
         Err(ApiError {
@@ -244,17 +237,17 @@ pub struct FeedbackStore {
     max_records: usize,
     /// Signs the answers to searches.
     signer: Signer,
-    rate: Arc<Rate>,
+    rate: Arc<RateLimit>,
 }
 
 impl FeedbackStore {
-    /// Opens the feedback of a data directory; the file is made when it is not there.
+    /// Opens the feedback of a data directory; creates the file if necessary.
     ///
     /// # Errors
-    /// What SQLite says, with the file.
+    /// When the database cannot be used.
     pub fn open(data_dir: &Path) -> anyhow::Result<Self> {
         let path: PathBuf = data_dir.join(FILE_NAME);
-        let opened = database::open(&path, LAYOUT)
+        let opened = database::open(&path, MIGRATIONS)
             .and_then(|connection| Ok((secret(&connection)?, connection)));
         let (secret, connection) =
             opened.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
@@ -266,31 +259,32 @@ impl FeedbackStore {
         })
     }
 
-    /// What signs the answers to searches.
+    /// The signer of the answers to searches.
     pub(super) fn signer(&self) -> &Signer {
         &self.signer
     }
 
-    async fn keep(
+    async fn store(
         &self,
         catalog: String,
         request_id: String,
         feedback: FeedbackRequest,
     ) -> ApiResult<()> {
         let store = self.clone();
-        let kept = tokio::task::spawn_blocking(move || {
+        let stored = tokio::task::spawn_blocking(move || {
             store.insert(&catalog, &request_id, &feedback, SystemTime::now())
         });
-        kept.await
+        stored
+            .await
             .map_err(ApiError::internal)?
             .map_err(ApiError::internal)
     }
 
-    /// The requests of a catalog that were given with feedback, each with the tools that were used
-    /// or right for it, ids as they were then.
+    /// The queries in the feedback of a catalog, each with the ids of the tools that were used or
+    /// helpful. A tool may have been removed since.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// When the database fails.
     pub fn called(&self, catalog: &str) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
         self.with(|connection| {
             let mut rows = connection.prepare(
@@ -300,6 +294,7 @@ impl FeedbackStore {
             let mut called: Vec<(String, Vec<String>)> = Vec::new();
             for row in rows.query_map([catalog], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))? {
                 let (query, tool) = row?;
+                // The rows are sorted by query.
                 match called.last_mut().filter(|(known, _)| *known == query) {
                     Some((_, tools)) => tools.push(tool),
                     None => called.push((query, vec![tool])),
@@ -309,27 +304,27 @@ impl FeedbackStore {
         })
     }
 
-    /// Deletes what was kept for a catalog.
+    /// Deletes the feedback of a catalog.
     ///
     /// # Errors
     /// 500 when the database fails.
-    pub async fn forget(&self, catalog: &str) -> ApiResult<()> {
+    pub async fn delete_of(&self, catalog: &str) -> ApiResult<()> {
         let (store, catalog) = (self.clone(), catalog.to_owned());
-        let forgotten = tokio::task::spawn_blocking(move || store.forget_now(&catalog));
-        forgotten
+        let deleted = tokio::task::spawn_blocking(move || store.forget_now(&catalog));
+        deleted
             .await
             .map_err(ApiError::internal)?
             .map_err(ApiError::internal)
     }
 
-    /// Deletes what was kept for a catalog, from the database's log too.
+    /// Deletes the feedback of a catalog, from the database's write-ahead log too. Blocks.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// When the database fails.
     pub fn forget_now(&self, catalog: &str) -> rusqlite::Result<()> {
         self.with(|connection| {
             connection.execute("DELETE FROM feedback WHERE catalog = ?1", [catalog])?;
-            // While somebody reads, the log stays until the next time.
+            // While another process reads, the log is truncated by a later checkpoint.
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
         })
     }
@@ -376,7 +371,7 @@ impl FeedbackStore {
     }
 }
 
-/// The secret that signs answers: the same for all servers of a data directory, made by the first.
+/// The secret that signs answers. The first server of a data directory creates it, and all use it.
 fn secret(connection: &Connection) -> rusqlite::Result<[u8; 32]> {
     connection.query_row("SELECT secret FROM signer", [], |row| row.get(0))
 }
@@ -404,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_called_for_a_request_is_told_by_catalog() {
+    fn called_lists_the_useful_tools_of_each_query_of_one_catalog() {
         let dir = tempfile::tempdir().unwrap();
         let store = FeedbackStore::open(dir.path()).unwrap();
         let called = |tool: &str, outcome, query: Option<&str>| FeedbackRequest {
@@ -436,7 +431,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_make_room_and_other_catalogs_are_left_alone() {
+    async fn new_records_replace_the_oldest_of_their_own_catalog() {
         let dir = tempfile::tempdir().unwrap();
         let store = FeedbackStore {
             max_records: 2,
@@ -451,29 +446,29 @@ mod tests {
             rows(&store),
             ["b0not_helpful", "a2not_helpful", "a3not_helpful"]
         );
-        store.forget("a").await.unwrap();
+        store.delete_of("a").await.unwrap();
         assert_eq!(rows(&store), ["b0not_helpful"]);
     }
 
     #[test]
-    fn a_key_may_send_so_many_a_minute_and_others_are_left_alone() {
-        let (rate, now) = (Rate::default(), Instant::now());
+    fn each_key_has_a_rate_limit_of_its_own() {
+        let (rate, now) = (RateLimit::default(), Instant::now());
         for _ in 0..MAX_RATE {
-            rate.take(Some("a"), now).unwrap();
+            rate.count(Some("a"), now).unwrap();
         }
         let error = rate
-            .take(Some("a"), now + Duration::from_secs(20))
+            .count(Some("a"), now + Duration::from_secs(20))
             .unwrap_err();
         assert_eq!(
             (error.status, error.retry_after_s),
             (StatusCode::TOO_MANY_REQUESTS, Some(41))
         );
-        rate.take(Some("b"), now).unwrap();
-        rate.take(Some("a"), now + RATE_WINDOW).unwrap();
+        rate.count(Some("b"), now).unwrap();
+        rate.count(Some("a"), now + RATE_WINDOW).unwrap();
         assert_eq!(
             rate.windows.lock().unwrap().len(),
             1,
-            "what is over is not held"
+            "windows that ended are dropped"
         );
     }
 }

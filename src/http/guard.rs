@@ -1,5 +1,5 @@
-//! Who may speak to the server at all: the Host of a request, against DNS rebinding, and its Origin
-//! and fetch metadata, against pages of other sites.
+//! Protection against foreign web pages: the `Host` header is checked against DNS rebinding, and
+//! `Origin` and fetch metadata against pages of other sites.
 
 use std::net::IpAddr;
 
@@ -12,21 +12,21 @@ use axum::response::{IntoResponse, Response};
 use super::App;
 use super::error::{ApiError, ApiResult};
 
-/// From where a browser's request comes, seen from the server: `same-origin`, `same-site`,
-/// `cross-site`, or `none` for what a person typed. Pages cannot set these headers; browsers before
-/// 2023 and other programs send none.
+/// The site that a browser's request comes from, relative to the server: `same-origin`,
+/// `same-site`, `cross-site`, or `none` for an address that a person typed. Pages cannot set these
+/// headers. Browsers before 2023 and other programs do not send them.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// How: `navigate` for what becomes a page.
+/// The mode of a browser's request; `navigate` loads a page.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// For what: `empty` for what a script reads.
+/// What a browser's request is for; `empty` for a script that reads the answer.
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-/// For browsers that do not know fetch metadata, and for a page's own frames.
+/// For browsers without fetch metadata, and for frames of the server's own pages.
 const NO_FRAMES: &str = "frame-ancestors 'none'";
 
 /// The layer that refuses foreign hosts, origins and pages.
 ///
-/// A page that was made to point its own name at this server carries that name in `Host`. So IP
-/// addresses and `localhost` pass, and other names have to be listed.
+/// In a DNS rebinding attack, a page points its own host name at this server, so the browser sends
+/// that name in `Host`. IP addresses and `localhost` pass, and other names must be listed.
 pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut response = match check(
         request.uri(),
@@ -43,7 +43,7 @@ pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Resp
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    // Beside a route's own policy, if it has one: all of them hold.
+    // Added to the policy of the route, if it has one: browsers enforce all of them.
     headers.append(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(NO_FRAMES),
@@ -52,6 +52,7 @@ pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Resp
 }
 
 fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -> ApiResult<()> {
+    // An absolute request target has the host; otherwise it is in the header.
     let authority = match uri.authority() {
         Some(authority) => Some(authority.clone()),
         None => headers
@@ -62,7 +63,7 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
         return Err(ApiError::invalid(
             StatusCode::BAD_REQUEST,
             "invalid_host",
-            "the Host header is missing or unreadable",
+            "the Host header is missing or malformed; send the host that you connect to",
         ));
     };
     if !host_allowed(authority.host(), hosts) {
@@ -90,16 +91,18 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
             message,
         ));
     }
+    // Images, frames and navigations are refused here, with and without an Origin. A fetch with an
+    // allowed Origin passes.
     if is_foreign(headers) && (origin.is_none() || !is_fetch(headers)) {
-        let message = "pages of other sites may not load, embed or open this; type the address yourself, or start the \
+        let message = "pages of other sites may not load, embed or open this address; open it directly, or start the \
                        server with --allow-origin for a page that fetches it with CORS";
         return Err(ApiError::auth(StatusCode::FORBIDDEN, "cross_site", message));
     }
     Ok(())
 }
 
-/// True for the request of a page of another origin. One on another port of this machine is
-/// `same-site`, and no more to be trusted. A value that is not known counts as foreign.
+/// Whether the request comes from a page of another origin. A page on another port of this machine
+/// is `same-site` and just as foreign. Unknown values count as foreign.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let sites = headers.get_all(FETCH_SITE);
     sites
@@ -107,7 +110,7 @@ fn is_foreign(headers: &HeaderMap) -> bool {
         .any(|site| site != "same-origin" && site != "none")
 }
 
-/// True for what a script reads, which CORS governs: no page, frame or image.
+/// Whether a script reads the answer, which CORS governs: no page, frame or image.
 fn is_fetch(headers: &HeaderMap) -> bool {
     let navigates = headers
         .get_all(FETCH_MODE)
@@ -121,17 +124,19 @@ fn is_fetch(headers: &HeaderMap) -> bool {
 }
 
 fn host_allowed(host: &str, allowed: &[String]) -> bool {
+    // IPv6 addresses are in brackets.
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.eq_ignore_ascii_case("localhost")
         || bare.parse::<IpAddr>().is_ok()
         || allowed.iter().any(|name| name.eq_ignore_ascii_case(bare))
 }
 
-/// The server's own pages, and what was listed.
+/// Whether the origin is the server's own, or listed.
 fn origin_allowed(origin: &[u8], authority: &Authority, allowed: &[String]) -> bool {
     let Ok(origin) = std::str::from_utf8(origin) else {
         return false;
     };
+    // The scheme is not compared: a proxy may have terminated TLS.
     let own = origin
         .split_once("://")
         .is_some_and(|(_, host)| host.eq_ignore_ascii_case(authority.as_str()));
@@ -160,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_ours_are_refused() {
+    fn hosts_that_are_not_listed_are_refused() {
         for host in [
             "localhost:7700",
             "127.0.0.1",
@@ -181,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_the_own_one_or_listed() {
+    fn origins_are_the_servers_own_or_listed() {
         assert_eq!(code("localhost:7700", Some("http://localhost:7700")), None);
         assert_eq!(code("localhost:7700", Some("https://app.example")), None);
         for origin in ["http://localhost:3000", "null", "https://evil.example"] {
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_origins_may_only_fetch_and_only_from_a_listed_one() {
+    fn pages_of_other_origins_may_only_fetch_and_only_from_a_listed_origin() {
         let from = |site: &'static str,
                     mode: &'static str,
                     destination: &'static str,

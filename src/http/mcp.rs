@@ -1,4 +1,4 @@
-//! `/mcp`: the gateway over streamable HTTP, for the tools of the default catalog.
+//! `/mcp`: the MCP gateway over streamable HTTP, for the tools of the default catalog.
 
 mod owners;
 
@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -22,7 +22,8 @@ use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::registry::OpenCatalog;
-use super::write_queue::Change;
+use super::state::not_ready;
+use crate::catalog_writer::Change;
 use crate::finder::snapshot::Newest;
 use crate::gate::Gate;
 use crate::keys::Scope;
@@ -32,58 +33,60 @@ use crate::tools::Toolset;
 
 /// The route.
 pub const PATH: &str = "/mcp";
-/// From a request to the begin of its answer: longer than the longest call of a tool.
+/// From a request to the start of its answer: longer than the longest tool call.
 pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// A session that was silent for so long has lost its client.
-const IDLE: Duration = Duration::from_secs(30 * 60);
+/// A session without requests for this long is closed: its client is gone.
+const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// The route once the default catalog is open.
+/// The MCP server behind the route.
 pub struct McpService {
-    /// The protocol's own end.
     protocol: StreamableHttpService<Session, LocalSessionManager>,
     owners: SessionOwners,
 }
 
-/// Marks an answer whose errors are the protocol's, so that they keep their body.
+/// Marks an answer whose body must not be replaced: errors of the protocol have their own.
 #[derive(Clone, Copy, Debug)]
 pub struct Verbatim;
 
-/// A request that may use the default catalog's tools.
-pub struct Using(Principal);
+/// A request that may use the tools of the default catalog.
+pub struct AuthorizedCaller(Principal);
 
-impl FromRequestParts<App> for Using {
+impl FromRequestParts<App> for AuthorizedCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let grant = Grant::from_request_parts(parts, app).await?;
         grant.reads(&app.default_catalog)?;
-        Ok(Using(Principal {
+        Ok(AuthorizedCaller(Principal {
             who: grant.sender(),
             may_change: grant.allows(Scope::Call).is_ok(),
         }))
     }
 }
 
-/// Speaks the protocol.
+/// Answers a request of the MCP protocol.
 pub async fn serve(
-    Using(principal): Using,
+    AuthorizedCaller(principal): AuthorizedCaller,
     State(app): State<App>,
     mut request: Request,
 ) -> ApiResult<Response> {
-    let message = "the catalogs are being opened; try again soon";
-    let not_ready = || ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message);
     let service = app.mcp.get().ok_or_else(not_ready)?;
-    // Whoever sends a request owns the session that it begins.
+    let ends_session = request.method() == Method::DELETE;
+    // The sender of a request owns the session that it starts.
     let owner = principal.who.clone();
     request.extensions_mut().insert(principal);
     service.owners.hide_foreign(&owner, request.headers_mut());
     let mut response = service.protocol.handle(request).await.map(Body::new);
-    service.owners.note(&owner, response.headers()).await;
+    service.owners.record(&owner, response.headers()).await;
+    if ends_session && response.status() == StatusCode::ACCEPTED {
+        // The SDK answers 202, but the session has ended, and clients expect 200 or 204.
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
     response.extensions_mut().insert(Verbatim);
     Ok(response)
 }
 
-/// The service over this catalog; calls go through this gate.
+/// The service over this catalog. Its calls go through this gate.
 pub fn service(
     catalog: &Arc<OpenCatalog>,
     pool: Pool,
@@ -98,8 +101,8 @@ pub fn service(
     let search = Arc::new(Newest(move || catalog.searcher()));
     let gateway = Gateway::with_toolset(search, pool, gate, toolset, config);
     let mut sessions = LocalSessionManager::default();
-    sessions.session_config.keep_alive = Some(IDLE);
-    // Hosts and origins are looked at by the guard, as for every route.
+    sessions.session_config.keep_alive = Some(SESSION_IDLE);
+    // The guard checks hosts and origins, as for every route.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -128,9 +131,9 @@ impl CatalogSink for OpenCatalog {
             server: server.to_owned(),
             tools,
         };
-        let written = self.writes.write(change).await;
-        written
-            .map(|written| written.changes)
-            .map_err(|error| error.detail.unwrap_or(error.message))
+        match self.writer.write(change).await {
+            Ok(written) => Ok(written.changes),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }

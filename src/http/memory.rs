@@ -1,14 +1,12 @@
-//! Usage memory: switch it on or off, list, export and forget what is remembered. What others asked
-//! is no search result, so all of it needs a key that may write.
+//! The usage memory of a catalog: enable or disable it, and list, export and delete its entries.
+//! Requests of other users are not search results, so all of it needs a key that may write.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use toolscout_index::ToolId;
 use toolscout_index::memory::{Entry, Forget, MAX_ENTRIES, Switch, Teacher};
@@ -18,108 +16,104 @@ use super::App;
 use super::access::Writing;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
+use super::paging;
 use super::registry::OpenCatalog;
 
-const DEFAULT_LIMIT: usize = 100;
-const MAX_LIMIT: usize = 1000;
-
-/// Which page of the memory to list.
+/// A page of the list of entries.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// Most entries.
+    /// Most entries in the page, 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// What is to be forgotten; everything where neither is given.
+/// The entries to delete; all of them without a filter.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ForgetParams {
-    /// What led to this tool.
+    /// Entries of this tool.
     tool: Option<String>,
-    /// This request, whatever tool it led to.
+    /// Entries of this request.
     query: Option<String>,
 }
 
-/// Whether a catalog remembers.
+/// The switch of a usage memory.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemorySwitch {
-    /// True remembers what feedback says, and asks it in searches.
+    /// True stores feedback in the memory and uses the memory in searches.
     enabled: bool,
 }
 
-/// A page of a catalog's memory.
+/// A page of a usage memory.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MemoryPage {
-    /// Whether it remembers and is asked.
+    /// Whether the memory is on.
     enabled: bool,
-    /// By request and tool.
+    /// The entries, sorted by request and tool.
     entries: Vec<MemoryEntry>,
     /// Number of all entries.
     total: usize,
-    /// Where the next page begins; absent on the last.
+    /// The cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
 
-/// A request and the tool that was then called.
+/// A request and the tool that was called for it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MemoryEntry {
-    /// What was asked.
+    /// The request.
     query: String,
     /// The tool's id.
     tool: String,
-    /// How often.
+    /// How often it was reported.
     times: u64,
-    /// When last, in milliseconds since 1970.
+    /// When it was last reported, in milliseconds since 1970.
     at_ms: i64,
-    /// Who said so: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key,
-    /// `unknown` for what an earlier version remembered. Three different keys count as much as
-    /// anyone else.
+    /// The senders of the feedback: `cli`, `http` for a server without keys, `admin:ID` or `key:ID`
+    /// for a key, `unknown` for entries of an earlier version. Three different keys together count
+    /// as much as any other sender.
     taught_by: Vec<String>,
 }
 
-/// What was forgotten.
+/// The result of a deletion.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Forgotten {
-    /// Number of entries.
+    /// Number of deleted entries.
     forgotten: usize,
 }
 
-/// Lists what a catalog remembers, page by page.
+/// Lists the entries of a catalog's usage memory, page by page.
 #[utoipa::path(
     get, path = "/v1/catalogs/{catalog}/memory", operation_id = "list_memory", tag = "memory",
     params(("catalog" = String, Path, description = "The catalog's name"), PageParams),
-    responses((status = 200, body = MemoryPage))
+    responses((status = 200, body = MemoryPage, description = "A page of entries"))
 )]
 pub async fn list(
     Writing(catalog): Writing,
     State(app): State<App>,
     QueryString(params): QueryString<PageParams>,
 ) -> ApiResult<Json<MemoryPage>> {
-    let limit = params.limit.unwrap_or(DEFAULT_LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        let message = format!("limit is {limit}, it must be from 1 to {MAX_LIMIT}");
-        return Err(ApiError::unprocessable("invalid_value", message));
-    }
-    let after = params.cursor.as_deref().map(read_cursor).transpose()?;
-    Ok(Json(
-        app.pool.run(move || page(&catalog, after, limit)).await??,
-    ))
+    let limit = paging::limit(params.limit)?;
+    let after: Option<(String, String)> = match &params.cursor {
+        Some(cursor) => Some(paging::read_cursor(cursor)?),
+        None => None,
+    };
+    let page = app.search_pool.run(move || page(&catalog, after, limit));
+    Ok(Json(page.await??))
 }
 
-/// Switches a catalog's memory on or off. What is remembered stays until it is forgotten.
+/// Enables or disables a catalog's usage memory. Its entries stay until they are deleted.
 #[utoipa::path(
     put, path = "/v1/catalogs/{catalog}/memory", operation_id = "switch_memory", tag = "memory",
     params(("catalog" = String, Path, description = "The catalog's name")),
     request_body = MemorySwitch,
-    responses((status = 200, body = MemorySwitch))
+    responses((status = 200, body = MemorySwitch, description = "The new state"))
 )]
 pub async fn switch(
     Writing(catalog): Writing,
@@ -127,38 +121,37 @@ pub async fn switch(
     Json(MemorySwitch { enabled }): Json<MemorySwitch>,
 ) -> ApiResult<Json<MemorySwitch>> {
     let switch = if enabled { Switch::On } else { Switch::Off };
-    app.pool
+    app.search_pool
         .run(move || catalog.memory().set_switch(switch))
         .await??;
     Ok(Json(MemorySwitch { enabled }))
 }
 
-/// Gives all that a catalog remembers as NDJSON.
+/// Exports all entries of a catalog's usage memory as NDJSON.
 #[utoipa::path(
     get, path = "/v1/catalogs/{catalog}/memory/export", operation_id = "export_memory", tag = "memory",
     params(("catalog" = String, Path, description = "The catalog's name")),
-    responses((status = 200, content_type = "application/x-ndjson", body = String))
+    responses((status = 200, content_type = "application/x-ndjson", body = String, description = "One entry per line"))
 )]
 pub async fn export(Writing(catalog): Writing, State(app): State<App>) -> ApiResult<Response> {
     let entries = app
-        .pool
+        .search_pool
         .run(move || catalog.memory().entries(None, MAX_ENTRIES))
         .await??;
-    let lines = entries
-        .iter()
-        .map(|entry| serde_json::to_string(entry).unwrap_or_default() + "\n");
-    Ok((
-        [(header::CONTENT_TYPE, "application/x-ndjson")],
-        lines.collect::<String>(),
-    )
-        .into_response())
+    let mut lines = String::new();
+    for entry in &entries {
+        // Structs of strings and numbers always serialise.
+        lines += &serde_json::to_string(entry).unwrap_or_default();
+        lines.push('\n');
+    }
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response())
 }
 
-/// Forgets: what led to a tool, a request, or everything.
+/// Deletes the entries of a tool or of a request, or all entries.
 #[utoipa::path(
     delete, path = "/v1/catalogs/{catalog}/memory", operation_id = "forget_memory", tag = "memory",
     params(("catalog" = String, Path, description = "The catalog's name"), ForgetParams),
-    responses((status = 200, body = Forgotten))
+    responses((status = 200, body = Forgotten, description = "The number of deleted entries"))
 )]
 pub async fn forget(
     Writing(catalog): Writing,
@@ -170,18 +163,18 @@ pub async fn forget(
         (None, Some(query)) => Forget::Query(query),
         (None, None) => Forget::All,
         (Some(_), Some(_)) => {
-            let message = "give a tool or a query, or neither to forget everything";
+            let message = "give `tool` or `query`, or neither to delete every entry";
             return Err(ApiError::unprocessable("invalid_value", message));
         }
     };
     let forgotten = app
-        .pool
+        .search_pool
         .run(move || catalog.memory().forget(&what))
         .await??;
     Ok(Json(Forgotten { forgotten }))
 }
 
-/// Remembers what feedback says, where the catalog does.
+/// Stores feedback in the catalog's usage memory, if that is on.
 ///
 /// # Errors
 /// 500 when the file cannot be written.
@@ -196,7 +189,7 @@ pub async fn remember(
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_millis() as i64;
-    app.pool
+    app.search_pool
         .run(move || catalog.memory().remember(&query, &tool, at_ms, &teacher))
         .await??;
     Ok(())
@@ -211,10 +204,14 @@ fn page(
     let after = after
         .as_ref()
         .map(|(query, tool)| (query.as_str(), tool.as_str()));
+    // One more than the page, to know whether there is a next one.
     let mut entries = memory.entries(after, limit + 1)?;
-    let more = entries.len() > limit;
+    let has_more = entries.len() > limit;
     entries.truncate(limit);
-    let next_cursor = entries.last().filter(|_| more).map(cursor);
+    let next_cursor = match entries.last() {
+        Some(last) if has_more => Some(paging::cursor_after(&(&last.query, &last.tool))),
+        _ => None,
+    };
     Ok(MemoryPage {
         enabled: memory.switch()? == Switch::On,
         entries: entries.into_iter().map(MemoryEntry::from).collect(),
@@ -233,21 +230,4 @@ impl From<Entry> for MemoryEntry {
             taught_by: entry.taught_by.iter().map(ToString::to_string).collect(),
         }
     }
-}
-
-fn cursor(last: &Entry) -> String {
-    let place = serde_json::to_vec(&(&last.query, &last.tool)).unwrap_or_default();
-    URL_SAFE_NO_PAD.encode(place)
-}
-
-fn read_cursor(cursor: &str) -> ApiResult<(String, String)> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
-    bytes
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .ok_or_else(|| {
-            let message = format!(
-                "cursor {cursor:?} is none of ours; give next_cursor of the page before, or none"
-            );
-            ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_cursor", message)
-        })
 }

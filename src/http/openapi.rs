@@ -1,89 +1,62 @@
-//! The description of the API, made from the handlers' own annotations.
+//! The OpenAPI document: what the handlers' annotations cannot express is added here.
 
 mod links;
 
+use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{Content, OpenApi as Description, PathItem, Ref, RefOr, ResponseBuilder};
-use utoipa::{Modify, OpenApi};
 
-use self::links::Links;
-use super::{agent, catalogs, error, feedback, memory, search, servers, service, tasks, tools};
+use super::error::ErrorBody;
 use crate::agent::Event;
-
-/// The OpenAPI description of every route.
-pub fn description() -> Description {
-    Api::openapi()
-}
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "toolscout", description = "Tool search for agents."),
-    paths(
-        search::search,
-        search::search_by_query,
-        search::search_default,
-        tools::list,
-        tools::upsert,
-        tools::remove_matching,
-        tools::show,
-        tools::put,
-        tools::remove,
-        servers::sync,
-        catalogs::list,
-        catalogs::create,
-        catalogs::show,
-        catalogs::ensure,
-        catalogs::delete,
-        catalogs::settings,
-        catalogs::set_settings,
-        catalogs::stats,
-        feedback::record,
-        memory::list,
-        memory::switch,
-        memory::export,
-        memory::forget,
-        tasks::show,
-        tasks::cancel,
-        agent::chat,
-        agent::chat_by_query,
-        agent::token::show,
-        agent::stop,
-        agent::approve,
-        agent::list,
-        agent::read,
-        agent::delete,
-        service::livez,
-        service::readyz,
-        service::healthz,
-        service::version,
-        service::metrics,
-        service::openapi,
-        service::docs,
-    ),
-    components(schemas(error::ErrorBody, Event)),
-    modifiers(&Errors, &Keys, &Links)
+    // Schemas that no handler names as its body.
+    components(schemas(ErrorBody, Event))
 )]
-struct Api;
+struct Base;
 
-/// Every operation may answer with the one shape of errors.
-struct Errors;
+/// The document without any route.
+pub fn base() -> Description {
+    Base::openapi()
+}
 
-impl Modify for Errors {
-    fn modify(&self, api: &mut Description) {
-        let body = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Error"))));
-        let response = ResponseBuilder::new()
-            .description("What went wrong")
-            .content("application/json", body)
-            .build();
-        for operation in api.paths.paths.values_mut().flat_map(operations) {
-            operation
-                .responses
-                .responses
-                .insert("default".into(), RefOr::T(response.clone()));
-        }
+/// Adds to the document of all routes what they have in common.
+pub fn complete(mut description: Description) -> Description {
+    name_wildcards(&mut description);
+    add_error_responses(&mut description);
+    add_keys(&mut description);
+    links::add(&mut description);
+    description
+}
+
+/// OpenAPI has no wildcards: axum's `{*id}`, which may contain slashes, becomes `{id}`.
+fn name_wildcards(description: &mut Description) {
+    let paths = std::mem::take(&mut description.paths.paths);
+    for (path, item) in paths {
+        description
+            .paths
+            .paths
+            .insert(path.replace("{*", "{"), item);
+    }
+}
+
+/// Every operation may answer with an error, and all errors have one shape.
+fn add_error_responses(description: &mut Description) {
+    let body = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Error"))));
+    let response = ResponseBuilder::new()
+        .description("The request failed")
+        .content("application/json", body)
+        .build();
+    for operation in description.paths.paths.values_mut().flat_map(operations) {
+        operation
+            .responses
+            .responses
+            .insert("default".into(), RefOr::T(response.clone()));
     }
 }
 
@@ -98,22 +71,40 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     .flatten()
 }
 
-/// Keys go in either of two headers, or are not needed.
-struct Keys;
+/// A key goes in either of two headers. A server without keys needs none.
+fn add_keys(description: &mut Description) {
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    let header = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key")));
+    let components = description.components.get_or_insert_default();
+    components.add_security_scheme("bearer", bearer);
+    components.add_security_scheme("api_key", header);
+    let no_scopes: [&str; 0] = [];
+    description.security = Some(vec![
+        SecurityRequirement::default(),
+        SecurityRequirement::new("bearer", no_scopes),
+        SecurityRequirement::new("api_key", no_scopes),
+    ]);
+}
 
-impl Modify for Keys {
-    fn modify(&self, api: &mut Description) {
-        let bearer =
-            SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-        let header = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key")));
-        let components = api.components.get_or_insert_default();
-        components.add_security_scheme("bearer", bearer);
-        components.add_security_scheme("api_key", header);
-        let none: [&str; 0] = [];
-        api.security = Some(vec![
-            SecurityRequirement::default(),
-            SecurityRequirement::new("bearer", none),
-            SecurityRequirement::new("api_key", none),
-        ]);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_response_has_a_description_and_every_operation_a_tag() {
+        let mut description = crate::http::description();
+        for (path, item) in &mut description.paths.paths {
+            assert!(!path.contains('*'), "{path}");
+            for operation in operations(item) {
+                let id = operation.operation_id.clone().unwrap_or_default();
+                assert!(operation.tags.is_some(), "{path} {id}");
+                for (status, response) in &operation.responses.responses {
+                    let RefOr::T(response) = response else {
+                        panic!("{path} {id} {status}: a reference");
+                    };
+                    assert!(!response.description.is_empty(), "{path} {id} {status}");
+                }
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! The catalogs being served: opened when first asked for, each with its write line and settings.
+//! The catalogs that are served: opened when first requested, each with its writer and settings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use axum::http::StatusCode;
 use toolscout_index::{Catalog, DataDir, Embedder, Error, Memory, Options, Searcher};
@@ -11,21 +11,23 @@ use toolscout_index::{Catalog, DataDir, Embedder, Error, Memory, Options, Search
 use super::Limits;
 use super::error::{ApiError, ApiResult, unknown_catalog};
 use super::settings::CatalogSettings;
-use super::write_queue::WriteQueue;
+use crate::catalog_writer::CatalogWriter;
 use crate::embed_cache::CachedEmbedder;
 use crate::telemetry::Metrics;
 
-/// A catalog being served.
+/// A catalog that is served.
 pub struct OpenCatalog {
     /// Its name.
     pub name: String,
-    /// The way to change it.
-    pub writes: WriteQueue,
+    /// Applies changes.
+    pub writer: CatalogWriter,
     catalog: Catalog,
     settings: RwLock<CatalogSettings>,
+    /// Held while new settings are saved, so that file and memory agree.
+    saving_settings: Mutex<()>,
     folder: PathBuf,
-    /// When it was asked for last, by the registry's count.
-    used: AtomicU64,
+    /// The registry's clock when it was last requested.
+    last_used: AtomicU64,
 }
 
 impl OpenCatalog {
@@ -34,12 +36,12 @@ impl OpenCatalog {
         self.catalog.searcher()
     }
 
-    /// Where it is.
+    /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What was asked of it and which tools were called then.
+    /// Its usage memory.
     pub fn memory(&self) -> &Memory {
         self.catalog.memory()
     }
@@ -52,7 +54,7 @@ impl OpenCatalog {
         self.catalog.stats()
     }
 
-    /// What its searches default to.
+    /// The defaults of its searches.
     pub fn settings(&self) -> CatalogSettings {
         self.settings
             .read()
@@ -60,11 +62,16 @@ impl OpenCatalog {
             .clone()
     }
 
-    /// Keeps new settings, on disk first.
+    /// Replaces the settings, on disk first. Blocks.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn set_settings(&self, settings: CatalogSettings) -> toolscout_index::Result<()> {
+        // Searches read the settings while the disk is slow, so their own lock is not held for it.
+        let _saving = self
+            .saving_settings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         settings.save(&self.folder)?;
         *self
             .settings
@@ -74,18 +81,18 @@ impl OpenCatalog {
     }
 }
 
-/// Every catalog of the data directory. A bounded number is open; for one more, that which was used
-/// longest ago is closed if nobody holds it, as the agent and the gateway do with the default one.
+/// The catalogs of the data directory. A bounded number is open. Opening one more closes the least
+/// recently used that nobody holds; the agent and the gateway hold the default one.
 pub struct Registry {
     opener: Arc<Opener>,
     open: RwLock<BTreeMap<String, Arc<OpenCatalog>>>,
-    /// Those that could not be opened, with the reason.
+    /// Catalogs that could not be opened, with the reason.
     damaged: RwLock<BTreeMap<String, String>>,
     /// Held while the set of catalogs changes.
     changing: tokio::sync::Mutex<()>,
     max_catalogs: usize,
     max_open: usize,
-    /// Counts requests for catalogs.
+    /// Counts requests for catalogs, to order them by last use.
     clock: AtomicU64,
 }
 
@@ -101,8 +108,8 @@ impl Registry {
             data,
             embedders: embedders.to_vec(),
             metrics,
-            write_places: limits.write_line,
-            cached: limits.cached_queries,
+            write_queue: limits.write_queue,
+            cached_queries: limits.cached_queries,
         };
         Registry {
             opener: Arc::new(opener),
@@ -120,16 +127,17 @@ impl Registry {
         self.opener.data.path()
     }
 
-    /// The catalog of this name, opened if need be.
+    /// The catalog with this name, opened if necessary.
     ///
     /// # Errors
-    /// 404 when there is none, 500 when it cannot be opened, 503 when all that may be open are in
-    /// use.
+    /// 404 when it does not exist, 500 when it cannot be opened, 503 when as many catalogs as may
+    /// be open are in use.
     pub async fn get(&self, name: &str) -> ApiResult<Arc<OpenCatalog>> {
         if let Some(open) = self.find(name) {
             return Ok(open);
         }
         let _changing = self.changing.lock().await;
+        // Another request may have opened it meanwhile.
         if let Some(open) = self.find(name) {
             return Ok(open);
         }
@@ -137,8 +145,8 @@ impl Registry {
         let opener = Arc::clone(&self.opener);
         let wanted = name.to_owned();
         match blocking(move || opener.open(&wanted)).await? {
-            Ok(open) => Ok(self.keep(open)),
-            // A name that cannot be a catalog's is not one either.
+            Ok(open) => Ok(self.add(open)),
+            // To a client, an invalid name is a catalog that does not exist.
             Err(Error::InvalidCatalogName { .. }) => Err(unknown_catalog(name)),
             Err(error) => {
                 self.note_failure(name, &error);
@@ -147,10 +155,10 @@ impl Registry {
         }
     }
 
-    /// The catalog of this name, made if need be, and whether it was.
+    /// The catalog with this name, created if necessary, and whether it was created.
     ///
     /// # Errors
-    /// 422 for a name that cannot be one, 429 when there are as many catalogs as the server keeps.
+    /// 422 for an invalid name, 429 when the server has as many catalogs as it may have.
     pub async fn create(&self, name: &str) -> ApiResult<(Arc<OpenCatalog>, Created)> {
         let _changing = self.changing.lock().await;
         if let Some(open) = self.find(name) {
@@ -160,7 +168,7 @@ impl Registry {
         let (opener, wanted, bound) =
             (Arc::clone(&self.opener), name.to_owned(), self.max_catalogs);
         match blocking(move || opener.create(&wanted, bound)).await? {
-            Ok((open, created)) => Ok((self.keep(open), created)),
+            Ok((open, created)) => Ok((self.add(open), created)),
             Err(NotOpened::Engine(error)) => {
                 self.note_failure(name, &error);
                 Err(error.into())
@@ -169,12 +177,13 @@ impl Registry {
         }
     }
 
-    /// Deletes a catalog and all it holds, after the changes that are in its line.
+    /// Deletes a catalog with everything in its folder, after the changes in its write queue.
     ///
     /// # Errors
-    /// 404 when there is none, 503 while another process writes to it.
+    /// 404 when it does not exist, 503 while another process writes to it.
     pub async fn delete(&self, name: &str) -> ApiResult<()> {
         let _changing = self.changing.lock().await;
+        // Removed from the map first, so that no new request gets it.
         let open = self
             .open
             .write()
@@ -187,7 +196,7 @@ impl Registry {
         let (opener, wanted) = (Arc::clone(&self.opener), name.to_owned());
         let deleted = blocking(move || {
             if let Some(open) = open {
-                open.writes.close();
+                open.writer.close();
             }
             opener.data.delete(&wanted)
         });
@@ -206,8 +215,8 @@ impl Registry {
         Ok(blocking(move || opener.data.catalogs()).await??)
     }
 
-    /// Opens as many catalogs as may be open, so that no first search waits. One that cannot be
-    /// opened is logged and answers with its error; the others serve.
+    /// Opens as many catalogs as may be open, so that their first search does not wait. One that
+    /// cannot be opened is logged, and requests for it fail.
     pub async fn open_all(&self) -> ApiResult<()> {
         for name in self.names().await?.into_iter().take(self.max_open) {
             if let Err(error) = self.get(&name).await {
@@ -232,29 +241,30 @@ impl Registry {
             .collect()
     }
 
-    /// Finishes the changes in every line and ends the writer threads.
+    /// Finishes the changes in every write queue and ends the writer threads.
     ///
     /// # Errors
-    /// 500 when a thread cannot be waited for.
+    /// 500 when a writer thread panicked.
     pub async fn close(&self) -> ApiResult<()> {
         let open = self.all_open();
-        blocking(move || open.iter().for_each(|catalog| catalog.writes.close())).await
+        blocking(move || open.iter().for_each(|catalog| catalog.writer.close())).await
     }
 
-    /// Closes catalogs until there is room for one more, after the changes in their lines. Only
-    /// while `changing` is held, so that none is opened again before it is closed.
+    /// Closes catalogs, after the changes in their write queues, until one more may be opened. The
+    /// caller holds `changing`, so that none is opened again before it is closed.
     async fn make_room(&self) -> ApiResult<()> {
-        while self
-            .open
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
-            >= self.max_open
-        {
-            let Some(idlest) = self.take_idlest() else {
+        loop {
+            let open = self
+                .open
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .len();
+            if open < self.max_open {
+                return Ok(());
+            }
+            let Some(unused) = self.take_least_recently_used() else {
                 let message = format!(
-                    "{} catalogs are in use, the most this server opens; try again soon",
-                    self.max_open
+                    "{open} catalogs are in use, the most that this server opens; try again in a moment"
                 );
                 return Err(ApiError::busy(
                     StatusCode::SERVICE_UNAVAILABLE,
@@ -262,27 +272,28 @@ impl Registry {
                     message,
                 ));
             };
-            blocking(move || idlest.writes.close()).await?;
+            blocking(move || unused.writer.close()).await?;
         }
-        Ok(())
     }
 
-    /// Takes out the catalog that was used longest ago, of those that nobody holds; one that is
-    /// still being embedded only if there is no other.
-    fn take_idlest(&self) -> Option<Arc<OpenCatalog>> {
+    /// Takes out the least recently used catalog that nobody holds. A catalog that is still being
+    /// embedded is taken only if there is no other.
+    fn take_least_recently_used(&self) -> Option<Arc<OpenCatalog>> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let unused = open
+        let name = open
             .values()
-            .filter(|catalog| Arc::strong_count(catalog) == 1);
-        let idlest = unused.min_by_key(|catalog| {
-            let is_pending = catalog.searcher().pending_embeddings() > 0;
-            (is_pending, catalog.used.load(Ordering::Relaxed))
-        });
-        let name = idlest?.name.clone();
+            // The map holds the only reference; with the write lock held, nobody can get another.
+            .filter(|catalog| Arc::strong_count(catalog) == 1)
+            .min_by_key(|catalog| {
+                let is_pending = catalog.searcher().pending_embeddings() > 0;
+                (is_pending, catalog.last_used.load(Ordering::Relaxed))
+            })?
+            .name
+            .clone();
         open.remove(&name)
     }
 
-    /// The catalogs that could not be opened when they were last asked for, with the reason.
+    /// The catalogs that could not be opened when they were last requested, with the reason.
     pub fn damaged(&self) -> BTreeMap<String, String> {
         self.damaged
             .read()
@@ -292,7 +303,7 @@ impl Registry {
 
     fn note_failure(&self, name: &str, error: &Error) {
         match error {
-            // Deleted by another process while it was open.
+            // Deleted by another process while it was open, so it is not damaged.
             Error::UnknownCatalog { .. } => {
                 self.open
                     .write()
@@ -313,7 +324,7 @@ impl Registry {
         }
     }
 
-    /// An open catalog that is still there: another process may have deleted it.
+    /// The open catalog with this name, unless another process has deleted it.
     fn find(&self, name: &str) -> Option<Arc<OpenCatalog>> {
         let open = self
             .open
@@ -326,13 +337,13 @@ impl Registry {
     }
 
     fn note_use(&self, catalog: &OpenCatalog) {
-        catalog.used.store(
+        catalog.last_used.store(
             self.clock.fetch_add(1, Ordering::Relaxed),
             Ordering::Relaxed,
         );
     }
 
-    fn keep(&self, open: OpenCatalog) -> Arc<OpenCatalog> {
+    fn add(&self, open: OpenCatalog) -> Arc<OpenCatalog> {
         let open = Arc::new(open);
         self.note_use(&open);
         self.damaged
@@ -347,16 +358,16 @@ impl Registry {
     }
 }
 
-/// Whether a catalog was there.
+/// Whether a request created a catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// Made by this request.
+    /// It did.
     Now,
-    /// It was there.
+    /// The catalog existed before.
     Before,
 }
 
-/// Why a catalog was not made.
+/// Why a catalog was not created.
 enum NotOpened {
     Engine(Error),
     TooMany(ApiError),
@@ -368,13 +379,13 @@ impl From<Error> for NotOpened {
     }
 }
 
-/// What opening a catalog takes. Its methods block.
+/// Opens catalogs. Its methods block.
 struct Opener {
     data: DataDir,
     embedders: Vec<Arc<dyn Embedder>>,
     metrics: Arc<Metrics>,
-    write_places: usize,
-    cached: usize,
+    write_queue: usize,
+    cached_queries: usize,
 }
 
 impl Opener {
@@ -385,12 +396,12 @@ impl Opener {
 
     fn create(&self, name: &str, max_catalogs: usize) -> Result<(OpenCatalog, Created), NotOpened> {
         let names = self.data.catalogs()?;
-        if names.iter().any(|there| there == name) {
+        if names.iter().any(|existing| existing == name) {
             return Ok((self.open(name)?, Created::Before));
         }
         if names.len() >= max_catalogs {
             let message = format!(
-                "there are {max_catalogs} catalogs, the most this server keeps; delete one first"
+                "there are {max_catalogs} catalogs, the most that this server may have; delete one first"
             );
             let error =
                 ApiError::invalid(StatusCode::TOO_MANY_REQUESTS, "too_many_catalogs", message);
@@ -403,49 +414,55 @@ impl Opener {
     fn serve(&self, name: &str, catalog: Catalog) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
         let settings = RwLock::new(CatalogSettings::load(&folder)?);
+        // Damaged vectors and a damaged memory do not keep the catalog from being served.
         let vectors = catalog.searcher().damaged_vectors();
         if vectors > 0 {
             tracing::warn!(
                 catalog = name,
                 vectors,
-                "stored vectors are damaged and are computed anew"
+                "stored vectors are damaged and are computed again"
             );
         }
         if let Some(problem) = catalog.memory().problem() {
             tracing::warn!(catalog = name, problem, "the usage memory is damaged");
         }
         let depth = self.metrics.write_queue.clone();
-        let writes = WriteQueue::start(name, catalog.clone(), self.write_places, depth)
+        let writer = CatalogWriter::start(name, catalog.clone(), self.write_queue, depth)
             .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
         Ok(OpenCatalog {
             name: name.to_owned(),
-            writes,
+            writer,
             catalog,
             settings,
+            saving_settings: Mutex::default(),
             folder,
-            used: AtomicU64::default(),
+            last_used: AtomicU64::default(),
         })
     }
 
-    /// A cache for each catalog: what one tenant asks must not make another one's answer faster.
+    /// Options with a query cache for this catalog alone: with a shared one, a tenant could measure
+    /// what another has asked.
     fn options(&self) -> Options {
-        let cached = |embedder: &Arc<dyn Embedder>| -> Arc<dyn Embedder> {
-            if embedder.is_instant() {
-                return Arc::clone(embedder);
-            }
-            Arc::new(CachedEmbedder::new(
-                Arc::clone(embedder),
-                self.cached,
-                self.metrics.cache.clone(),
-            ))
-        };
-        Options {
-            embedders: self.embedders.iter().map(cached).collect(),
+        let mut embedders = Vec::with_capacity(self.embedders.len());
+        for embedder in &self.embedders {
+            embedders.push(self.cached(embedder));
         }
+        Options { embedders }
+    }
+
+    fn cached(&self, embedder: &Arc<dyn Embedder>) -> Arc<dyn Embedder> {
+        if embedder.is_instant() {
+            return Arc::clone(embedder);
+        }
+        Arc::new(CachedEmbedder::new(
+            Arc::clone(embedder),
+            self.cached_queries,
+            self.metrics.cache.clone(),
+        ))
     }
 }
 
-/// What is wrong with a catalog, for clients: where it lies is for the log only.
+/// Why a catalog cannot be opened, for clients: paths of the server are for the log only.
 fn without_folder(error: &Error) -> String {
     match error {
         Error::Store { path, problem } => {
@@ -456,7 +473,7 @@ fn without_folder(error: &Error) -> String {
     }
 }
 
-/// Runs what blocks on the disk off the async threads.
+/// Runs blocking work off the async threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
     tokio::task::spawn_blocking(work)
         .await

@@ -1,4 +1,4 @@
-//! Search: `POST` and `GET` on a catalog, and the short form for the default one.
+//! Search in a catalog by `POST` and `GET`, and in the default catalog.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,9 +16,9 @@ use super::access::{Grant, Reading};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, QueryString};
-use super::feedback::{Answer, Signer};
+use super::feedback::{SearchContext, Signer};
 use super::settings::CatalogSettings;
-use super::wire::{SearchMode, SearchVariant, ToolFormat};
+use super::wire::{SearchFusion, SearchMode, SearchVariant, ToolFormat};
 use crate::budget::{self, Fitted};
 use crate::telemetry::traces;
 
@@ -26,47 +26,56 @@ use crate::telemetry::traces;
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchRequest {
-    /// What the tool should do, in a few words; or its name.
+    /// What the tool should do, in a few words; or its name. `q` is taken as well.
     #[schema(example = "send an email")]
+    #[serde(alias = "q")]
     pub query: Option<String>,
-    /// Several requests at once; their hits are merged. Up to 16, `query` included.
+    /// Further queries, whose hits are merged into one list. Up to 16 with `query`.
     #[schema(max_items = 15)]
     pub queries: Vec<String>,
     /// Most hits.
     #[schema(minimum = 1, maximum = 50)]
     pub k: Option<usize>,
-    /// Retrieval legs.
+    /// The retrieval legs.
     pub mode: Option<SearchMode>,
+    /// How the scores of the legs are combined; `convex` by default.
+    pub fusion: Option<SearchFusion>,
+    /// The share of the dense legs in the score.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub dense_weight: Option<f32>,
+    /// Takes the request as one need, never split into several.
+    pub whole: bool,
     /// Which tools may be hits.
     #[serde(deserialize_with = "extract::object")]
     pub filter: SearchFilter,
-    /// Hits below this score are left out.
+    /// Omits hits below this score.
     pub min_score: Option<f32>,
     /// Answers `no_match` below this confidence; 0, the default, never does.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub min_confidence: Option<f32>,
-    /// False orders hits by the formula alone, without the learned ranker.
+    /// Whether the learned ranker reorders the hits.
     #[schema(default = true)]
     pub ranker: Option<bool>,
-    /// Does what can be done in about this many milliseconds; `variant` says how much that was.
+    /// Runs as much of the pipeline as fits into about this many milliseconds; `variant` of the
+    /// answer names it.
     #[schema(exclusive_minimum = 0.0)]
     pub budget_ms: Option<f64>,
-    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the
+    /// Folds near-duplicates of a tool on several servers into one hit; its `also_on` names the
     /// others.
     pub fold_duplicates: bool,
-    /// Says for each hit how it came to its place.
+    /// Explains the score of each hit.
     pub explain: bool,
-    /// Gives the found tools in this form as `tools`.
+    /// Adds the found tools in this format as `tools`.
     pub format: Option<ToolFormat>,
-    /// Most tokens (o200k) of `tools`: whole schemas for the first, shorter ones below. Needs
-    /// `format`.
+    /// Most tokens (o200k) of `tools`: whole schemas for the first tools, shortened ones below.
+    /// Needs `format`.
     #[schema(minimum = 64, maximum = 1000000)]
     pub max_tokens: Option<usize>,
-    /// With `openai_responses`, the `call_id` of the `tool_search_call` that is answered.
+    /// With `openai_responses`, the `call_id` of the `tool_search_call` to answer.
     pub call_id: Option<String>,
 }
 
-/// Which tools may be hits. Empty fields do not restrict; several fields all have to hold.
+/// Which tools may be hits. An empty field does not restrict; a tool has to pass every field.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchFilter {
@@ -76,9 +85,9 @@ pub struct SearchFilter {
     pub tags: Vec<String>,
     /// Only these ids.
     pub ids: Vec<String>,
-    /// Only tools whose read-only hint is this; absent counts as `false`.
+    /// Only tools with this read-only hint; an absent hint counts as `false`.
     pub read_only: Option<bool>,
-    /// Only tools whose destructive hint is this; absent counts as `true` unless the tool is
+    /// Only tools with this destructive hint; an absent hint counts as `true` unless the tool is
     /// read-only.
     pub destructive: Option<bool>,
 }
@@ -100,37 +109,47 @@ impl From<SearchFilter> for Filter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct SearchParams {
-    /// What the tool should do, in a few words; or its name.
+    /// What the tool should do, in a few words; or its name. `query` is taken as well.
     #[param(required = true)]
+    #[serde(alias = "query")]
     q: String,
     /// Most hits.
     #[param(minimum = 1, maximum = 50)]
     k: Option<usize>,
-    /// Retrieval legs.
+    /// The retrieval legs.
     #[param(inline)]
     mode: Option<SearchMode>,
+    /// How the scores of the legs are combined; `convex` by default.
+    #[param(inline)]
+    fusion: Option<SearchFusion>,
+    /// The share of the dense legs in the score.
+    #[param(minimum = 0.0, maximum = 1.0)]
+    dense_weight: Option<f32>,
+    /// Takes the request as one need, never split into several.
+    whole: Option<bool>,
     /// Only tools of this server.
     server: Option<String>,
     /// Only tools with this tag.
     tag: Option<String>,
-    /// Only tools whose read-only hint is this.
+    /// Only tools with this read-only hint.
     read_only: Option<bool>,
-    /// Hits below this score are left out.
+    /// Omits hits below this score.
     min_score: Option<f32>,
     /// Answers `no_match` below this confidence; 0, the default, never does.
     #[param(minimum = 0.0, maximum = 1.0)]
     min_confidence: Option<f32>,
-    /// False orders hits by the formula alone, without the learned ranker.
+    /// Whether the learned ranker reorders the hits; true by default.
     ranker: Option<bool>,
-    /// Does what can be done in about this many milliseconds; `variant` says how much that was.
+    /// Runs as much of the pipeline as fits into about this many milliseconds; `variant` of the
+    /// answer names it.
     #[param(exclusive_minimum = 0.0)]
     budget_ms: Option<f64>,
-    /// Gives near-duplicates of a tool on several servers as one hit; its `also_on` names the
+    /// Folds near-duplicates of a tool on several servers into one hit; its `also_on` names the
     /// others.
     fold_duplicates: Option<bool>,
-    /// Says for each hit how it came to its place.
+    /// Explains the score of each hit.
     explain: Option<bool>,
-    /// Gives the found tools in this form as `tools`.
+    /// Adds the found tools in this format as `tools`.
     #[param(inline)]
     format: Option<ToolFormat>,
     /// Most tokens of `tools`. Needs `format`.
@@ -150,6 +169,9 @@ impl From<SearchParams> for SearchRequest {
             query: Some(params.q),
             k: params.k,
             mode: params.mode,
+            fusion: params.fusion,
+            dense_weight: params.dense_weight,
+            whole: params.whole.unwrap_or_default(),
             filter,
             min_score: params.min_score,
             min_confidence: params.min_confidence,
@@ -164,84 +186,84 @@ impl From<SearchParams> for SearchRequest {
     }
 }
 
-/// An answer to a search.
+/// The answer to a search.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SearchAnswer {
     /// Best first.
     pub hits: Vec<SearchHit>,
-    /// The found tools in the form asked for, in the order of `hits`: an array, for `mcp` and
-    /// `openai_responses` an object around it.
+    /// The found tools in the requested format, in the order of `hits`: an array, or for `mcp` and
+    /// `openai_responses` an object around one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub tools: Option<Value>,
-    /// How `tools` was made to fit `max_tokens`.
+    /// How `tools` was fitted into `max_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetReport>,
     /// Milliseconds by stage.
     pub took_ms: TookMs,
     /// The legs that answered.
     pub mode: SearchMode,
-    /// How much of the pipeline was run.
+    /// The parts of the pipeline that ran.
     pub variant: SearchVariant,
-    /// The embedders that were heard beside words, by id.
+    /// The ids of the embedders that contributed to the scores.
     pub embedders: Vec<String>,
-    /// Set when a leg that was asked for could not take part.
+    /// Set when a requested leg was not available.
     pub degraded: Option<DegradedReport>,
-    /// Set when nothing fits; `hits` is then empty.
+    /// Set when no tool matches; `hits` is then empty.
     pub no_match: Option<NoMatchReport>,
-    /// How likely one of the first five hits is right, from 0 to 1; null where that was not learned
-    /// for the legs that answered.
+    /// The probability, from 0 to 1, that one of the first five hits is right; null for legs that
+    /// the ranker was not trained for.
     pub confidence: Option<f32>,
-    /// The commit of the catalog that answered.
+    /// The generation of the catalog that was searched.
     pub generation: u64,
-    /// The request's id, as in the log.
+    /// The id of the request, as in the server's log.
     pub request_id: String,
-    /// Proves this answer when feedback is given on it.
+    /// Identifies this answer in feedback on it.
     pub feedback_token: String,
 }
 
-/// One found tool.
+/// A found tool.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SearchHit {
     /// `server/name`, or the name alone.
     pub id: String,
     /// Its name within the server.
     pub name: String,
-    /// Where it comes from; empty for a tool without a server.
+    /// The server it comes from; empty for a tool without a server.
     pub server: String,
     /// What it does.
     pub description: String,
-    /// Comparable within one answer only; 1 is the best a plain match reaches, exact names lie
-    /// above.
+    /// Comparable within one answer only. A plain match reaches at most 1; an exact name is above
+    /// that.
     pub score: f32,
-    /// Which of the queries found it, by position.
+    /// The positions of the queries that found it.
     pub matched_queries: Vec<usize>,
-    /// Ids of its near-duplicates on other servers, where they were to be folded into one hit.
+    /// The ids of its near-duplicates on other servers, with `fold_duplicates`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also_on: Vec<String>,
-    /// How it came to this place.
+    /// The explanation of its score.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub explain: Option<toolscout_index::Explain>,
 }
 
-/// How the tools were made to fit a budget.
+/// How the tools were fitted into a token budget.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct BudgetReport {
     /// Tokens of the tools as compact JSON, by the o200k encoding.
     pub tokens: usize,
-    /// Tools given whole; they are the first ones.
+    /// Number of tools with their whole definition; they come first.
     pub whole: usize,
-    /// Tools given with a shorter description and schema.
+    /// Number of tools with a shortened description and schema.
     pub shortened: usize,
-    /// Ids of the tools for which no room was left.
+    /// The ids of the tools that did not fit.
     pub omitted: Vec<String>,
 }
 
 /// Milliseconds by stage.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TookMs {
-    /// Query embedding.
+    /// Embedding the query.
     pub embed: f64,
     /// The lexical leg.
     pub lexical: f64,
@@ -251,25 +273,25 @@ pub struct TookMs {
     pub fuse: f64,
     /// The learned ranker and confidence.
     pub rank: f64,
-    /// The whole search, without waiting for its turn.
+    /// The whole search, without the wait for a thread.
     pub total: f64,
 }
 
-/// Why an answer is less than what was asked for.
+/// Why an answer is less than what was requested.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DegradedReport {
     /// What is missing.
     pub reason: String,
-    /// Tools that cannot be found densely yet.
+    /// Tools that have no vectors yet.
     pub pending_embeddings: usize,
 }
 
-/// Why no tool was found good enough.
+/// Why no tool matched well enough.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct NoMatchReport {
     /// What was missing.
     pub reason: String,
-    /// The ids nearest to the request; a help, not an answer.
+    /// The ids nearest to the request; hints, not hits.
     pub nearest: Vec<String>,
 }
 
@@ -278,7 +300,7 @@ pub struct NoMatchReport {
     post, path = "/v1/catalogs/{catalog}/search", tag = "search",
     params(("catalog" = String, Path, description = "The catalog's name")),
     request_body = SearchRequest,
-    responses((status = 200, body = SearchAnswer))
+    responses((status = 200, body = SearchAnswer, description = "The hits, best first"))
 )]
 pub async fn search(
     grant: Grant,
@@ -287,20 +309,20 @@ pub async fn search(
     RequestId(request_id): RequestId,
     Json(request): Json<SearchRequest>,
 ) -> ApiResult<Json<SearchAnswer>> {
-    let ask = Ask::new(request, &catalog.settings())?;
+    let prepared = PreparedSearch::new(request, &catalog.settings())?;
     let searcher = catalog.searcher();
     let span = traces::search_span();
     let signer = app.feedback.signer().clone();
-    let answering = move || {
-        let about = Answer {
+    let run = move || {
+        let context = SearchContext {
             catalog: [&catalog.name, &searcher.version().identity],
             key: grant.key(),
             request_id: &request_id,
         };
-        ask.answer(&searcher, &signer, &about)
+        prepared.run(&searcher, &signer, &context)
     };
-    let answer = app.pool.run(answering).instrument(span.clone()).await;
-    let (answer, results) = answer.inspect_err(|_| app.metrics.rejected("search_queue"))??;
+    let outcome = app.search_pool.run(run).instrument(span.clone()).await;
+    let (answer, results) = outcome.inspect_err(|_| app.metrics.rejected("search_queue"))??;
     app.metrics.search(&results);
     traces::record_search(&span, &results);
     Ok(Json(answer))
@@ -310,7 +332,7 @@ pub async fn search(
 #[utoipa::path(
     get, path = "/v1/catalogs/{catalog}/search", tag = "search",
     params(("catalog" = String, Path, description = "The catalog's name"), SearchParams),
-    responses((status = 200, body = SearchAnswer))
+    responses((status = 200, body = SearchAnswer, description = "The hits, best first"))
 )]
 pub async fn search_by_query(
     grant: Grant,
@@ -326,7 +348,7 @@ pub async fn search_by_query(
 #[utoipa::path(
     post, path = "/v1/search", operation_id = "search_default_catalog", tag = "search",
     request_body = SearchRequest,
-    responses((status = 200, body = SearchAnswer))
+    responses((status = 200, body = SearchAnswer, description = "The hits, best first"))
 )]
 pub async fn search_default(
     grant: Grant,
@@ -338,22 +360,23 @@ pub async fn search_default(
     search(grant, catalog, state, id, request).await
 }
 
-/// A search that was read and checked.
-struct Ask {
+/// A validated search.
+struct PreparedSearch {
     query: Query,
     output: Option<Output>,
 }
 
-/// In which form the found tools are given.
+/// The format of the found tools.
 struct Output {
     format: ToolFormat,
     max_tokens: Option<usize>,
     call_id: Option<String>,
 }
 
-impl Ask {
+impl PreparedSearch {
     fn new(request: SearchRequest, defaults: &CatalogSettings) -> ApiResult<Self> {
         let output = Output::new(&request)?;
+        // `matched_queries` of the hits are positions in this order.
         let texts = request.query.into_iter().chain(request.queries);
         let mut query = Query::any_of(texts).filter(request.filter.into());
         if let Some(k) = request.k.or(defaults.k) {
@@ -362,8 +385,14 @@ impl Ask {
         if let Some(mode) = request.mode.or(defaults.mode) {
             query = query.mode(mode.into());
         }
-        if let Some(weight) = defaults.dense_weight {
+        if let Some(fusion) = request.fusion {
+            query = query.fusion(fusion.into());
+        }
+        if let Some(weight) = request.dense_weight.or(defaults.dense_weight) {
             query = query.dense_weight(weight);
+        }
+        if request.whole {
+            query = query.whole();
         }
         if let Some(min_score) = request.min_score.or(defaults.min_score) {
             query = query.min_score(min_score);
@@ -384,26 +413,27 @@ impl Ask {
             query = query.explain();
         }
         query.validate()?;
-        Ok(Ask { query, output })
+        Ok(PreparedSearch { query, output })
     }
 
-    fn answer(
+    fn run(
         self,
         searcher: &Searcher,
         signer: &Signer,
-        about: &Answer<'_>,
+        context: &SearchContext<'_>,
     ) -> ApiResult<(SearchAnswer, Results)> {
         let results = searcher.search(&self.query)?;
+        // Folded duplicates count as hits: feedback may name the one that was called.
         let ids = results
             .hits
             .iter()
             .flat_map(|hit| [&hit.id].into_iter().chain(&hit.also_on))
             .map(ToolId::as_str);
-        let feedback_token = signer.token(about, self.query.texts(), ids, SystemTime::now());
-        let (tools, budget) = self
-            .output
-            .map(|output| output.write(&results.hits))
-            .unwrap_or_default();
+        let feedback_token = signer.token(context, self.query.texts(), ids, SystemTime::now());
+        let (tools, budget) = match self.output {
+            Some(output) => output.write(&results.hits),
+            None => (None, None),
+        };
         let answer = SearchAnswer {
             hits: results.hits.iter().map(SearchHit::from).collect(),
             tools,
@@ -416,7 +446,7 @@ impl Ask {
             no_match: results.no_match.as_ref().map(NoMatchReport::from),
             confidence: results.confidence,
             generation: results.generation,
-            request_id: about.request_id.to_owned(),
+            request_id: context.request_id.to_owned(),
             feedback_token,
         };
         Ok((answer, results))
@@ -430,7 +460,7 @@ impl Output {
         match (request.format, max_tokens) {
             (None, Some(_)) => Err(ApiError::unprocessable(
                 "missing_format",
-                "max_tokens limits `tools`; give a format too",
+                "max_tokens limits `tools`, which needs a format; set `format` too",
             )),
             (_, Some(tokens)) if !allowed.contains(&tokens) => {
                 let (least, most) = (allowed.start(), allowed.end());
@@ -462,7 +492,7 @@ impl Output {
         (Some(self.wrap(value)), budget)
     }
 
-    /// What the OpenAI Responses API takes as the answer to a client-side tool search.
+    /// For the OpenAI Responses API, the output item of a client-side tool search.
     fn wrap(self, tools: Value) -> Value {
         match self.format {
             ToolFormat::OpenaiResponses => json!({

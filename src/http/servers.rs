@@ -1,4 +1,4 @@
-//! The tools of one server: made exactly what its owner says they are.
+//! Replacing all tools of one server.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use super::error::ApiResult;
 use super::extract::{Json, Path};
 use super::registry::OpenCatalog;
 use super::tasks;
-use super::tools::{LoadParams, all_valid, is_large, read_tools, texts};
-use super::write_queue::Change;
+use super::tools::{LoadParams, all_valid, read_tools, runs_as_task, to_strings};
+use crate::catalog_writer::Change;
 
-/// How a server's tools differ from what was there.
+/// What a sync changed.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SyncAnswer {
-    /// Ids of new tools.
+    /// The ids of new tools.
     pub added: Vec<String>,
-    /// Ids of tools that differ from what was there.
+    /// The ids of tools that replaced one with the same id.
     pub changed: Vec<String>,
-    /// Ids of tools taken out.
+    /// The ids of removed tools.
     pub removed: Vec<String>,
-    /// Number of tools that came again as they were.
+    /// Number of tools that were stored already, exactly as they are.
     pub unchanged: usize,
-    /// The commit that holds the change.
+    /// The generation of the catalog that holds the change.
     pub generation: u64,
 }
 
-/// A catalog and a server in it.
+/// The path of a server.
 #[derive(Debug, Deserialize)]
 pub struct ServerPath {
     #[serde(rename = "catalog")]
@@ -40,14 +40,18 @@ pub struct ServerPath {
     server: String,
 }
 
-/// Makes a server's tools exactly those of the body, in any accepted format, and says what changed.
-/// All or nothing: one bad item, and nothing changes. More than 1000 tools, or `Prefer:
-/// respond-async`, answer 202 with a task.
+/// Makes the tools of a server exactly those of the body, in any accepted format.
+///
+/// One invalid item fails the request, and nothing changes. More than 1000 tools, or `Prefer:
+/// respond-async`, are answered with 202 and a task.
 #[utoipa::path(
     put, path = "/v1/catalogs/{catalog}/servers/{server}/tools", operation_id = "sync_server_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ("server" = String, Path, description = "The server's name")),
     request_body(content((serde_json::Value = "application/json"), (serde_json::Value = "application/yaml"))),
-    responses((status = 200, body = SyncAnswer), (status = 202, body = tasks::TaskBody))
+    responses(
+        (status = 200, body = SyncAnswer, description = "What changed"),
+        (status = 202, body = tasks::TaskBody, description = "The task that writes the tools")
+    )
 )]
 pub async fn sync(
     Writing(catalog): Writing,
@@ -58,25 +62,26 @@ pub async fn sync(
     let options = LoadParams::of_server(&server).read_options();
     let headers = request.headers().clone();
     let tools = all_valid(read_tools(&app, request, options).await?)?;
-    if is_large(tools.len(), &headers) {
+    if runs_as_task(tools.len(), &headers) {
         return start_sync(&app, catalog, server, tools);
     }
     let written = catalog
-        .writes
+        .writer
         .try_write(Change::Sync { server, tools })
         .await?;
     let changes = &written.changes;
     let answer = SyncAnswer {
-        added: texts(&changes.added),
-        changed: texts(&changes.changed),
-        removed: texts(&changes.removed),
+        added: to_strings(&changes.added),
+        changed: to_strings(&changes.changed),
+        removed: to_strings(&changes.removed),
         unchanged: changes.unchanged,
         generation: written.generation,
     };
     Ok(Json(answer).into_response())
 }
 
-/// One change as a whole, so that there is no state between; it can be cancelled until it begins.
+/// The task writes one change, so that no state in between is visible. It can be cancelled until
+/// the write starts.
 fn start_sync(
     app: &App,
     catalog: Arc<OpenCatalog>,
@@ -90,7 +95,7 @@ fn start_sync(
             if task.is_cancelled() {
                 return Ok(());
             }
-            let written = catalog.writes.write(Change::Sync { server, tools }).await?;
+            let written = catalog.writer.write(Change::Sync { server, tools }).await?;
             task.update(|body| {
                 body.done = total;
                 body.result.add(&written.changes);

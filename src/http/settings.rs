@@ -1,36 +1,37 @@
-//! What searches of a catalog default to, kept in its folder.
+//! The search defaults of a catalog, stored in its folder.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Error, Result, StoreProblem, files};
+use toolscout_index::query::MAX_K;
+use toolscout_index::{Error, StoreProblem, files};
 use utoipa::ToSchema;
 
 use super::error::{ApiError, ApiResult};
 use super::wire::SearchMode;
 
-/// Beside the engine's own settings, which are about the index and not about requests.
+/// Separate from the engine's settings, which are about the index and not about requests.
 const FILE_NAME: &str = "search-defaults.json";
 const MAX_DESCRIPTION_CHARS: usize = 2000;
 
-/// Settings of a catalog. What a search says itself goes before them.
+/// The settings of a catalog: defaults of its searches, which a request overrides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CatalogSettings {
-    /// What the catalog is for; for people.
+    /// What the catalog is for.
     #[schema(max_length = 2000)]
     pub description: String,
-    /// Hits of a search that does not say.
+    /// Most hits of a search.
     #[schema(minimum = 1, maximum = 50)]
     pub k: Option<usize>,
-    /// Retrieval legs of a search that does not say.
+    /// The retrieval legs.
     pub mode: Option<SearchMode>,
-    /// The share of the dense legs; the engine's own when not set.
+    /// The share of the dense legs in the score; the engine's default when not set.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub dense_weight: Option<f32>,
-    /// Hits below this score are left out.
+    /// Omits hits below this score.
     pub min_score: Option<f32>,
-    /// Answers below this confidence are `no_match`.
+    /// Answers `no_match` below this confidence.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub min_confidence: Option<f32>,
 }
@@ -41,36 +42,40 @@ impl CatalogSettings {
     /// # Errors
     /// 422 naming the value and its range.
     pub fn validate(&self) -> ApiResult<()> {
-        let invalid = |message: String| Err(ApiError::unprocessable("invalid_settings", message));
-        let most = toolscout_index::query::MAX_K;
-        match (self.k, self.dense_weight) {
-            (Some(k), _) if !(1..=most).contains(&k) => {
-                invalid(format!("k is {k}, it must be from 1 to {most}"))
-            }
-            (_, Some(weight)) if !(0.0..=1.0).contains(&weight) => {
-                invalid(format!("dense_weight is {weight}, it must be from 0 to 1"))
-            }
-            _ if self
-                .min_confidence
-                .is_some_and(|confidence| !(0.0..=1.0).contains(&confidence)) =>
-            {
-                invalid(format!(
-                    "min_confidence is {}, it must be from 0 to 1",
-                    self.min_confidence.unwrap_or_default()
-                ))
-            }
-            _ if self.description.chars().count() > MAX_DESCRIPTION_CHARS => invalid(format!(
-                "the description is longer than {MAX_DESCRIPTION_CHARS} characters"
-            )),
-            _ => Ok(()),
-        }
+        self.check()
+            .map_err(|reason| ApiError::unprocessable("invalid_settings", reason))
     }
 
-    /// Reads the settings in a catalog's folder; the defaults where there are none.
+    /// Checks the ranges; the error names the value and its range.
+    fn check(&self) -> Result<(), String> {
+        if let Some(k) = self.k
+            && !(1..=MAX_K).contains(&k)
+        {
+            return Err(format!("k is {k}, it must be from 1 to {MAX_K}"));
+        }
+        for (name, share) in [
+            ("dense_weight", self.dense_weight),
+            ("min_confidence", self.min_confidence),
+        ] {
+            if let Some(share) = share
+                && !(0.0..=1.0).contains(&share)
+            {
+                return Err(format!("{name} is {share}, it must be from 0 to 1"));
+            }
+        }
+        if self.description.chars().count() > MAX_DESCRIPTION_CHARS {
+            return Err(format!(
+                "the description is longer than {MAX_DESCRIPTION_CHARS} characters"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads the settings in a catalog's folder; the defaults if there are none.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Store`].
-    pub fn load(folder: &Path) -> Result<Self> {
+    /// [`Error::Io`]; [`Error::Store`] for a file that is malformed or has a value out of range.
+    pub fn load(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(FILE_NAME);
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
@@ -79,10 +84,15 @@ impl CatalogSettings {
             }
             Err(error) => return Err(Error::io("read", path, error)),
         };
-        serde_json::from_slice(&bytes).map_err(|error| Error::Store {
+        // A value out of range would fail every search, as if the request had it.
+        let read = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+        let checked =
+            read.and_then(|settings: CatalogSettings| settings.check().map(|()| settings));
+        checked.map_err(|reason| Error::Store {
             path,
-            problem: StoreProblem::Damaged {
-                found: error.to_string(),
+            problem: StoreProblem::Settings {
+                file: FILE_NAME,
+                reason,
             },
         })
     }
@@ -91,7 +101,7 @@ impl CatalogSettings {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn save(&self, folder: &Path) -> Result<()> {
+    pub fn save(&self, folder: &Path) -> Result<(), Error> {
         let path = folder.join(FILE_NAME);
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::io("write", &path, error.into()))?;
@@ -104,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_is_loaded() {
+    fn saved_settings_are_loaded_and_damaged_ones_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(
             CatalogSettings::load(dir.path()).unwrap(),
@@ -117,13 +127,13 @@ mod tests {
         };
         settings.save(dir.path()).unwrap();
         assert_eq!(CatalogSettings::load(dir.path()).unwrap(), settings);
-        std::fs::write(dir.path().join(FILE_NAME), "{").unwrap();
-        assert!(
-            CatalogSettings::load(dir.path())
-                .unwrap_err()
-                .to_string()
-                .contains("line 1 column 1")
-        );
+        for (damaged, expected) in [("{", "line 1 column 1"), (r#"{"k":0}"#, "k is 0")] {
+            std::fs::write(dir.path().join(FILE_NAME), damaged).unwrap();
+            let error = CatalogSettings::load(dir.path()).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            // Not the client's fault, who may have sent a correct search.
+            assert_eq!(ApiError::from(error).status.as_u16(), 500);
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Bulk upsert as a stream: NDJSON in, a result for each line out, each sent once its tool is
+//! Bulk upsert as a stream: NDJSON in, and a result for each line out, sent once its tool is
 //! committed.
 //!
-//! Reading never waits for the client to read: results are short, and there is a bound on the lines
-//! of one request. A client that sends everything before it reads anything is served too.
+//! Reading the body never waits for the client to read results: these are short, and the number of
+//! lines in a request is bounded. So a client may send everything before it reads anything.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,30 +22,30 @@ use super::error::ApiError;
 use super::extract;
 use super::registry::OpenCatalog;
 use super::tools::failed_item;
-use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, status_of};
-use super::write_queue::Change;
+use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus};
+use crate::catalog_writer::Change;
 
-/// Longest line. A tool's description may have 16 MiB; one that long has to come by another route.
+/// Longest line. A description may have 16 MiB; such a tool needs the route for a single tool.
 const MAX_LINE_BYTES: usize = 4 << 20;
-/// Lines of one request. Their results, about 100 bytes each, may all have to wait for the client.
+/// Most lines of one request. All their results, about 100 bytes each, may wait for the client.
 const MAX_LINES: usize = 100_000;
 /// Tools in one commit.
-const MAX_STEP: usize = 500;
-/// What has come is committed after a pause of this length, for clients that wait for a result
-/// before they go on.
+const MAX_BATCH: usize = 500;
+/// After a pause of this length the batch is committed as it is, for clients that wait for a result
+/// before they send the next line.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The last line of an answer.
 #[derive(Debug, Serialize)]
 struct Summary {
-    /// False when the stream ended early; `error` says why.
+    /// False when the stream ended early; `error` has the reason.
     done: bool,
     result: ChangeCounts,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ItemError>,
 }
 
-/// Upserts the tools of a body as they come, and answers with a stream of results.
+/// Upserts the tools of a body as they arrive, and answers with a stream of results.
 pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: Body) -> Response {
     let (results, lines) = mpsc::channel(MAX_LINES + 1);
     let load = StreamedLoad {
@@ -54,7 +55,7 @@ pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: B
         results,
         counts: ChangeCounts::default(),
         line: 0,
-        step: Vec::new(),
+        batch: Vec::new(),
     };
     tokio::spawn(load.run(body));
     let lines = futures_util::stream::unfold(lines, |mut lines| async {
@@ -69,8 +70,8 @@ pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: B
     response
 }
 
-/// A load in progress. It ends with its body, with the client, or with the server, after the step
-/// it is at.
+/// A load in progress. It ends after the batch in progress when the body ends, the client leaves or
+/// the server shuts down.
 struct StreamedLoad {
     app: App,
     catalog: Arc<OpenCatalog>,
@@ -79,13 +80,14 @@ struct StreamedLoad {
     counts: ChangeCounts,
     /// Lines read.
     line: usize,
-    /// Tools to commit next, with their lines.
-    step: Vec<(usize, Tool)>,
+    /// Tools to commit next, with their line numbers.
+    batch: Vec<(usize, Tool)>,
 }
 
 impl StreamedLoad {
     async fn run(mut self, body: Body) {
         let outcome = self.read(body).await;
+        // What arrived before a failure is committed too. A failed commit is the error to report.
         let outcome = match self.commit().await {
             Ok(()) => outcome,
             failed => failed,
@@ -106,8 +108,9 @@ impl StreamedLoad {
             let shutdown = self.app.shutdown.clone();
             let chunk = tokio::select! {
                 () = shutdown.triggered() => return Err(ApiError::shutting_down()),
+                // The client disconnected, so nobody reads results.
                 () = self.results.closed() => return Err(ApiError::shutting_down()),
-                () = tokio::time::sleep(PAUSE), if !self.step.is_empty() => {
+                () = tokio::time::sleep(PAUSE), if !self.batch.is_empty() => {
                     self.commit().await?;
                     continue;
                 }
@@ -116,12 +119,13 @@ impl StreamedLoad {
             match chunk {
                 Some(Ok(bytes)) => self.take(&mut rest, &bytes).await?,
                 Some(Err(error)) => return Err(extract::broken_body(&error)),
+                // The last line may have no line break.
                 None => return self.take_line(&rest).await,
             }
         }
     }
 
-    /// Takes the lines that are complete; what is left of the last one stays in `rest`.
+    /// Takes the complete lines. The start of an incomplete one stays in `rest`.
     async fn take(&mut self, rest: &mut Vec<u8>, bytes: &Bytes) -> Result<(), ApiError> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             rest.extend_from_slice(part);
@@ -142,21 +146,21 @@ impl StreamedLoad {
         self.line += 1;
         if self.line > MAX_LINES {
             let message =
-                format!("a request may have {MAX_LINES} lines; send the rest in another one");
+                format!("a request may have {MAX_LINES} lines; send the rest in another request");
             return Err(ApiError::unprocessable("too_many_lines", message));
         }
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
         self.parse(line);
-        if self.step.len() >= MAX_STEP {
+        if self.batch.len() >= MAX_BATCH {
             self.commit().await
         } else {
             Ok(())
         }
     }
 
-    /// One line is small enough to be parsed where it comes.
+    /// Parses a line on the async thread: it is small enough.
     fn parse(&mut self, line: &[u8]) {
         let parsed = match formats::parse(line, &self.options) {
             Ok(parsed) => parsed,
@@ -169,7 +173,7 @@ impl StreamedLoad {
             }
         }
         let line = self.line;
-        self.step
+        self.batch
             .extend(parsed.tools.into_iter().map(|tool| (line, tool)));
     }
 
@@ -183,31 +187,29 @@ impl StreamedLoad {
         });
     }
 
-    /// Commits what has come, and tells of it.
+    /// Commits the batch and sends the result of each of its lines.
     async fn commit(&mut self) -> Result<(), ApiError> {
-        // The last of two lines with one id wins, as it would in two steps.
-        let step = std::mem::take(&mut self.step);
-        let mut last = std::collections::BTreeMap::new();
-        let ids: Vec<_> = step
-            .iter()
-            .map(|(line, tool)| (*line, tool.id.clone()))
-            .collect();
-        last.extend(step.into_iter().map(|(_, tool)| (tool.id.clone(), tool)));
-        if last.is_empty() {
+        if self.batch.is_empty() {
             return Ok(());
+        }
+        // Of two lines with one id the last wins, as it would in two batches.
+        let mut ids = Vec::with_capacity(self.batch.len());
+        let mut tools = BTreeMap::new();
+        for (line, tool) in std::mem::take(&mut self.batch) {
+            ids.push((line, tool.id.clone()));
+            tools.insert(tool.id.clone(), tool);
         }
         let written = self
             .catalog
-            .writes
-            .write(Change::Upsert(last.into_values().collect()))
+            .writer
+            .write(Change::Upsert(tools.into_values().collect()))
             .await?;
         self.counts.add(&written.changes);
         for (item, id) in ids {
-            let status = status_of(&id, &written.changes);
             self.send(&ItemResult {
                 item,
                 id: Some(id.to_string()),
-                status,
+                status: ItemStatus::of(&id, &written.changes),
                 error: None,
             });
         }
@@ -218,8 +220,8 @@ impl StreamedLoad {
         // Structs of strings and numbers always serialise.
         let mut line = serde_json::to_vec(line).unwrap_or_default();
         line.push(b'\n');
-        // A line of many tools may give more results than there is room for; the summary still
-        // counts them. The client may also have gone.
+        // Lines with many tools each may produce more results than the channel has room for; the
+        // summary still counts them. The client may also have disconnected.
         let _ = self.results.try_send(line);
     }
 

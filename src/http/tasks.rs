@@ -1,5 +1,5 @@
-//! Large loads: work that goes on after its request was answered, with progress, a result and a way
-//! to end it.
+//! Tasks: large loads that continue after their request was answered, with progress, a result and
+//! cancellation.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,50 +19,50 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{Json, Path};
 use super::wire::{ChangeCounts, ItemError, ItemResult};
 
-/// Tasks that are remembered. The oldest that has ended makes room for a new one.
-const MAX_KEPT: usize = 1000;
-/// Tasks that run or wait at one time.
-const MAX_ACTIVE: usize = 32;
-/// Failed items that a task's result lists; all of them are counted.
+/// Most stored tasks. A new one replaces the oldest that has ended.
+const MAX_STORED: usize = 1000;
+/// Most running tasks.
+const MAX_RUNNING: usize = 32;
+/// Most failed items that a task lists; all of them are counted.
 pub const MAX_LISTED_FAILURES: usize = 1000;
 
-/// Where a task is.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskStatus {
-    /// At work.
+    /// It is running.
     Running,
     /// Everything was committed.
     Succeeded,
-    /// It ended early; `error` says why and `result` what was committed before.
+    /// It ended early; `error` has the reason, and `result` what was committed before.
     Failed,
-    /// It was cancelled; `result` says what was committed before.
+    /// It was cancelled; `result` has what was committed before.
     Cancelled,
 }
 
-/// A task as it is shown.
+/// A task.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Task)]
 pub struct TaskBody {
     /// Its id.
     pub id: String,
-    /// The catalog it works on.
+    /// The catalog that it writes to.
     pub catalog: String,
-    /// Where it is.
+    /// Its state.
     pub status: TaskStatus,
-    /// Tools done so far.
+    /// Number of tools processed so far.
     pub done: usize,
-    /// Tools in all.
+    /// Number of tools to process.
     pub total: usize,
     /// What was committed so far.
     pub result: ChangeCounts,
-    /// The first failed items.
+    /// The first 1000 failed items.
     pub failures: Vec<ItemResult>,
-    /// Why it failed.
+    /// The reason of a failure.
     pub error: Option<ItemError>,
 }
 
-/// A task at work.
+/// A task and its cancellation.
 pub struct Task {
     body: Mutex<TaskBody>,
     cancel: CancellationToken,
@@ -74,12 +74,12 @@ impl Task {
         self.lock().id.clone()
     }
 
-    /// True once it should end.
+    /// Whether it should end.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Changes what is shown.
+    /// Updates what clients see.
     pub fn update(&self, change: impl FnOnce(&mut TaskBody)) {
         change(&mut self.lock());
     }
@@ -91,12 +91,13 @@ impl Task {
                 body.status = TaskStatus::Failed;
                 body.error = Some(error.into());
             }
+            // A cancellation that came too late does not undo success.
             Ok(()) if cancelled && body.done < body.total => body.status = TaskStatus::Cancelled,
             Ok(()) => body.status = TaskStatus::Succeeded,
         });
     }
 
-    fn is_active(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.lock().status == TaskStatus::Running
     }
 
@@ -105,19 +106,19 @@ impl Task {
     }
 }
 
-/// The tasks of this server. They are kept in memory: what they committed outlives the process,
-/// their reports do not.
+/// The tasks of this server, in memory: what they committed survives a restart, their reports do
+/// not.
 pub struct Tasks {
-    kept: Mutex<VecDeque<Arc<Task>>>,
-    /// Tasks at work, for whoever waits for the last one.
-    active: watch::Sender<usize>,
+    stored: Mutex<VecDeque<Arc<Task>>>,
+    /// Number of running tasks.
+    running: watch::Sender<usize>,
 }
 
 impl Default for Tasks {
     fn default() -> Self {
         Tasks {
-            kept: Mutex::default(),
-            active: watch::Sender::new(0),
+            stored: Mutex::default(),
+            running: watch::Sender::new(0),
         }
     }
 }
@@ -126,7 +127,7 @@ impl Tasks {
     /// Starts a task over `total` tools of a catalog.
     ///
     /// # Errors
-    /// 429 when too many are at work.
+    /// 429 when too many are running.
     pub fn start<F, W>(
         self: &Arc<Self>,
         catalog: &str,
@@ -139,9 +140,9 @@ impl Tasks {
     {
         let task = self.add(catalog, total)?;
         let future = work(Arc::clone(&task));
-        let (tasks, running) = (Arc::clone(self), Arc::clone(&task));
+        let (tasks, started) = (Arc::clone(self), Arc::clone(&task));
         tokio::spawn(async move {
-            // In a task of its own, so that a panic ends it as failed.
+            // Spawned separately, so that a panic ends the task as failed.
             let outcome = tokio::spawn(future)
                 .await
                 .unwrap_or_else(|error| Err(ApiError::internal(error)));
@@ -150,15 +151,15 @@ impl Tasks {
                 ..
             }) = &outcome
             {
-                tracing::error!(task = running.id(), detail, "task failed");
+                tracing::error!(task = started.id(), detail, "task failed");
             }
-            running.end(&outcome);
-            tasks.active.send_modify(|active| *active -= 1);
+            started.end(&outcome);
+            tasks.running.send_modify(|running| *running -= 1);
         });
         Ok(task)
     }
 
-    /// The task of this id.
+    /// The task with this id.
     pub fn find(&self, id: &str) -> Option<Arc<Task>> {
         self.lock()
             .iter()
@@ -166,37 +167,36 @@ impl Tasks {
             .cloned()
     }
 
-    /// Waits until none is at work.
-    pub async fn ended(&self) {
-        // The sender lives as long as `self`.
+    /// Waits until no task is running.
+    pub async fn finished(&self) {
+        // It fails only without a sender, which lives as long as `self`.
         let _ = self
-            .active
+            .running
             .subscribe()
-            .wait_for(|active| *active == 0)
+            .wait_for(|running| *running == 0)
             .await;
     }
 
-    /// Asks all to end after the change they are at.
+    /// Cancels all tasks; each ends after the change in progress.
     pub fn cancel_all(&self) {
         self.lock().iter().for_each(|task| task.cancel.cancel());
     }
 
     fn add(&self, catalog: &str, total: usize) -> ApiResult<Arc<Task>> {
-        let mut kept = self.lock();
-        if *self.active.borrow() >= MAX_ACTIVE {
-            let message = format!(
-                "{MAX_ACTIVE} tasks are at work, the most there may be; wait for one to end"
-            );
+        let mut stored = self.lock();
+        if *self.running.borrow() >= MAX_RUNNING {
+            let message =
+                format!("{MAX_RUNNING} tasks are running, the maximum; wait for one to end");
             return Err(ApiError::busy(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_tasks",
                 message,
             ));
         }
-        if kept.len() >= MAX_KEPT
-            && let Some(oldest) = kept.iter().position(|task| !task.is_active())
+        if stored.len() >= MAX_STORED
+            && let Some(oldest) = stored.iter().position(|task| !task.is_running())
         {
-            kept.remove(oldest);
+            stored.remove(oldest);
         }
         let task = Arc::new(Task {
             body: Mutex::new(TaskBody {
@@ -211,13 +211,13 @@ impl Tasks {
             }),
             cancel: CancellationToken::new(),
         });
-        kept.push_back(Arc::clone(&task));
-        self.active.send_modify(|active| *active += 1);
+        stored.push_back(Arc::clone(&task));
+        self.running.send_modify(|running| *running += 1);
         Ok(task)
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Task>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,7 +236,7 @@ pub fn accepted(task: &Task) -> Response {
 #[utoipa::path(
     get, path = "/v1/tasks/{id}", operation_id = "show_task", tag = "tasks",
     params(("id" = String, Path, description = "The task's id")),
-    responses((status = 200, body = TaskBody))
+    responses((status = 200, body = TaskBody, description = "The task"))
 )]
 pub async fn show(
     grant: Grant,
@@ -248,11 +248,11 @@ pub async fn show(
     Ok(Json(body))
 }
 
-/// Cancels a task: it ends after the change it is at, and what was committed stays.
+/// Cancels a task. It ends after the change in progress, and what was committed stays.
 #[utoipa::path(
     delete, path = "/v1/tasks/{id}", operation_id = "cancel_task", tag = "tasks",
     params(("id" = String, Path, description = "The task's id")),
-    responses((status = 202, body = TaskBody))
+    responses((status = 202, body = TaskBody, description = "The task, which ends soon"))
 )]
 pub async fn cancel(
     grant: Grant,
@@ -264,12 +264,15 @@ pub async fn cancel(
     Ok(accepted(&task))
 }
 
-/// A task of another tenant is as unknown as one that never was.
+/// The task with this id. To a key of another catalog, a task does not exist.
+///
+/// # Errors
+/// 404 for an unknown task, 403 for a key that may not write to its catalog.
 fn find_allowed(app: &App, grant: &Grant, id: &str) -> ApiResult<Arc<Task>> {
     let unknown = || {
         ApiError::not_found(
             "unknown_task",
-            format!("no task {id:?}; tasks are forgotten when the server restarts"),
+            format!("no task {id:?}; a restart of the server deletes tasks"),
         )
     };
     let task = app.tasks.find(id).ok_or_else(unknown)?;
@@ -298,7 +301,7 @@ mod tests {
             .start("c", 1, |_| async { Err(ApiError::internal("secret")) })
             .unwrap();
         let panics = tasks.start("c", 1, |_| async { panic!("secret") }).unwrap();
-        tasks.ended().await;
+        tasks.finished().await;
         assert_eq!(good.lock().status, TaskStatus::Succeeded);
         for failed in [bad, panics] {
             assert_eq!(failed.lock().status, TaskStatus::Failed);
@@ -321,7 +324,7 @@ mod tests {
             task.cancel.cancelled().await;
             Ok(())
         };
-        let started: Vec<_> = (0..MAX_ACTIVE)
+        let started: Vec<_> = (0..MAX_RUNNING)
             .map(|_| tasks.start("c", 5, wait).unwrap())
             .collect();
         assert_eq!(
@@ -329,7 +332,7 @@ mod tests {
             "too_many_tasks"
         );
         tasks.cancel_all();
-        tasks.ended().await;
+        tasks.finished().await;
         assert!(
             started
                 .iter()

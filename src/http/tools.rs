@@ -1,12 +1,10 @@
-//! Tools of a catalog: list, bulk upsert, one by its id, delete by filter.
+//! The tools of a catalog: list, bulk upsert, delete by filter, and single tools by id.
 
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use toolscout_index::formats::{self, Parsed, ReadOptions};
 use toolscout_index::{Changes, Filter, Searcher, Tool, ToolId};
@@ -17,31 +15,27 @@ use super::access::{Reading, Writing};
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, Path, QueryString, RawBody};
 use super::registry::OpenCatalog;
-use super::stream;
 use super::tasks::{self, MAX_LISTED_FAILURES, Task};
-use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, ToolBody, status_of};
-use super::write_queue::{Change, Written};
+use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, ToolBody};
+use super::{paging, stream};
+use crate::catalog_writer::{Change, Written};
 
-/// Tools of a page when the request does not say.
-const DEFAULT_LIMIT: usize = 100;
-/// Most tools of a page.
-const MAX_LIMIT: usize = 1000;
-/// A page ends early at this size, with one tool at least.
+/// A page ends early when its tools reach this size. It has at least one tool.
 const MAX_PAGE_BYTES: usize = 8 << 20;
-/// Loads of more tools than this become tasks.
+/// A body with more tools than this becomes a task.
 const MAX_TOOLS_IN_REQUEST: usize = 1000;
-/// Tools that a task commits at once, so that other changes come between.
+/// Tools in one commit of a task. Other changes are written between two commits.
 const TASK_STEP: usize = 500;
 
-/// Which page of the tools.
+/// A page of the list of tools.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// Most tools of the page.
+    /// Most tools in the page, 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
     /// Only tools of this server.
     server: Option<String>,
@@ -50,38 +44,41 @@ pub struct ListParams {
 /// A page of tools.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ToolPage {
-    /// By id.
+    /// The tools, sorted by id.
     pub tools: Vec<ToolBody>,
-    /// Where the next page begins; absent on the last one.
+    /// The cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// Tools in the catalog.
+    /// Number of tools in the catalog.
     pub total: usize,
-    /// The commit that the page shows.
+    /// The generation of the catalog that the page shows.
     pub generation: u64,
 }
 
-/// How tools in a body are taken.
+/// How the tools of a body are read.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LoadParams {
-    /// The server of every tool, whatever the body says.
+    /// The server of every tool, in place of the one in the body.
     server: Option<String>,
-    /// The server where the body names none.
+    /// The server of tools for which the body has none.
     default_server: Option<String>,
+    /// Accepts a body without any valid item: the answer is then 200 and lists the failures. By
+    /// default it is 422. A body with some valid items is always accepted, and so is NDJSON.
+    skip_invalid: Option<bool>,
 }
 
 impl LoadParams {
-    /// Every tool is of this server.
+    /// Puts every tool on this server.
     pub(super) fn of_server(server: &str) -> Self {
         LoadParams {
             server: Some(server.to_owned()),
-            default_server: None,
+            ..LoadParams::default()
         }
     }
 
-    /// What the parser is told.
+    /// The options of the parser.
     pub(super) fn read_options(self) -> ReadOptions {
         ReadOptions {
             source_name: "request body".into(),
@@ -92,29 +89,29 @@ impl LoadParams {
     }
 }
 
-/// What a bulk upsert did.
+/// The result of a bulk upsert.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UpsertAnswer {
-    /// In numbers.
+    /// The number of tools by outcome.
     pub result: ChangeCounts,
-    /// A result for each item, in the order of the request.
+    /// The outcome of each item, in the order of the request.
     pub items: Vec<ItemResult>,
-    /// The commit that holds the change.
+    /// The generation of the catalog that holds the change.
     pub generation: u64,
 }
 
-/// What a change to one tool did.
+/// The result of a change to one tool.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PutAnswer {
     /// The tool's id.
     pub id: String,
-    /// What became of it.
+    /// The outcome.
     pub status: ItemStatus,
-    /// The commit that holds the change.
+    /// The generation of the catalog that holds the change.
     pub generation: u64,
 }
 
-/// Which tools to delete: those for which all of it holds.
+/// Which tools to delete: those that pass every filter.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -123,18 +120,18 @@ pub struct DeleteParams {
     server: Option<String>,
     /// Tools with this tag.
     tag: Option<String>,
-    /// Tools whose read-only hint is this.
+    /// Tools with this read-only hint.
     read_only: Option<bool>,
-    /// Tools whose destructive hint is this.
+    /// Tools with this destructive hint.
     destructive: Option<bool>,
 }
 
-/// What a delete did.
+/// The result of a delete.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DeleteAnswer {
-    /// Ids of the tools taken out.
+    /// The ids of the deleted tools.
     pub removed: Vec<String>,
-    /// The commit that holds the change.
+    /// The generation of the catalog that holds the change.
     pub generation: u64,
 }
 
@@ -142,31 +139,31 @@ pub struct DeleteAnswer {
 #[utoipa::path(
     get, path = "/v1/catalogs/{catalog}/tools", operation_id = "list_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), ListParams),
-    responses((status = 200, body = ToolPage))
+    responses((status = 200, body = ToolPage, description = "A page of tools"))
 )]
 pub async fn list(
     Reading(catalog): Reading,
     State(app): State<App>,
     QueryString(params): QueryString<ListParams>,
 ) -> ApiResult<Json<ToolPage>> {
-    let limit = params.limit.unwrap_or(DEFAULT_LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        let message = format!("limit is {limit}, it must be from 1 to {MAX_LIMIT}");
-        return Err(ApiError::unprocessable("invalid_value", message));
-    }
-    let after = params.cursor.as_deref().map(read_cursor).transpose()?;
+    let limit = paging::limit(params.limit)?;
+    let after: Option<String> = match &params.cursor {
+        Some(cursor) => Some(paging::read_cursor(cursor)?),
+        None => None,
+    };
     let searcher = catalog.searcher();
-    app.pool
-        .run(move || page(&searcher, after.as_deref(), params.server.as_deref(), limit))
-        .await
-        .map(Json)
+    let page = app
+        .search_pool
+        .run(move || page(&searcher, after.as_deref(), params.server.as_deref(), limit));
+    page.await.map(Json)
 }
 
 /// Adds or replaces many tools, in any accepted format.
 ///
-/// JSON in one body is one change: all valid items or none. A body with more than 1000 invalid
-/// items is refused. More than 1000 tools, or `Prefer: respond-async`, answer 202 with a task.
-/// NDJSON is committed as it comes, and answered with NDJSON: a result for each line.
+/// A JSON body is one change: its valid items are written together, and its invalid ones are
+/// listed as failed. A body with items of which none is valid, or more than 1000 are invalid, is
+/// refused. More than 1000 tools, or `Prefer: respond-async`, are answered with 202 and a task.
+/// NDJSON is committed as it arrives, and answered with NDJSON: a result for each line.
 #[utoipa::path(
     post, path = "/v1/catalogs/{catalog}/tools", operation_id = "upsert_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), LoadParams),
@@ -174,8 +171,8 @@ pub async fn list(
         (serde_json::Value = "application/json"), (String = "application/x-ndjson"), (serde_json::Value = "application/yaml")
     )),
     responses(
-        (status = 200, content((UpsertAnswer = "application/json"), (String = "application/x-ndjson"))),
-        (status = 202, body = tasks::TaskBody)
+        (status = 200, description = "The outcome of each item", content((UpsertAnswer = "application/json"), (String = "application/x-ndjson"))),
+        (status = 202, body = tasks::TaskBody, description = "The task that writes the tools")
     )
 )]
 pub async fn upsert(
@@ -184,6 +181,7 @@ pub async fn upsert(
     QueryString(params): QueryString<LoadParams>,
     request: Request,
 ) -> ApiResult<Response> {
+    let skip_invalid = params.skip_invalid.unwrap_or_default();
     let options = params.read_options();
     match extract::media_type(request.headers())?.as_str() {
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
@@ -192,34 +190,37 @@ pub async fn upsert(
         _ => {
             let headers = request.headers().clone();
             let parsed = read_tools(&app, request, options).await?;
+            if !skip_invalid {
+                require_valid_item(&parsed)?;
+            }
             upsert_parsed(&app, &catalog, parsed, &headers).await
         }
     }
 }
 
-/// Gives one tool.
+/// Shows one tool.
 #[utoipa::path(
-    get, path = "/v1/catalogs/{catalog}/tools/{id}", operation_id = "show_tool", tag = "tools",
-    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id; `/` may be written as it is")),
-    responses((status = 200, body = ToolBody))
+    get, path = "/v1/catalogs/{catalog}/tools/{*id}", operation_id = "show_tool", tag = "tools",
+    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id, `server/name`; the slash may stay unescaped")),
+    responses((status = 200, body = ToolBody, description = "The tool"))
 )]
 pub async fn show(
     Reading(catalog): Reading,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<Json<ToolBody>> {
-    let tool = ToolId::parse(&id)
-        .ok()
-        .and_then(|id| catalog.searcher().tool(&id));
-    let tool = tool.ok_or_else(|| unknown_tool(&id, &catalog.name))?;
+    let tool = find_tool(&catalog, &id)?;
     Ok(Json(ToolBody::from(&*tool)))
 }
 
-/// Adds or replaces one tool, in any accepted format; its name has to be the one in the path.
+/// Adds or replaces one tool, in any accepted format. Its name must be the one in the path.
 #[utoipa::path(
-    put, path = "/v1/catalogs/{catalog}/tools/{id}", operation_id = "put_tool", tag = "tools",
-    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id; `/` may be written as it is")),
+    put, path = "/v1/catalogs/{catalog}/tools/{*id}", operation_id = "put_tool", tag = "tools",
+    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id, `server/name`; the slash may stay unescaped")),
     request_body = Object,
-    responses((status = 200, body = PutAnswer), (status = 201, body = PutAnswer))
+    responses(
+        (status = 200, body = PutAnswer, description = "The tool existed"),
+        (status = 201, body = PutAnswer, description = "The tool is new")
+    )
 )]
 pub async fn put(
     Writing(catalog): Writing,
@@ -233,8 +234,8 @@ pub async fn put(
     let Written {
         changes,
         generation,
-    } = catalog.writes.try_write(Change::Upsert(vec![tool])).await?;
-    let status = status_of(&id, &changes);
+    } = catalog.writer.try_write(Change::Upsert(vec![tool])).await?;
+    let status = ItemStatus::of(&id, &changes);
     let code = if status == ItemStatus::Added {
         StatusCode::CREATED
     } else {
@@ -253,9 +254,9 @@ pub async fn put(
 
 /// Deletes one tool.
 #[utoipa::path(
-    delete, path = "/v1/catalogs/{catalog}/tools/{id}", operation_id = "delete_tool", tag = "tools",
-    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id; `/` may be written as it is")),
-    responses((status = 204, description = "It is gone"))
+    delete, path = "/v1/catalogs/{catalog}/tools/{*id}", operation_id = "delete_tool", tag = "tools",
+    params(("catalog" = String, Path, description = "The catalog's name"), ("id" = String, Path, description = "The tool's id, `server/name`; the slash may stay unescaped")),
+    responses((status = 204, description = "The tool was deleted"))
 )]
 pub async fn remove(
     Writing(catalog): Writing,
@@ -263,20 +264,22 @@ pub async fn remove(
 ) -> ApiResult<StatusCode> {
     let parsed = ToolId::parse(&id).map_err(|_| unknown_tool(&id, &catalog.name))?;
     let written = catalog
-        .writes
+        .writer
         .try_write(Change::Remove(vec![parsed]))
         .await?;
-    match written.changes.removed.is_empty() {
-        true => Err(unknown_tool(&id, &catalog.name)),
-        false => Ok(StatusCode::NO_CONTENT),
+    if written.changes.removed.is_empty() {
+        Err(unknown_tool(&id, &catalog.name))
+    } else {
+        Ok(StatusCode::NO_CONTENT)
     }
 }
 
-/// Deletes the tools that a filter accepts. An empty filter is refused: delete the catalog instead.
+/// Deletes the tools that pass a filter. An empty filter is refused; to delete every tool, delete
+/// the catalog.
 #[utoipa::path(
     delete, path = "/v1/catalogs/{catalog}/tools", operation_id = "delete_tools", tag = "tools",
     params(("catalog" = String, Path, description = "The catalog's name"), DeleteParams),
-    responses((status = 200, body = DeleteAnswer))
+    responses((status = 200, body = DeleteAnswer, description = "The deleted tools"))
 )]
 pub async fn remove_matching(
     Writing(catalog): Writing,
@@ -291,28 +294,28 @@ pub async fn remove_matching(
         ..Filter::default()
     };
     if filter.is_empty() {
-        let message = "say which tools: server, tag, read_only or destructive; to delete all, delete the catalog";
+        let message = "the filter is empty; give server, tag, read_only or destructive, or delete the catalog to delete every tool";
         return Err(ApiError::unprocessable("empty_filter", message));
     }
     let searcher = catalog.searcher();
-    let ids = move || {
+    let matching = app.search_pool.run(move || {
         searcher
             .tools()
             .filter(|tool| filter.accepts(tool))
             .map(|tool| tool.id.clone())
             .collect()
-    };
+    });
     let written = catalog
-        .writes
-        .try_write(Change::Remove(app.pool.run(ids).await?))
+        .writer
+        .try_write(Change::Remove(matching.await?))
         .await?;
     Ok(Json(DeleteAnswer {
-        removed: texts(&written.changes.removed),
+        removed: to_strings(&written.changes.removed),
         generation: written.generation,
     }))
 }
 
-/// A catalog and a tool of it.
+/// The path of a tool.
 #[derive(Debug, Deserialize)]
 pub struct ItemPath {
     #[serde(rename = "catalog")]
@@ -320,10 +323,11 @@ pub struct ItemPath {
     id: String,
 }
 
-/// Reads the tools in a body, of which few may be large at one time.
+/// Reads the tools of a body. A bounded number of bodies is read at one time, since they may be
+/// large.
 ///
 /// # Errors
-/// 503 when too many are, 415 for another type, 400 for a body in no known format.
+/// 415 for another media type, 503 while too many bodies are read, 400 for an unknown format.
 pub(super) async fn read_tools(
     app: &App,
     request: Request,
@@ -336,25 +340,25 @@ pub(super) async fn read_tools(
             "application/json, application/yaml or application/x-ndjson",
         ));
     }
-    let _place = app.bulk_bodies.try_acquire().map_err(|_| {
+    let _permit = app.bulk_bodies.try_acquire().map_err(|_| {
         app.metrics.rejected("bulk_bodies");
         ApiError::busy(
             StatusCode::SERVICE_UNAVAILABLE,
             "overloaded",
-            "too many large bodies are being read; try again later",
+            "the server is reading as many bodies of tools as it can; try again later",
         )
     })?;
     let RawBody(bytes) = RawBody::from_request(request, &()).await?;
     Ok(app
-        .pool
+        .search_pool
         .run(move || formats::parse(&bytes, &options))
         .await??)
 }
 
-/// Refuses a body with any item that is no valid tool; for changes that must be whole.
+/// The tools of a body in which every item must be valid.
 ///
 /// # Errors
-/// 422 with the first bad item.
+/// 422 with the first invalid item.
 pub(super) fn all_valid(parsed: Parsed) -> ApiResult<Vec<Tool>> {
     match parsed.skipped.into_iter().next() {
         Some(skipped) => Err(ApiError::from(skipped.error)),
@@ -362,26 +366,38 @@ pub(super) fn all_valid(parsed: Parsed) -> ApiResult<Vec<Tool>> {
     }
 }
 
-/// True for loads that go on after the answer.
-pub(super) fn is_large(tools: usize, headers: &HeaderMap) -> bool {
-    let asked = headers
-        .get("prefer")
-        .and_then(|prefer| prefer.to_str().ok())
-        .is_some_and(|prefer| {
-            prefer
-                .split(',')
-                .any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
-        });
-    asked || tools > MAX_TOOLS_IN_REQUEST
+/// Whether the load is answered with 202 and runs as a task: large ones do, and those of clients
+/// that ask for it.
+pub(super) fn runs_as_task(tools: usize, headers: &HeaderMap) -> bool {
+    tools > MAX_TOOLS_IN_REQUEST || prefers_async(headers)
 }
 
-/// Ids as text.
-pub(super) fn texts(ids: &[ToolId]) -> Vec<String> {
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let Some(prefer) = headers.get("prefer").and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
+    prefer
+        .split(',')
+        .any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+/// The ids as strings.
+pub(super) fn to_strings(ids: &[ToolId]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
 }
 
-/// The error for a tool that is not there.
-pub(super) fn unknown_tool(id: &str, catalog: &str) -> ApiError {
+/// The tool with this id.
+///
+/// # Errors
+/// 404 when the catalog has none.
+pub(super) fn find_tool(catalog: &OpenCatalog, id: &str) -> ApiResult<Arc<Tool>> {
+    ToolId::parse(id)
+        .ok()
+        .and_then(|id| catalog.searcher().tool(&id))
+        .ok_or_else(|| unknown_tool(id, &catalog.name))
+}
+
+fn unknown_tool(id: &str, catalog: &str) -> ApiError {
     ApiError::not_found(
         "unknown_tool",
         format!("no tool {id:?} in the catalog {catalog:?}"),
@@ -394,17 +410,19 @@ fn page(searcher: &Searcher, after: Option<&str>, server: Option<&str>, limit: u
         .filter(|id| server.is_none_or(|server| id.server() == server))
         .peekable();
     let (mut tools, mut bytes, mut last) = (Vec::new(), 0, None);
+    // The size is checked before a tool is added, so a page has at least one.
     while tools.len() < limit && bytes < MAX_PAGE_BYTES {
         let Some(id) = ids.next() else { break };
         last = Some(id);
         if let Some(tool) = searcher.tool(id) {
-            bytes += size(&tool);
+            bytes += json_bytes(&tool);
             tools.push(ToolBody::from(&*tool));
         }
     }
     let next_cursor = last
+        // Without further tools there is no next page, even if the page is full.
         .filter(|_| ids.peek().is_some())
-        .map(|id| cursor(id.as_str()));
+        .map(|id| paging::cursor_after(id.as_str()));
     ToolPage {
         tools,
         next_cursor,
@@ -413,10 +431,10 @@ fn page(searcher: &Searcher, after: Option<&str>, server: Option<&str>, limit: u
     }
 }
 
-/// Bytes of a tool as JSON.
-fn size(tool: &Tool) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
+/// The size of a tool as JSON, counted without writing it.
+fn json_bytes(tool: &Tool) -> usize {
+    struct ByteCounter(usize);
+    impl std::io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -425,34 +443,10 @@ fn size(tool: &Tool) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut counter = ByteCounter(0);
     // Counting does not fail.
-    let _ = serde_json::to_writer(&mut count, tool);
-    count.0
-}
-
-/// Cursors are opaque, so that what they hold may change. A tool that is deleted between two pages
-/// leaves them valid.
-fn cursor(id: &str) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{CURSOR_VERSION}{id}"))
-}
-
-const CURSOR_VERSION: char = '1';
-
-fn read_cursor(cursor: &str) -> ApiResult<String> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
-    let id = bytes.and_then(|bytes| {
-        String::from_utf8(bytes)
-            .ok()?
-            .strip_prefix(CURSOR_VERSION)
-            .map(str::to_owned)
-    });
-    id.ok_or_else(|| {
-        let message = format!(
-            "cursor {cursor:?} is none of ours; give next_cursor of the page before, or none"
-        );
-        ApiError::invalid(StatusCode::BAD_REQUEST, "invalid_cursor", message)
-    })
+    let _ = serde_json::to_writer(&mut counter, tool);
+    counter.0
 }
 
 async fn upsert_parsed(
@@ -461,15 +455,15 @@ async fn upsert_parsed(
     parsed: Parsed,
     headers: &HeaderMap,
 ) -> ApiResult<Response> {
-    if is_large(parsed.tools.len(), headers) {
+    if runs_as_task(parsed.tools.len(), headers) {
         return start_upsert(app, catalog, parsed);
     }
-    let (ids, failures) = outline(&parsed);
+    let (ids, failures) = positions(&parsed);
     let Written {
         changes,
         generation,
     } = catalog
-        .writes
+        .writer
         .try_write(Change::Upsert(parsed.tools))
         .await?;
     let mut result = ChangeCounts {
@@ -486,7 +480,7 @@ async fn upsert_parsed(
 }
 
 fn start_upsert(app: &App, catalog: &Arc<OpenCatalog>, parsed: Parsed) -> ApiResult<Response> {
-    let (_, mut failures) = outline(&parsed);
+    let (_, mut failures) = positions(&parsed);
     let catalog = Arc::clone(catalog);
     let task = app.tasks.start(
         &catalog.name.clone(),
@@ -497,18 +491,18 @@ fn start_upsert(app: &App, catalog: &Arc<OpenCatalog>, parsed: Parsed) -> ApiRes
                 failures.truncate(MAX_LISTED_FAILURES);
                 body.failures = failures;
             });
-            upsert_stepwise(&task, &catalog, parsed.tools).await
+            upsert_in_steps(&task, &catalog, parsed.tools).await
         },
     )?;
     Ok(tasks::accepted(&task))
 }
 
-async fn upsert_stepwise(task: &Task, catalog: &OpenCatalog, tools: Vec<Tool>) -> ApiResult<()> {
+async fn upsert_in_steps(task: &Task, catalog: &OpenCatalog, tools: Vec<Tool>) -> ApiResult<()> {
     for step in tools.chunks(TASK_STEP) {
         if task.is_cancelled() {
             return Ok(());
         }
-        let written = catalog.writes.write(Change::Upsert(step.to_vec())).await?;
+        let written = catalog.writer.write(Change::Upsert(step.to_vec())).await?;
         task.update(|body| {
             body.done += step.len();
             body.result.add(&written.changes);
@@ -517,19 +511,43 @@ async fn upsert_stepwise(task: &Task, catalog: &OpenCatalog, tools: Vec<Tool>) -
     Ok(())
 }
 
-/// The valid tools' ids with their positions, and the results of the bad items.
-fn outline(parsed: &Parsed) -> (Vec<(usize, ToolId)>, Vec<ItemResult>) {
+/// Refuses a body that has items, none of them valid.
+///
+/// # Errors
+/// 422 with the error of each item.
+fn require_valid_item(parsed: &Parsed) -> ApiResult<()> {
+    if !parsed.tools.is_empty() || parsed.skipped.is_empty() {
+        return Ok(());
+    }
+    let items: Vec<ItemResult> = parsed.skipped.iter().map(failed_item).collect();
+    let message = match items.len() {
+        1 => "the item of the body is not a valid tool; error.items has the reason".to_owned(),
+        count => format!(
+            "none of the {count} items of the body is a valid tool; error.items has the reasons"
+        ),
+    };
+    Err(ApiError {
+        items,
+        ..ApiError::unprocessable("no_valid_tools", message)
+    })
+}
+
+/// The ids of the valid tools with their positions in the body, and the results of invalid items.
+fn positions(parsed: &Parsed) -> (Vec<(usize, ToolId)>, Vec<ItemResult>) {
     let failures: Vec<ItemResult> = parsed.skipped.iter().map(failed_item).collect();
     let items = parsed.tools.len() + failures.len();
-    let mut bad = failures.iter().map(|failure| failure.item).peekable();
-    let positions = (1..=items).filter(|position| bad.next_if_eq(position).is_none());
-    let ids = positions
+    // The parser keeps tools and invalid items apart, both in order: the tools have the positions
+    // that no invalid item has.
+    let mut invalid = failures.iter().map(|failure| failure.item).peekable();
+    let ids = (1..=items)
+        .filter(|position| invalid.next_if_eq(position).is_none())
         .zip(&parsed.tools)
         .map(|(position, tool)| (position, tool.id.clone()))
         .collect();
     (ids, failures)
 }
 
+/// The result of an item that the parser skipped.
 pub(super) fn failed_item(skipped: &formats::Skipped) -> ItemResult {
     ItemResult {
         item: skipped.line.unwrap_or(skipped.index),
@@ -556,16 +574,15 @@ fn item_results(
     failures: Vec<ItemResult>,
     changes: &Changes,
 ) -> Vec<ItemResult> {
-    let good = ids.into_iter().map(|(item, id)| {
-        let status = status_of(&id, changes);
-        ItemResult {
+    let mut results = failures;
+    for (item, id) in ids {
+        results.push(ItemResult {
             item,
+            status: ItemStatus::of(&id, changes),
             id: Some(id.to_string()),
-            status,
             error: None,
-        }
-    });
-    let mut results: Vec<ItemResult> = good.chain(failures).collect();
+        });
+    }
     results.sort_by_key(|result| result.item);
     results
 }
@@ -576,12 +593,12 @@ fn only_tool(parsed: Parsed, id: &ToolId) -> ApiResult<Tool> {
     let tool = tools.pop().filter(|_| count == 1).ok_or_else(|| {
         ApiError::unprocessable(
             "invalid_tool",
-            format!("the body holds {count} tools; this route takes one"),
+            format!("the body has {count} tools, this route takes exactly one"),
         )
     })?;
     if tool.id != *id {
         let message = format!(
-            "the tool in the body is {:?}, the path says {:?}; make them equal",
+            "the tool in the body is {:?} and the path is of {:?}; make them equal",
             tool.id, id
         );
         return Err(ApiError::unprocessable("id_mismatch", message));
@@ -593,22 +610,23 @@ fn only_tool(parsed: Parsed, id: &ToolId) -> ApiResult<Tool> {
 mod tests {
     use super::*;
 
+    fn parse(body: &[u8]) -> Parsed {
+        formats::parse(body, &ReadOptions::default()).unwrap()
+    }
+
     #[test]
-    fn cursors_are_read_back_and_others_refused() {
-        assert_eq!(read_cursor(&cursor("a/ä b")).unwrap(), "a/ä b");
-        for bad in ["", "x", "!!", "AAAA"] {
-            assert_eq!(
-                read_cursor(bad).unwrap_err().code,
-                "invalid_cursor",
-                "{bad:?}"
-            );
-        }
+    fn a_body_needs_a_valid_item_unless_it_is_empty() {
+        let error = require_valid_item(&parse(br#"[{"nome":"a"},{"nome":"b"}]"#)).unwrap_err();
+        assert_eq!((error.code, error.items.len()), ("no_valid_tools", 2));
+        assert!(error.message.contains("2 items"), "{}", error.message);
+        assert!(require_valid_item(&parse(br#"[{"nome":"a"},{"name":"b"}]"#)).is_ok());
+        assert!(require_valid_item(&parse(b"[]")).is_ok());
     }
 
     #[test]
     fn results_are_in_the_order_of_the_items() {
         let body = br#"[{"name":"a"},{"nome":"b"},{"name":"c"},{"name":"a"}]"#;
-        let (ids, failures) = outline(&formats::parse(body, &ReadOptions::default()).unwrap());
+        let (ids, failures) = positions(&parse(body));
         let changes = Changes {
             added: vec![ToolId::parse("a").unwrap()],
             ..Changes::default()

@@ -1,12 +1,12 @@
-//! The JSON that several routes speak. Changing a name here changes the API.
+//! JSON types that several routes share. Changing a name here changes the API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolscout_index::formats::Emit;
-use toolscout_index::{Changes, Mode, Tool, ToolId, Variant};
+use toolscout_index::{Changes, Fusion, Mode, Tool, ToolId, Variant};
 use utoipa::ToSchema;
 
-/// Which retrieval legs answer; `auto` is hybrid where vectors are there, else lexical.
+/// The retrieval legs of a search. `auto` is hybrid where the catalog has vectors, else lexical.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchMode {
@@ -14,9 +14,9 @@ pub enum SearchMode {
     Lexical,
     /// Embeddings alone.
     Dense,
-    /// Both, fused.
+    /// Both, their scores fused.
     Hybrid,
-    /// Whatever is there.
+    /// Hybrid where the catalog has vectors, else lexical.
     Auto,
 }
 
@@ -42,17 +42,17 @@ impl From<Mode> for SearchMode {
     }
 }
 
-/// How much of the pipeline was run: less than `full` only where a budget asked for it.
+/// The parts of the pipeline that ran: less than `full` only where a budget required it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchVariant {
-    /// All that was asked for.
+    /// Everything that was asked for.
     Full,
     /// Without the embedders that take milliseconds.
     Instant,
-    /// That, and the request as a whole only.
+    /// As `instant`, and the request not split into its parts.
     Whole,
-    /// The request as a whole, by its words only.
+    /// Words only, and the request not split into its parts.
     Lexical,
 }
 
@@ -67,7 +67,26 @@ impl From<Variant> for SearchVariant {
     }
 }
 
-/// In which form found tools are given, ready to be handed to a model.
+/// How the scores of the legs are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchFusion {
+    /// A convex combination of min-max scores; the default.
+    Convex,
+    /// Reciprocal rank fusion, k = 60.
+    Rrf,
+}
+
+impl From<SearchFusion> for Fusion {
+    fn from(fusion: SearchFusion) -> Self {
+        match fusion {
+            SearchFusion::Convex => Fusion::Convex,
+            SearchFusion::Rrf => Fusion::Rrf,
+        }
+    }
+}
+
+/// The format of the found tools, ready to be passed to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolFormat {
@@ -101,34 +120,34 @@ impl From<ToolFormat> for Emit {
     }
 }
 
-/// A tool as it is kept: MCP's shape with its id, server, tags and metadata.
+/// A stored tool: the shape of MCP with id, server, tags and metadata.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolBody {
     /// `server/name`, or the name alone.
     pub id: String,
-    /// Where it comes from; empty for a tool without a server.
+    /// The server it comes from; empty for a tool without a server.
     pub server: String,
     /// Its name within the server.
     pub name: String,
-    /// A name for people.
+    /// A display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// What it does.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// The JSON Schema of its arguments.
     #[schema(value_type = Object)]
     pub input_schema: Map<String, Value>,
-    /// JSON Schema of its structured result.
+    /// The JSON Schema of its structured result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub output_schema: Option<Map<String, Value>>,
-    /// MCP's hints about its effects.
+    /// The hints of MCP about its effects.
     #[schema(value_type = Object)]
     pub annotations: toolscout_index::Annotations,
     /// Labels.
     pub tags: Vec<String>,
-    /// Everything else that came with it.
+    /// All other fields that it was registered with.
     #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
 }
@@ -150,31 +169,31 @@ impl From<&Tool> for ToolBody {
     }
 }
 
-/// What became of one item.
+/// The outcome of one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemStatus {
-    /// A new tool.
+    /// The tool is new.
     Added,
-    /// It differs from what was there.
+    /// The tool replaced one with the same id.
     Changed,
-    /// It came again as it was.
+    /// The tool was stored already, exactly as it is.
     Unchanged,
-    /// It was left out; `error` says why.
+    /// The item was skipped; `error` has the reason.
     Failed,
 }
 
-/// What became of one item of a bulk request.
+/// The outcome of one item of a bulk request.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ItemResult {
-    /// 1-based position in the request; in NDJSON, its line.
+    /// Its position in the request, from 1; in NDJSON, its line number.
     pub item: usize,
-    /// The tool's id; for a failed item its name, where it has one.
+    /// The tool's id. For a failed item its name, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What became of it.
+    /// The outcome.
     pub status: ItemStatus,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ItemError>,
 }
@@ -182,29 +201,29 @@ pub struct ItemResult {
 /// Why one item failed.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ItemError {
-    /// Names the error for programs.
+    /// A stable code for programs.
     pub code: String,
-    /// Tells people.
+    /// An explanation for people.
     pub message: String,
 }
 
-/// A change in numbers.
+/// The number of tools by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ChangeCounts {
     /// New tools.
     pub added: usize,
-    /// Tools that differ from what was there.
+    /// Tools that replaced one with the same id.
     pub changed: usize,
-    /// Tools taken out.
+    /// Removed tools.
     pub removed: usize,
-    /// Tools that came again as they were.
+    /// Tools that were stored already, exactly as they are.
     pub unchanged: usize,
-    /// Items that were left out.
+    /// Skipped items.
     pub failed: usize,
 }
 
 impl ChangeCounts {
-    /// Adds what a write did.
+    /// Adds the counts of a write.
     pub fn add(&mut self, changes: &Changes) {
         self.added += changes.added.len();
         self.changed += changes.changed.len();
@@ -213,11 +232,16 @@ impl ChangeCounts {
     }
 }
 
-/// What a write did to the tool of this id.
-pub fn status_of(id: &ToolId, changes: &Changes) -> ItemStatus {
-    match () {
-        () if changes.added.binary_search(id).is_ok() => ItemStatus::Added,
-        () if changes.changed.binary_search(id).is_ok() => ItemStatus::Changed,
-        () => ItemStatus::Unchanged,
+impl ItemStatus {
+    /// What a write did to the tool of this id, which it contained.
+    pub fn of(id: &ToolId, changes: &Changes) -> Self {
+        // The engine sorts both lists.
+        if changes.added.binary_search(id).is_ok() {
+            ItemStatus::Added
+        } else if changes.changed.binary_search(id).is_ok() {
+            ItemStatus::Changed
+        } else {
+            ItemStatus::Unchanged
+        }
     }
 }

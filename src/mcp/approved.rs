@@ -1,6 +1,6 @@
-//! The definitions of tools that were approved, also of tools that their servers do not offer any
-//! more: a server that drops a tool and lists it again, changed, has changed it. Kept in a database
-//! of its own in the catalog's folder, and deleted with the catalog.
+//! The approved definitions of tools, including tools that their servers no longer offer: a server
+//! that drops a tool and lists it again with another definition has changed it. They are stored in
+//! a database in the catalog's folder, and deleted with the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,27 +13,27 @@ use crate::gate::{Class, Definition};
 /// The database, beside the catalog's.
 const FILE_NAME: &str = "approved.db";
 
-/// The steps of the database's layout.
-const LAYOUT: &[&str] = &["
+/// The migrations of the database.
+const MIGRATIONS: &[&str] = &["
     CREATE TABLE IF NOT EXISTS definitions (
         server TEXT NOT NULL, id TEXT NOT NULL, definition BLOB NOT NULL, class INTEGER NOT NULL,
         PRIMARY KEY (server, id)
     ) STRICT, WITHOUT ROWID;"];
 
-/// What is remembered of one tool.
+/// The approved definition of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it last said of itself, of what was taken into the catalog.
+    /// The digest of the last definition that was added to the catalog.
     pub definition: Definition,
-    /// The class below which it does not fall until a person accepts that.
+    /// The lowest class of the tool until a person accepts a change.
     pub class: Class,
 }
 
-/// What is remembered of one server's tools.
+/// The approved definitions of a server's tools.
 pub type Records = BTreeMap<ToolId, Record>;
 
 impl Record {
-    /// What a tool says of itself.
+    /// The record of this definition.
     pub fn of(tool: &Tool) -> Self {
         Record {
             definition: Definition::of(tool),
@@ -48,7 +48,7 @@ impl Record {
 pub struct ApprovedError {
     /// The file.
     path: PathBuf,
-    /// What the system or the database said.
+    /// The error of the system or the database.
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
@@ -59,13 +59,13 @@ pub struct Approved {
 }
 
 impl Approved {
-    /// Opens those of the catalog in this folder; made when they are not there.
+    /// Opens the database in a catalog's folder; creates it if necessary.
     ///
     /// # Errors
     /// [`ApprovedError`].
     pub fn open(folder: &Path) -> Result<Self, ApprovedError> {
         let path = folder.join(FILE_NAME);
-        match database::open(&path, LAYOUT) {
+        match database::open(&path, MIGRATIONS) {
             Ok(connection) => Ok(Approved { path, connection }),
             Err(source) => Err(ApprovedError {
                 path,
@@ -74,13 +74,13 @@ impl Approved {
         }
     }
 
-    /// What is remembered of a server's tools in this folder; nothing where nothing was ever
-    /// remembered.
+    /// Reads the records of a server's tools without creating the database; empty if there is none.
     ///
     /// # Errors
     /// [`ApprovedError`].
     pub fn peek(folder: &Path, server: &str) -> Result<Records, ApprovedError> {
         let path = folder.join(FILE_NAME);
+        // Opening would create it, and a dry run must not write.
         if !path.exists() {
             return Ok(Records::new());
         }
@@ -96,7 +96,7 @@ impl Approved {
         }
     }
 
-    /// What is remembered of a server's tools.
+    /// The records of a server's tools.
     ///
     /// # Errors
     /// [`ApprovedError`].
@@ -104,7 +104,7 @@ impl Approved {
         self.read(server).map_err(|source| self.failed(source))
     }
 
-    /// Remembers more of a server's tools, and forgets others.
+    /// Stores records of a server's tools, and deletes others.
     ///
     /// # Errors
     /// [`ApprovedError`]; nothing is changed then.
@@ -190,7 +190,7 @@ fn rank(class: Class) -> i64 {
     }
 }
 
-/// The server's name may have a `/` in it, so the id cannot be split by its text alone.
+/// A server's name may contain a `/`, so the id is split after the name.
 fn id_of(server: &str, id: &str) -> Option<ToolId> {
     ToolId::new(server, id.strip_prefix(server)?.strip_prefix('/')?).ok()
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_kept_server_by_server() {
+    fn records_are_stored_by_server() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Approved::peek(folder.path(), "s").unwrap(), Records::new());
         let mut wipe = Tool::new("s", "wipe").unwrap();

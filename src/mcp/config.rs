@@ -1,4 +1,4 @@
-//! Which servers there are: `mcpServers` files as desktop clients write them, and flags.
+//! The configuration of servers: `mcpServers` files in the format of desktop clients, and flags.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,31 +13,30 @@ use serde_json::Value;
 /// Longest name of a server, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Reads one environment variable; injected so that tests need not touch the process's own
-/// environment.
+/// Reads an environment variable. A parameter, so that tests do not depend on the environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// A server and how it is reached.
+/// A server and its transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Its name, which becomes the server of its tools.
     pub name: String,
-    /// How it is reached.
+    /// Its transport.
     pub transport: Transport,
 }
 
-/// How a server is reached. `Debug` shows no secrets.
+/// The transport of a server. `Debug` shows no secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A child process that speaks on its standard streams.
+    /// A child process, over its standard streams.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Variables it gets beside the few that every server gets.
+        /// Its environment variables, besides those that every server inherits.
         env: BTreeMap<String, String>,
-        /// Where it runs; our own directory when not set.
+        /// Its working directory; that of this program by default.
         cwd: Option<PathBuf>,
     },
     /// Streamable HTTP.
@@ -73,7 +72,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// What is wrong with a configuration.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -85,15 +84,15 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is no JSON of the expected shape.
-    #[error("{path} is no mcpServers configuration: {reason}", path = path.display())]
+    /// The file does not have the expected format.
+    #[error("{path} is not an mcpServers configuration: {reason}", path = path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// Where and why.
         reason: String,
     },
-    /// One server's entry makes no sense.
+    /// The entry of a server is invalid.
     #[error("server {server:?} in {place}: {reason}")]
     Server {
         /// The file or flag.
@@ -105,9 +104,9 @@ pub enum ConfigError {
     },
 }
 
-/// Reads an `mcpServers` file (`servers` as VS Code has it is understood too). Entries with
-/// `"disabled": true` are left out, and keys that only other clients know are ignored. In every
-/// text `${NAME}`, `${env:NAME}` and `${NAME:-default}` stand for environment variables.
+/// Reads an `mcpServers` file, or a `servers` file of VS Code. Entries with `"disabled": true` are
+/// skipped, and unknown keys are ignored. In every string `${NAME}`, `${env:NAME}` and
+/// `${NAME:-default}` are replaced by environment variables.
 ///
 /// # Errors
 /// [`ConfigError`] naming the file and the server.
@@ -144,11 +143,10 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
     Ok(servers)
 }
 
-/// Reads `NAME=URL` or `NAME=COMMAND ARGUMENT …`; quotes and backslashes keep words together as in
-/// a shell.
+/// Reads `NAME=URL` or `NAME=COMMAND ARGUMENT …`, with quotes and backslashes as in a shell.
 ///
 /// # Errors
-/// What is wrong and what to write instead.
+/// A message with the correct syntax.
 pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerConfig, String> {
     let (name, target) = text
         .split_once('=')
@@ -165,10 +163,11 @@ pub fn parse_server(text: &str, environment: Environment<'_>) -> Result<ServerCo
     entry.complete(name, environment)
 }
 
-/// Adds `NAME:HEADER=VALUE` to the server of that name; the value may use environment variables.
+/// Adds the header of `NAME:HEADER=VALUE` to the server `NAME`. The value may use environment
+/// variables.
 ///
 /// # Errors
-/// What is wrong and what to write instead.
+/// A message with the correct syntax.
 pub fn add_header(
     servers: &mut [ServerConfig],
     text: &str,
@@ -199,7 +198,7 @@ struct File {
     servers: Option<serde_json::Map<String, Value>>,
 }
 
-/// One server as it is written.
+/// The entry of a server in a file.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Entry {
@@ -222,6 +221,7 @@ struct Entry {
 impl Entry {
     fn complete(self, name: &str, environment: Environment<'_>) -> Result<ServerConfig, String> {
         check_name(name)?;
+        // Gemini uses both keys: `httpUrl` is streamable HTTP, and `url` the old SSE transport.
         let url = self.http_url.clone().or(self.url.clone());
         let transport = match (&self.command, url) {
             (Some(_), Some(_)) => {
@@ -266,13 +266,13 @@ impl Entry {
     fn http(&self, url: &str, environment: Environment<'_>) -> Result<Transport, String> {
         if self.kind.as_deref() == Some("sse") {
             return Err(
-                "it uses the old SSE transport, which this program does not speak; \
+                "it uses the old SSE transport, which this program does not support; \
                 give its streamable HTTP URL and `\"type\": \"http\"`, or set `\"disabled\": true`"
                     .into(),
             );
         }
         let url = Url::parse(&expand(url, environment)?)
-            .map_err(|error| format!("its `url` is none: {error}"))?;
+            .map_err(|error| format!("its `url` is invalid: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!(
                 "its `url` begins with {:?}, it must be http or https",
@@ -311,11 +311,12 @@ fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), S
     let bad = |what: &str| format!("header {name:?} has an invalid {what}");
     let header: HeaderName = name.parse().map_err(|_| bad("name"))?;
     let mut value = HeaderValue::from_str(value.trim()).map_err(|_| bad("value"))?;
+    // Keeps the value out of debug output.
     value.set_sensitive(true);
     Ok((header, value))
 }
 
-/// Puts environment variables in.
+/// Replaces references to environment variables.
 fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -329,6 +330,7 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
             None => (reference, None),
         };
         let name = name.strip_prefix("env:").unwrap_or(name);
+        // As in a shell, `:-` replaces an empty variable too: `lookup` treats it as unset.
         match (lookup(name, environment), default) {
             (Ok(value), _) => expanded.push_str(&value),
             (Err(_), Some(default)) => expanded.push_str(default),
@@ -361,6 +363,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
                 quote = Some(c);
                 word.get_or_insert_default();
             }
+            // As in a shell, a backslash is literal within single quotes.
             (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
             (None, c) if c.is_whitespace() => words.extend(word.take()),
             (_, c) => word.get_or_insert_default().push(c),
@@ -428,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_entries_are_named() {
         for (entry, expected) in [
             (r#"{}"#, "neither a `command` nor a `url`"),
             (
@@ -443,7 +446,7 @@ mod tests {
             ),
             (r#"{"command": "${OPEN"}"#, "without `}`"),
             (r#"{"url": "ftp://a/b"}"#, "must be http or https"),
-            (r#"{"url": "nope"}"#, "its `url` is none"),
+            (r#"{"url": "nope"}"#, "its `url` is invalid"),
             (
                 r#"{"url": "http://a/sse", "type": "sse"}"#,
                 "old SSE transport",

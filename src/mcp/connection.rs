@@ -1,4 +1,4 @@
-//! One connection to one server: the handshake, its list of tools, calls, and the end.
+//! A connection to a server: the handshake, the list of tools, calls, and closing.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -30,16 +30,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mcp::config::{ServerConfig, Transport};
 use crate::mcp::lines::Lines;
-use crate::mcp::process::{LastWords, Process, Program};
+use crate::mcp::process::{Process, Program, StderrTail};
 use crate::mcp::watchdog::Watchdog;
 use crate::mcp::{Limits, implementation};
 use crate::printable::excerpt;
 use crate::tools::Arguments;
 
-/// Characters of what a server says that go into our own messages.
+/// Most characters of a server's text in messages of this program.
 const QUOTED_CHARS: usize = 300;
 
-/// What is said of a server that ended before it answered, however that was noticed.
+/// The reason for a server that exited before it answered, however that was noticed.
 const ENDED_EARLY: &str = "it ended before the handshake";
 
 /// Why there is no connection.
@@ -47,7 +47,7 @@ const ENDED_EARLY: &str = "it ended before the handshake";
 #[error("{reason}")]
 pub struct ConnectError {
     reason: String,
-    /// The server answered and does not know `initialize`.
+    /// The server answered that it does not support `initialize`.
     is_sessionless: bool,
 }
 
@@ -61,8 +61,8 @@ pub enum ListError {
     /// It does not end.
     #[error("its list of tools {0}")]
     Endless(String),
-    /// It is none, or the connection broke.
-    #[error("its list of tools cannot be had: {0}")]
+    /// The answer is not a list, or the connection was lost.
+    #[error("its list of tools cannot be read: {0}")]
     Failed(String),
 }
 
@@ -85,12 +85,12 @@ pub enum CallError {
     Unavailable {
         /// The server.
         server: String,
-        /// Why, as far as it is known.
+        /// The reason, as far as it is known.
         reason: String,
     },
-    /// The tool is not what was approved.
+    /// The tool changed after it was approved.
     #[error(
-        "{tool} was blocked: its {what} changed after it was approved; a person has to look at it and accept it"
+        "{tool} is blocked: its {what} changed after it was approved; a person has to review and accept the change"
     )]
     Blocked {
         /// The tool's id.
@@ -99,12 +99,12 @@ pub enum CallError {
         what: String,
     },
     /// It took too long.
-    #[error("no result within {} s; try less at once, or go on without", .limit.as_secs_f64())]
+    #[error("no result within {} s; ask for less at once, or continue without it", .limit.as_secs_f64())]
     Timeout {
         /// The limit that was reached.
         limit: Duration,
     },
-    /// The caller gave up.
+    /// The caller cancelled it.
     #[error("the call was cancelled")]
     Cancelled,
     /// The server refused the call.
@@ -112,38 +112,38 @@ pub enum CallError {
     Refused {
         /// The JSON-RPC code.
         code: i32,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The connection broke while the server worked on it. Whether it was carried out is not known.
+    /// The connection was lost during the call. Whether the call was executed is not known.
     #[error(
-        "server {server} went away during the call, which may or may not have been carried out: {reason}"
+        "the connection to server {server} was lost during the call, which may or may not have been executed: {reason}"
     )]
     Lost {
         /// The server.
         server: String,
-        /// Why, as far as it is known.
+        /// The reason, as far as it is known.
         reason: String,
     },
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// What is done.
+    /// The work done so far.
     pub done: f64,
-    /// What there is to do, when it is known.
+    /// The total work, if it is known.
     pub total: Option<f64>,
-    /// The server's words.
+    /// The server's message.
     pub message: Option<String>,
 }
 
-/// What a caller wants to hear during a call, and how it gives up.
+/// Receives the progress of a call, and cancels it.
 #[derive(Clone, Debug, Default)]
 pub struct CallContext {
-    /// Gets the progress. A full queue loses some of it.
+    /// Receives the progress. Updates are dropped while the queue is full.
     pub progress: Option<mpsc::Sender<Progress>>,
-    /// Ends the call, which the server is told.
+    /// Cancels the call; the server is notified.
     pub cancelled: CancellationToken,
 }
 
@@ -153,19 +153,19 @@ pub struct Connection {
     peer: Peer<RoleClient>,
     handler: Handler,
     stop: CancellationToken,
-    /// Nothing comes through any more.
+    /// Cancelled when the connection is closed.
     ended: CancellationToken,
-    /// The process behind it is gone too.
+    /// Cancelled when the process of the server has ended too.
     closed: CancellationToken,
-    last_words: LastWords,
+    stderr_tail: StderrTail,
     limits: Limits,
 }
 
 impl Connection {
-    /// Connects by the handshake, or without one to servers that know none any more.
+    /// Connects with a handshake, or without one to servers that no longer support it.
     ///
     /// # Errors
-    /// [`ConnectError`] in words, with what the server said last.
+    /// [`ConnectError`], with the last lines of the server's standard error.
     pub async fn open(
         config: &ServerConfig,
         limits: &Limits,
@@ -218,7 +218,7 @@ impl Connection {
                     lifecycle,
                     process: Some(process),
                 }
-                .shake_hands(transport)
+                .handshake(transport)
                 .await
             }
             Transport::Http { url, headers } => {
@@ -229,43 +229,44 @@ impl Connection {
                     lifecycle,
                     process: None,
                 }
-                .shake_hands(transport)
+                .handshake(transport)
                 .await
             }
         }
     }
 
-    /// Waits for the list of tools to change, or to have changed since it was last waited for.
+    /// Waits until the list of tools has changed since the last call of this function.
     pub async fn list_changed(&self) {
         self.handler.list_changed.notified().await;
     }
 
-    /// Waits for the end of the connection, whoever ends it.
+    /// Waits until the connection is closed by either side.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
-    /// False once nothing can come through any more.
+    /// Whether the connection is still open.
     pub fn is_alive(&self) -> bool {
         !self.ended.is_cancelled() && !self.peer.is_transport_closed()
     }
 
-    /// Why it ended, as far as it is known.
-    pub fn epitaph(&self) -> String {
-        with_last_words("the server ended the connection".into(), &self.last_words)
+    /// Why the connection was closed, as far as it is known.
+    pub fn end_reason(&self) -> String {
+        with_stderr_tail("the server ended the connection".into(), &self.stderr_tail)
     }
 
-    /// Ends the connection and what runs behind it; when this returns, it is gone.
+    /// Closes the connection, and waits until the process of the server has ended.
     pub async fn close(&self) {
         self.stop.cancel();
         self.closed.cancelled().await;
     }
 
-    /// Every tool, page by page, as the server describes it.
+    /// Lists every tool, as the server describes it.
     ///
     /// # Errors
-    /// [`ListError`] when the pages do not come, or do not end.
+    /// [`ListError`] when the pages do not arrive, or do not end.
     pub async fn list_tools(&self) -> Result<Vec<Value>, ListError> {
+        // A server without the tools capability may answer `tools/list` with an error.
         let offers_tools = self
             .peer
             .peer_info()
@@ -301,6 +302,7 @@ impl Connection {
                 )));
             }
             let Some(next) = next else { return Ok(tools) };
+            // A repeated cursor would list the same pages forever.
             if !seen.insert(next.clone()) {
                 return Err(ListError::Endless(format!(
                     "comes back to its page {:?}",
@@ -327,7 +329,7 @@ impl Connection {
             .peer
             .send_request(request)
             .await
-            .map_err(|error| failed(self.words(&error)))?;
+            .map_err(|error| failed(self.message(&error)))?;
         match answered {
             ServerResult::ListToolsResult(page) => {
                 let tools = page
@@ -338,18 +340,19 @@ impl Connection {
             }
             // A single tool that the SDK cannot read turns the whole page into this.
             ServerResult::CustomResult(page) => {
-                read_page(page.0).ok_or_else(|| failed("the answer holds none".into()))
+                read_page(page.0).ok_or_else(|| failed("the answer is not a list of tools".into()))
             }
-            _ => Err(failed("the answer holds none".into())),
+            _ => Err(failed("the answer is not a list of tools".into())),
         }
     }
 
-    /// Calls a tool by the name that the server itself has for it.
+    /// Calls a tool by its name on the server.
     ///
-    /// Dropping the future, a time limit and the caller's cancellation all tell the server to stop.
+    /// The server is told to stop when the future is dropped, at a time limit, and when the caller
+    /// cancels.
     ///
     /// # Errors
-    /// [`CallError`]. A tool's own failure is a result.
+    /// [`CallError`]. A failure reported by the tool is a result.
     pub async fn call(
         &self,
         name: &str,
@@ -379,20 +382,20 @@ impl Connection {
                 biased;
                 answered = &mut answer => break answered,
                 () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
-                Some(step) = progress.next() => tell(context, step),
+                Some(update) = progress.next() => send_progress(context, update),
             }
         };
+        // Answered, so there is nothing to cancel.
         abandoned.request = None;
         // The SDK hands each notification to a task of its own, which the answer may overtake.
         tokio::task::yield_now().await;
-        while let Some(Some(step)) = progress.next().now_or_never() {
-            tell(context, step);
+        while let Some(Some(update)) = progress.next().now_or_never() {
+            send_progress(context, update);
         }
         match answered.map_err(|error| self.call_error(&error, started))? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
-                let message =
-                    "the tool wants more input, or to answer later, which this program cannot do";
+                let message = "the tool asks for more input, or wants to answer later, which this program does not support";
                 Err(CallError::Refused {
                     code: -32603,
                     message: message.into(),
@@ -400,7 +403,7 @@ impl Connection {
             }
             _ => Err(CallError::Refused {
                 code: -32603,
-                message: "the server's answer is no result of a tool".into(),
+                message: "the answer of the server is not the result of a tool".into(),
             }),
         }
     }
@@ -424,15 +427,15 @@ impl Connection {
             ServiceError::Cancelled { .. } => CallError::Cancelled,
             error => CallError::Lost {
                 server: self.server.to_string(),
-                reason: self.words(error),
+                reason: self.message(error),
             },
         }
     }
 
-    fn words(&self, error: &ServiceError) -> String {
+    fn message(&self, error: &ServiceError) -> String {
         match error {
             ServiceError::McpError(error) => excerpt(&error.message, QUOTED_CHARS),
-            ServiceError::TransportClosed => self.epitaph(),
+            ServiceError::TransportClosed => self.end_reason(),
             error => excerpt(&error.to_string(), QUOTED_CHARS),
         }
     }
@@ -462,35 +465,35 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    async fn shake_hands<T, E, A>(self, transport: T) -> Result<Connection, ConnectError>
+    async fn handshake<T, E, A>(self, transport: T) -> Result<Connection, ConnectError>
     where
         T: IntoTransport<RoleClient, E, A> + Send,
         E: std::error::Error + Send + Sync + 'static,
     {
         let (handler, stop) = (Handler::default(), CancellationToken::new());
-        let last_words = self
+        let stderr_tail = self
             .process
             .as_ref()
-            .map(Process::last_words)
+            .map(Process::stderr_tail)
             .unwrap_or_default();
         let lifecycle = self.lifecycle.clone();
-        let shaking =
+        let connecting =
             serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle, stop.clone());
-        let shaken = match timeout(self.limits.connect, shaking).await {
-            Ok(shaken) => shaken.map_err(ConnectError::from),
+        let connected = match timeout(self.limits.connect, connecting).await {
+            Ok(connected) => connected.map_err(ConnectError::from),
             Err(_) => Err(ConnectError::of(format!(
                 "no handshake within {} s",
                 self.limits.connect.as_secs_f64()
             ))),
         };
-        match shaken {
-            Ok(running) => Ok(self.established(running, handler, stop, last_words)),
+        match connected {
+            Ok(running) => Ok(self.established(running, handler, stop, stderr_tail)),
             Err(error) => {
                 if let Some(process) = self.process {
-                    process.end(self.limits.farewell).await;
+                    process.end(self.limits.exit_timeout).await;
                 }
                 Err(ConnectError {
-                    reason: with_last_words(error.reason, &last_words),
+                    reason: with_stderr_tail(error.reason, &stderr_tail),
                     ..error
                 })
             }
@@ -502,7 +505,7 @@ impl Opening<'_> {
         running: RunningService<RoleClient, Handler>,
         handler: Handler,
         stop: CancellationToken,
-        last_words: LastWords,
+        stderr_tail: StderrTail,
     ) -> Connection {
         let Opening {
             server,
@@ -511,14 +514,14 @@ impl Opening<'_> {
             ..
         } = self;
         let peer = running.peer().clone();
-        listen_where_needed(&peer, &handler, &stop);
+        subscribe_if_needed(&peer, &handler, &stop);
         let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
-        let owned = Owned {
+        let running_connection = Running {
             running,
             process,
-            farewell: limits.farewell,
+            exit_timeout: limits.exit_timeout,
         };
-        tokio::spawn(owned.see_off(ended.clone(), closed.clone()));
+        tokio::spawn(running_connection.wait_for_end(ended.clone(), closed.clone()));
         Connection {
             server,
             peer,
@@ -526,7 +529,7 @@ impl Opening<'_> {
             stop,
             ended,
             closed,
-            last_words,
+            stderr_tail,
             limits: *limits,
         }
     }
@@ -561,56 +564,56 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
         .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// An error with its causes, which for HTTP say what is really wrong.
+/// An error with its causes. For HTTP only the causes name the problem.
 fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut words = error.to_string();
+    let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
-        if !words.contains(&more) {
-            words = format!("{words}: {more}");
+        if !message.contains(&more) {
+            message = format!("{message}: {more}");
         }
         cause = error.source();
     }
-    words
+    message
 }
 
-fn with_last_words(reason: String, last_words: &LastWords) -> String {
-    match last_words.text() {
-        Some(text) => format!("{reason}; it said last: {text}"),
+fn with_stderr_tail(reason: String, stderr_tail: &StderrTail) -> String {
+    match stderr_tail.text() {
+        Some(text) => format!("{reason}; its last output: {text}"),
         None => reason,
     }
 }
 
-/// What a connection consists of, until its end.
-struct Owned {
+/// The parts of an open connection.
+struct Running {
     running: RunningService<RoleClient, Handler>,
     process: Option<Process>,
-    farewell: Duration,
+    exit_timeout: Duration,
 }
 
-impl Owned {
-    async fn see_off(self, ended: CancellationToken, closed: CancellationToken) {
+impl Running {
+    async fn wait_for_end(self, ended: CancellationToken, closed: CancellationToken) {
         let _closes = closed.drop_guard();
         if let Err(error) = self.running.waiting().await {
             tracing::error!(%error, "an MCP connection panicked");
         }
         ended.cancel();
         if let Some(process) = self.process {
-            process.end(self.farewell).await;
+            process.end(self.exit_timeout).await;
         }
     }
 }
 
-/// Where there are no sessions, changes of the list are told only to those who subscribe to them.
-fn listen_where_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &CancellationToken) {
+/// Without a session, a server notifies only subscribers of changes of its list.
+fn subscribe_if_needed(peer: &Peer<RoleClient>, handler: &Handler, stop: &CancellationToken) {
     let Some(info) = peer.peer_info() else { return };
-    let tells = info
+    let notifies = info
         .capabilities
         .tools
         .as_ref()
         .is_some_and(|tools| tools.list_changed == Some(true));
-    if info.protocol_version.has_initialize() || !tells {
+    if info.protocol_version.has_initialize() || !notifies {
         return;
     }
     let (peer, list_changed) = (peer.clone(), Arc::clone(&handler.list_changed));
@@ -632,9 +635,9 @@ fn http_transport(
     headers: &[(HeaderName, HeaderValue)],
     limits: &Limits,
 ) -> Result<StreamableHttpClientTransport<Client>, ConnectError> {
-    // No redirects: the headers may hold keys, and another host is no business of theirs. Idle
-    // connections are not kept, since the SDK found reuse to stall for 40 ms when a body was not
-    // read to its end.
+    // No redirects: the headers may hold keys, which another host must not get. No idle
+    // connections: the SDK measured that reuse stalls for 40 ms when a body was not read to its
+    // end.
     let client = Client::builder()
         .connect_timeout(limits.connect)
         .redirect(redirect::Policy::none())
@@ -648,7 +651,7 @@ fn http_transport(
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// The tools and the next cursor of a page that the SDK could not read as one.
+/// The tools and the next cursor of a page that the SDK could not read.
 fn read_page(mut page: Value) -> Option<(Vec<Value>, Option<String>)> {
     let next = page
         .get("nextCursor")
@@ -660,14 +663,14 @@ fn read_page(mut page: Value) -> Option<(Vec<Value>, Option<String>)> {
     }
 }
 
-fn tell(context: &CallContext, step: ProgressNotificationParam) {
+fn send_progress(context: &CallContext, update: ProgressNotificationParam) {
     if let Some(listener) = &context.progress {
         let ProgressNotificationParam {
             progress: done,
             total,
             message,
             ..
-        } = step;
+        } = update;
         let _ = listener.try_send(Progress {
             done,
             total,
@@ -676,7 +679,7 @@ fn tell(context: &CallContext, step: ProgressNotificationParam) {
     }
 }
 
-/// Tells a server to stop working on a request that nobody waits for any more.
+/// Tells the server to stop working on a request, when nobody waits for the answer any more.
 struct CancelOnDrop {
     peer: Peer<RoleClient>,
     request: Option<RequestId>,
@@ -706,7 +709,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// What servers tell us.
+/// Receives the notifications of a server.
 #[derive(Clone, Default)]
 struct Handler {
     progress: ProgressDispatcher,
@@ -716,10 +719,10 @@ struct Handler {
 impl ClientHandler for Handler {
     async fn on_progress(
         &self,
-        step: ProgressNotificationParam,
+        update: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.progress.handle_notification(step).await;
+        self.progress.handle_notification(update).await;
     }
 
     fn on_tool_list_changed(

@@ -1,17 +1,17 @@
 //! The MCP server: a handful of tools over a catalog of thousands.
 //!
 //! Every client sees `tool_search` and `call_tool`. In [`Style::Inject`] the tools that a search
-//! found join the list of that session, the least recently used leave it when the budget is used
-//! up, and the client is told that the list changed. Clients without sessions have no list of their
-//! own, so for them everything goes through `call_tool`.
+//! found are added to the list of that session, the least recently used are removed when the token
+//! budget is used up, and the client is notified that the list changed. Clients without sessions
+//! have no list of their own, so they call every tool through `call_tool`.
 //!
-//! Every call goes through the [gate](crate::gate), as those of the agent do; where a person has to
-//! be asked, the client is, by elicitation.
+//! Every call goes through the [gate](crate::gate), like those of the agent. Approval by a person
+//! is requested from the client by elicitation.
 
-mod answer;
-mod asking;
-mod passing;
+mod elicitation;
 mod resolve;
+mod search_answer;
+mod upstream_call;
 
 use std::future::Future;
 use std::io;
@@ -48,21 +48,21 @@ use crate::mcp::implementation;
 use crate::mcp::pool::Pool;
 use crate::printable::excerpt;
 use crate::tools::{Arguments, ErrorCode, Status, Toolset};
-use asking::{Asking, OpenQuestions, Reply};
-use passing::{Forwarded, Ledgers, Reach, WINDOW};
+use elicitation::{ElicitationApprover, OpenQuestions, Reply};
+use upstream_call::{CallDirectory, Ledgers, UpstreamCall, WINDOW};
 
-pub use passing::Principal;
+pub use upstream_call::Principal;
 
-/// Progress notes that wait for a slow client before they are dropped.
+/// Progress notifications that wait for a slow client; more are dropped.
 const PROGRESS_QUEUE: usize = 16;
-/// How long a result waits for a slow client to take the progress before it.
+/// How long a result waits for a slow client to receive the progress before it.
 const PROGRESS_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest message of a client on its standard output, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// Longest time of one call. The pool's own limits are shorter and have better words.
+/// Longest time of one call. The pool's own limits are shorter and have better error messages.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// Characters of a client's name and of its request's id that are written down.
+/// Most characters of a client's name and of a request id in the audit log.
 const NAME_CHARS: usize = 100;
 /// The header that names a session.
 const SESSION_ID: &str = "mcp-session-id";
@@ -70,19 +70,19 @@ const SESSION_ID: &str = "mcp-session-id";
 /// How a gateway shows the catalog.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// How found tools come into the client's hands.
+    /// How found tools are offered to the client.
     pub style: Style,
     /// The limits of a search.
     pub find: FindConfig,
-    /// Most tokens of the tools in one answer to a search; what does not fit whole is shortened.
+    /// Most tokens of the tools in one answer to a search; tools that do not fit are shortened.
     pub answer_tokens: usize,
     /// How many tools a session holds in [`Style::Inject`].
     pub toolbox: ToolboxConfig,
-    /// How long a search waits for servers that were never reached yet.
+    /// How long a search waits for servers that have not been connected yet.
     pub settle: Duration,
-    /// Sessions, and requests without one, that are served at the same time.
+    /// Concurrent sessions, and requests without a session.
     pub max_sessions: usize,
-    /// The user whose name arguments may bear that the policies bind.
+    /// The user that the policies allow in identity arguments.
     pub identity: Option<String>,
 }
 
@@ -100,7 +100,7 @@ impl Default for GatewayConfig {
     }
 }
 
-/// Makes the handlers of sessions. Cheap to clone.
+/// Creates the handlers of sessions. Cheap to clone.
 #[derive(Clone)]
 pub struct Gateway {
     shared: Arc<GatewayState>,
@@ -110,12 +110,12 @@ struct GatewayState {
     search: Arc<dyn ToolSearch>,
     pool: Pool,
     gate: Arc<Gate>,
-    /// What preconditions may call beside the pool.
+    /// Tools that preconditions may call, besides those of the pool.
     toolset: Option<Arc<dyn Toolset>>,
     ledgers: Ledgers,
     questions: OpenQuestions,
     config: GatewayConfig,
-    places: Arc<Semaphore>,
+    session_permits: Arc<Semaphore>,
 }
 
 impl Gateway {
@@ -129,7 +129,7 @@ impl Gateway {
         Gateway::with_toolset(search, pool, gate, None, config)
     }
 
-    /// The same, where preconditions may call tools of this set too.
+    /// A gateway whose preconditions may also call tools of this set.
     pub fn with_toolset(
         search: Arc<dyn ToolSearch>,
         pool: Pool,
@@ -137,7 +137,7 @@ impl Gateway {
         toolset: Option<Arc<dyn Toolset>>,
         config: GatewayConfig,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(config.max_sessions));
+        let session_permits = Arc::new(Semaphore::new(config.max_sessions));
         let (ledgers, questions) = (Ledgers::default(), OpenQuestions::default());
         Gateway {
             shared: Arc::new(GatewayState {
@@ -148,7 +148,7 @@ impl Gateway {
                 ledgers,
                 questions,
                 config,
-                places,
+                session_permits,
             }),
         }
     }
@@ -156,13 +156,13 @@ impl Gateway {
     /// The handler of one session.
     ///
     /// # Errors
-    /// When there are as many sessions as are served at the same time.
+    /// When there are as many sessions as there may be.
     pub fn session(&self) -> io::Result<Session> {
-        let place = Arc::clone(&self.shared.places).try_acquire_owned();
-        let place = place.map_err(|_| {
+        let permit = Arc::clone(&self.shared.session_permits).try_acquire_owned();
+        let permit = permit.map_err(|_| {
             let max = self.shared.config.max_sessions;
             io::Error::other(format!(
-                "there are {max} MCP sessions, the most that are served; end some first"
+                "there are {max} MCP sessions, the maximum; end one first"
             ))
         })?;
         let toolbox = Toolbox::new(self.shared.config.toolbox, o200k);
@@ -173,7 +173,7 @@ impl Gateway {
             id,
             toolbox: Mutex::new(toolbox),
             list_version,
-            _place: place,
+            _permit: permit,
         })
     }
 
@@ -200,7 +200,7 @@ impl Gateway {
                 running.waiting().await?;
                 Ok(())
             }
-            // A client that leaves before it has said anything, or is made to.
+            // The client disconnected before the handshake, or the program ends.
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
                 Ok(())
             }
@@ -212,13 +212,13 @@ impl Gateway {
 /// One client's view of the catalog.
 pub struct Session {
     shared: Arc<GatewayState>,
-    /// For the audit log, where the client has no session id of its own.
+    /// For the audit log, if the client has no session id of its own.
     id: String,
-    /// What was injected.
+    /// The injected tools.
     toolbox: Mutex<Toolbox>,
-    /// Raised whenever the list of tools changes.
+    /// Incremented whenever the list of tools changes.
     list_version: watch::Sender<u64>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Session {
@@ -232,6 +232,7 @@ impl Session {
             Ok(request) => request,
             Err(message) => return failed(&message),
         };
+        // Right after the start, the tools of servers that are still connecting would be missing.
         self.shared.pool.settled(config.settle).await;
         let search = Arc::clone(&self.shared.search);
         let found = spawn_blocking(move || search.search(&request)).await;
@@ -246,7 +247,7 @@ impl Session {
             Style::Inject => self.inject(&found, &context.peer).await,
             Style::Dispatch => None,
         };
-        let answer = answer::of(
+        let answer = search_answer::describe(
             &found,
             injection.as_ref(),
             config.answer_tokens,
@@ -255,7 +256,7 @@ impl Session {
         CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
     }
 
-    /// Puts what was found into the session's list.
+    /// Adds the found tools to the session's list.
     async fn inject(&self, found: &Found, peer: &Peer<RoleServer>) -> Option<Injection> {
         let tools = meta_tools::merged(std::slice::from_ref(found));
         let injection = {
@@ -286,8 +287,8 @@ impl Session {
         }
     }
 
-    /// The tool that is wanted. Where there is none, it may be of a server that was never reached
-    /// yet.
+    /// The requested tool. If there is none, it may belong to a server that is still connecting, so
+    /// this waits for the servers and looks again.
     async fn resolve(&self, wanted: &resolve::Wanted) -> Result<Arc<Tool>, String> {
         let found = self.look_up(wanted.clone()).await;
         if found.is_ok() {
@@ -316,14 +317,14 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
         let id = tool.id.clone();
+        // A tool with an open call is not evicted from the list.
         self.toolbox().open_call(&id);
         let response = self.call(tool, given, reply, context).await;
         self.toolbox().close_call(&id);
         response
     }
 
-    /// Every call of a client comes through here, whatever name it came under, and goes through the
-    /// gate.
+    /// Makes a call of a client through the gate. Every call of a client comes through here.
     async fn call(
         &self,
         tool: Arc<Tool>,
@@ -336,7 +337,7 @@ impl Session {
         let progress = context
             .meta
             .get_progress_token()
-            .map(|token| Forwarding::start(context.peer.clone(), token));
+            .map(|token| ProgressForwarder::start(context.peer.clone(), token));
         let (steps, forwarding) = progress
             .map(|forwarding| (forwarding.steps, forwarding.task))
             .unzip();
@@ -344,10 +345,10 @@ impl Session {
             progress: steps,
             cancelled: context.ct.clone(),
         };
-        let forwarded = Arc::new(Forwarded::new(shared.pool.clone(), id.clone(), calling));
-        let reach = Reach { shared, forwarded };
+        let forwarded = Arc::new(UpstreamCall::new(shared.pool.clone(), id.clone(), calling));
+        let reach = CallDirectory { shared, forwarded };
         let within = shared.gate.policies().approval_timeout_s.duration();
-        let asking = Asking::new(
+        let elicitation = ElicitationApprover::new(
             context,
             &caller.who,
             within,
@@ -359,7 +360,7 @@ impl Session {
             caller: &caller,
             ledger: &shared.ledgers.of(&caller.who),
             directory: &reach,
-            approver: &asking,
+            approver: &elicitation,
             call_timeout: CALL_TIMEOUT,
         };
         let call = Call {
@@ -369,23 +370,24 @@ impl Session {
         };
         let passed = shared.gate.pass(passage, call).await;
         let answer = reach.forwarded.answer();
+        // Drops the sender of the progress, which ends the forwarding task.
         drop(reach);
         if let Some(forwarding) = forwarding {
-            // What the client is told of a call comes before its result.
+            // The progress of a call is sent before its result.
             let _ = timeout(PROGRESS_PATIENCE, forwarding).await;
         }
-        if let Some(question) = asking.question() {
+        if let Some(question) = elicitation.question() {
             return question.into();
         }
         let result = match answer {
             Some(Ok(result)) => result,
             Some(Err(error)) => failed(&error.to_string()),
-            None => not_made(passed),
+            None => describe_refusal(passed),
         };
-        stamped(result, &id).into()
+        with_tool_id(result, &id).into()
     }
 
-    /// On whose behalf a request calls.
+    /// The caller that a request acts for.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
         let parts = context.extensions.get::<Parts>();
         let checked = parts.map(|parts| parts.extensions.get::<Principal>().cloned());
@@ -393,7 +395,7 @@ impl Session {
             Some(principal) => principal.unwrap_or_else(Principal::unknown),
             None => Principal::local(),
         };
-        // Where there are no sessions, anything may stand in this header.
+        // Without sessions the client chooses the content of this header freely.
         let parts = parts.filter(|_| has_session(context));
         let session = parts.and_then(|parts| parts.headers.get(SESSION_ID)?.to_str().ok());
         let client = context
@@ -416,7 +418,7 @@ impl Session {
         }
     }
 
-    /// The injected tool of this name, when there is one.
+    /// The injected tool with this name, if there is one.
     fn injected(&self, name: &str) -> Option<Arc<Tool>> {
         self.toolbox().find(name).cloned()
     }
@@ -502,21 +504,21 @@ impl ServerHandler for Session {
     }
 }
 
-/// Over HTTP the protocol knows no sessions since 2026-07-28: each request meets a new handler.
+/// Since protocol 2026-07-28 there are no sessions over HTTP: each request has a new handler.
 fn has_session(context: &RequestContext<RoleServer>) -> bool {
     let is_http = context.extensions.get::<Parts>().is_some();
     let version = context.protocol_version();
     !is_http || version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
 }
 
-/// Passes a call's progress on to the client, under the client's own token, until the other end of
-/// `steps` is dropped.
-struct Forwarding {
+/// Forwards the progress of a call to the client, with the client's own token, until the other end
+/// of `steps` is dropped.
+struct ProgressForwarder {
     steps: mpsc::Sender<Progress>,
     task: JoinHandle<()>,
 }
 
-impl Forwarding {
+impl ProgressForwarder {
     fn start(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
         let (sender, mut steps) = mpsc::channel::<Progress>(PROGRESS_QUEUE);
         let task = tokio::spawn(async move {
@@ -533,7 +535,7 @@ impl Forwarding {
                 }
             }
         });
-        Forwarding {
+        ProgressForwarder {
             steps: sender,
             task,
         }
@@ -551,10 +553,10 @@ fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {
     serde_json::from_value(value).ok()
 }
 
-/// A result with the tool it came from, since names alone may be those of several servers. That it
-/// is complete is said too, as the newest protocol wants it; the SDK takes it out again for older
+/// Adds to a result the id of its tool, since several servers may have a tool of that name. It is
+/// also marked as complete, as the newest protocol requires; the SDK removes the mark for older
 /// ones.
-fn stamped(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
+fn with_tool_id(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
     result.result_type = Some(ResultType::COMPLETE);
     if let Value::Object(fields) = meta_of(id) {
         result
@@ -566,11 +568,11 @@ fn stamped(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
     result
 }
 
-/// What a client is told of a call that did not reach its server.
-fn not_made(passed: Passed) -> CallToolResult {
+/// The result of a call that did not reach its server.
+fn describe_refusal(passed: Passed) -> CallToolResult {
     let result = passed.result;
     if result.status == Status::Ok {
-        // A dry run says what would have been called.
+        // The result of a dry run is the call that would have been made.
         return CallToolResult::success(vec![ContentBlock::text(result.data.to_string())]);
     }
     let message = result.error_message.unwrap_or_default();
@@ -578,7 +580,7 @@ fn not_made(passed: Passed) -> CallToolResult {
         Some(ErrorCode::Limit) => {
             let minutes = WINDOW.as_secs() / 60;
             failed(&format!(
-                "{message}; the calls of {minutes} minutes count together, and [gate.limits] in a profile says how many"
+                "{message}; the limit counts the calls of {minutes} minutes, and [gate.limits] in a profile sets it"
             ))
         }
         _ => failed(&message),
@@ -603,14 +605,34 @@ fn unknown_tool(name: &str) -> ErrorData {
     )
 }
 
+/// The instructions for a client, with the number of tools that can be found.
 fn instructions(tools: usize, style: Style) -> String {
-    let how = match style {
+    let available = match tools {
+        // A client connects before the servers of an empty catalog are connected.
+        0 => "The tools of several servers are".to_owned(),
+        1 => "1 tool is".to_owned(),
+        tools => format!("{tools} tools of several servers are"),
+    };
+    let calling = match style {
         Style::Inject => {
-            "what it finds joins your list of tools, and can be called through `call_tool` too"
+            "the tools it finds are added to your list, and can be called through `call_tool` too"
         }
-        Style::Dispatch => "call what it finds with `call_tool`",
+        Style::Dispatch => "call the tools it finds with `call_tool`",
     };
     format!(
-        "{tools} tools of several servers can be used through this one. Describe what you need to `tool_search`; {how}."
+        "{available} available through this one. Describe what you need to `tool_search`; {calling}."
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_never_claim_that_there_are_no_tools() {
+        let text = |tools| instructions(tools, Style::Dispatch);
+        assert!(text(0).starts_with("The tools of several servers are available"));
+        assert!(text(1).starts_with("1 tool is available"));
+        assert!(text(7).starts_with("7 tools of several servers are available"));
+    }
 }

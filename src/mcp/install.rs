@@ -1,4 +1,4 @@
-//! Writing this program into the settings of MCP clients, without harm to what else is in them.
+//! Adding this program to the settings of MCP clients. Other settings stay unchanged.
 
 use std::fmt;
 use std::fs;
@@ -9,12 +9,12 @@ use std::str::FromStr;
 use directories::BaseDirs;
 use serde_json::{Map, Value, json};
 
-/// The name under which clients know this program.
+/// The name of this program in the settings of clients.
 pub const ENTRY_NAME: &str = "toolscout";
-/// Backups of one file that are kept apart before a person has to clear up.
+/// Most backups of one file with a number. A further one replaces the backup without a number.
 const MAX_BACKUPS: usize = 1000;
 
-/// A client whose settings are known.
+/// A client whose settings this program can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
     /// Claude Desktop.
@@ -34,7 +34,7 @@ pub enum Client {
 }
 
 impl Client {
-    /// Every client, in the order they are documented.
+    /// Every client, in the order of the documentation.
     pub const ALL: [Client; 7] = [
         Client::ClaudeDesktop,
         Client::ClaudeCode,
@@ -58,7 +58,7 @@ impl Client {
         }
     }
 
-    /// Where it keeps its settings; `None` without a home directory.
+    /// The path of its settings; `None` without a home directory.
     pub fn settings_file(self) -> Option<PathBuf> {
         let dirs = BaseDirs::new()?;
         let (home, config) = (dirs.home_dir(), dirs.config_dir());
@@ -73,7 +73,7 @@ impl Client {
         })
     }
 
-    /// The object in its settings that holds servers.
+    /// The key of the servers in its settings.
     fn key(self) -> &'static str {
         match self {
             Client::VsCode => "servers",
@@ -114,17 +114,17 @@ impl FromStr for Client {
     }
 }
 
-/// How the client is to reach this program.
+/// How the client connects to this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// It starts it.
+    /// It starts the program.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
         args: Vec<String>,
     },
-    /// It asks a running one.
+    /// It connects to a running server.
     Http {
         /// The endpoint.
         url: String,
@@ -141,7 +141,7 @@ pub enum InstallError {
         /// The client.
         client: Client,
     },
-    /// The file is not what the client's settings are.
+    /// The file does not have the format of the client's settings.
     #[error("{path} cannot be merged: {reason}; nothing was changed, add this by hand:\n{entry}", path = path.display())]
     Unmergeable {
         /// The file.
@@ -154,35 +154,35 @@ pub enum InstallError {
     /// The file cannot be read or written.
     #[error("{action} {path}: {source}", path = path.display())]
     Io {
-        /// What was being done.
+        /// The action, as a verb.
         action: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
 }
 
-/// A client's settings as they are and as they would be.
+/// A change of a client's settings.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The file.
     pub path: PathBuf,
-    /// What it would hold.
+    /// Its new content.
     pub after: String,
     before: Option<String>,
 }
 
 impl Plan {
-    /// Reads the settings and merges this program in. Nothing is written yet.
+    /// Reads the settings and adds this program to them. Nothing is written yet.
     ///
     /// # Errors
-    /// [`InstallError`] when they cannot be read, or are not understood.
+    /// [`InstallError`] when the settings cannot be read, or have an unknown format.
     pub fn new(client: Client, path: &Path, reached: &Reached) -> Result<Self, InstallError> {
         if client == Client::ClaudeDesktop && matches!(reached, Reached::Http { .. }) {
             return Err(InstallError::StdioOnly { client });
         }
-        // A link, as people who keep their settings elsewhere have it, stays one.
+        // A symbolic link stays one: its target is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let before = match fs::read_to_string(&path) {
             Ok(text) => Some(text),
@@ -218,12 +218,12 @@ impl Plan {
         }
     }
 
-    /// True when all is as it should be already.
+    /// Whether the settings have the entry already.
     pub fn is_done(&self) -> bool {
         self.before.as_ref() == Some(&self.after)
     }
 
-    /// Writes the file, whole or not at all, and gives the backup of what was there.
+    /// Writes the file atomically, and returns the path of the backup.
     ///
     /// # Errors
     /// [`InstallError::Io`].
@@ -243,6 +243,7 @@ impl Plan {
         if let Some(backup) = &backup {
             fs::copy(&self.path, backup).map_err(failed("write the backup", backup))?;
         }
+        // Written beside the file and renamed, so that a crash leaves the old or the new settings.
         let fresh = beside(&self.path, "toolscout-new");
         fs::write(&fresh, &self.after).map_err(failed("write", &fresh))?;
         if let Ok(metadata) = fs::metadata(&self.path) {
@@ -254,33 +255,37 @@ impl Plan {
     }
 
     fn free_backup(&self) -> PathBuf {
-        let candidates =
-            (1..MAX_BACKUPS).map(|number| beside(&self.path, &format!("backup-{number}")));
-        let free = candidates.into_iter().find(|path| !path.exists());
-        free.unwrap_or_else(|| beside(&self.path, "backup"))
+        for number in 1..MAX_BACKUPS {
+            let backup = beside(&self.path, &format!("backup-{number}"));
+            if !backup.exists() {
+                return backup;
+            }
+        }
+        beside(&self.path, "backup")
     }
 }
 
+/// A path in the same folder, with a suffix added to the file name.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{suffix}"));
     path.with_file_name(name)
 }
 
-/// Sets `key.toolscout` in a JSON document and leaves everything else as it is.
+/// Sets `key.toolscout` in a JSON document.
 fn merge_json(text: &str, key: &str, entry: &Value) -> Result<String, String> {
     let mut settings = match text.trim() {
         "" => Map::new(),
         text => match serde_json::from_str(text) {
             Ok(Value::Object(settings)) => settings,
-            Ok(_) => return Err("it is no JSON object".into()),
-            Err(error) => return Err(format!("it is no plain JSON ({error})")),
+            Ok(_) => return Err("it is not a JSON object".into()),
+            Err(error) => return Err(format!("it is not plain JSON ({error})")),
         },
     };
     let servers = settings.entry(key).or_insert_with(|| json!({}));
     let servers = servers
         .as_object_mut()
-        .ok_or_else(|| format!("its {key:?} is no object"))?;
+        .ok_or_else(|| format!("its {key:?} is not an object"))?;
     if servers.get(ENTRY_NAME) == Some(entry) {
         return Ok(text.to_owned());
     }
@@ -293,16 +298,16 @@ fn merge_json(text: &str, key: &str, entry: &Value) -> Result<String, String> {
 fn merge_toml(text: &str, key: &str, entry: &Value) -> Result<String, String> {
     let wanted = toml::Value::try_from(entry).map_err(|error| error.to_string())?;
     let settings: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        format!("it is no TOML ({})", error.message().replace('\n', "; "))
+        format!("it is not TOML ({})", error.message().replace('\n', "; "))
     })?;
     match settings
         .get(key)
         .and_then(|servers| servers.get(ENTRY_NAME))
     {
-        Some(there) if *there == wanted => return Ok(text.to_owned()),
+        Some(existing) if *existing == wanted => return Ok(text.to_owned()),
         Some(_) => {
             return Err(format!(
-                "it has another [{key}.{ENTRY_NAME}], which has to be taken out first"
+                "it has another [{key}.{ENTRY_NAME}]; remove that first"
             ));
         }
         None => {}
@@ -390,7 +395,7 @@ mod tests {
         assert!(
             plan(Client::Codex, &path, other)
                 .unwrap_err()
-                .contains("taken out first")
+                .contains("remove that first")
         );
     }
 
@@ -401,10 +406,10 @@ mod tests {
         for (before, expected) in [
             (
                 "{ // a comment\n}",
-                "no plain JSON (key must be a string at line 1",
+                "not plain JSON (key must be a string at line 1",
             ),
-            ("[1]", "no JSON object"),
-            (r#"{"mcpServers": 3}"#, "\"mcpServers\" is no object"),
+            ("[1]", "not a JSON object"),
+            (r#"{"mcpServers": 3}"#, "\"mcpServers\" is not an object"),
         ] {
             let message = plan(Client::Cursor, &path, before).unwrap_err();
             assert!(

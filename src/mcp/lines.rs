@@ -1,8 +1,8 @@
-//! What a server writes, line by line, with an answer for messages that are too long to be read.
+//! Reading the output of a server line by line, and replacing messages that are too long.
 //!
-//! The SDK drops a line beyond its limit, and whoever waits for the answer in it would wait for the
-//! whole time limit. So the end of such a line is looked at too, and an error of the same id takes
-//! its place.
+//! The SDK drops a line beyond its limit, and a call whose answer it is would wait until its
+//! timeout. So this reader looks for the id at both ends of such a line, and replaces it by an
+//! error with the same id.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,24 +13,24 @@ use std::task::{Context, Poll, ready};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Bytes kept of either end of a line. Ids stand next to one of them.
+/// Bytes stored of both ends of a line. The id is near one of them.
 const EDGE_BYTES: usize = 256;
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A reader that lets lines pass up to a limit.
+/// A reader that passes on lines up to a limit.
 pub struct Lines<R> {
     inner: R,
     server: Arc<str>,
     max_bytes: usize,
     line: LineBuffer,
-    /// Read and not yet passed on.
+    /// Bytes to pass on.
     ready: VecDeque<u8>,
     chunk: Box<[u8]>,
-    told_noise: bool,
+    noise_logged: bool,
 }
 
-/// The line under way.
+/// The ends of the line that is being read.
 #[derive(Default)]
 struct LineBuffer {
     bytes: usize,
@@ -49,7 +49,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             line: LineBuffer::default(),
             ready: VecDeque::new(),
             chunk,
-            told_noise: false,
+            noise_logged: false,
         }
     }
 
@@ -59,8 +59,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 Some((b'\n', content)) => (content, true),
                 _ => (part, false),
             };
-            // One byte beyond the limit passes, so that the SDK sees that the line is too long and
-            // drops it.
+            // One byte beyond the limit is passed on, so that the SDK drops the line as too long.
             let room = (self.max_bytes + 1)
                 .saturating_sub(self.line.bytes)
                 .min(content.len());
@@ -76,11 +75,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.ready.push_back(b'\n');
         let line = std::mem::take(&mut self.line);
         if line.bytes > self.max_bytes {
-            tracing::warn!(server = %self.server, bytes = line.bytes, max = self.max_bytes, "a message is too long");
-            self.ready.extend(line.refusal(self.max_bytes));
-        } else if line.is_noise() && !std::mem::replace(&mut self.told_noise, true) {
+            tracing::warn!(server = %self.server, bytes = line.bytes, max = self.max_bytes, "a message is too long; it was replaced by an error");
+            self.ready.extend(line.replacement(self.max_bytes));
+        } else if line.is_noise() && !std::mem::replace(&mut self.noise_logged, true) {
             let excerpt = String::from_utf8_lossy(&line.head);
-            tracing::warn!(server = %self.server, %excerpt, "writes to its standard output what is no message; such lines are ignored");
+            tracing::warn!(server = %self.server, %excerpt, "the server writes lines to its standard output that are not messages; they are ignored");
         }
     }
 }
@@ -88,6 +87,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 impl LineBuffer {
     fn push(&mut self, content: &[u8]) {
         self.bytes += content.len();
+        // The head is filled once; the tail always has the last bytes.
         let wanted = EDGE_BYTES
             .saturating_sub(self.head.len())
             .min(content.len());
@@ -98,14 +98,14 @@ impl LineBuffer {
         self.tail.drain(..excess);
     }
 
-    /// True for text that is no JSON object or list.
+    /// Whether the line is text other than a JSON object or array.
     fn is_noise(&self) -> bool {
         let first = self.head.iter().find(|byte| !byte.is_ascii_whitespace());
         !matches!(first, None | Some(b'{' | b'['))
     }
 
-    /// The error that answers in place of this line, when its id can be told.
-    fn refusal(mut self, max_bytes: usize) -> Vec<u8> {
+    /// The error that replaces this line; empty if its id cannot be found.
+    fn replacement(mut self, max_bytes: usize) -> Vec<u8> {
         let head = String::from_utf8_lossy(&self.head).into_owned();
         let tail = String::from_utf8_lossy(self.tail.make_contiguous()).into_owned();
         let Some(id) = id_at_start(&head).or_else(|| id_at_end(&tail)) else {
@@ -115,19 +115,19 @@ impl LineBuffer {
             "the answer has {} bytes, {max_bytes} are allowed; ask for less at once",
             self.bytes
         );
-        let refusal =
+        let replacement =
             json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message } });
-        format!("{refusal}\n").into_bytes()
+        format!("{replacement}\n").into_bytes()
     }
 }
 
-/// The id that stands before anything nested.
+/// The id before the first nested value.
 fn id_at_start(head: &str) -> Option<Value> {
     let top = head.trim_start().strip_prefix('{')?;
     id_in(&top[..top.find(['{', '[']).unwrap_or(top.len())])
 }
 
-/// The id that stands after everything nested.
+/// The id after the last nested value.
 fn id_at_end(tail: &str) -> Option<Value> {
     let top = tail.trim_end().strip_suffix('}')?;
     id_in(&top[top.rfind(['}', ']']).map_or(0, |at| at + 1)..])
@@ -159,6 +159,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             if bytes == 0 {
                 return Poll::Ready(Ok(()));
             }
+            // Moved out for the call, since `take` borrows the whole reader.
             let chunk = std::mem::take(&mut this.chunk);
             this.take(&chunk[..bytes]);
             this.chunk = chunk;
@@ -209,14 +210,14 @@ mod tests {
                 (lines.len(), lines[0].len(), lines[2]),
                 (3, 1001, "{\"next\":1}")
             );
-            let refusal: Value = serde_json::from_str(lines[1]).unwrap();
-            assert_eq!(refusal["id"], id);
+            let replacement: Value = serde_json::from_str(lines[1]).unwrap();
+            assert_eq!(replacement["id"], id);
             assert!(
-                refusal["error"]["message"]
+                replacement["error"]["message"]
                     .as_str()
                     .unwrap()
                     .contains("1000 are allowed"),
-                "{refusal}"
+                "{replacement}"
             );
         }
     }

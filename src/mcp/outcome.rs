@@ -1,5 +1,4 @@
-//! What came out of a call, for a model: text, structured content, images, sound and resources kept
-//! apart.
+//! The result of a call, for a model: text, structured content, images, audio and resources.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde::Serialize;
@@ -17,19 +16,18 @@ pub struct Outcome {
     /// Images, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Media>,
-    /// Sound, in order.
+    /// Audio, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audio: Vec<Media>,
     /// Resources, whole or as links, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
-    /// The tool says that it failed.
+    /// The tool reported a failure.
     #[serde(skip)]
     pub is_error: bool,
 }
 
-/// An image or sound. Its bytes are worth nothing to a model that reads text, so only their number
-/// is told.
+/// An image or audio. A model that reads text cannot use the bytes, so only their number is given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Media {
     /// The MIME type.
@@ -41,21 +39,21 @@ pub struct Media {
 /// A resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Resource {
-    /// Where it is.
+    /// Its URI.
     pub uri: String,
     /// The MIME type, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// The text, of a resource that came with the result and is one.
+    /// The text, of an embedded text resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The size, of a resource that came with the result and is no text.
+    /// The size in bytes, of an embedded binary resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
 }
 
 impl Outcome {
-    /// Takes a result apart.
+    /// Reads a result.
     pub fn of(result: CallToolResult) -> Self {
         let mut outcome = Outcome {
             structured: result.structured_content,
@@ -80,6 +78,7 @@ impl Outcome {
                     text: None,
                     bytes: None,
                 }),
+                // Kinds of later protocol versions.
                 _ => {}
             }
         }
@@ -87,8 +86,8 @@ impl Outcome {
         outcome
     }
 
-    /// As a model reads it: bare text where there is nothing else, the structured content where
-    /// that is all, and otherwise an object with a field for each kind.
+    /// The value for a model: a string if there is only text, the structured content if there is
+    /// only that, and otherwise an object with a field for each kind.
     pub fn to_value(&self) -> Value {
         let only_text = Outcome {
             text: self.text.clone(),
@@ -109,19 +108,19 @@ impl Outcome {
         }
     }
 
-    /// The words of a failure.
+    /// The message of a failure.
     pub fn failure(&self) -> String {
         match self.to_value() {
             Value::String(text) if text.trim().is_empty() => {
-                "the tool failed without a word".into()
+                "the tool failed without a message".into()
             }
             Value::String(text) => text,
             other => other.to_string(),
         }
     }
 
-    /// The protocol asks servers to repeat structured content as text, for clients that know text
-    /// only.
+    /// Removes texts that repeat the structured content. The protocol asks servers to do so, for
+    /// clients that support only text.
     fn drop_repeated_text(&mut self) {
         if let Some(structured) = &self.structured {
             self.text.retain(|text| {
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_kept_apart() {
+    fn each_kind_of_content_has_its_own_field() {
         let all = outcome(json!({
             "content": [
                 { "type": "text", "text": "a" },
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alone_stands_alone() {
+    fn a_single_kind_of_content_is_not_wrapped() {
         let texts = outcome(
             json!({ "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] }),
         );
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_always_has_words() {
+    fn a_failure_always_has_a_message() {
         let failed = outcome(
             json!({ "content": [{ "type": "text", "text": "no such zone" }], "isError": true }),
         );
@@ -236,7 +235,7 @@ mod tests {
         assert_eq!(failed.failure(), "no such zone");
         assert_eq!(
             outcome(json!({ "content": [], "isError": true })).failure(),
-            "the tool failed without a word"
+            "the tool failed without a message"
         );
     }
 }

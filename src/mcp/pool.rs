@@ -1,5 +1,5 @@
-//! The connections to all servers, each kept up by a task of its own, and the one way to call their
-//! tools.
+//! The connections to all servers, each maintained by a task of its own, and the one function that
+//! calls their tools.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +17,7 @@ use toolscout_index::ToolId;
 
 use crate::mcp::Limits;
 use crate::mcp::approved::Approved;
-use crate::mcp::changes::{Before, Flag, Judged, OnChange};
+use crate::mcp::changes::{Before, ComparedTools, Flag, OnChange};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::{CallContext, CallError, Connection};
 use crate::mcp::outcome::Outcome;
@@ -26,28 +26,27 @@ use crate::mcp::sync::{self, Synced};
 use crate::mcp::watchdog::Watchdog;
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
-/// Least time between two looks at a server's list, however often it says that it changed.
-const LEAST_REFRESH: Duration = Duration::from_millis(200);
-/// How soon a list that could not be written to the catalog is tried again.
-const REWRITE: Duration = Duration::from_secs(5);
-/// A connection that lasted this long was a good one: the next pause is the shortest again.
+/// Shortest time between two lists of a server's tools, however often it reports changes.
+const MIN_REFRESH: Duration = Duration::from_millis(200);
+/// Pause before a list that could not be written to the catalog is tried again.
+const SYNC_RETRY: Duration = Duration::from_secs(5);
+/// After a connection that lasted this long, the pause before a reconnect starts at the shortest.
 const STABLE: Duration = Duration::from_secs(30);
-/// Invalid tools of one list that are logged one by one.
-const MAX_TOLD: usize = 5;
+/// Most skipped tools of one list that are logged one by one.
+const MAX_LOGGED_SKIPS: usize = 5;
 
-/// What a pool goes by.
+/// The configuration of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct PoolConfig {
     /// The servers.
     pub servers: Vec<ServerConfig>,
-    /// What becomes of tools that change.
+    /// How changed tools are handled.
     pub on_change: OnChange,
     /// The bounds.
     pub limits: Limits,
 }
 
-/// The connections to all servers. Cheap to clone; dropping the last clone ends them all, at the
-/// latest when the program ends.
+/// The connections to all servers. Cheap to clone; dropping the last clone closes them all.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<PoolState>,
@@ -57,7 +56,7 @@ struct PoolState {
     servers: BTreeMap<String, Arc<Server>>,
     watchdog: Arc<Watchdog>,
     stop: CancellationToken,
-    keepers: Mutex<JoinSet<()>>,
+    tasks: Mutex<JoinSet<()>>,
     _stops_on_drop: DropGuard,
 }
 
@@ -67,10 +66,10 @@ struct Server {
     limits: Limits,
     on_change: OnChange,
     state: watch::Sender<State>,
-    /// Tools that may not be called, with what changed about them.
+    /// Tools that must not be called, with the parts that changed.
     blocked: Mutex<BTreeMap<ToolId, String>>,
-    /// Raised by calls that fail in a way that makes the connection doubtful.
-    doubt: Notify,
+    /// Notified when a call failed in a way that may mean a lost connection.
+    recheck: Notify,
     calls: Semaphore,
 }
 
@@ -85,7 +84,7 @@ enum State {
     Down { reason: String, since: Instant },
 }
 
-/// A server's state, for people.
+/// The state of a server, for people.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Status {
     /// The server.
@@ -104,46 +103,47 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A pool of these servers, none of them connected yet. Of two of one name the last counts.
+    /// A pool of these servers, none of them connected yet. Of two with one name the last is used.
     pub fn new(config: PoolConfig) -> Self {
         let PoolConfig {
             servers,
             on_change,
             limits,
         } = config;
-        let named = servers.into_iter().map(|config| {
+        let mut by_name = BTreeMap::new();
+        for config in servers {
             let name = config.name.clone();
-            (name, Arc::new(Server::new(config, on_change, limits)))
-        });
+            by_name.insert(name, Arc::new(Server::new(config, on_change, limits)));
+        }
         let stop = CancellationToken::new();
         let shared = PoolState {
-            servers: named.collect(),
+            servers: by_name,
             watchdog: Arc::default(),
             _stops_on_drop: stop.clone().drop_guard(),
             stop,
-            keepers: Mutex::default(),
+            tasks: Mutex::default(),
         };
         Pool {
             shared: Arc::new(shared),
         }
     }
 
-    /// Connects to every server and keeps its tools on the sink in step, until the pool is closed.
+    /// Connects to every server and syncs its tools to the sink, until the pool is closed.
     /// Needs a Tokio runtime.
     pub fn start(&self, sink: Arc<dyn CatalogSink>) {
-        let mut keepers = self.keepers();
+        let mut tasks = self.tasks();
         for server in self.shared.servers.values() {
-            let keeper = Keeper {
+            let task = ConnectionTask {
                 server: Arc::clone(server),
                 sink: Arc::clone(&sink),
                 watchdog: Arc::clone(&self.shared.watchdog),
                 stop: self.shared.stop.clone(),
             };
-            keepers.spawn(keeper.run());
+            tasks.spawn(task.run());
         }
     }
 
-    /// Waits until every server was reached or has failed once, at most this long.
+    /// Waits until every server is connected or has failed once, at most this long.
     pub async fn settled(&self, patience: Duration) {
         let settling = async {
             for server in self.shared.servers.values() {
@@ -156,15 +156,16 @@ impl Pool {
 
     /// Every server's state, by name.
     pub fn statuses(&self) -> Vec<Status> {
-        let status = |(name, server): (&String, &Arc<Server>)| {
+        let mut statuses = Vec::with_capacity(self.shared.servers.len());
+        for (name, server) in &self.shared.servers {
             let reason = server.unavailable();
-            Status {
+            statuses.push(Status {
                 server: name.clone(),
                 available: reason.is_none(),
                 reason,
-            }
-        };
-        self.shared.servers.iter().map(status).collect()
+            });
+        }
+        statuses
     }
 
     /// Why the tools of this server cannot be called right now; `None` when they can.
@@ -175,57 +176,49 @@ impl Pool {
         }
     }
 
-    /// Why this tool cannot be called right now: its server is not there, or it is not what was
-    /// approved.
-    pub fn obstacle(&self, id: &ToolId) -> Option<String> {
-        let blocked = || {
-            let what = self
-                .shared
-                .servers
-                .get(id.server())?
-                .blocked()
-                .get(id)?
-                .clone();
-            Some(format!(
-                "its {what} changed after it was approved, and nobody has accepted that yet"
-            ))
-        };
-        self.unavailable(id.server()).or_else(blocked)
+    /// Why this tool cannot be called right now: its server is not available, or it changed after
+    /// it was approved. `None` when it can.
+    pub fn unavailable_tool(&self, id: &ToolId) -> Option<String> {
+        if let Some(reason) = self.unavailable(id.server()) {
+            return Some(reason);
+        }
+        let server = self.shared.servers.get(id.server())?;
+        let changed = server.blocked().get(id)?.clone();
+        Some(format!(
+            "its {changed} changed after it was approved, and the change has not been accepted"
+        ))
     }
 
     /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through
     /// here.
     ///
     /// # Errors
-    /// [`CallError`]. A tool's own failure is a result that says so.
+    /// [`CallError`]. A failure reported by the tool is a result with `is_error`.
     pub async fn call(
         &self,
         id: &ToolId,
         arguments: Arguments,
         context: &CallContext,
     ) -> Result<CallToolResult, CallError> {
-        let unknown = || CallError::UnknownServer {
-            server: id.server().to_owned(),
-            tool: id.to_string(),
+        let Some(server) = self.shared.servers.get(id.server()) else {
+            return Err(CallError::UnknownServer {
+                server: id.server().to_owned(),
+                tool: id.to_string(),
+            });
         };
-        self.shared
-            .servers
-            .get(id.server())
-            .ok_or_else(unknown)?
-            .call(id, arguments, context)
-            .await
+        server.call(id, arguments, context).await
     }
 
-    /// Ends every connection and what runs behind it; when this returns, nothing is left.
+    /// Closes every connection, and waits until the processes of the servers have ended.
     pub async fn close(&self) {
         self.shared.stop.cancel();
-        let mut keepers = std::mem::take(&mut *self.keepers());
-        while keepers.join_next().await.is_some() {}
+        let mut tasks = std::mem::take(&mut *self.tasks());
+        while tasks.join_next().await.is_some() {}
     }
 
-    fn keepers(&self) -> MutexGuard<'_, JoinSet<()>> {
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.shared
-            .keepers
+            .tasks
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,13 +226,13 @@ impl Pool {
 
 impl Toolset for Pool {
     fn find(&self, id: &ToolId) -> Option<Arc<dyn Callable>> {
-        self.shared.servers.contains_key(id.server()).then(|| {
-            let tool = UpstreamTool {
-                pool: self.clone(),
-                id: id.clone(),
-            };
-            Arc::new(tool) as Arc<dyn Callable>
-        })
+        if !self.shared.servers.contains_key(id.server()) {
+            return None;
+        }
+        Some(Arc::new(UpstreamTool {
+            pool: self.clone(),
+            id: id.clone(),
+        }))
     }
 }
 
@@ -275,7 +268,7 @@ impl Server {
             on_change,
             state,
             blocked: Mutex::default(),
-            doubt: Notify::new(),
+            recheck: Notify::new(),
             calls,
         }
     }
@@ -306,18 +299,19 @@ impl Server {
             });
         }
         let total = self.limits.call_total;
-        // Never closed, so there is a place or the time is up.
-        let _place = timeout(total, self.calls.acquire())
+        // The semaphore is never closed, so this fails only by the timeout.
+        let _permit = timeout(total, self.calls.acquire())
             .await
             .map_err(|_| CallError::Timeout { limit: total })?;
         let called = connection.call(id.name(), arguments, context).await;
+        // Listing the tools again finds out whether the connection is still usable.
         if matches!(called, Err(CallError::Lost { .. })) {
-            self.doubt.notify_one();
+            self.recheck.notify_one();
         }
         called
     }
 
-    /// The connection; waited for a while where there is none yet, or none since a moment ago.
+    /// The connection. Waits for one that is being made, or that was lost a moment ago.
     async fn connection(&self) -> Result<Arc<Connection>, CallError> {
         let mut state = self.state.subscribe();
         let patience = match &*state.borrow() {
@@ -335,7 +329,7 @@ impl Server {
         }
         let reason = self
             .unavailable()
-            .unwrap_or_else(|| "it went away again".into());
+            .unwrap_or_else(|| "it was lost again".into());
         Err(CallError::Unavailable {
             server: self.config.name.clone(),
             reason,
@@ -347,45 +341,46 @@ impl Server {
     }
 }
 
-/// Keeps up one server's connection and its tools in the catalog.
-struct Keeper {
+/// Maintains the connection to one server, and syncs its tools to the catalog.
+struct ConnectionTask {
     server: Arc<Server>,
     sink: Arc<dyn CatalogSink>,
     watchdog: Arc<Watchdog>,
     stop: CancellationToken,
 }
 
-impl Keeper {
+impl ConnectionTask {
     async fn run(self) {
         let stop = self.stop.clone();
         let limits = self.server.limits;
         let mut pause = limits.first_pause;
-        let mut told = String::new();
+        let mut logged = String::new();
         loop {
             let started = Instant::now();
             let opening = Connection::open(&self.server.config, &limits, &self.watchdog);
             let reason = match stop.run_until_cancelled(opening).await {
                 None => return,
                 Some(Err(error)) => error.to_string(),
-                Some(Ok(connection)) => self.keep(Arc::new(connection)).await,
+                Some(Ok(connection)) => self.serve(Arc::new(connection)).await,
             };
             if stop.is_cancelled() {
                 return;
             }
-            if reason != told {
+            // A server that stays down for the same reason is logged once.
+            if reason != logged {
                 tracing::warn!(
                     server = self.name(),
                     reason,
-                    "MCP server is down and being reconnected"
+                    "MCP server is down; reconnecting"
                 );
-                told.clone_from(&reason);
+                logged.clone_from(&reason);
             }
             self.server.state.send_replace(State::Down {
                 reason,
                 since: Instant::now(),
             });
             if started.elapsed() >= STABLE {
-                (pause, told) = (limits.first_pause, String::new());
+                (pause, logged) = (limits.first_pause, String::new());
             }
             if stop
                 .run_until_cancelled(sleep(jittered(pause)))
@@ -398,36 +393,39 @@ impl Keeper {
         }
     }
 
-    /// Follows one connection to its end and says why it ended.
-    async fn keep(&self, connection: Arc<Connection>) -> String {
+    /// Syncs tools until the connection ends, and returns the reason.
+    async fn serve(&self, connection: Arc<Connection>) -> String {
         let reason = self
             .stop
-            .run_until_cancelled(self.follow(&connection))
+            .run_until_cancelled(self.refresh_until_end(&connection))
             .await;
         connection.close().await;
         reason.unwrap_or_else(|| "the program ends".into())
     }
 
-    async fn follow(&self, connection: &Arc<Connection>) -> String {
-        let mut taken_in = None;
+    /// Lists the tools at every change, and returns the reason when the connection ends.
+    async fn refresh_until_end(&self, connection: &Arc<Connection>) -> String {
+        // `None` until a list was written to the catalog.
+        let mut synced_hash = None;
         loop {
             match connection.list_tools().await {
-                Ok(entries) => self.take_in(entries, &mut taken_in).await,
+                Ok(entries) => self.sync_if_changed(entries, &mut synced_hash).await,
                 Err(error) => return error.to_string(),
             }
             self.ready(connection);
-            let refresh = if taken_in.is_some() {
+            let refresh = if synced_hash.is_some() {
                 self.server.limits.refresh
             } else {
-                REWRITE
+                SYNC_RETRY
             };
             tokio::select! {
-                () = connection.ended() => return connection.epitaph(),
+                () = connection.ended() => return connection.end_reason(),
                 () = connection.list_changed() => {}
-                () = self.server.doubt.notified() => {}
+                () = self.server.recheck.notified() => {}
                 () = sleep(refresh) => {}
             }
-            sleep(LEAST_REFRESH).await;
+            // A server that reports changes all the time is listed at this rate.
+            sleep(MIN_REFRESH).await;
         }
     }
 
@@ -442,10 +440,10 @@ impl Keeper {
         });
     }
 
-    /// Puts a list on the sink unless it is the one that was taken in last.
-    async fn take_in(&self, entries: Vec<Value>, last: &mut Option<u64>) {
+    /// Syncs a list to the sink, unless it is the one that was synced last.
+    async fn sync_if_changed(&self, entries: Vec<Value>, last: &mut Option<u64>) {
         let hash = hash_of(&entries);
-        // What is blocked may have been accepted meanwhile, by another process too.
+        // Blocked tools may have been accepted meanwhile, also by another process.
         if *last == Some(hash) && self.server.blocked().is_empty() {
             return;
         }
@@ -455,33 +453,33 @@ impl Keeper {
         {
             Ok(synced) => {
                 *last = Some(hash);
-                tell(&synced);
+                log_sync(&synced);
             }
             Err(error) => {
                 *last = None;
                 tracing::warn!(
                     server = self.name(),
                     error,
-                    "the tools of an MCP server were not taken in"
+                    "the tools of an MCP server were not synced; trying again"
                 );
             }
         }
     }
 
-    /// Tools that may not be called are known as such before anything about the list can be seen,
-    /// and what changed is told before it can be called.
+    /// Writes a list. Tools are blocked before the new list is visible, and changes are logged
+    /// before a changed tool can be called.
     async fn write(&self, offer: sync::Offer) -> Result<Synced, String> {
         let compared = self.compare(offer).await?;
         *self.server.blocked() = compared.0.blocked();
         let (
-            Judged {
+            ComparedTools {
                 tools,
                 flags: flagged,
                 ..
             },
             skipped,
         ) = compared;
-        tell_changed(&flagged);
+        log_changes(&flagged);
         let changes = self.sink.sync(self.name(), tools).await?;
         Ok(Synced {
             server: self.name().to_owned(),
@@ -491,18 +489,18 @@ impl Keeper {
         })
     }
 
-    /// Compares an offer with what was approved, and remembers what is approved from now on.
-    async fn compare(&self, offer: sync::Offer) -> Result<(Judged, Vec<String>), String> {
+    /// Compares an offer with the approved definitions, and stores the new approved ones.
+    async fn compare(&self, offer: sync::Offer) -> Result<(ComparedTools, Vec<String>), String> {
         let (sink, server) = (Arc::clone(&self.sink), Arc::clone(&self.server));
         let comparing = spawn_blocking(move || {
             let (name, most_records) = (&server.config.name, server.limits.definitions);
             let mut approved = Approved::open(&sink.folder()).map_err(|error| error.to_string())?;
             let records = approved.of(name).map_err(|error| error.to_string())?;
             let before = Before::of(name, Some(&sink.searcher()), records, most_records);
-            let (judged, skipped) = sync::compare(offer, server.on_change, &before)?;
-            let remembered = approved.remember(name, &judged.records, &judged.forgotten);
+            let (compared, skipped) = sync::compare(offer, server.on_change, &before)?;
+            let remembered = approved.remember(name, &compared.records, &compared.forgotten);
             remembered.map_err(|error| error.to_string())?;
-            Ok((judged, skipped))
+            Ok((compared, skipped))
         });
         comparing.await.map_err(|error| error.to_string())?
     }
@@ -512,21 +510,21 @@ impl Keeper {
     }
 }
 
-fn tell(synced: &Synced) {
+fn log_sync(synced: &Synced) {
     let Synced {
         server,
         changes,
         skipped,
         ..
     } = synced;
-    for reason in skipped.iter().take(MAX_TOLD) {
-        tracing::warn!(server, reason, "a tool was left out");
+    for reason in skipped.iter().take(MAX_LOGGED_SKIPS) {
+        tracing::warn!(server, reason, "a tool was skipped");
     }
-    if skipped.len() > MAX_TOLD {
+    if skipped.len() > MAX_LOGGED_SKIPS {
         tracing::warn!(
             server,
-            more = skipped.len() - MAX_TOLD,
-            "more tools were left out"
+            more = skipped.len() - MAX_LOGGED_SKIPS,
+            "more tools were skipped"
         );
     }
     let (added, changed, removed) = (
@@ -534,10 +532,10 @@ fn tell(synced: &Synced) {
         changes.changed.len(),
         changes.removed.len(),
     );
-    tracing::info!(server, added, changed, removed, "tools are in step");
+    tracing::info!(server, added, changed, removed, "tools synced");
 }
 
-fn tell_changed(flags: &[Flag]) {
+fn log_changes(flags: &[Flag]) {
     for flag in flags {
         let what = flag.parts.join(" and ");
         tracing::warn!(tool = %flag.id, what, blocked = flag.blocked, "a tool changed after it was approved");
@@ -552,8 +550,8 @@ fn hash_of(entries: &[Value]) -> u64 {
     hasher.finish()
 }
 
-/// The pause less up to a quarter of it, so that servers that went down together do not come back
-/// together.
+/// The pause minus a random part of up to a quarter, so that servers that went down together are
+/// not reconnected together.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0];
     let _ = getrandom::fill(&mut random);

@@ -1,5 +1,5 @@
-//! A server that is a child process: started in a group of its own, its standard error drained, and
-//! ended whole.
+//! A server as a child process: started in a process group of its own, with its standard error
+//! read, and ended as a group.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 use crate::mcp::watchdog::Watchdog;
 
-/// Variables of ours that every server gets. Others may hold secrets that are not meant for it:
-/// those it needs are named in its configuration.
-const PASSED_ON: [&str; 26] = [
+/// Environment variables that every server inherits. Others may hold secrets that are not meant for
+/// it; those it needs are in its configuration.
+const INHERITED_VARIABLES: [&str; 26] = [
     "HOME",
     "LOGNAME",
     "PATH",
@@ -45,13 +45,12 @@ const PASSED_ON: [&str; 26] = [
     "SystemRoot",
     "APPDATA",
 ];
-/// Bytes kept of what a server said last on its standard error.
-const LAST_WORDS_BYTES: usize = 2 << 10;
-/// Bytes of standard error that are logged, at debug; a server that says more is not listened to
-/// any further.
+/// Bytes stored of the end of a server's standard error.
+const STDERR_TAIL_BYTES: usize = 2 << 10;
+/// Bytes of standard error that are logged, at level debug. The rest is read and not logged.
 const LOGGED_BYTES: usize = 64 << 10;
 
-/// What to start.
+/// The program to start.
 pub struct Program<'a> {
     /// The server's name, for the log.
     pub server: &'a Arc<str>,
@@ -59,9 +58,9 @@ pub struct Program<'a> {
     pub command: &'a str,
     /// Its arguments.
     pub args: &'a [String],
-    /// Its variables beside those that every server gets.
+    /// Its environment variables, besides those that every server inherits.
     pub env: &'a BTreeMap<String, String>,
-    /// Where it runs.
+    /// Its working directory.
     pub cwd: Option<&'a Path>,
 }
 
@@ -70,17 +69,17 @@ pub struct Process {
     child: Child,
     group: Option<u32>,
     watchdog: Arc<Watchdog>,
-    last_words: LastWords,
+    stderr_tail: StderrTail,
     /// Reads its standard error to the end.
     draining: Option<JoinHandle<()>>,
 }
 
-/// The end of what a server says on its standard error.
+/// The end of a server's standard error.
 #[derive(Clone, Default)]
-pub struct LastWords(Arc<Mutex<Vec<u8>>>);
+pub struct StderrTail(Arc<Mutex<Vec<u8>>>);
 
 impl Process {
-    /// Starts a server and gives its standard output and input.
+    /// Starts a server, and returns its standard output and input.
     ///
     /// # Errors
     /// When the program cannot be started.
@@ -91,7 +90,7 @@ impl Process {
         let mut command = Command::new(program.command);
         command.args(program.args).env_clear().kill_on_drop(true);
         command.envs(
-            PASSED_ON
+            INHERITED_VARIABLES
                 .iter()
                 .filter_map(|name| Some((name, std::env::var_os(name)?))),
         );
@@ -103,6 +102,7 @@ impl Process {
         if let Some(cwd) = program.cwd {
             command.current_dir(cwd);
         }
+        // A group of its own, so that everything the server starts can be killed with it.
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn()?;
@@ -115,13 +115,13 @@ impl Process {
             child.stdout.take().ok_or_else(missing)?,
             child.stdin.take().ok_or_else(missing)?,
         );
-        let last_words = LastWords::default();
+        let stderr_tail = StderrTail::default();
         let stderr = child.stderr.take();
         let draining = stderr.map(|stderr| {
             tokio::spawn(drain(
                 stderr,
                 Arc::clone(program.server),
-                last_words.clone(),
+                stderr_tail.clone(),
             ))
         });
         Ok((
@@ -129,7 +129,7 @@ impl Process {
                 child,
                 group,
                 watchdog: Arc::clone(watchdog),
-                last_words,
+                stderr_tail,
                 draining,
             },
             stdout,
@@ -137,24 +137,24 @@ impl Process {
         ))
     }
 
-    /// What it says on its standard error.
-    pub fn last_words(&self) -> LastWords {
-        self.last_words.clone()
+    /// The end of its standard error.
+    pub fn stderr_tail(&self) -> StderrTail {
+        self.stderr_tail.clone()
     }
 
-    /// Waits for it to end by itself now that its input is closed, then asks it to, then makes it.
-    /// Whatever it has started and left behind in its group ends too.
-    pub async fn end(mut self, farewell: Duration) {
-        if timeout(farewell, self.child.wait()).await.is_err() {
+    /// Ends the server, whose input is closed: waits for it to exit, then sends SIGTERM, then
+    /// SIGKILL. Each step waits for `exit_timeout`. The rest of its process group is killed too.
+    pub async fn end(mut self, exit_timeout: Duration) {
+        if timeout(exit_timeout, self.child.wait()).await.is_err() {
             if let Some(group) = self.group {
                 self.watchdog.terminate(group);
             }
-            let _ = timeout(farewell, self.child.wait()).await;
+            let _ = timeout(exit_timeout, self.child.wait()).await;
         }
         self.kill_group();
         let _ = self.child.kill().await;
         if let Some(draining) = self.draining.take() {
-            let _ = timeout(farewell, draining).await;
+            let _ = timeout(exit_timeout, draining).await;
         }
     }
 
@@ -171,11 +171,11 @@ impl Drop for Process {
     }
 }
 
-impl LastWords {
-    /// The last lines as one, `None` when nothing was said.
+impl StderrTail {
+    /// The last three lines in one, `None` if there are none.
     pub fn text(&self) -> Option<String> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&kept);
+        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&tail);
         let lines: Vec<&str> = text
             .lines()
             .map(str::trim)
@@ -186,26 +186,26 @@ impl LastWords {
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_WORDS_BYTES)..]);
-        let excess = kept.len().saturating_sub(LAST_WORDS_BYTES);
-        kept.drain(..excess);
+        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&bytes[bytes.len().saturating_sub(STDERR_TAIL_BYTES)..]);
+        let excess = tail.len().saturating_sub(STDERR_TAIL_BYTES);
+        tail.drain(..excess);
     }
 }
 
-/// Reads standard error to its end, since a server that finds it full stops.
-async fn drain(mut stderr: ChildStderr, server: Arc<str>, last_words: LastWords) {
+/// Reads standard error to its end: a server whose pipe is full would block.
+async fn drain(mut stderr: ChildStderr, server: Arc<str>, stderr_tail: StderrTail) {
     let mut chunk = vec![0; 8 << 10];
     let mut logged = 0;
     while let Ok(bytes @ 1..) = stderr.read(&mut chunk).await {
-        last_words.push(&chunk[..bytes]);
+        stderr_tail.push(&chunk[..bytes]);
         if logged < LOGGED_BYTES {
             tracing::debug!(%server, stderr = %String::from_utf8_lossy(&chunk[..bytes]).trim_end());
         }
         let before = logged;
         logged = logged.saturating_add(bytes);
         if before < LOGGED_BYTES && logged >= LOGGED_BYTES {
-            tracing::warn!(%server, "floods its standard error; the rest of it is not logged");
+            tracing::warn!(%server, "the server writes a lot to its standard error; the rest of it is not logged");
         }
     }
 }

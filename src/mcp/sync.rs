@@ -1,4 +1,4 @@
-//! From a server's list of tools to the catalog.
+//! Reading a server's list of tools, and comparing it with the approved ones.
 
 use std::sync::Arc;
 
@@ -9,27 +9,26 @@ use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{Changes, Tool};
 
 use crate::mcp::Limits;
-use crate::mcp::changes::{Before, Flag, Judged, OnChange, judge};
+use crate::mcp::changes::{Before, ComparedTools, Flag, OnChange, compare_with_approved};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::Connection;
 use crate::mcp::watchdog::Watchdog;
 
-/// The key under which this program keeps what MCP has no field for. A server must not say with it
-/// who it is.
+/// The `_meta` key of this program. A server could use it to claim the identity of another.
 const OWN_META: &str = "toolscout";
-/// Longest name of a tool, as MCP has it.
+/// Longest name of a tool, as MCP specifies.
 const MAX_NAME_BYTES: usize = 128;
 
-/// A server's tools as they were read.
+/// The tools that a server offers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Offer {
     /// The valid tools.
     pub tools: Vec<Tool>,
-    /// What is wrong with the others.
+    /// Why the other entries were skipped.
     pub skipped: Vec<String>,
 }
 
-/// What taking in a server's tools did.
+/// The result of syncing a server's tools.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Synced {
     /// The server.
@@ -37,21 +36,21 @@ pub struct Synced {
     /// What changed in the catalog.
     #[serde(flatten)]
     pub changes: Changes,
-    /// Tools that are not what was approved.
+    /// Tools that changed after they were approved.
     pub flagged: Vec<Flag>,
-    /// What is wrong with entries that are no valid tools.
+    /// Why entries were skipped.
     pub skipped: Vec<String>,
 }
 
-/// Servers that are asked at the same time.
-const ASKED_AT_ONCE: usize = 8;
+/// Most servers that are listed at the same time.
+const CONCURRENT_FETCHES: usize = 8;
 
-/// Asks every server once for its tools, in the order given; what one of them does wrong is its own
-/// outcome.
+/// Lists the tools of every server once. The outcomes are in the order of the servers, and a
+/// failure of one does not affect the others.
 pub async fn fetch_all(servers: &[ServerConfig], limits: &Limits) -> Vec<Result<Offer, String>> {
     let watchdog = Arc::new(Watchdog::default());
     let fetched = stream::iter(servers).map(|server| fetch(server, limits, &watchdog));
-    fetched.buffered(ASKED_AT_ONCE).collect().await
+    fetched.buffered(CONCURRENT_FETCHES).collect().await
 }
 
 async fn fetch(
@@ -63,6 +62,7 @@ async fn fetch(
         .await
         .map_err(|error| error.to_string())?;
     let entries = connection.list_tools().await;
+    // Closed before an error is returned, so that no process is left.
     connection.close().await;
     Ok(read_tools(
         &server.name,
@@ -71,8 +71,8 @@ async fn fetch(
     ))
 }
 
-/// Reads the entries of a `tools/list`. Those that are no valid tools or beyond the limits are left
-/// out, the second of one name among them.
+/// Reads the entries of a `tools/list`. Invalid entries, entries beyond the limits and repeated
+/// names are skipped.
 pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Offer {
     let mut skipped = Vec::new();
     entries.retain(|entry| {
@@ -81,7 +81,7 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
                 .or_else(|| bad_schema(entry))
                 .or_else(|| too_long(entry, limits))
         } else {
-            Some("it is no object".to_owned())
+            Some("it is not an object".to_owned())
         };
         skipped.extend(
             reason
@@ -90,6 +90,7 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
         );
         reason.is_none()
     });
+    // Before the entries become tools: the identity of a tool is its server's name in the settings.
     entries.iter_mut().for_each(drop_own_meta);
     if entries.is_empty() {
         return Offer {
@@ -102,6 +103,7 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
         source_name: server.to_owned(),
         ..ReadOptions::default()
     };
+    // The same parser as for files, so that a tool is the same wherever it comes from.
     let document = json!({ "tools": entries }).to_string();
     match formats::parse(document.as_bytes(), &options) {
         Ok(parsed) => {
@@ -129,13 +131,13 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
 /// Compares an offer with what was approved.
 ///
 /// # Errors
-/// For a list of which nothing can be used: more likely a defect than a server that has lost its
+/// For a list without any valid tool: that is more likely a defect than a server that has lost its
 /// tools.
 pub fn compare(
     offer: Offer,
     on_change: OnChange,
     before: &Before,
-) -> Result<(Judged, Vec<String>), String> {
+) -> Result<(ComparedTools, Vec<String>), String> {
     let Offer { tools, mut skipped } = offer;
     if tools.is_empty() && !skipped.is_empty() {
         return Err(format!(
@@ -143,19 +145,19 @@ pub fn compare(
             skipped.join("; ")
         ));
     }
-    let judged = judge(tools, on_change, before);
-    if judged.no_room > 0 {
-        let (most, left_out) = (before.most_records, judged.no_room);
+    let compared = compare_with_approved(tools, on_change, before);
+    if compared.no_room > 0 {
+        let (most, left_out) = (before.most_records, compared.no_room);
         skipped.push(format!(
-            "{left_out} new tools: it has had {most} different ones, the most that are remembered of a server; `toolscout \
-             sync --mcp FILE --on-change accept` forgets those that it does not offer any more"
+            "{left_out} new tools: the server has offered {most} different tools, the most that are stored; `toolscout \
+             sync --mcp FILE --on-change accept` deletes the records of those that it no longer offers"
         ));
     }
-    Ok((judged, skipped))
+    Ok((compared, skipped))
 }
 
-/// What MCP says of names, and what providers take. Anything else can look like another name, or
-/// like text of ours.
+/// Checks that a name has only the characters that MCP specifies and model providers accept. Others
+/// can look like another name, or like text of this program.
 fn bad_name(entry: &Value) -> Option<String> {
     let name = entry
         .get("name")
@@ -185,7 +187,8 @@ fn bad_schema(entry: &Value) -> Option<String> {
     }
 }
 
-/// Left out and not cut: a cut description would not be what the tool says of itself.
+/// Checks the size of a tool. A too long description is not truncated, since that would change its
+/// meaning.
 fn too_long(entry: &Value, limits: &Limits) -> Option<String> {
     for field in ["title", "description"] {
         let bytes = entry.get(field).and_then(Value::as_str).map_or(0, str::len);
@@ -203,7 +206,7 @@ fn too_long(entry: &Value, limits: &Limits) -> Option<String> {
 
 fn name_of(entry: &Value) -> String {
     let name = entry.get("name").and_then(Value::as_str);
-    // Escaped whole, as text that is no name may draw anything.
+    // Escaped, since an invalid name may contain any text.
     let quoted = |name| {
         format!(
             "tool \"{}\"",
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_entries_are_left_out_and_named_and_the_others_read() {
+    fn bad_entries_are_skipped_and_named_and_the_others_read() {
         let schema = json!({ "type": "object" });
         let entries = vec![
             json!({ "name": "good", "inputSchema": schema, "annotations": { "destructiveHint": true } }),
@@ -248,7 +251,7 @@ mod tests {
         for expected in [
             "\"bad\": its inputSchema is \"none\"",
             "\"bare\": it has no inputSchema",
-            "no object",
+            "not an object",
             "good",
             "name",
         ] {
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_cannot_say_that_it_is_another_one() {
+    fn a_server_cannot_claim_the_identity_of_another() {
         let entry = json!({
             "name": "a", "inputSchema": {}, "_meta": { "toolscout": { "server": "bank", "name": "pay" }, "kept": 1 }
         });

@@ -1,30 +1,30 @@
-//! Ends what servers have started, also when we are killed and can end nothing ourselves.
+//! Kills the processes of servers, even when this program itself is killed.
 //!
-//! Servers are often started through package runners, so there is a tree of processes and not one.
-//! Each server is a process group of its own, and a small shell in yet another group knows all
-//! groups. It listens on a pipe that only we write to: when we die, however it happens, the pipe
-//! ends and it kills the groups that are left.
+//! Servers are often started through package runners, so each is a tree of processes. Each server
+//! has a process group of its own, and a small shell in another group knows all of them. The shell
+//! reads a pipe that only this program writes to. When the program dies, for whatever reason, the
+//! pipe ends and the shell kills the remaining groups.
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// What the shell does with one line of ours.
+/// The script of the shell, which executes one command per line.
 const SCRIPT: &str = r#"
 groups=
-while read -r order group; do
-  kept=
-  for known in $groups; do [ "$known" = "$group" ] || kept="$kept $known"; done
-  case $order in
-    watch) groups="$kept $group" ;;
+while read -r command group; do
+  others=
+  for known in $groups; do [ "$known" = "$group" ] || others="$others $known"; done
+  case $command in
+    watch) groups="$others $group" ;;
     terminate) kill -s TERM -- "-$group" 2>/dev/null ;;
-    kill) kill -s KILL -- "-$group" 2>/dev/null; groups=$kept ;;
+    kill) kill -s KILL -- "-$group" 2>/dev/null; groups=$others ;;
   esac
 done
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 "#;
 
-/// Knows the process groups that must not outlive us. Dropping it kills those that are left.
+/// The process groups that must not outlive this program. Dropping it kills the remaining ones.
 #[derive(Debug, Default)]
 pub struct Watchdog {
     /// Started with the first group.
@@ -34,33 +34,33 @@ pub struct Watchdog {
 #[derive(Debug)]
 struct Shell {
     child: Child,
-    orders: Option<ChildStdin>,
+    commands: Option<ChildStdin>,
 }
 
 impl Watchdog {
-    /// Kills this group when we end.
+    /// Registers a group to be killed when this program ends.
     pub fn watch(&self, group: u32) {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         if shell.is_none() {
             *shell = Shell::start().inspect_err(|error| {
-                tracing::warn!(%error, "no shell to watch over MCP servers; they may outlive a kill of this program");
+                tracing::warn!(%error, "no shell to watch the MCP servers; they may outlive a kill of this program");
             }).ok();
         }
-        order(&mut shell, "watch", group);
+        send(&mut shell, "watch", group);
     }
 
-    /// Asks this group to end.
+    /// Sends SIGTERM to a group.
     pub fn terminate(&self, group: u32) {
-        order(
+        send(
             &mut self.shell.lock().unwrap_or_else(PoisonError::into_inner),
             "terminate",
             group,
         );
     }
 
-    /// Kills what is left of this group and forgets it.
+    /// Sends SIGKILL to a group and unregisters it.
     pub fn kill(&self, group: u32) {
-        order(
+        send(
             &mut self.shell.lock().unwrap_or_else(PoisonError::into_inner),
             "kill",
             group,
@@ -77,24 +77,25 @@ impl Shell {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         #[cfg(unix)]
-        // Beyond the reach of a Ctrl-C or a kill that is meant for our own group.
+        // A Ctrl-C, or a kill of this program's group, does not reach the shell.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
-        let orders = child.stdin.take();
-        Ok(Shell { child, orders })
+        let commands = child.stdin.take();
+        Ok(Shell { child, commands })
     }
 }
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        self.orders = None;
+        self.commands = None;
         let _ = self.child.wait();
     }
 }
 
-/// A shell that is gone cannot be told anything; the process itself is ended by its handle then.
-fn order(shell: &mut Option<Shell>, order: &str, group: u32) {
-    if let Some(orders) = shell.as_mut().and_then(|shell| shell.orders.as_mut()) {
-        let _ = writeln!(orders, "{order} {group}");
+/// Sends a command to the shell. Without a shell nothing is sent; the process handle then kills the
+/// server itself.
+fn send(shell: &mut Option<Shell>, command: &str, group: u32) {
+    if let Some(commands) = shell.as_mut().and_then(|shell| shell.commands.as_mut()) {
+        let _ = writeln!(commands, "{command} {group}");
     }
 }

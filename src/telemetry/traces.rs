@@ -1,5 +1,5 @@
-//! Spans for an OpenTelemetry collector, over OTLP. Off unless an endpoint is given; texts of
-//! queries are in none.
+//! Spans for an OpenTelemetry collector, over OTLP. Off unless an endpoint is set. No span contains
+//! the text of a query.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// The target of every exported span, which keeps them out of the log and log lines out of them.
+/// The target of every exported span. It separates spans from log lines.
 pub const TARGET: &str = "toolscout::traces";
 
-/// Longest wait for the collector, for one batch and at the end.
+/// Longest wait for the collector, for one batch and at shutdown.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The way to the collector. Spans that wait are sent when it is dropped.
+/// The connection to the collector. Dropping it sends the buffered spans.
 pub struct Traces {
     provider: SdkTracerProvider,
 }
@@ -31,13 +31,13 @@ impl Traces {
     /// Sends spans as `http/protobuf` to `endpoint`, a base URL to which `/v1/traces` is added.
     ///
     /// # Errors
-    /// An endpoint that is no HTTP URL.
+    /// When the endpoint is not an HTTP URL.
     pub fn to(endpoint: &str) -> anyhow::Result<Self> {
         let url =
             reqwest::Url::parse(endpoint).with_context(|| format!("OTLP endpoint {endpoint:?}"))?;
         anyhow::ensure!(
             matches!(url.scheme(), "http" | "https"),
-            "OTLP endpoint {endpoint:?} has the scheme {:?}; give a URL as http://127.0.0.1:4318",
+            "OTLP endpoint {endpoint:?} has the scheme {:?}; use a URL like http://127.0.0.1:4318",
             url.scheme()
         );
         let exporter = SpanExporter::builder()
@@ -46,7 +46,7 @@ impl Traces {
             .with_timeout(PATIENCE)
             .build()
             .with_context(|| format!("OTLP endpoint {endpoint:?}"))?;
-        // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are read by the builder and win.
+        // The builder reads OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, which take precedence.
         let resource = Resource::builder().with_attribute(opentelemetry::KeyValue::new(
             "service.version",
             env!("CARGO_PKG_VERSION"),
@@ -62,7 +62,7 @@ impl Traces {
         Ok(Traces { provider })
     }
 
-    /// What `tracing` hands its spans to.
+    /// The receiver of the spans of `tracing`.
     pub(super) fn tracer(&self) -> Tracer {
         self.provider.tracer("toolscout")
     }
@@ -76,7 +76,7 @@ impl Drop for Traces {
     }
 }
 
-/// The span of one request, below the caller's where its headers name one (`traceparent`).
+/// The span of a request, a child of the caller's span if the headers name one (`traceparent`).
 pub fn request_span(
     method: &'static str,
     route: &str,
@@ -96,13 +96,13 @@ pub fn request_span(
     );
     if !span.is_disabled() {
         let caller = TraceContextPropagator::new().extract(&Headers(headers));
-        // It fails where no collector is set, and then there is nobody to tell.
+        // It fails only without a collector, where the parent does not matter.
         let _ = span.set_parent(caller);
     }
     span
 }
 
-/// Adds the outcome to a request's span.
+/// Records the status of a request in its span.
 pub fn record_status(span: &Span, status: u16) {
     span.record("http.response.status_code", status);
     if status >= 500 {
@@ -110,7 +110,7 @@ pub fn record_status(span: &Span, status: u16) {
     }
 }
 
-/// The span of one search, whose outcome [`record_search`] adds.
+/// The span of a search; [`record_search`] adds the outcome.
 pub fn search_span() -> Span {
     tracing::info_span!(
         target: TARGET,
@@ -126,7 +126,7 @@ pub fn search_span() -> Span {
     )
 }
 
-/// Adds to a search's span what was found and where the time went.
+/// Records the outcome of a search in its span, with the time of each stage.
 pub fn record_search(span: &Span, results: &Results) {
     let timings = &results.timings;
     span.record("search.mode", results.mode.name());
@@ -139,7 +139,7 @@ pub fn record_search(span: &Span, results: &Results) {
     span.record("search.rank_ms", timings.rank_ms);
 }
 
-/// HTTP headers as the propagator reads them.
+/// Lets the propagator read HTTP headers.
 struct Headers<'a>(&'a HeaderMap);
 
 impl Extractor for Headers<'_> {

@@ -387,11 +387,7 @@ async fn a_client_that_cannot_ask_is_refused_and_told_what_allows_the_call() {
     let server = serve(&offer).await;
     let raw = Raw::begin(&server, server.key(Scope::Call, "*")).await;
     let refused = raw.call("s/wipe").await;
-    for expected in [
-        "this client cannot ask one",
-        "--allow 's/wipe'",
-        "--profile",
-    ] {
+    for expected in ["this client cannot ask", "--allow 's/wipe'", "--profile"] {
         assert!(
             refused.contains(expected),
             "{expected:?} is not in {refused}"
@@ -582,10 +578,7 @@ async fn an_answer_counts_once_and_for_the_call_that_was_shown() {
     assert!(question.contains("\"count\": 1"), "{question}");
     let state = &asked["requestState"];
     let foreign = send(&other, 1, Some(state)).await;
-    assert!(
-        words(&foreign).contains("no question that is open"),
-        "{foreign}"
-    );
+    assert!(words(&foreign).contains("no open question"), "{foreign}");
     let another = send(&key, 2, Some(state)).await;
     assert!(
         words(&another).contains("a question about another call"),
@@ -597,10 +590,7 @@ async fn an_answer_counts_once_and_for_the_call_that_was_shown() {
     let called = send(&key, 1, Some(state)).await;
     assert_eq!(words(&called), "wipe was called", "{called}");
     let again = send(&key, 1, Some(state)).await;
-    assert!(
-        words(&again).contains("no question that is open"),
-        "{again}"
-    );
+    assert!(words(&again).contains("no open question"), "{again}");
 }
 
 #[tokio::test]
@@ -647,7 +637,7 @@ async fn a_tool_that_is_dropped_and_listed_again_changed_stays_blocked() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("s/read was blocked: its definition changed after it was approved"),
+        refused.contains("s/read is blocked: its definition changed after it was approved"),
         "{refused}"
     );
 
@@ -671,7 +661,7 @@ async fn a_server_cannot_make_its_tool_milder() {
         })
         .await;
         let refused = call(&client, "s/wipe", json!({})).await;
-        assert_refused(&refused, "s/wipe was refused: a person has to allow it");
+        assert_refused(&refused, "s/wipe was refused: a person has to approve it");
     }
     offer.change(&[]);
     becomes("the tool is gone", || upstream.ids().is_empty()).await;
@@ -682,7 +672,7 @@ async fn a_server_cannot_make_its_tool_milder() {
     .await;
     assert_refused(
         &call(&client, "s/wipe", json!({})).await,
-        "a person has to allow it",
+        "a person has to approve it",
     );
 }
 

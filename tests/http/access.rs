@@ -77,7 +77,7 @@ async fn two_tenants() -> Server {
 }
 
 #[tokio::test]
-async fn no_route_leads_across_the_wall() {
+async fn no_route_crosses_the_catalogs_of_a_key() {
     let server = two_tenants().await;
     let key = server.key(Scope::Admin, "red");
     for route in ROUTES {
@@ -124,6 +124,28 @@ async fn no_route_leads_across_the_wall() {
         ask(&server, &blue, ROUTES[6], "blue").await.body["description"],
         "The secret of blue."
     );
+}
+
+#[tokio::test]
+async fn creating_a_catalog_is_refused_with_the_catalogs_of_the_key() {
+    let server = two_tenants().await;
+    let limited = server.key(Scope::Admin, "red,blue");
+    let put = server
+        .request(Method::PUT, "/v1/catalogs/new")
+        .bearer_auth(&limited);
+    let refused = read(put).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (403, "catalog_not_allowed")
+    );
+    for expected in ["limited to the catalogs blue,red", "create \"new\""] {
+        assert!(refused.message().contains(expected), "{refused:?}");
+    }
+    let search = server.key(Scope::Search, "red");
+    let put = server
+        .request(Method::PUT, "/v1/catalogs/new")
+        .bearer_auth(&search);
+    assert_eq!(read(put).await.error_code(), "wrong_scope");
 }
 
 #[tokio::test]
@@ -274,6 +296,12 @@ async fn foreign_hosts_and_origins_are_refused() {
         allowed.headers["access-control-allow-origin"],
         "https://app.example"
     );
+    let exposed = allowed.headers["access-control-expose-headers"]
+        .to_str()
+        .unwrap();
+    for header in ["x-request-id", "x-conversation-id", "mcp-session-id"] {
+        assert!(exposed.contains(header), "{header} is not in {exposed}");
+    }
     let preflight = server
         .request(Method::OPTIONS, "/v1/search")
         .header(ORIGIN, "https://app.example");
@@ -300,7 +328,7 @@ async fn cors_is_off_unless_set() {
 }
 
 #[tokio::test]
-async fn beyond_loopback_needs_keys_or_the_words() {
+async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
     let dir = tempfile::tempdir().unwrap();
     let settings = |exposure| Settings {
         data: dir.path().to_owned(),

@@ -32,7 +32,7 @@ impl Embedder for Gate {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn searches_beyond_the_line_are_turned_away_and_the_rest_answered() {
+async fn searches_beyond_the_queue_are_refused_and_the_rest_answered() {
     let (waiting, is_waiting) = channel();
     let (open, gate) = channel();
     let embedder = Gate {
@@ -158,7 +158,7 @@ async fn a_flood_of_headers_is_refused() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_bound_wait_for_a_place() {
+async fn connections_beyond_the_limit_wait_for_a_permit() {
     let server = Server::start_with(|settings| settings.limits.max_connections = 2).await;
     let address = server.url.trim_start_matches("http://").to_owned();
     // Two requests whose bodies do not end.

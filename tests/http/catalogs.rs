@@ -3,7 +3,7 @@ use serde_json::json;
 use super::server::{Server, tool};
 
 #[tokio::test]
-async fn a_catalog_is_made_listed_and_deleted() {
+async fn a_catalog_is_created_listed_and_deleted() {
     let server = Server::start().await;
     let made = server
         .post(
@@ -108,6 +108,55 @@ async fn settings_out_of_range_change_nothing() {
 }
 
 #[tokio::test]
+async fn damaged_settings_are_a_failure_of_the_server_and_named_in_the_list() {
+    let server = Server::with_tools(&[tool("s", "t", "Does a thing.")]).await;
+    let data = server.stop().await;
+    let file = data.path().join("catalogs/default/search-defaults.json");
+    std::fs::write(file, r#"{"k": 0}"#).unwrap();
+    let server = Server::start_with(|settings| settings.data = data.path().to_owned()).await;
+    let search = server
+        .post("/v1/search", &json!({ "query": "thing" }))
+        .await;
+    assert_eq!(
+        (search.status.as_u16(), search.error_code()),
+        (500, "internal"),
+        "{search:?}"
+    );
+    let listed = server.get("/v1/catalogs").await;
+    let damaged = listed.body["catalogs"][0]["damaged"].as_str().unwrap();
+    assert!(damaged.contains("k is 0"), "{damaged}");
+}
+
+#[tokio::test]
+async fn settings_that_are_put_at_the_same_time_are_all_accepted() {
+    let server = std::sync::Arc::new(Server::start().await);
+    let puts: Vec<_> = (1..=16)
+        .map(|k| {
+            let server = std::sync::Arc::clone(&server);
+            tokio::spawn(async move {
+                let path = "/v1/catalogs/default/settings";
+                (k, server.put(path, &json!({ "k": k })).await)
+            })
+        })
+        .collect();
+    for put in puts {
+        let (k, answer) = put.await.unwrap();
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["k"]),
+            (200, &json!(k)),
+            "{answer:?}"
+        );
+    }
+    let served = server.get("/v1/catalogs/default/settings").await.body;
+    let file = server
+        .dir
+        .path()
+        .join("catalogs/default/search-defaults.json");
+    let stored: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(stored, served);
+}
+
+#[tokio::test]
 async fn stats_count_servers() {
     let server =
         Server::with_tools(&[tool("a", "x", ""), tool("a", "y", ""), tool("b", "x", "")]).await;
@@ -121,7 +170,7 @@ async fn stats_count_servers() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_catalogs() {
+async fn the_number_of_catalogs_is_limited() {
     let server = Server::start_with(|settings| settings.limits.max_catalogs = 2).await;
     assert_eq!(
         server.put("/v1/catalogs/second", &json!({})).await.status,
@@ -141,7 +190,7 @@ async fn there_are_only_so_many_catalogs() {
 }
 
 #[tokio::test]
-async fn what_another_process_writes_is_served() {
+async fn commits_of_another_process_are_served() {
     let server = Server::start().await;
     let other = toolscout_index::DataDir::new(server.dir.path())
         .open("default", Default::default())

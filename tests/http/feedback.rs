@@ -6,7 +6,7 @@ use super::server::{Server, read, tool};
 const PATH: &str = "/v1/catalogs/default/feedback";
 
 #[tokio::test]
-async fn feedback_is_recorded_by_whoever_may_search() {
+async fn feedback_is_recorded_for_every_key_that_may_search() {
     let server = Server::with_tools(&[tool("s", "t", "Does a thing.")]).await;
     let key = server.key(Scope::Search, "default");
     let search = server

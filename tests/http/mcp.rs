@@ -117,7 +117,7 @@ async fn each_session_has_a_list_of_its_own() {
     let ended = server
         .request(Method::DELETE, "/mcp")
         .header("mcp-session-id", &one);
-    assert!(ended.send().await.expect("an answer").status().is_success());
+    assert_eq!(ended.send().await.expect("an answer").status(), 204);
     let gone = in_session(&server, &one, &request(3, "tools/list", json!({})))
         .send()
         .await
@@ -199,7 +199,7 @@ async fn keys_hold_as_for_every_route() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_in_the_protocols_words() {
+async fn errors_of_the_protocol_keep_its_format() {
     let server = Server::start_with(|settings| settings.limits.body_bytes = 10_000).await;
     let session = begin(&server).await;
     let unknown = ask(&server, &session, "no/such/method", json!({})).await;
@@ -231,7 +231,7 @@ async fn what_is_wrong_is_said_in_the_protocols_words() {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_and_a_shutdown_with_a_stream_open_harm_nobody() {
+async fn a_lost_client_and_a_shutdown_during_a_stream_leave_other_clients_alone() {
     let server = Server::start().await;
     let session = begin(&server).await;
     let listen = || {

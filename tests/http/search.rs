@@ -42,6 +42,48 @@ async fn the_right_tool_comes_first_by_every_route() {
 }
 
 #[tokio::test]
+async fn get_and_post_take_both_names_of_the_query() {
+    let server = Server::with_tools(&mail_and_more()).await;
+    let path = "/v1/catalogs/default/search";
+    for query in ["?q=send+an+email", "?query=send+an+email"] {
+        let answer = server.get(&format!("{path}{query}")).await;
+        assert_eq!(ids(&answer)[0], "mail/send_email", "{query}: {answer:?}");
+    }
+    for field in ["q", "query"] {
+        let answer = server.post(path, &json!({ field: "send an email" })).await;
+        assert_eq!(ids(&answer)[0], "mail/send_email", "{field}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn fusion_dense_weight_and_whole_are_those_of_the_command_line() {
+    let server =
+        Server::start_with(|settings| settings.embedders = vec![StaticTable::bundled().unwrap()])
+            .await;
+    let path = "/v1/catalogs/default/tools";
+    server.post(path, &json!(mail_and_more())).await;
+    let search = async |mut body: Value| {
+        body["query"] = json!("send an email and then open an issue in the repository");
+        body["explain"] = json!(true);
+        let answer = server.post("/v1/search", &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.body["hits"].clone()
+    };
+    let default = search(json!({})).await;
+    assert_ne!(search(json!({ "fusion": "rrf" })).await, default);
+    assert_ne!(search(json!({ "dense_weight": 0.1 })).await, default);
+    assert_ne!(search(json!({ "whole": true })).await, default);
+    let by_query = server
+        .get("/v1/catalogs/default/search?q=email&fusion=rrf&dense_weight=0.3&whole=true")
+        .await;
+    assert_eq!(by_query.status, 200, "{by_query:?}");
+    let wrong = server
+        .post("/v1/search", &json!({ "query": "x", "dense_weight": 2 }))
+        .await;
+    assert_eq!(wrong.error_code(), "invalid_query", "{wrong:?}");
+}
+
+#[tokio::test]
 async fn an_answer_has_what_is_documented() {
     let server = Server::with_tools(&mail_and_more()).await;
     let request = server
@@ -134,7 +176,7 @@ async fn found_tools_come_in_every_format() {
 }
 
 #[tokio::test]
-async fn a_token_budget_is_kept() {
+async fn a_token_budget_is_respected() {
     let mut many: Vec<Value> = (0..20)
         .map(|n| {
             tool(
@@ -164,7 +206,7 @@ async fn a_token_budget_is_kept() {
 }
 
 #[tokio::test]
-async fn what_is_not_embedded_yet_is_found_by_words_and_soon_densely() {
+async fn new_tools_are_found_lexically_at_once_and_densely_once_embedded() {
     let server = Server::start_dense().await;
     server
         .post("/v1/catalogs/default/tools", &json!(mail_and_more()))
@@ -192,7 +234,7 @@ async fn what_is_not_embedded_yet_is_found_by_words_and_soon_densely() {
 }
 
 #[tokio::test]
-async fn a_mode_without_a_model_says_that_it_is_degraded() {
+async fn a_mode_without_a_model_is_marked_as_degraded() {
     let server = Server::with_tools(&mail_and_more()).await;
     let answer = server
         .post(
@@ -211,7 +253,7 @@ async fn a_mode_without_a_model_says_that_it_is_degraded() {
 }
 
 #[tokio::test]
-async fn a_budget_and_folded_duplicates_are_told() {
+async fn the_answer_names_the_variant_and_folded_duplicates() {
     let description = "Sends an email with a subject and a text to one or more recipients at once.";
     let twins: Vec<Value> = ["gmail", "outlook"]
         .iter()
@@ -263,7 +305,7 @@ async fn a_budget_and_folded_duplicates_are_told() {
 }
 
 #[tokio::test]
-async fn nothing_found_is_said_and_not_an_error() {
+async fn no_match_is_an_answer_and_not_an_error() {
     let server = Server::with_tools(&mail_and_more()).await;
     let answer = server
         .post("/v1/search", &json!({ "query": "xylophone quasar" }))

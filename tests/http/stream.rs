@@ -23,7 +23,7 @@ async fn lines(response: Response) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn every_line_has_a_result_and_the_last_line_sums_up() {
+async fn every_line_has_a_result_and_the_last_line_is_a_summary() {
     let server = Server::start().await;
     let body = [
         tool("s", "a", "First.").to_string(),

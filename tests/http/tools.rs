@@ -43,6 +43,38 @@ async fn every_item_of_a_bulk_upsert_has_a_result() {
 }
 
 #[tokio::test]
+async fn a_body_without_a_valid_item_is_refused_unless_invalid_ones_are_skipped() {
+    let server = Server::with_tools(&[tool("s", "kept", "Stays.")]).await;
+    let path = "/v1/catalogs/default/tools";
+    let generation = server.get(path).await.body["generation"].clone();
+    let body = json!([{ "description": "nameless" }, { "name": "", "inputSchema": {} }]);
+
+    let refused = server.post(path, &body).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.error_code()),
+        (422, "no_valid_tools"),
+        "{refused:?}"
+    );
+    let items = refused.body["error"]["items"].as_array().unwrap();
+    assert_eq!((items.len(), &items[1]["item"]), (2, &json!(2)));
+    assert!(items[0]["error"]["message"].is_string(), "{refused:?}");
+
+    let skipped = server
+        .post(&format!("{path}?skip_invalid=true"), &body)
+        .await;
+    assert_eq!(
+        (skipped.status.as_u16(), &skipped.body["result"]["failed"]),
+        (200, &json!(2)),
+        "{skipped:?}"
+    );
+    let after = server.get(path).await;
+    assert_eq!(
+        (&after.body["generation"], &after.body["total"]),
+        (&generation, &json!(1))
+    );
+}
+
+#[tokio::test]
 async fn every_accepted_format_is_taken() {
     let server = Server::start().await;
     let bodies = [
@@ -64,7 +96,7 @@ async fn every_accepted_format_is_taken() {
 }
 
 #[tokio::test]
-async fn pages_give_every_tool_once_also_while_tools_go() {
+async fn pages_list_every_tool_once_while_tools_are_deleted() {
     let server = Server::with_tools(&numbered(25)).await;
     let mut seen = Vec::new();
     let mut path = "/v1/catalogs/default/tools?limit=10".to_owned();
@@ -174,7 +206,7 @@ async fn a_put_takes_one_tool_of_that_name() {
 }
 
 #[tokio::test]
-async fn tools_are_deleted_by_filter_and_never_all_by_mistake() {
+async fn tools_are_deleted_by_filter_and_an_empty_filter_is_refused() {
     let server =
         Server::with_tools(&[tool("a", "x", ""), tool("b", "x", ""), tool("a", "y", "")]).await;
     assert_eq!(
@@ -193,7 +225,7 @@ async fn tools_are_deleted_by_filter_and_never_all_by_mistake() {
 }
 
 #[tokio::test]
-async fn a_sync_makes_a_server_exact_and_tells_the_difference() {
+async fn a_sync_makes_a_server_exact_and_answers_with_the_changes() {
     let server = Server::with_tools(&[
         tool("a", "x", "1"),
         tool("a", "y", "1"),

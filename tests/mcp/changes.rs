@@ -79,14 +79,14 @@ async fn a_blocked_change_stays_out_of_the_catalog_and_cannot_be_called_until_it
     let obstacle = changing
         .upstream
         .pool
-        .obstacle(&toolscout_index::ToolId::parse("s/read").unwrap())
+        .unavailable_tool(&toolscout_index::ToolId::parse("s/read").unwrap())
         .unwrap();
     assert!(
         obstacle.contains("its description changed after it was approved"),
         "{obstacle}"
     );
     assert!(
-        refused.contains("s/read was blocked: its description changed after it was approved"),
+        refused.contains("s/read is blocked: its description changed after it was approved"),
         "{refused}"
     );
     assert_eq!(

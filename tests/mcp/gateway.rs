@@ -263,7 +263,7 @@ async fn progress_reaches_the_client_that_asked_for_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_connected_is_told_with_the_tool() {
+async fn a_tool_of_a_disconnected_server_is_marked_as_unavailable() {
     let upstream = Upstream::start(vec![double("a", &[])]).await;
     upstream.pool.close().await;
     let empty = toolscout::mcp::Pool::default();

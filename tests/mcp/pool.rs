@@ -35,7 +35,7 @@ async fn the_tools_of_every_server_are_found_and_called() {
 }
 
 #[tokio::test]
-async fn one_that_never_shakes_hands_and_one_that_ends_hold_up_nobody() {
+async fn servers_that_fail_the_handshake_do_not_delay_others() {
     let servers = vec![
         double("mute", &["mute"]),
         double("quits", &["quit"]),
@@ -50,7 +50,7 @@ async fn one_that_never_shakes_hands_and_one_that_ends_hold_up_nobody() {
     assert!(
         upstream
             .reason("quits")
-            .contains("it said last: a key is missing"),
+            .contains("its last output: a key is missing"),
         "{}",
         upstream.reason("quits")
     );
@@ -186,7 +186,7 @@ async fn progress_is_passed_on() {
 }
 
 #[tokio::test]
-async fn a_server_is_told_when_a_call_is_cancelled_and_when_nobody_waits_for_it() {
+async fn a_server_is_notified_of_cancelled_and_abandoned_calls() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("told");
     let server = double_with("s", &[], &[("WAITED", mark.to_str().unwrap())]);
@@ -212,7 +212,7 @@ async fn a_server_is_told_when_a_call_is_cancelled_and_when_nobody_waits_for_it(
 }
 
 #[tokio::test]
-async fn the_agent_sees_each_kind_of_content_and_failures_as_words() {
+async fn the_agent_gets_every_kind_of_content_and_failures_as_messages() {
     let upstream = Upstream::start(vec![double("s", &[])]).await;
     let call = async |name: &str| {
         let callable = upstream.pool.find(&ToolId::parse(name).unwrap()).unwrap();

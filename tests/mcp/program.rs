@@ -93,7 +93,7 @@ impl Ended {
 }
 
 #[tokio::test]
-async fn sync_takes_in_server_by_server_and_a_dead_one_is_told() {
+async fn sync_continues_after_a_dead_server_and_reports_it() {
     let world = World::new();
     let servers = world.servers(&[
         double("a", &[]),
@@ -113,7 +113,7 @@ async fn sync_takes_in_server_by_server_and_a_dead_one_is_told() {
             .contains("default: 10 added, 0 changed, 0 removed, 0 unchanged · 3 servers asked")
     );
     for expected in [
-        "server dead: it ended before the handshake; it said last: a key is missing",
+        "server dead: it ended before the handshake; its last output: a key is missing",
         "left out tool \"no_object\"",
     ] {
         assert!(
@@ -184,7 +184,7 @@ async fn sync_flags_what_changed_after_it_was_approved() {
 }
 
 #[tokio::test]
-async fn a_command_line_that_makes_no_sense_is_told() {
+async fn an_invalid_command_line_is_reported() {
     let world = World::new();
     let servers = world.servers(&[double("a", &[])]);
     for (args, expected) in [

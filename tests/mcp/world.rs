@@ -137,7 +137,7 @@ impl Upstream {
             servers,
             ..PoolConfig::default()
         };
-        config.limits.farewell = Duration::from_millis(200);
+        config.limits.exit_timeout = Duration::from_millis(200);
         change(&mut config);
         let catalog = DataDir::new(dir.path())
             .open_or_create("default", Options::default())

@@ -1,4 +1,4 @@
-//! AG-UI: its input, and a run's events in its words. Pure.
+//! AG-UI: reading its input, and translating the events of a run. No I/O.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -7,13 +7,13 @@ use uuid::Uuid;
 use crate::agent::Event;
 use crate::session::TurnStatus;
 
-/// What an AG-UI client sends to start a run; what is not used here is ignored.
+/// The input of an AG-UI client that starts a run. Unused fields are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunInput {
-    /// The conversation.
+    /// The id of the conversation.
     pub thread_id: String,
-    /// The client's name for the run.
+    /// The client's id of the run.
     pub run_id: String,
     messages: Vec<InputMessage>,
     #[serde(default)]
@@ -28,7 +28,7 @@ struct InputMessage {
 }
 
 impl RunInput {
-    /// The user on whose behalf tools are called, as `forwardedProps.identity`.
+    /// The user on whose behalf tools are called, from `forwardedProps.identity`.
     pub fn identity(&self) -> Option<String> {
         self.forwarded_props
             .get("identity")?
@@ -36,7 +36,7 @@ impl RunInput {
             .map(str::to_owned)
     }
 
-    /// The text of the last user message. The earlier ones are kept here under the thread's id
+    /// The text of the last user message. Earlier messages are stored with the conversation
     /// already.
     pub fn question(&self) -> Option<String> {
         let last = self
@@ -60,21 +60,21 @@ impl RunInput {
 
 /// Translates the events of one run.
 ///
-/// Text and reasoning become messages that are opened before their first and closed after their
-/// last words; a run begins with `RUN_STARTED` and ends with `RUN_FINISHED` or `RUN_ERROR`.
+/// Text and reasoning become messages with a start and an end event. A run starts with
+/// `RUN_STARTED` and ends with `RUN_FINISHED` or `RUN_ERROR`.
 #[derive(Debug)]
 pub struct AgUi {
     thread_id: String,
     run_id: String,
     started: bool,
-    open: Option<Open>,
+    open: Option<OpenMessage>,
     messages: u32,
     error: Option<String>,
 }
 
-/// A message whose end has not come.
+/// A message that has been started and not ended.
 #[derive(Debug)]
-struct Open {
+struct OpenMessage {
     kind: Kind,
     id: String,
 }
@@ -86,8 +86,7 @@ enum Kind {
 }
 
 impl AgUi {
-    /// A translator for a run in this thread; the client's name for the run is kept where it gave
-    /// one.
+    /// A translator for a run in this thread. Without a client's id, the run gets a random one.
     pub fn new(thread_id: &str, run_id: Option<String>) -> Self {
         AgUi {
             thread_id: thread_id.to_owned(),
@@ -108,8 +107,8 @@ impl AgUi {
             );
         }
         match event {
-            Event::Text { content } => self.words(Kind::Text, content, &mut out),
-            Event::Thinking { content } => self.words(Kind::Reasoning, content, &mut out),
+            Event::Text { content } => self.append(Kind::Text, content, &mut out),
+            Event::Thinking { content } => self.append(Kind::Reasoning, content, &mut out),
             other => {
                 self.close(&mut out);
                 self.translate_step(other, &mut out);
@@ -118,8 +117,9 @@ impl AgUi {
         out
     }
 
-    fn words(&mut self, kind: Kind, delta: String, out: &mut Vec<Value>) {
-        // AG-UI refuses a delta without words.
+    /// Appends to the open message of this kind, or to a new one.
+    fn append(&mut self, kind: Kind, delta: String, out: &mut Vec<Value>) {
+        // AG-UI clients reject an empty delta.
         if delta.is_empty() {
             return;
         }
@@ -127,7 +127,7 @@ impl AgUi {
             self.close(out);
             self.begin(kind, out);
         }
-        let Some(Open { id, .. }) = &self.open else {
+        let Some(OpenMessage { id, .. }) = &self.open else {
             return;
         };
         let name = match kind {
@@ -148,11 +148,11 @@ impl AgUi {
                 json!({ "type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning" }),
             ]),
         }
-        self.open = Some(Open { kind, id });
+        self.open = Some(OpenMessage { kind, id });
     }
 
     fn close(&mut self, out: &mut Vec<Value>) {
-        let Some(Open { kind, id }) = self.open.take() else {
+        let Some(OpenMessage { kind, id }) = self.open.take() else {
             return;
         };
         match kind {
@@ -178,7 +178,7 @@ impl AgUi {
                     "role": "tool",
                 }));
             }
-            // Told with the end: an AG-UI client takes nothing after RUN_ERROR.
+            // Sent with the end of the run: an AG-UI client accepts nothing after RUN_ERROR.
             Event::Error { content } => self.error = Some(content),
             Event::Done { status, figures, turn, .. } => {
                 let result = json!({ "status": status, "turn": turn, "figures": figures });
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_opened_and_closed_around_their_words() {
+    fn messages_have_a_start_and_an_end() {
         let result = Event::ToolResult {
             id: "c".into(),
             name: "f".into(),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_the_last_word() {
+    fn a_failed_run_ends_with_its_error() {
         let events = vec![
             text("half"),
             Event::Error {

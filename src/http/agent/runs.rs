@@ -1,4 +1,4 @@
-//! How many runs there are at one time, of one key and of all.
+//! The limit of concurrent agent runs, per key and for the server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 
 use crate::http::error::{ApiError, ApiResult};
 
-/// The runs under way, those that nobody listens to included. Cheap to clone.
+/// The running agent runs, including those whose client has disconnected. Cheap to clone.
 #[derive(Clone)]
 pub struct Runs {
     running: Arc<Mutex<Running>>,
@@ -31,16 +31,16 @@ impl Runs {
         }
     }
 
-    /// A place for one more run, given back when it is dropped. Without a key only the bound of all
-    /// counts: the server is one person's.
+    /// A permit for one more run, returned when it is dropped. Without a key only the limit of the
+    /// server applies: it has a single user.
     ///
     /// # Errors
-    /// 429 when the key, or the server, has as many as there may be.
-    pub fn admit(&self, key: Option<&str>) -> ApiResult<Place> {
+    /// 429 when the key, or the server, has as many runs as it may.
+    pub fn admit(&self, key: Option<&str>) -> ApiResult<RunPermit> {
         let mut running = self.lock();
         if running.all >= self.max {
             let message = format!(
-                "{} questions are being answered, the most at one time; try again later",
+                "{} questions are being answered, the most that this server answers at one time; try again later",
                 running.all
             );
             return Err(too_many(message));
@@ -49,14 +49,14 @@ impl Runs {
             let own = running.by_key.entry(key.to_owned()).or_default();
             if *own >= self.max_per_key {
                 let message = format!(
-                    "{own} questions of this key are being answered, the most at one time; wait for one, or stop it"
+                    "{own} questions of this key are being answered, the most at one time; wait for one, or stop one"
                 );
                 return Err(too_many(message));
             }
             *own += 1;
         }
         running.all += 1;
-        Ok(Place {
+        Ok(RunPermit {
             runs: self.clone(),
             key: key.map(str::to_owned),
         })
@@ -67,27 +67,23 @@ impl Runs {
     }
 }
 
-/// A run's place among those of the server.
-pub struct Place {
+/// The permit of a run.
+pub struct RunPermit {
     runs: Runs,
     key: Option<String>,
 }
 
-impl Drop for Place {
+impl Drop for RunPermit {
     fn drop(&mut self) {
         let mut running = self.runs.lock();
         running.all -= 1;
         let Some(key) = &self.key else { return };
-        let left = running
-            .by_key
-            .get(key)
-            .copied()
-            .unwrap_or_default()
-            .saturating_sub(1);
-        if left == 0 {
-            running.by_key.remove(key);
-        } else {
-            running.by_key.insert(key.clone(), left);
+        // Keys without runs are removed, so that the map stays as small as the number of runs.
+        if let Some(own) = running.by_key.get_mut(key) {
+            *own -= 1;
+            if *own == 0 {
+                running.by_key.remove(key);
+            }
         }
     }
 }
@@ -101,21 +97,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_given_back() {
+    fn dropped_permits_admit_others() {
         let runs = Runs::new(3, 2);
-        let places = [
+        let permits = [
             runs.admit(Some("a")),
             runs.admit(Some("a")),
             runs.admit(None),
         ];
-        assert_eq!(places.iter().filter(|place| place.is_ok()).count(), 3);
+        assert_eq!(permits.iter().filter(|permit| permit.is_ok()).count(), 3);
         assert_eq!(
             runs.admit(None).err().map(|error| error.code),
             Some("too_many_runs")
         );
-        drop(places);
+        drop(permits);
         assert!(runs.lock().all == 0 && runs.lock().by_key.is_empty());
-        let _one = [runs.admit(Some("a")), runs.admit(Some("a"))];
+        let _permits = [runs.admit(Some("a")), runs.admit(Some("a"))];
         assert!(
             runs.admit(Some("a"))
                 .err()

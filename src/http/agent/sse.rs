@@ -1,4 +1,4 @@
-//! A run as server-sent events, in the dialect that the client asked for.
+//! A run as server-sent events, in the format that the client requested.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,20 +14,20 @@ use crate::agent::{Event, RunStream};
 use crate::http::App;
 use crate::shutdown::Shutdown;
 
-/// Whose events are sent.
+/// The format of the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 pub enum Dialect {
-    /// The project's own.
+    /// Events of this API, `AgentEvent`.
     #[default]
     #[serde(rename = "own")]
     Own,
-    /// AG-UI's.
+    /// AG-UI events.
     #[serde(rename = "ag-ui")]
     AgUi,
 }
 
-/// The stream of a run. A server that ends stops the run, so that the stream ends with its terminal
-/// event.
+/// The event stream of a run. At shutdown the server stops the run with `stop`, so that the stream
+/// ends with its last event.
 pub fn respond<F: Fn() + Send + 'static>(
     run: RunStream,
     dialect: Dialect,
@@ -39,7 +39,7 @@ pub fn respond<F: Fn() + Send + 'static>(
         Dialect::Own => Translator::Own,
         Dialect::AgUi => Translator::AgUi(AgUi::new(run.conversation().as_str(), run_id)),
     };
-    let sending = Sending {
+    let sender = EventSender {
         run,
         translator,
         ready: VecDeque::new(),
@@ -48,9 +48,9 @@ pub fn respond<F: Fn() + Send + 'static>(
         stop,
         stopped: false,
     };
-    let events = stream::unfold(sending, |mut sending| async {
-        let event = sending.next().await?;
-        Some((Ok(event), sending))
+    let events = stream::unfold(sender, |mut sender| async {
+        let event = sender.next().await?;
+        Some((Ok(event), sender))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(app.limits.heartbeat))
 }
@@ -63,16 +63,17 @@ enum Translator {
 impl Translator {
     fn translate(&mut self, event: Event) -> Vec<Value> {
         match self {
-            // A closed enum of strings and numbers always serialises.
+            // An enum of strings and numbers always serialises.
             Translator::Own => serde_json::to_value(event).into_iter().collect(),
             Translator::AgUi(ag_ui) => ag_ui.translate(event),
         }
     }
 }
 
-struct Sending<S> {
+struct EventSender<S> {
     run: RunStream,
     translator: Translator,
+    /// Translated events to send: one event of a run may become several.
     ready: VecDeque<Value>,
     next_id: u64,
     shutdown: Shutdown,
@@ -80,10 +81,10 @@ struct Sending<S> {
     stopped: bool,
 }
 
-impl<S: Fn()> Sending<S> {
+impl<S: Fn()> EventSender<S> {
     async fn next(&mut self) -> Option<SseEvent> {
         while self.ready.is_empty() {
-            let event = self.next_of_run().await?;
+            let event = self.next_run_event().await?;
             self.ready.extend(self.translator.translate(event));
         }
         let event = self.ready.pop_front()?;
@@ -92,8 +93,10 @@ impl<S: Fn()> Sending<S> {
         Some(SseEvent::default().id(id).data(event.to_string()))
     }
 
-    async fn next_of_run(&mut self) -> Option<Event> {
+    /// The next event of the run, which is stopped at shutdown.
+    async fn next_run_event(&mut self) -> Option<Event> {
         if !self.stopped {
+            // Events that are ready go first, so that a stopped run still sends what it has.
             tokio::select! {
                 biased;
                 next = self.run.next() => return next.map(|(_, event)| event),

@@ -226,7 +226,7 @@ const HANGING: &str = r#"{"reply":{"text":"wait ","calls":[{"name":"hangs","argu
 {"reply":{"text":"next"}}"#;
 
 #[tokio::test]
-async fn a_question_is_answered_as_numbered_events_and_kept() {
+async fn a_question_is_answered_as_numbered_events_and_stored() {
     let server = Server::with(Some(r#"{"reply":{"thinking":"hm ","text":"good day"}}"#)).await;
     let response = server
         .post(

@@ -1,8 +1,8 @@
-//! The token without which no GET starts a run on a server without keys.
+//! The token that a GET needs to start a run on a server without keys.
 //!
-//! A GET needs no script: an image or a frame of any page sends one. Only a page whose origin is
-//! the server's own, or listed, can read the answer of another request, so what is in such an
-//! answer proves the origin.
+//! A GET needs no script: an image or a frame on any page sends one. But only a page of the
+//! server's own or of an allowed origin can read the answer of another request. So a token from
+//! such an answer proves the origin of the page.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,34 +10,34 @@ use serde::Serialize;
 use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
-use super::Asking;
+use super::AgentAccess;
 use crate::http::App;
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::extract::Json;
 use crate::keys::{KeyError, random_secret};
 
-/// A random text that lives as long as the process.
+/// A random token, valid until the process ends.
 pub struct PageToken(String);
 
 impl PageToken {
-    /// A new one.
+    /// A new token.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// When the system has no random bytes.
     pub fn random() -> Result<Self, KeyError> {
         Ok(PageToken(random_secret()?))
     }
 
-    /// Whether this is the token, in a time that says nothing of it.
+    /// Passes if this is the token. Takes constant time, so that nobody can guess it byte by byte.
     ///
     /// # Errors
-    /// 403 when it is not.
+    /// 403 for any other token.
     pub fn require(&self, token: &str) -> ApiResult<()> {
         if bool::from(self.0.as_bytes().ct_eq(token.as_bytes())) {
             return Ok(());
         }
-        let message = "a GET starts a run only with the `token` that POST /v1/agent/token gives to pages of this server; \
-                       others ask with POST /v1/agent/chat";
+        let message = "a GET starts a run only with the `token` of POST /v1/agent/token; clients that are not browsers \
+                       use POST /v1/agent/chat";
         Err(ApiError::auth(
             StatusCode::FORBIDDEN,
             "missing_token",
@@ -46,17 +46,20 @@ impl PageToken {
     }
 }
 
-/// What lets a page of this server ask with a GET.
+/// The token for questions by GET.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TokenBody {
-    /// Goes into the query string of `/agent/chat/stream`; good until the server ends.
+    /// For the query string of `/agent/chat/stream`; valid until the server restarts.
     token: String,
 }
 
-/// Gives the token with which `EventSource` may ask where no keys are in use; where they are, the
-/// key is needed instead.
-#[utoipa::path(post, path = "/v1/agent/token", tag = "agent", responses((status = 200, body = TokenBody)))]
-pub async fn show(_: Asking, State(app): State<App>) -> Json<TokenBody> {
+/// Returns the token that `EventSource` needs on a server without keys. With keys, the key is
+/// needed instead.
+#[utoipa::path(
+    post, path = "/v1/agent/token", operation_id = "agent_token", tag = "agent",
+    responses((status = 200, body = TokenBody, description = "The token"))
+)]
+pub async fn show(_: AgentAccess, State(app): State<App>) -> Json<TokenBody> {
     Json(TokenBody {
         token: app.page_token.0.clone(),
     })

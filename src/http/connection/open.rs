@@ -1,4 +1,4 @@
-//! The connections that are open, and which of them makes room for a new one.
+//! The limits of open connections, and which one is closed to make room for a new one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,17 +14,17 @@ use tokio_util::sync::CancellationToken;
 use crate::http::Limits;
 use crate::telemetry::Metrics;
 
-/// Connections that were told to end and have not: they are beyond the bound, and so have one of
-/// their own.
+/// Most connections that are being closed. They do not count as open, so they have a limit of their
+/// own.
 const MAX_ENDING: usize = 32;
 
-/// The open connections, within their bounds.
+/// The open connections, within their limits.
 ///
-/// One without a request in progress makes room for a new one, the one that has waited longest
-/// first: so many that send nothing, or a request without end, keep nobody out.
+/// A new connection closes the one that has been without a request for longest. So connections that
+/// send nothing, or a request without end, cannot keep others out.
 pub struct Connections {
     state: Mutex<State>,
-    /// A connection ended, or has no request any more.
+    /// A connection ended, or became idle.
     changed: Notify,
     max: usize,
     per_address: usize,
@@ -34,12 +34,12 @@ pub struct Connections {
 
 #[derive(Default)]
 struct State {
-    /// Counts what happens, so that numbers order connections and their idle times.
+    /// A logical clock: its ticks number connections and order the times they became idle.
     clock: u64,
     open: HashMap<u64, Entry>,
-    /// By when they became idle, the number of each connection without a request in progress.
+    /// The number of each connection without a request, by the tick at which it became idle.
     idle: BTreeMap<u64, u64>,
-    /// Connections of each address, those that are ending left out.
+    /// Number of connections of each address, without those that are being closed.
     by_address: HashMap<IpAddr, usize>,
     ending: usize,
 }
@@ -47,29 +47,31 @@ struct State {
 struct Entry {
     address: IpAddr,
     phase: Phase,
-    has_asked: bool,
-    end: CancellationToken,
+    has_had_request: bool,
+    revoke: CancellationToken,
 }
 
 enum Phase {
-    /// Since this time there is no request in progress.
+    /// Without a request since this tick.
     Idle(u64),
+    /// A request is in progress.
     Busy,
-    /// Another one has its place.
+    /// Being closed to make room for another connection.
     Ending,
 }
 
-/// What becomes of a new connection.
+/// The decision about a new connection.
 pub enum Admission {
-    /// It has a place.
-    Admitted(Place),
-    /// Every place has a request in progress; worth asking again after [`Connections::changed`].
+    /// It is served.
+    Admitted(ConnectionPermit),
+    /// Every open connection has a request in progress; try again after [`Connections::changed`].
     Full,
-    /// Its address has as many connections with requests in progress as one may have.
+    /// Its address has as many connections with requests in progress as it may have.
     Refused,
 }
 
 impl Connections {
+    /// No connections yet, within these limits.
     pub fn new(limits: &Limits, metrics: Arc<Metrics>) -> Self {
         Connections {
             state: Mutex::default(),
@@ -81,7 +83,7 @@ impl Connections {
         }
     }
 
-    /// A place for a connection from this address.
+    /// Decides about a new connection from this address.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Admission {
         let address = network(address);
         let bound = if address.is_loopback() {
@@ -91,9 +93,11 @@ impl Connections {
         };
         let mut state = self.lock();
         let own = state.by_address.get(&address).copied().unwrap_or_default();
+        // An address at its limit only closes connections of its own.
         if own >= bound && !self.end_idlest(&mut state, Some(address)) {
             return Admission::Refused;
         }
+        // Connections that are being closed make room before they are gone, up to a limit.
         let is_full = state.open.len() - state.ending >= self.max;
         if state.ending >= MAX_ENDING || (is_full && !self.end_idlest(&mut state, None)) {
             return Admission::Full;
@@ -102,26 +106,30 @@ impl Connections {
         Admission::Admitted(state.add(self, address))
     }
 
-    /// Waits until a connection ended, or its request did.
+    /// Waits until a connection or a request has ended.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Ends the connection that is idle for longest, of this address where one is given; false
-    /// where none is idle.
+    /// Closes the connection that has been idle for longest, of this address if one is given. False
+    /// when none is idle.
     fn end_idlest(&self, state: &mut State, address: Option<IpAddr>) -> bool {
-        let is_meant =
-            |number: &u64| address.is_none_or(|address| state.open[number].address == address);
-        let Some((&since, &number)) = state.idle.iter().find(|(_, number)| is_meant(number)) else {
+        // The map is sorted by the time the connections became idle.
+        let mut oldest_first = state.idle.iter();
+        let idlest = oldest_first.find(|(_, number)| match address {
+            Some(address) => state.open[*number].address == address,
+            None => true,
+        });
+        let Some((&since, &number)) = idlest else {
             return false;
         };
         state.idle.remove(&since);
         state.ending += 1;
         if let Some(entry) = state.open.get_mut(&number) {
             entry.phase = Phase::Ending;
-            entry.end.cancel();
+            entry.revoke.cancel();
             let address = entry.address;
-            state.leave(address);
+            state.release(address);
         }
         self.metrics.rejected("idle_connection");
         true
@@ -138,64 +146,60 @@ impl State {
         self.clock
     }
 
-    fn add(&mut self, connections: &Arc<Connections>, address: IpAddr) -> Place {
+    fn add(&mut self, connections: &Arc<Connections>, address: IpAddr) -> ConnectionPermit {
         let number = self.tick();
-        let end = CancellationToken::new();
+        let revoke = CancellationToken::new();
         *self.by_address.entry(address).or_default() += 1;
         self.idle.insert(number, number);
         let entry = Entry {
             address,
             phase: Phase::Idle(number),
-            has_asked: false,
-            end: end.clone(),
+            has_had_request: false,
+            revoke: revoke.clone(),
         };
         self.open.insert(number, entry);
-        Place {
+        ConnectionPermit {
             connections: Arc::clone(connections),
             number,
-            end,
+            revoke,
         }
     }
 
-    /// One connection less of this address.
-    fn leave(&mut self, address: IpAddr) {
-        let left = self
-            .by_address
-            .get(&address)
-            .copied()
-            .unwrap_or_default()
-            .saturating_sub(1);
-        if left == 0 {
-            self.by_address.remove(&address);
-        } else {
-            self.by_address.insert(address, left);
+    /// Counts one connection less of this address.
+    fn release(&mut self, address: IpAddr) {
+        // Addresses without connections are removed, so that the map does not grow forever.
+        if let Some(own) = self.by_address.get_mut(&address) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_address.remove(&address);
+            }
         }
     }
 }
 
-/// A connection's place among those that are open; given back on drop.
-pub struct Place {
+/// The permit of an open connection, returned on drop.
+pub struct ConnectionPermit {
     connections: Arc<Connections>,
     number: u64,
-    end: CancellationToken,
+    revoke: CancellationToken,
 }
 
-impl Place {
-    /// Waits until another connection takes the place.
-    pub async fn taken(&self) {
-        self.end.cancelled().await;
+impl ConnectionPermit {
+    /// Waits until the connection has to close to make room for another one.
+    pub async fn revoked(&self) {
+        self.revoke.cancelled().await;
     }
 
-    /// True once a request has come.
-    pub fn has_asked(&self) -> bool {
+    /// Whether a request has arrived on the connection.
+    pub fn has_had_request(&self) -> bool {
         self.connections
             .lock()
             .open
             .get(&self.number)
-            .is_some_and(|entry| entry.has_asked)
+            .is_some_and(|entry| entry.has_had_request)
     }
 
-    /// A request has come; `None` when the place is another's already.
+    /// Marks the connection as busy; `None` when the permit is revoked already.
     pub fn begin_request(&self) -> Option<InProgress> {
         let mut state = self.connections.lock();
         let entry = state.open.get_mut(&self.number)?;
@@ -203,7 +207,7 @@ impl Place {
             return None;
         };
         entry.phase = Phase::Busy;
-        entry.has_asked = true;
+        entry.has_had_request = true;
         state.idle.remove(&since);
         Some(InProgress {
             connections: Arc::clone(&self.connections),
@@ -212,16 +216,17 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut state = self.connections.lock();
         if let Some(entry) = state.open.remove(&self.number) {
             match entry.phase {
+                // Its address was released when the closing started.
                 Phase::Ending => state.ending -= 1,
-                Phase::Busy => state.leave(entry.address),
+                Phase::Busy => state.release(entry.address),
                 Phase::Idle(since) => {
                     state.idle.remove(&since);
-                    state.leave(entry.address);
+                    state.release(entry.address);
                 }
             }
         }
@@ -230,7 +235,7 @@ impl Drop for Place {
     }
 }
 
-/// A request in progress; on drop its connection is idle again.
+/// A request in progress. When it is dropped, its connection is idle again.
 pub struct InProgress {
     connections: Arc<Connections>,
     number: u64,
@@ -250,22 +255,23 @@ impl Drop for InProgress {
     }
 }
 
-/// The body of an answer, in progress until its end.
-pub struct Held {
+/// The body of an answer. Its request is in progress until the body has been sent.
+pub struct BusyBody {
     body: Body,
     _in_progress: InProgress,
 }
 
-impl Held {
+impl BusyBody {
+    /// The body of the answer to this request.
     pub fn new(body: Body, in_progress: InProgress) -> Self {
-        Held {
+        BusyBody {
             body,
             _in_progress: in_progress,
         }
     }
 }
 
-impl HttpBody for Held {
+impl HttpBody for BusyBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -285,7 +291,7 @@ impl HttpBody for Held {
     }
 }
 
-/// The address, or for IPv6 its network of 64 bits, which is what one subscriber has.
+/// The address, or for IPv6 its /64 network, which is what one subscriber has.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -309,21 +315,21 @@ mod tests {
         Arc::new(Connections::new(&limits, Arc::new(Metrics::new())))
     }
 
-    fn admitted(connections: &Arc<Connections>, address: &str) -> Place {
+    fn admitted(connections: &Arc<Connections>, address: &str) -> ConnectionPermit {
         match connections.admit(address.parse().unwrap()) {
-            Admission::Admitted(place) => place,
+            Admission::Admitted(permit) => permit,
             Admission::Full => panic!("full"),
             Admission::Refused => panic!("refused"),
         }
     }
 
     #[test]
-    fn the_idlest_makes_room_and_one_with_a_request_does_not() {
+    fn the_idlest_connection_is_closed_and_a_busy_one_is_not() {
         let open = connections(2, 2);
         let [busy, idle] = ["198.51.100.1", "198.51.100.2"].map(|address| admitted(&open, address));
         let request = busy.begin_request().unwrap();
         let third = admitted(&open, "198.51.100.3");
-        assert!(idle.end.is_cancelled() && !busy.end.is_cancelled());
+        assert!(idle.revoke.is_cancelled() && !busy.revoke.is_cancelled());
         assert!(idle.begin_request().is_none());
         let another = third.begin_request().unwrap();
         assert!(matches!(
@@ -333,17 +339,17 @@ mod tests {
         drop((request, another));
         // Of the two the first has been idle for longer.
         admitted(&open, "198.51.100.4");
-        assert!(busy.end.is_cancelled() && !third.end.is_cancelled());
+        assert!(busy.revoke.is_cancelled() && !third.revoke.is_cancelled());
     }
 
     #[test]
-    fn an_address_has_a_bound_of_its_own_and_ipv6_counts_by_network() {
+    fn an_address_has_a_limit_of_its_own_and_ipv6_counts_by_network() {
         let open = connections(16, 2);
         let other = admitted(&open, "2001:db8:0:2::1");
         let first = admitted(&open, "2001:db8:0:1::1");
         let second = admitted(&open, "2001:db8:0:1:ffff::2");
         let third = admitted(&open, "2001:db8:0:1::3");
-        assert!(first.end.is_cancelled() && !other.end.is_cancelled());
+        assert!(first.revoke.is_cancelled() && !other.revoke.is_cancelled());
         let requests = [
             second.begin_request().unwrap(),
             third.begin_request().unwrap(),
@@ -365,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_however_it_is_written() {
+    fn addresses_are_compared_in_canonical_form() {
         let of = |text: &str| network(text.parse().unwrap()).to_string();
         assert_eq!(of("::ffff:127.0.0.1"), "127.0.0.1");
         assert_eq!(of("::1"), "::1");

@@ -1,5 +1,5 @@
-//! Proof that an answer was given: signed, so that nothing has to be remembered of it, whichever
-//! node of a data directory gave it and however often it was started since.
+//! Tokens that prove that a search was answered. They are signed, so the server stores nothing for
+//! them, and every server of the data directory accepts them, also after a restart.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,9 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-/// How long feedback may take: as long as a client may gather it before it sends it.
+/// How long a token is valid: clients may collect feedback before they send it.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Ids that an answer can prove; it has up to 50 hits, and each may name near-duplicates.
+/// Most ids in a token. An answer has up to 50 hits, and each may have near-duplicates.
 const MAX_IDS: usize = 256;
 /// Longer than any token: 256 ids and 16 queries as numbers of up to 10 digits, and a request id.
 pub const MAX_BYTES: usize = 8 << 10;
@@ -19,18 +19,18 @@ const MAC_BYTES: usize = 16;
 #[derive(Clone)]
 pub struct Signer([u8; 32]);
 
-/// What an answer is about.
-pub struct Answer<'a> {
-    /// The catalog that was searched: its name and its identity.
+/// The context of a search.
+pub struct SearchContext<'a> {
+    /// The name and the identity of the catalog that was searched.
     pub catalog: [&'a str; 2],
-    /// The key that asked, if any.
+    /// The id of the key that searched, if any.
     pub key: Option<&'a str>,
     /// The id of the request.
     pub request_id: &'a str,
 }
 
-/// What a token says, all but the request's id as keyed hashes: short, and nothing that can be
-/// looked for.
+/// The content of a token. All but the request id are keyed hashes: they are short, and nobody can
+/// find out the originals by trying.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Claims {
     at_s: u64,
@@ -41,56 +41,56 @@ struct Claims {
     ids: Vec<u32>,
 }
 
-/// An answer that was given here.
+/// The answer that a valid token belongs to.
 #[derive(Debug)]
-pub struct Proof<'a> {
+pub struct VerifiedAnswer<'a> {
     signer: &'a Signer,
     claims: Claims,
 }
 
 impl Signer {
-    /// Signs with this secret.
+    /// A signer with this secret.
     pub fn new(secret: [u8; 32]) -> Self {
         Signer(secret)
     }
 
-    /// The token of an answer with its queries and the ids of its hits.
+    /// The token of an answer to these queries, with the ids of its hits.
     pub fn token<'a>(
         &self,
-        answer: &Answer<'_>,
+        context: &SearchContext<'_>,
         queries: impl Iterator<Item = &'a str>,
         ids: impl Iterator<Item = &'a str>,
         now: SystemTime,
     ) -> String {
         let claims = Claims {
             at_s: seconds(now),
-            catalog: self.hash("catalog", &answer.catalog),
-            key: self.key_hash(answer.key),
-            request_id: answer.request_id.to_owned(),
+            catalog: self.hash("catalog", &context.catalog),
+            key: self.key_hash(context.key),
+            request_id: context.request_id.to_owned(),
             queries: queries
                 .map(|query| self.hash("query", &[query.trim()]))
                 .collect(),
             ids: ids.take(MAX_IDS).map(|id| self.hash("id", &[id])).collect(),
         };
-        // A struct of numbers and text always serialises.
+        // A struct of numbers and strings always serialises.
         let mut bytes = serde_json::to_vec(&claims).unwrap_or_default();
         let mac = self.mac(&bytes);
         bytes.extend(mac);
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads a token.
+    /// Verifies a token of an answer in this context.
     ///
     /// # Errors
-    /// Why it proves nothing.
-    pub fn read(
+    /// Why it is not valid.
+    pub fn verify(
         &self,
         token: &str,
-        answer: &Answer<'_>,
+        context: &SearchContext<'_>,
         now: SystemTime,
-    ) -> Result<Proof<'_>, &'static str> {
+    ) -> Result<VerifiedAnswer<'_>, &'static str> {
         const FORGED: &str =
-            "it was not given by this server; send feedback_token of the answer as it is";
+            "it is not from this server; send feedback_token of the answer unchanged";
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| FORGED)?;
         let (claims, mac) = bytes.split_last_chunk::<MAC_BYTES>().ok_or(FORGED)?;
         if !bool::from(subtle::ConstantTimeEq::ct_eq(
@@ -100,16 +100,17 @@ impl Signer {
             return Err(FORGED);
         }
         let claims: Claims = serde_json::from_slice(claims).map_err(|_| FORGED)?;
-        if claims.catalog != self.hash("catalog", &answer.catalog) {
-            return Err("it is of an answer of another catalog");
+        // A catalog that was deleted and created again has another identity.
+        if claims.catalog != self.hash("catalog", &context.catalog) {
+            return Err("it belongs to an answer of another catalog");
         }
-        if claims.key != self.key_hash(answer.key) {
-            return Err("it is of an answer to another key");
+        if claims.key != self.key_hash(context.key) {
+            return Err("it belongs to an answer to another key");
         }
         if seconds(now).saturating_sub(claims.at_s) > MAX_AGE.as_secs() {
             return Err("it is older than seven days");
         }
-        Ok(Proof {
+        Ok(VerifiedAnswer {
             signer: self,
             claims,
         })
@@ -121,6 +122,7 @@ impl Signer {
 
     fn hash(&self, kind: &str, parts: &[&str]) -> u32 {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        // With their lengths, so that no two lists of parts give the same input.
         for part in [kind].iter().chain(parts) {
             hasher
                 .update(&(part.len() as u64).to_le_bytes())
@@ -145,19 +147,19 @@ impl std::fmt::Debug for Signer {
     }
 }
 
-impl Proof<'_> {
+impl VerifiedAnswer<'_> {
     /// The id of the request that was answered.
     pub fn request_id(&self) -> &str {
         &self.claims.request_id
     }
 
-    /// True when the tool was among the hits.
-    pub fn names(&self, id: &str) -> bool {
+    /// Whether the tool was among the hits.
+    pub fn has_hit(&self, id: &str) -> bool {
         self.claims.ids.contains(&self.signer.hash("id", &[id]))
     }
 
-    /// True when this was asked.
-    pub fn answers(&self, query: &str) -> bool {
+    /// Whether this was one of the queries.
+    pub fn has_query(&self, query: &str) -> bool {
         self.claims
             .queries
             .contains(&self.signer.hash("query", &[query.trim()]))
@@ -176,8 +178,8 @@ mod tests {
 
     const NOW: SystemTime = UNIX_EPOCH;
 
-    fn answer(key: Option<&str>) -> Answer<'_> {
-        Answer {
+    fn context(key: Option<&str>) -> SearchContext<'_> {
+        SearchContext {
             catalog: ["c", "1"],
             key,
             request_id: "r-1",
@@ -186,7 +188,7 @@ mod tests {
 
     fn token(signer: &Signer) -> String {
         signer.token(
-            &answer(Some("k")),
+            &context(Some("k")),
             ["mail it"].into_iter(),
             ["s/send"].into_iter(),
             NOW,
@@ -194,38 +196,38 @@ mod tests {
     }
 
     #[test]
-    fn a_token_proves_its_queries_and_hits_and_no_others() {
+    fn a_token_has_its_queries_and_hits_and_no_others() {
         let signer = Signer::new([7; 32]);
         let token = token(&signer);
-        let proof = signer.read(&token, &answer(Some("k")), NOW).unwrap();
-        assert_eq!(proof.request_id(), "r-1");
-        assert!(proof.names("s/send") && !proof.names("s/delete"));
-        assert!(proof.answers(" mail it ") && !proof.answers("delete it"));
+        let answer = signer.verify(&token, &context(Some("k")), NOW).unwrap();
+        assert_eq!(answer.request_id(), "r-1");
+        assert!(answer.has_hit("s/send") && !answer.has_hit("s/delete"));
+        assert!(answer.has_query(" mail it ") && !answer.has_query("delete it"));
     }
 
     #[test]
-    fn another_key_catalog_secret_or_time_and_every_changed_letter_are_refused() {
+    fn a_token_is_refused_for_another_key_catalog_or_secret_when_old_and_when_changed() {
         let signer = Signer::new([7; 32]);
         let token = token(&signer);
-        let read = |token: &str, answer: &Answer<'_>, after: Duration| {
-            signer.read(token, answer, NOW + after).is_ok()
+        let is_valid = |token: &str, context: &SearchContext<'_>, age: Duration| {
+            signer.verify(token, context, NOW + age).is_ok()
         };
-        assert!(read(&token, &answer(Some("k")), MAX_AGE));
-        assert!(!read(
+        assert!(is_valid(&token, &context(Some("k")), MAX_AGE));
+        assert!(!is_valid(
             &token,
-            &answer(Some("k")),
+            &context(Some("k")),
             MAX_AGE + Duration::from_secs(1)
         ));
-        assert!(!read(&token, &answer(Some("other")), Duration::ZERO));
-        assert!(!read(&token, &answer(None), Duration::ZERO));
-        let other = Answer {
+        assert!(!is_valid(&token, &context(Some("other")), Duration::ZERO));
+        assert!(!is_valid(&token, &context(None), Duration::ZERO));
+        let other = SearchContext {
             catalog: ["c", "2"],
-            ..answer(Some("k"))
+            ..context(Some("k"))
         };
-        assert!(!read(&token, &other, Duration::ZERO));
+        assert!(!is_valid(&token, &other, Duration::ZERO));
         assert!(
             Signer::new([8; 32])
-                .read(&token, &answer(Some("k")), NOW)
+                .verify(&token, &context(Some("k")), NOW)
                 .is_err()
         );
         for place in 0..token.len() {
@@ -233,10 +235,10 @@ mod tests {
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
             assert!(
-                !read(&changed, &answer(Some("k")), Duration::ZERO),
+                !is_valid(&changed, &context(Some("k")), Duration::ZERO),
                 "letter {place}"
             );
         }
-        assert!(!read("", &answer(Some("k")), Duration::ZERO));
+        assert!(!is_valid("", &context(Some("k")), Duration::ZERO));
     }
 }

@@ -1,4 +1,4 @@
-//! Whose a session is: its id alone opens it to nobody else.
+//! The owners of MCP sessions: knowing the id of a session is not enough to use it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 
 use crate::http::MCP_SESSION_ID;
 
-/// Stands for a session that is another's; no session has this id.
+/// Replaces the id of another sender's session. No session has this id.
 const NO_SESSION: HeaderValue = HeaderValue::from_static("no-session");
 
 /// The owners of the sessions, by id.
@@ -19,7 +19,7 @@ pub struct SessionOwners {
 }
 
 impl SessionOwners {
-    /// The owners of these sessions, of which there are so many at most.
+    /// The owners of these sessions, of which there are at most `max_sessions`.
     pub fn new(sessions: Arc<LocalSessionManager>, max_sessions: usize) -> Self {
         SessionOwners {
             sessions,
@@ -28,7 +28,7 @@ impl SessionOwners {
         }
     }
 
-    /// Makes a request for the session of another sender one for a session that is not there.
+    /// Turns a request for another sender's session into one for a session that does not exist.
     pub fn hide_foreign(&self, sender: &str, headers: &mut HeaderMap) {
         let Some(session) = headers.get(MCP_SESSION_ID) else {
             return;
@@ -43,19 +43,20 @@ impl SessionOwners {
         }
     }
 
-    /// Notes whose session an answer begins.
-    pub async fn note(&self, sender: &str, answer: &HeaderMap) {
+    /// Records the sender as the owner of the session that an answer starts, if it starts one.
+    pub async fn record(&self, sender: &str, answer: &HeaderMap) {
         let Some(session) = answer
             .get(MCP_SESSION_ID)
             .and_then(|session| session.to_str().ok())
         else {
             return;
         };
-        // Sessions end without a word, so from time to time those that did are forgotten.
+        // Nothing reports the end of a session, so the ended ones are removed when the map has
+        // grown to twice its bound.
         if self.lock().len() >= 2 * self.max_sessions {
-            let living = self.sessions.sessions.read().await;
+            let open = self.sessions.sessions.read().await;
             self.lock()
-                .retain(|session, _| living.contains_key(session.as_str()));
+                .retain(|session, _| open.contains_key(session.as_str()));
         }
         self.lock()
             .entry(session.to_owned())

@@ -1,28 +1,27 @@
-//! What to do with an answer: for each operation, which others take something out of it.
+//! OpenAPI links: for each operation, which others use something of its response.
 
-use utoipa::Modify;
-use utoipa::openapi::link::Link;
+use utoipa::openapi::link::Link as OpenApiLink;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi as Description, RefOr, Response};
 
 use super::operations;
 
-/// From an answer of one operation to a request of another.
-struct Step {
+/// A link from a response of one operation to a request of another.
+struct Link {
     from: &'static str,
     status: &'static str,
     to: &'static str,
-    /// The other's parameters, as runtime expressions over request and answer.
+    /// Parameters of the target, as runtime expressions over request and response.
     parameters: &'static [(&'static str, &'static str)],
 }
 
-const fn step(
+const fn link(
     from: &'static str,
     status: &'static str,
     to: &'static str,
     parameters: &'static [(&'static str, &'static str)],
-) -> Step {
-    Step {
+) -> Link {
+    Link {
         from,
         status,
         to,
@@ -30,16 +29,16 @@ const fn step(
     }
 }
 
-/// A catalog named in the answer.
-const CATALOG_OF_ANSWER: &[(&str, &str)] = &[("catalog", "$response.body#/name")];
+/// The catalog that the response names.
+const CATALOG_OF_RESPONSE: &[(&str, &str)] = &[("catalog", "$response.body#/name")];
 /// The catalog of the request's path.
 const SAME_CATALOG: &[(&str, &str)] = &[("catalog", "$request.path.catalog")];
-/// One tool, as its change answers.
-const CHANGED_TOOL: &[(&str, &str)] = &[
+/// The tool that was written.
+const WRITTEN_TOOL: &[(&str, &str)] = &[
     ("catalog", "$request.path.catalog"),
     ("id", "$response.body#/id"),
 ];
-/// The first tool of several, as their change answers.
+/// The first of the tools that were written.
 const FIRST_ITEM: &[(&str, &str)] = &[
     ("catalog", "$request.path.catalog"),
     ("id", "$response.body#/items/0/id"),
@@ -59,82 +58,85 @@ const NEXT_PAGE: &[(&str, &str)] = &[
 const TASK: &[(&str, &str)] = &[("id", "$response.body#/id")];
 const CONVERSATION: &[(&str, &str)] = &[("id", "$response.header.x-conversation-id")];
 
-const STEPS: &[Step] = &[
-    step("create_catalog", "201", "show_catalog", CATALOG_OF_ANSWER),
-    step("create_catalog", "201", "upsert_tools", CATALOG_OF_ANSWER),
-    step("create_catalog", "201", "delete_catalog", CATALOG_OF_ANSWER),
-    step(
+const LINKS: &[Link] = &[
+    link("create_catalog", "201", "show_catalog", CATALOG_OF_RESPONSE),
+    link("create_catalog", "201", "upsert_tools", CATALOG_OF_RESPONSE),
+    link(
+        "create_catalog",
+        "201",
+        "delete_catalog",
+        CATALOG_OF_RESPONSE,
+    ),
+    link(
         "ensure_catalog",
         "201",
         "set_catalog_settings",
         SAME_CATALOG,
     ),
-    step("ensure_catalog", "201", "upsert_tools", SAME_CATALOG),
-    step("ensure_catalog", "200", "search", SAME_CATALOG),
-    step(
+    link("ensure_catalog", "201", "upsert_tools", SAME_CATALOG),
+    link("ensure_catalog", "200", "search", SAME_CATALOG),
+    link(
         "set_catalog_settings",
         "200",
         "catalog_settings",
         SAME_CATALOG,
     ),
-    step("upsert_tools", "200", "show_tool", FIRST_ITEM),
-    step("upsert_tools", "200", "search", SAME_CATALOG),
-    step("upsert_tools", "200", "delete_tool", FIRST_ITEM),
-    step("upsert_tools", "202", "show_task", TASK),
-    step("upsert_tools", "202", "cancel_task", TASK),
-    step("sync_server_tools", "202", "show_task", TASK),
-    step("put_tool", "201", "show_tool", CHANGED_TOOL),
-    step("put_tool", "201", "delete_tool", CHANGED_TOOL),
-    step("put_tool", "200", "show_tool", CHANGED_TOOL),
-    step("list_tools", "200", "list_tools", NEXT_PAGE),
-    step("list_tools", "200", "show_tool", FIRST_LISTED),
-    step("search", "200", "show_tool", FIRST_HIT),
-    step("search", "200", "record_feedback", SAME_CATALOG),
-    step("switch_memory", "200", "list_memory", SAME_CATALOG),
-    step("record_feedback", "201", "list_memory", SAME_CATALOG),
-    step("list_memory", "200", "forget_memory", SAME_CATALOG),
-    step("chat", "200", "show_conversation", CONVERSATION),
-    step("chat", "200", "delete_conversation", CONVERSATION),
+    link("upsert_tools", "200", "show_tool", FIRST_ITEM),
+    link("upsert_tools", "200", "search", SAME_CATALOG),
+    link("upsert_tools", "200", "delete_tool", FIRST_ITEM),
+    link("upsert_tools", "202", "show_task", TASK),
+    link("upsert_tools", "202", "cancel_task", TASK),
+    link("sync_server_tools", "202", "show_task", TASK),
+    link("put_tool", "201", "show_tool", WRITTEN_TOOL),
+    link("put_tool", "201", "delete_tool", WRITTEN_TOOL),
+    link("put_tool", "200", "show_tool", WRITTEN_TOOL),
+    link("list_tools", "200", "list_tools", NEXT_PAGE),
+    link("list_tools", "200", "show_tool", FIRST_LISTED),
+    link("search", "200", "show_tool", FIRST_HIT),
+    link("search", "200", "record_feedback", SAME_CATALOG),
+    link("switch_memory", "200", "list_memory", SAME_CATALOG),
+    link("record_feedback", "201", "list_memory", SAME_CATALOG),
+    link("list_memory", "200", "forget_memory", SAME_CATALOG),
+    link("chat", "200", "show_conversation", CONVERSATION),
+    link("chat", "200", "delete_conversation", CONVERSATION),
 ];
 
-/// Adds the steps to the answers they begin at.
-pub struct Links;
-
-impl Modify for Links {
-    fn modify(&self, api: &mut Description) {
-        for step in STEPS {
-            if let Some(response) = answer(api, step) {
-                response
-                    .links
-                    .insert(step.to.to_owned(), RefOr::T(link(step)));
-            }
+/// Adds the links to the responses that they start from.
+pub fn add(description: &mut Description) {
+    for link in LINKS {
+        if let Some(response) = source(description, link) {
+            response
+                .links
+                .insert(link.to.to_owned(), RefOr::T(link.to_openapi()));
         }
     }
 }
 
-/// The answer that a step begins at.
-fn answer<'a>(api: &'a mut Description, step: &Step) -> Option<&'a mut Response> {
-    let operation = api
+/// The response that a link starts from.
+fn source<'a>(description: &'a mut Description, link: &Link) -> Option<&'a mut Response> {
+    let operation = description
         .paths
         .paths
         .values_mut()
         .flat_map(operations)
-        .find(|operation| named(operation, step.from))?;
-    match operation.responses.responses.get_mut(step.status)? {
+        .find(|operation| has_id(operation, link.from))?;
+    match operation.responses.responses.get_mut(link.status)? {
         RefOr::T(response) => Some(response),
         RefOr::Ref(_) => None,
     }
 }
 
-fn link(step: &Step) -> Link {
-    let parameters = step.parameters.iter().fold(
-        Link::builder().operation_id(step.to),
-        |link, (name, value)| link.parameter(*name, *value),
-    );
-    parameters.build()
+impl Link {
+    fn to_openapi(&self) -> OpenApiLink {
+        let mut link = OpenApiLink::builder().operation_id(self.to);
+        for (name, value) in self.parameters {
+            link = link.parameter(*name, *value);
+        }
+        link.build()
+    }
 }
 
-fn named(operation: &Operation, id: &str) -> bool {
+fn has_id(operation: &Operation, id: &str) -> bool {
     operation.operation_id.as_deref() == Some(id)
 }
 
@@ -143,32 +145,31 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::http::openapi::description;
 
     #[test]
-    fn operations_have_names_of_their_own_and_every_step_leads_from_one_to_another() {
-        let mut api = description();
-        let names: Vec<String> = api
+    fn operation_ids_are_unique_and_every_link_joins_two_operations() {
+        let mut description = crate::http::description();
+        let ids: Vec<String> = description
             .paths
             .paths
             .values_mut()
             .flat_map(operations)
             .filter_map(|operation| operation.operation_id.clone())
             .collect();
-        let distinct: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        assert_eq!(distinct.len(), names.len(), "{names:?}");
-        for step in STEPS {
+        let distinct: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+        assert_eq!(distinct.len(), ids.len(), "{ids:?}");
+        for link in LINKS {
             assert!(
-                answer(&mut api, step).is_some(),
-                "no answer {} of {}",
-                step.status,
-                step.from
+                source(&mut description, link).is_some(),
+                "no response {} of {}",
+                link.status,
+                link.from
             );
             assert!(
-                distinct.contains(step.to),
-                "{} leads to {}, which is not there",
-                step.from,
-                step.to
+                distinct.contains(link.to),
+                "{} links to {}, which does not exist",
+                link.from,
+                link.to
             );
         }
     }

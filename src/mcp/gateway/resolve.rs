@@ -1,4 +1,4 @@
-//! Which tool a client means, and with what arguments.
+//! Resolving the tool and the arguments of a `call_tool` call.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::finder::{ToolSearch, model_names};
 use crate::printable::excerpt;
 use crate::tools::{Arguments, arguments};
 
-/// Names offered where one was not found, or several were.
+/// Most names suggested when none or several tools match.
 const MAX_OFFERED: usize = 5;
-/// Characters of a name in a message.
+/// Most characters of a name in a message.
 const SHOWN_CHARS: usize = 100;
 
 /// The arguments of `call_tool`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
     name: String,
-    /// What the tool gets.
+    /// The arguments for the tool.
     pub arguments: Arguments,
 }
 
@@ -26,7 +26,7 @@ impl Wanted {
     /// Reads the arguments of a `call_tool` call.
     ///
     /// # Errors
-    /// Words that teach the model how to call.
+    /// A message that tells the model how to call.
     pub fn read(given: &Arguments) -> Result<Self, String> {
         let name = given
             .get("name")
@@ -39,21 +39,22 @@ impl Wanted {
         let arguments = match given.get("arguments") {
             None | Some(Value::Null) => Arguments::new(),
             Some(Value::Object(arguments)) => arguments.clone(),
-            // Some models encode the object.
+            // Some models send the object as a string.
             Some(Value::String(text)) => arguments::parse(text)?,
             Some(_) => return Err("`arguments` must be an object".into()),
         };
         Ok(Wanted { name, arguments })
     }
 
-    /// The one tool of this name: an id, a name as shown to models, or a bare name that only one
-    /// tool has.
+    /// The tool with this name: an id, a name as shown to models, or a bare name that only one tool
+    /// has.
     ///
     /// # Errors
-    /// The names it may have been meant to be.
+    /// A message with the names that may have been meant.
     pub fn resolve(&self, search: &dyn ToolSearch) -> Result<Arc<Tool>, String> {
         let name = self.name.as_str();
         let by_id = ToolId::parse(name).ok().and_then(|id| search.tool(&id));
+        // Models see `server__name`. A server's name may contain `__` too, which is tried below.
         let shown = || {
             name.split_once("__")
                 .and_then(|(server, name)| search.tool(&ToolId::new(server, name).ok()?))
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_an_id_a_shown_name_or_one_that_only_one_tool_has() {
+    fn a_name_is_an_id_a_shown_name_or_a_unique_bare_name() {
         for (name, id) in [
             ("mail/send", "mail/send"),
             ("mail__send", "mail/send"),
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_an_object_or_text_that_is_one() {
+    fn arguments_are_an_object_or_a_string_with_one() {
         let read = |given: Value| Wanted::read(given.as_object().unwrap());
         assert_eq!(
             read(json!({ "name": " a " })).unwrap().arguments,

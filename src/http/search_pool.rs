@@ -1,5 +1,5 @@
-//! Where CPU work leaves the async threads: few at a time, a bounded number waiting, the rest
-//! turned away at once.
+//! Threads for CPU work: a bounded number runs at a time, a bounded number waits, and the rest is
+//! refused at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,70 +7,57 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::error::{ApiError, ApiResult};
+use crate::telemetry::GaugeGuard;
 
-/// A bounded number of threads for searches, with a bounded line before them.
+/// A bounded number of threads for searches, and a bounded queue for them.
 pub struct SearchPool {
-    running: Arc<Semaphore>,
-    /// One place for each search that runs or waits.
-    places: Arc<Semaphore>,
+    /// One permit for each running search.
+    threads: Arc<Semaphore>,
+    /// One permit for each search that runs or is queued.
+    admitted: Arc<Semaphore>,
     patience: Duration,
-    waiting: Gauge,
+    queue_depth: Gauge,
 }
 
 impl SearchPool {
-    /// A pool of `threads`, before which `line` searches may wait for as long as `patience`.
-    pub fn new(threads: usize, line: usize, patience: Duration, waiting: Gauge) -> Self {
+    /// A pool of `threads` with a queue of `queue` searches, each of which waits at most
+    /// `patience`.
+    pub fn new(threads: usize, queue: usize, patience: Duration, queue_depth: Gauge) -> Self {
         SearchPool {
-            running: Arc::new(Semaphore::new(threads)),
-            places: Arc::new(Semaphore::new(threads + line)),
+            threads: Arc::new(Semaphore::new(threads)),
+            admitted: Arc::new(Semaphore::new(threads + queue)),
             patience,
-            waiting,
+            queue_depth,
         }
     }
 
-    /// Runs CPU work on a thread of its own.
+    /// Runs CPU work on a thread of the pool.
     ///
     /// # Errors
-    /// 503 at once when the line is full, and when no thread came free in time.
+    /// 503 at once when the queue is full, and after the wait when no thread became free.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> ApiResult<T> {
-        let place = Arc::clone(&self.places)
+        let admission = Arc::clone(&self.admitted)
             .try_acquire_owned()
             .map_err(|_| overloaded())?;
-        let waiting = Waiting::new(&self.waiting);
-        let turn =
-            tokio::time::timeout(self.patience, Arc::clone(&self.running).acquire_owned()).await;
-        drop(waiting);
-        let thread = turn
+        let queued = GaugeGuard::new(&self.queue_depth);
+        let thread = timeout(self.patience, Arc::clone(&self.threads).acquire_owned()).await;
+        drop(queued);
+        let thread = thread
             .map_err(|_| overloaded())?
             .map_err(ApiError::internal)?;
         let work = tokio::task::spawn_blocking(move || {
-            // Held to the end of the work, also when the client has gone.
-            let _held = (place, thread);
+            // Held to the end of the work, even if the client disconnects: the thread stays busy.
+            let _permits = (admission, thread);
             work()
         });
         work.await
-            .map_err(|error| ApiError::internal(format!("a search ended early: {error}")))
-    }
-}
-
-/// Counts one waiting search, also one whose client leaves.
-struct Waiting<'a>(&'a Gauge);
-
-impl<'a> Waiting<'a> {
-    fn new(gauge: &'a Gauge) -> Self {
-        gauge.inc();
-        Waiting(gauge)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
+            .map_err(|error| ApiError::internal(format!("a search panicked: {error}")))
     }
 }
 
@@ -78,7 +65,7 @@ fn overloaded() -> ApiError {
     ApiError::busy(
         StatusCode::SERVICE_UNAVAILABLE,
         "overloaded",
-        "more searches are waiting than can be answered soon",
+        "too many searches are waiting; try again later",
     )
 }
 
@@ -89,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_full_line_is_turned_away_at_once_and_empties_again() {
+    async fn a_full_queue_refuses_at_once_and_empties_again() {
         let pool = Arc::new(SearchPool::new(
             1,
             1,
@@ -114,13 +101,13 @@ mod tests {
             .unwrap();
         let mut waiting = Box::pin(pool.run(|| 2));
         assert!(futures_util::poll!(&mut waiting).is_pending());
-        assert_eq!(pool.waiting.get(), 1);
+        assert_eq!(pool.queue_depth.get(), 1);
         assert_eq!(pool.run(|| 3).await.unwrap_err().code, "overloaded");
         open.send(()).unwrap();
         assert_eq!(
             (running.await.unwrap().unwrap(), waiting.await.unwrap()),
             (1, 2)
         );
-        assert_eq!(pool.waiting.get(), 0);
+        assert_eq!(pool.queue_depth.get(), 0);
     }
 }

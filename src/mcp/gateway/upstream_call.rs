@@ -1,4 +1,4 @@
-//! A client's call on its way through the gate to the pool.
+//! Calls of clients, between the gate and the pool.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,24 +16,24 @@ use crate::mcp::connection::{CallContext, CallError};
 use crate::mcp::pool::Pool;
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
-/// How long the calls of one caller count together, as those of one run of an agent do, which lives
-/// as long.
+/// The window in which the calls of one caller count towards its limits. For an agent the window is
+/// a run, which lasts at most as long.
 pub const WINDOW: Duration = Duration::from_secs(600);
-/// Callers whose calls are counted; there are as many as keys in use.
+/// Most callers whose calls are counted; there are as many as keys in use.
 const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(4_096).expect("is not zero");
 
-/// Who calls through the gateway. Put into the extensions of an HTTP request by whoever has checked
-/// its key.
+/// The caller of the gateway. The layer that checks the key of an HTTP request puts it into the
+/// request's extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// Its name in the audit log.
+    /// The caller's name in the audit log.
     pub who: String,
     /// Whether it may call tools that do more than read.
     pub may_change: bool,
 }
 
 impl Principal {
-    /// Whoever started this program, on its standard input.
+    /// The user who started this program, on its standard input.
     pub fn local() -> Self {
         Principal {
             who: "stdio".into(),
@@ -41,7 +41,7 @@ impl Principal {
         }
     }
 
-    /// A request that nobody has checked.
+    /// A request whose key was not checked.
     pub fn unknown() -> Self {
         Principal {
             who: "unknown".into(),
@@ -50,7 +50,7 @@ impl Principal {
     }
 }
 
-/// What every caller has used up, whatever the number of its sessions.
+/// What each caller has used of its limits, over all its sessions.
 pub struct Ledgers(Mutex<LruCache<String, (Instant, Arc<Ledger>)>>);
 
 impl Default for Ledgers {
@@ -74,15 +74,15 @@ impl Ledgers {
     }
 }
 
-/// Where one call of a client finds its tool, and those of its preconditions.
-pub struct Reach<'a> {
+/// The tools of one call: its own, and those of its preconditions.
+pub struct CallDirectory<'a> {
     /// The gateway.
     pub shared: &'a GatewayState,
     /// The call.
-    pub forwarded: Arc<Forwarded>,
+    pub forwarded: Arc<UpstreamCall>,
 }
 
-impl Directory for Reach<'_> {
+impl Directory for CallDirectory<'_> {
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
         self.shared.search.tool(id)
     }
@@ -96,19 +96,19 @@ impl Directory for Reach<'_> {
     }
 }
 
-/// A tool as a client calls it: its server's answer is kept as it came, with everything that the
-/// gate has no use for.
-pub struct Forwarded {
+/// A call of a client. It stores the server's result unchanged, including what the gate does not
+/// use.
+pub struct UpstreamCall {
     pool: Pool,
     id: ToolId,
     calling: CallContext,
     answer: Mutex<Option<Result<CallToolResult, CallError>>>,
 }
 
-impl Forwarded {
-    /// A call that has not been made yet.
+impl UpstreamCall {
+    /// A call that has not been made.
     pub fn new(pool: Pool, id: ToolId, calling: CallContext) -> Self {
-        Forwarded {
+        UpstreamCall {
             pool,
             id,
             calling,
@@ -116,7 +116,7 @@ impl Forwarded {
         }
     }
 
-    /// What the server answered; `None` for a call that was not made.
+    /// The server's result; `None` if the call was not made.
     pub fn answer(&self) -> Option<Result<CallToolResult, CallError>> {
         self.answer
             .lock()
@@ -126,12 +126,12 @@ impl Forwarded {
 }
 
 #[async_trait]
-impl Callable for Forwarded {
+impl Callable for UpstreamCall {
     async fn call(&self, arguments: Arguments) -> Result<Value, ToolFailure> {
         let called = self.pool.call(&self.id, arguments, &self.calling).await;
         let outcome = match &called {
             Ok(result) if result.is_error == Some(true) => {
-                Err(ToolFailure::new("the tool says that it failed"))
+                Err(ToolFailure::new("the tool reported a failure"))
             }
             Ok(_) => Ok(Value::Null),
             Err(error) => Err(ToolFailure::new(error.to_string())),
@@ -147,7 +147,7 @@ mod tests {
     use crate::gate::{Class, Decision, Ruling, policy::CallLimits};
 
     #[test]
-    fn a_caller_has_one_ledger_whatever_its_sessions() {
+    fn a_caller_has_one_ledger_over_all_its_sessions() {
         let ledgers = Ledgers::default();
         let limits = CallLimits {
             calls: 1,

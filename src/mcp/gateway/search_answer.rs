@@ -1,4 +1,4 @@
-//! What a client is told of a search.
+//! The answer to a search of a client.
 
 use std::sync::Arc;
 
@@ -13,15 +13,20 @@ use crate::finder::search::Found;
 use crate::finder::toolbox::Injection;
 use crate::mcp::pool::Pool;
 
-/// Nearest names in an answer without a match.
+/// Most nearest names in an answer without a match.
 const MAX_NEAREST: usize = 5;
 
-/// The found tools with their schemas under a budget of tokens, each with its server; in inject
-/// style what became of the list too.
-pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool: &Pool) -> Value {
+/// The found tools with their schemas within a token budget, each with its server. In inject style
+/// also the changes of the session's list.
+pub fn describe(
+    found: &Found,
+    injection: Option<&Injection>,
+    max_tokens: usize,
+    pool: &Pool,
+) -> Value {
     let tools = meta_tools::merged(std::slice::from_ref(found));
     let mut answer = Map::new();
-    let (described, omitted) = described(&tools, max_tokens, pool);
+    let (described, omitted) = fit(&tools, max_tokens, pool);
     answer.insert("tools".into(), described.into());
     if !omitted.is_empty() {
         answer.insert("no_room_for".into(), omitted.into());
@@ -47,9 +52,9 @@ pub fn of(found: &Found, injection: Option<&Injection>, max_tokens: usize, pool:
     Value::Object(answer)
 }
 
-fn described(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>, Vec<String>) {
-    // The leanest of the formats with a schema; the names are replaced by ours, which say the
-    // server.
+/// The definitions that fit into the budget, and the names of the tools that do not.
+fn fit(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>, Vec<String>) {
+    // The most compact format with a schema. The names are replaced by names with the server.
     let fitted = budget::fit(tools, Emit::Anthropic, max_tokens);
     let shown = tools
         .iter()
@@ -65,7 +70,7 @@ fn described(tools: &[Arc<Tool>], max_tokens: usize, pool: &Pool) -> (Vec<Value>
 fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
     value["name"] = model_name(id).into();
     value["server"] = id.server().into();
-    if let Some(reason) = pool.obstacle(id) {
+    if let Some(reason) = pool.unavailable_tool(id) {
         value["unavailable"] = reason.into();
     }
     value
@@ -92,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_says_its_server_and_whether_it_can_be_called() {
-        let answer = of(
+    fn every_tool_has_its_server_and_whether_it_can_be_called() {
+        let answer = describe(
             &found(&["mail/send", "chat/send"]),
             None,
             1000,
@@ -114,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_the_list_is_told_in_inject_style() {
+    fn changes_of_the_list_are_in_the_answer_in_inject_style() {
         let injection = Injection {
             added: vec![ToolId::parse("mail/send").unwrap()],
             evicted: vec![ToolId::parse("old/one").unwrap()],
             ..Injection::default()
         };
-        let answer = of(
+        let answer = describe(
             &found(&["mail/send"]),
             Some(&injection),
             1000,
@@ -140,13 +145,14 @@ mod tests {
             hits: Vec::new(),
             no_match: Some(no_match),
         };
-        let answer = of(&nothing, None, 1000, &Pool::default());
+        let answer = describe(&nothing, None, 1000, &Pool::default());
         assert_eq!(
             answer["no_match"],
             json!({ "reason": "nothing like it", "nearest_names": ["s__x"] })
         );
         assert!(
-            of(&Found::default(), None, 1000, &Pool::default())["no_match"]["reason"].is_string()
+            describe(&Found::default(), None, 1000, &Pool::default())["no_match"]["reason"]
+                .is_string()
         );
     }
 }

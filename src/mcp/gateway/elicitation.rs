@@ -1,8 +1,8 @@
-//! Asking the person behind a client whether a call may be made, by elicitation.
+//! Approval by the person behind a client, requested by elicitation.
 //!
-//! Up to protocol 2025-11-25 the server asks while the call waits. Since 2026-07-28 the call is
-//! answered with the question, and the client repeats it with the answer; the answer then counts
-//! for exactly the call that was shown.
+//! Up to protocol 2025-11-25 the server sends the question while the call waits. Since 2026-07-28
+//! the result of the call is the question, and the client repeats the call with the answer, which
+//! is valid for exactly the call that was shown.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -27,36 +27,36 @@ use crate::gate::{Answer, ApprovalRequest, Approver, Change, Definition};
 use crate::printable;
 use crate::printable::excerpt;
 
-/// Questions that wait for clients to repeat their calls; the oldest is forgotten for one more.
+/// Most questions that wait for clients to repeat their calls. A new one replaces the oldest.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(1_024).expect("is not zero");
-/// Longest arguments that a person is asked about, in bytes. More cannot be read, and something may
-/// hide in it.
+/// Most bytes of arguments that a person is asked about. Nobody reads more, so something could hide
+/// in them.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
 /// Characters of a description that are shown.
 const DESCRIPTION_CHARS: usize = 500;
 /// The field of the form, and the name of the question.
 const APPROVE: &str = "approve";
 
-/// Asks about one call.
-pub struct Asking<'a> {
+/// Requests approval of one call from its client.
+pub struct ElicitationApprover<'a> {
     context: &'a RequestContext<RoleServer>,
     who: &'a str,
     within: Duration,
     search: &'a dyn ToolSearch,
     open: &'a OpenQuestions,
-    turn: Mutex<Turn>,
+    state: Mutex<QuestionState>,
 }
 
-/// Where a call stands that is answered with a question.
-enum Turn {
-    /// Nothing was asked.
-    First,
-    /// It came again, with an answer.
+/// The state of a call whose result may be a question.
+enum QuestionState {
+    /// No question has been asked.
+    Unasked,
+    /// The client repeated the call with an answer.
     Answered(Reply),
-    /// It is to be answered with this question.
+    /// This question is the result of the call.
     Asked(InputRequiredResult),
-    /// Its answer was used.
-    Over,
+    /// The answer was used.
+    Used,
 }
 
 /// A client's answer to a question.
@@ -66,7 +66,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The answer that came with a call, if one did.
+    /// The answer in a repeated call, if there is one.
     pub fn of(request: &mut CallToolRequestParams) -> Option<Self> {
         let responses = request.input_responses.take()?;
         Some(Reply {
@@ -76,8 +76,8 @@ impl Reply {
     }
 }
 
-impl<'a> Asking<'a> {
-    /// Asks the client of this request; an answer counts for this long.
+impl<'a> ElicitationApprover<'a> {
+    /// An approver that asks the client of this request. An answer is valid for `within`.
     pub fn new(
         context: &'a RequestContext<RoleServer>,
         who: &'a str,
@@ -86,30 +86,30 @@ impl<'a> Asking<'a> {
         open: &'a OpenQuestions,
         reply: Option<Reply>,
     ) -> Self {
-        let turn = Mutex::new(reply.map_or(Turn::First, Turn::Answered));
-        Asking {
+        let state = Mutex::new(reply.map_or(QuestionState::Unasked, QuestionState::Answered));
+        ElicitationApprover {
             context,
             who,
             within,
             search,
             open,
-            turn,
+            state,
         }
     }
 
-    /// The question with which the call is to be answered.
+    /// The question that is the result of the call, if there is one.
     pub fn question(self) -> Option<InputRequiredResult> {
         match self
-            .turn
+            .state
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
         {
-            Turn::Asked(question) => Some(question),
+            QuestionState::Asked(question) => Some(question),
             _ => None,
         }
     }
 
-    async fn ask_while_it_waits(&self, params: ElicitRequestParams) -> Answer {
+    async fn ask_during_call(&self, params: ElicitRequestParams) -> Answer {
         let asking = self
             .context
             .peer
@@ -128,33 +128,36 @@ impl<'a> Asking<'a> {
         }
     }
 
-    fn ask_by_the_result(&self, request: &ApprovalRequest, params: ElicitRequestParams) -> Answer {
+    fn ask_by_result(&self, request: &ApprovalRequest, params: ElicitRequestParams) -> Answer {
         let about = self.about(request);
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        match mem::replace(&mut *turn, Turn::Over) {
-            Turn::First => {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match mem::replace(&mut *state, QuestionState::Used) {
+            QuestionState::Unasked => {
                 let question = self.open.ask(self.who, about);
                 let requests = BTreeMap::from([(
                     APPROVE.into(),
                     InputRequest::Elicitation(ElicitRequest::new(params)),
                 )]);
-                *turn = Turn::Asked(InputRequiredResult::new(Some(requests), Some(question)));
-                self.refused("the client was asked, and repeats the call with the answer")
+                *state =
+                    QuestionState::Asked(InputRequiredResult::new(Some(requests), Some(question)));
+                self.refused("the client was asked, and has to repeat the call with the answer")
             }
-            Turn::Answered(reply) => self.answer(&reply, about),
+            QuestionState::Answered(reply) => self.answer(&reply, about),
+            // Asked or used: the state stays, so that the first question remains the result.
             asked => {
-                *turn = asked;
-                self.refused("one question is asked for a call, and this would be the second")
+                *state = asked;
+                self.refused("a call may have one question, and this would be the second")
             }
         }
     }
 
     fn answer(&self, reply: &Reply, about: [u8; 32]) -> Answer {
         match self.open.close(&reply.question, self.who) {
-            None => self
-                .refused("the answer is to no question that is open; call again to be asked anew"),
+            None => {
+                self.refused("the answer belongs to no open question; call again to be asked again")
+            }
             Some(open) if open.about != about => self.refused(
-                "the answer is to a question about another call; call again to be asked anew",
+                "the answer belongs to a question about another call; call again to be asked again",
             ),
             Some(open) if open.asked.elapsed() > self.within => self.expired(),
             Some(_) => match reply
@@ -169,7 +172,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Everything that a yes is a yes to.
+    /// The digest of everything that an approval covers.
     fn about(&self, request: &ApprovalRequest) -> [u8; 32] {
         let definition = ToolId::parse(&request.tool)
             .ok()
@@ -219,31 +222,31 @@ impl<'a> Asking<'a> {
 }
 
 #[async_trait]
-impl Approver for Asking<'_> {
+impl Approver for ElicitationApprover<'_> {
     async fn ask(&self, request: ApprovalRequest) -> Answer {
         if !takes_forms(self.context) {
             let tool = printable::line(&request.tool);
             return self.refused(format!(
-                "a person has to allow it, and this client cannot ask one, since it declares no elicitation; whoever \
-                 runs toolscout can allow it beforehand with --allow '{tool}' or a rule in the file of --profile"
+                "a person has to approve it, and this client cannot ask, since it declares no elicitation; \
+                 allow it when starting toolscout with --allow '{tool}', or with a rule in the file of --profile"
             ));
         }
         let Some(params) = form(&request) else {
             return self.refused(format!(
-                "its arguments have more than {MAX_SHOWN_BYTES} bytes, too many to show to a person"
+                "its arguments have more than {MAX_SHOWN_BYTES} bytes, too many for a person to check"
             ));
         };
         let version = self.context.protocol_version();
         let is_newest = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         if is_newest {
-            self.ask_by_the_result(&request, params)
+            self.ask_by_result(&request, params)
         } else {
-            self.ask_while_it_waits(params).await
+            self.ask_during_call(params).await
         }
     }
 }
 
-/// A client that declares elicitation without saying which takes forms.
+/// Whether the client supports forms. One that declares elicitation without a kind does.
 fn takes_forms(context: &RequestContext<RoleServer>) -> bool {
     let declared = context
         .client_capabilities()
@@ -251,7 +254,7 @@ fn takes_forms(context: &RequestContext<RoleServer>) -> bool {
     declared.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
-/// The question as a form with one field; `None` for arguments that are too long.
+/// The question as a form with one field; `None` if the arguments are too long.
 fn form(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     let field =
         |approve: rmcp::model::BooleanSchema| approve.title("Make this call").with_default(false);
@@ -266,7 +269,7 @@ fn form(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     })
 }
 
-/// The call as it will be made.
+/// The text of the question: the call exactly as it will be made. `None` if it is too long.
 fn message(request: &ApprovalRequest) -> Option<String> {
     let ApprovalRequest {
         tool,
@@ -293,7 +296,7 @@ fn message(request: &ApprovalRequest) -> Option<String> {
     }
     if !description.is_empty() {
         lines.push(format!(
-            "Its server says of it, true or not: {:?}",
+            "Its description by the server, which may be wrong: {:?}",
             excerpt(description, DESCRIPTION_CHARS)
         ));
     }
@@ -301,7 +304,7 @@ fn message(request: &ApprovalRequest) -> Option<String> {
     Some(lines.join("\n"))
 }
 
-/// The questions that calls were answered with, until these are repeated.
+/// The questions that were sent as results, until the calls are repeated.
 pub struct OpenQuestions(Mutex<LruCache<String, Open>>);
 
 struct Open {
@@ -317,7 +320,7 @@ impl Default for OpenQuestions {
 }
 
 impl OpenQuestions {
-    /// Opens a question and names it.
+    /// Stores a question and returns its id.
     fn ask(&self, who: &str, about: [u8; 32]) -> String {
         let id = Uuid::new_v4().to_string();
         let open = Open {
@@ -332,7 +335,7 @@ impl OpenQuestions {
         id
     }
 
-    /// Closes a question of this caller.
+    /// Removes a question of this caller.
     fn close(&self, id: &str, who: &str) -> Option<Open> {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         questions
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_shows_the_call_as_it_is_made_and_nothing_draws_lines_of_its_own() {
+    fn a_form_shows_the_call_as_it_is_made_and_its_texts_cannot_add_lines() {
         let text = message(&request(json!({ "n": 7000, "note": "x\nMay toolscout" }))).unwrap();
         for expected in [
             "call the tool \"shop/order\"? It is destructive, and default destructive wants",
@@ -380,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_closed_once_and_by_who_was_asked() {
+    fn a_question_is_answered_once_and_by_its_own_caller() {
         let open = OpenQuestions::default();
         let id = open.ask("key:a", [1; 32]);
         assert!(open.close(&id, "key:b").is_none());

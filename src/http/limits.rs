@@ -1,0 +1,150 @@
+//! The bounds of everything a client can make the server hold, or wait for.
+
+use std::time::Duration;
+
+/// The limits of a server.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections. When all are taken, a new one closes the connection that has been without
+    /// a request for longest; while every connection has a request, new ones wait in the system's
+    /// backlog.
+    pub max_connections: usize,
+    /// Connections from one address, or from one IPv6 /64 network. Enough for a proxy, and too few
+    /// to lock everybody else out.
+    pub connections_per_address: usize,
+    /// Connections from an address of this machine, where proxies run.
+    pub connections_per_loopback_address: usize,
+    /// File descriptors that the process may open; `/readyz` fails when they are nearly used up.
+    pub descriptors: Option<u64>,
+    /// Agent runs at one time, including those whose client has left. Each holds a connection to
+    /// the model.
+    pub max_runs: usize,
+    /// Agent runs of one key at one time: enough for a person with a few windows, and an eighth of
+    /// the server.
+    pub max_runs_per_key: usize,
+    /// Threads for searches and other CPU work. Twice the cores, since some wait for a shared
+    /// embedding.
+    pub search_threads: usize,
+    /// Searches that wait for a thread; more are refused with 503.
+    pub search_queue: usize,
+    /// Changes that wait for the writer of one catalog; more are refused with 429.
+    pub write_queue: usize,
+    /// Query vectors cached for one catalog, about 2 KB each.
+    pub cached_queries: usize,
+    /// Catalogs in the data directory.
+    pub max_catalogs: usize,
+    /// Open catalogs. Opening one more closes the least recently used.
+    pub max_open_catalogs: usize,
+    /// Bytes of a request body, where no other limit applies.
+    pub body_bytes: usize,
+    /// Bytes of a request body that holds tools.
+    pub bulk_body_bytes: usize,
+    /// Bodies of tools that are read at one time.
+    pub bulk_bodies: usize,
+    /// From a request to the start of its answer.
+    pub request_timeout: Duration,
+    /// Longest wait of a search for a thread.
+    pub search_patience: Duration,
+    /// From a connection to the end of its first request's headers.
+    pub first_request_timeout: Duration,
+    /// From an answer to the end of the next request's headers.
+    pub header_timeout: Duration,
+    /// Longest pause within a request body.
+    pub body_stall: Duration,
+    /// Longest pause of a client that reads its answer.
+    pub write_stall: Duration,
+    /// Interval of keep-alive comments on an event stream without events. Proxies close connections
+    /// that are silent for 30 to 60 seconds.
+    pub heartbeat: Duration,
+    /// From the shutdown signal until open connections and tasks are cut off.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Limits {
+            max_connections: 1024,
+            connections_per_address: 256,
+            connections_per_loopback_address: 1024,
+            descriptors: None,
+            max_runs: 64,
+            max_runs_per_key: 8,
+            search_threads: 2 * cores,
+            search_queue: 128 * cores,
+            write_queue: 64,
+            cached_queries: 1024,
+            max_catalogs: 256,
+            max_open_catalogs: 256,
+            body_bytes: 1 << 20,
+            bulk_body_bytes: 64 << 20,
+            bulk_bodies: 8,
+            request_timeout: Duration::from_secs(60),
+            search_patience: Duration::from_secs(5),
+            first_request_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(30),
+            body_stall: Duration::from_secs(15),
+            write_stall: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(15),
+            grace: Duration::from_secs(25),
+        }
+    }
+}
+
+/// Descriptors reserved for everything but connections and catalogs: databases of keys, feedback,
+/// conversations and audit with their logs, MCP servers, connections to models.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// Descriptors of an open catalog: four to read it, and as many again while it is written.
+const DESCRIPTORS_PER_CATALOG: u64 = 8;
+/// Most connections, however many descriptors are available: their buffers take at most 256 MiB.
+const MOST_CONNECTIONS: u64 = 4096;
+
+impl Limits {
+    /// The default limits of a process that may open this many descriptors, `None` for no limit.
+    /// After a reserve, half of the descriptors are for connections and half for catalogs.
+    pub fn within(descriptors: Option<u64>) -> Self {
+        let half = match descriptors {
+            Some(descriptors) => descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2,
+            None => u64::MAX,
+        };
+        let limits = Limits::default();
+        let connections = half.clamp(16, MOST_CONNECTIONS) as usize;
+        let catalogs =
+            (half / DESCRIPTORS_PER_CATALOG).clamp(2, limits.max_catalogs as u64) as usize;
+        Limits {
+            max_connections: connections,
+            connections_per_address: connections / 4,
+            connections_per_loopback_address: connections,
+            max_open_catalogs: catalogs,
+            descriptors,
+            ..limits
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_and_catalogs_fit_into_the_descriptors() {
+        for descriptors in [256, 1024, 20_000, 1 << 20] {
+            let limits = Limits::within(Some(descriptors));
+            let catalogs = limits.max_open_catalogs as u64 * DESCRIPTORS_PER_CATALOG;
+            assert!(
+                limits.max_connections as u64 + catalogs + OTHER_DESCRIPTORS <= descriptors,
+                "{limits:?}"
+            );
+        }
+        let [few, many] = [Some(1024), None].map(Limits::within);
+        assert_eq!(
+            (
+                few.max_connections,
+                few.connections_per_address,
+                few.max_open_catalogs
+            ),
+            (480, 120, 60)
+        );
+        assert_eq!((many.max_connections, many.max_open_catalogs), (4096, 256));
+    }
+}

@@ -1,0 +1,63 @@
+//! Binding the address, and serving until the shutdown.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use tokio::net::TcpListener;
+
+use super::state::{App, Exposure, Settings};
+use super::{connection, router};
+use crate::keys::KeyStore;
+use crate::shutdown::Shutdown;
+
+/// Binds the address, unless that would open a server without keys to a network.
+///
+/// # Errors
+/// When the address cannot be bound, or is not a loopback address while there are no keys and
+/// [`Exposure::Loopback`] is set.
+pub async fn bind(address: SocketAddr, settings: &Settings) -> anyhow::Result<TcpListener> {
+    if !address.ip().is_loopback() && settings.exposure == Exposure::Loopback {
+        let keys = KeyStore::open(&settings.data)?;
+        if !keys.is_in_use()? {
+            bail!(
+                "{address} can be reached from other machines and there are no API keys; create one with `toolscout \
+                 keys create`, or start with --insecure-no-keys to let everyone in"
+            );
+        }
+    }
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Serves the API until the shutdown. Then open requests are answered, tasks and changes finished,
+/// and streams ended.
+///
+/// # Errors
+/// When the data directory cannot be used.
+pub async fn serve(
+    listener: TcpListener,
+    settings: Settings,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let app = App::new(settings, shutdown.clone())?;
+    let connections = connection::serve(
+        listener,
+        router(app.clone()),
+        &app.limits,
+        Arc::clone(&app.metrics),
+        shutdown.clone(),
+    );
+    // Connections are accepted meanwhile, so that /livez and /readyz answer from the start.
+    let opening = async {
+        let opened = app.open_catalogs().await;
+        if opened.is_err() {
+            shutdown.trigger();
+        }
+        opened
+    };
+    let ((), opened) = tokio::join!(connections, opening);
+    app.close().await;
+    opened
+}

@@ -1,0 +1,279 @@
+//! The settings of a server, and the state that its handlers share.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::bail;
+use axum::http::StatusCode;
+use tokio::sync::Semaphore;
+use toolscout_index::{DataDir, Embedder};
+
+use super::agent::{PageToken, Runs};
+use super::error::{ApiError, ApiResult};
+use super::feedback::FeedbackStore;
+use super::limits::Limits;
+use super::mcp::{self, McpService};
+use super::registry::{OpenCatalog, Registry};
+use super::search_pool::SearchPool;
+use super::tasks::Tasks;
+use crate::agent::Agent;
+use crate::finder::ToolSearch;
+use crate::finder::snapshot::Newest;
+use crate::gate::{AuditLog, Gate, Policies, audit};
+use crate::keys::KeyStore;
+use crate::mcp::{CatalogSink, GatewayConfig, Pool};
+use crate::shutdown::Shutdown;
+use crate::telemetry::Metrics;
+use crate::tools::Toolset;
+
+/// How the API is served.
+pub struct Settings {
+    /// The directory of catalogs, keys and feedback.
+    pub data: PathBuf,
+    /// The catalog of routes that name none; created when it does not exist.
+    pub default_catalog: String,
+    /// The dense legs; none means lexical search.
+    pub embedders: Vec<Arc<dyn Embedder>>,
+    /// Host names of this server, besides `localhost` and IP addresses.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may call the API.
+    pub allowed_origins: Vec<String>,
+    /// Whether the API may be open to a network without keys.
+    pub exposure: Exposure,
+    /// Creates the agent of the `/v1/agent` routes; without one they answer 503.
+    pub agent: Option<AgentSource>,
+    /// The MCP servers whose tools are synced to the default catalog and called; none by default.
+    pub upstream: Pool,
+    /// How the `/mcp` route shows the default catalog.
+    pub gateway: GatewayConfig,
+    /// The bounds.
+    pub limits: Limits,
+}
+
+/// Creates an agent over the tools of the default catalog.
+pub type AgentSource = Box<dyn Fn(Arc<dyn ToolSearch>) -> anyhow::Result<Agent> + Send + Sync>;
+
+/// Who may reach a server that has no API keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exposure {
+    /// Clients on this machine.
+    #[default]
+    Loopback,
+    /// Anyone who can reach the address.
+    AnyoneWithoutKeys,
+}
+
+/// The state that all handlers share. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<AppState>);
+
+impl std::ops::Deref for App {
+    type Target = AppState;
+
+    fn deref(&self) -> &AppState {
+        &self.0
+    }
+}
+
+/// The state behind an [`App`].
+pub struct AppState {
+    pub(super) catalogs: Registry,
+    pub(super) default_catalog: String,
+    pub(super) keys: KeyStore,
+    pub(super) feedback: FeedbackStore,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) search_pool: SearchPool,
+    /// One permit for each body of tools that is being read.
+    pub(super) bulk_bodies: Semaphore,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) allowed_hosts: Vec<String>,
+    pub(super) allowed_origins: Vec<String>,
+    pub(super) limits: Limits,
+    agent_source: Option<AgentSource>,
+    /// Set once the default catalog is open.
+    pub(super) agent: OnceLock<Agent>,
+    pub(super) runs: Runs,
+    pub(super) page_token: PageToken,
+    upstream: Pool,
+    gateway: GatewayConfig,
+    /// Set once the default catalog is open.
+    pub(super) mcp: OnceLock<McpService>,
+    ready: AtomicBool,
+    pub(super) shutdown: Shutdown,
+}
+
+impl App {
+    /// Opens the databases of keys and feedback. [`App::open_catalogs`] opens the catalogs later.
+    ///
+    /// # Errors
+    /// When the data directory cannot be used.
+    pub fn new(settings: Settings, shutdown: Shutdown) -> anyhow::Result<Self> {
+        let Settings {
+            data,
+            default_catalog,
+            embedders,
+            allowed_hosts,
+            allowed_origins,
+            // Checked when the address is bound.
+            exposure: _,
+            agent,
+            upstream,
+            gateway,
+            limits,
+        } = settings;
+        let metrics = Arc::new(Metrics::new());
+        Ok(App(Arc::new(AppState {
+            keys: KeyStore::open(&data)?,
+            feedback: FeedbackStore::open(&data)?,
+            catalogs: Registry::new(
+                DataDir::new(data),
+                &embedders,
+                &limits,
+                Arc::clone(&metrics),
+            ),
+            default_catalog,
+            tasks: Arc::default(),
+            search_pool: SearchPool::new(
+                limits.search_threads,
+                limits.search_queue,
+                limits.search_patience,
+                metrics.search_queue.clone(),
+            ),
+            bulk_bodies: Semaphore::new(limits.bulk_bodies),
+            runs: Runs::new(limits.max_runs, limits.max_runs_per_key),
+            page_token: PageToken::random()?,
+            metrics,
+            allowed_hosts,
+            allowed_origins,
+            limits,
+            agent_source: agent,
+            agent: OnceLock::new(),
+            upstream,
+            gateway,
+            mcp: OnceLock::new(),
+            ready: AtomicBool::new(false),
+            shutdown,
+        })))
+    }
+
+    /// Opens every catalog and creates the default one. The server is ready from then on.
+    ///
+    /// # Errors
+    /// When the data directory cannot be read or the default catalog cannot be opened.
+    pub async fn open_catalogs(&self) -> anyhow::Result<()> {
+        let opened = match self.catalogs.create(&self.default_catalog).await {
+            Ok((catalog, _)) => {
+                self.start_agent(&catalog)?;
+                self.start_mcp(&catalog)?;
+                self.catalogs.open_all().await
+            }
+            // A damaged default catalog does not keep the others from being served. Its own routes
+            // answer with what is wrong.
+            Err(_) if self.is_default_damaged() => self.catalogs.open_all().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = opened {
+            bail!("{}", error.detail.unwrap_or(error.message));
+        }
+        self.ready.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn is_default_damaged(&self) -> bool {
+        self.catalogs.damaged().contains_key(&self.default_catalog)
+    }
+
+    fn start_agent(&self, catalog: &Arc<OpenCatalog>) -> anyhow::Result<()> {
+        let Some(source) = &self.agent_source else {
+            return Ok(());
+        };
+        let catalog = Arc::clone(catalog);
+        let agent = source(Arc::new(Newest(move || catalog.searcher())))?;
+        // The catalogs are opened once, so nothing is set yet.
+        let _ = self.agent.set(agent);
+        Ok(())
+    }
+
+    /// Connects to the MCP servers and enables the `/mcp` route. Its calls go through the agent's
+    /// gate, so that both have the same policies and one audit log.
+    fn start_mcp(&self, catalog: &Arc<OpenCatalog>) -> anyhow::Result<()> {
+        let agent = self.agent.get();
+        let gate = match agent {
+            Some(agent) => Arc::clone(agent.gate()),
+            None => {
+                let audit = AuditLog::open(&self.catalogs.data().join(audit::FILE_NAME))?;
+                Arc::new(Gate::new(Policies::default()).with_audit(Arc::new(audit)))
+            }
+        };
+        let toolset = agent.map(|agent| Arc::new(agent.clone()) as Arc<dyn Toolset>);
+        // Connecting continues in the background; a slow server does not delay the start.
+        self.upstream
+            .start(Arc::clone(catalog) as Arc<dyn CatalogSink>);
+        let service = mcp::service(
+            catalog,
+            self.upstream.clone(),
+            gate,
+            toolset,
+            self.gateway.clone(),
+            self.limits.body_bytes,
+            self.shutdown.token(),
+        );
+        // The catalogs are opened once, so nothing is set yet.
+        let _ = self.mcp.set(service);
+        Ok(())
+    }
+
+    /// Ends the MCP servers, waits for tasks up to the grace period, and writes every queued
+    /// change.
+    pub(super) async fn close(&self) {
+        // The servers first: they must not write to catalogs that are being closed.
+        self.upstream.close().await;
+        let finished = tokio::time::timeout(self.limits.grace, self.tasks.finished()).await;
+        if finished.is_err() {
+            tracing::warn!(
+                "tasks were still running at the end of the grace period; they stop after their next step"
+            );
+            self.tasks.cancel_all();
+            self.tasks.finished().await;
+        }
+        if let Err(error) = self.catalogs.close().await {
+            tracing::error!(detail = error.detail, "catalogs were not closed");
+        }
+    }
+
+    /// Passes once the catalogs are open.
+    ///
+    /// # Errors
+    /// 503 before that.
+    pub(super) fn require_ready(&self) -> ApiResult<()> {
+        if self.ready.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err(not_ready())
+        }
+    }
+
+    /// Updates the gauges that are computed from the open catalogs.
+    pub(super) fn measure_catalogs(&self) {
+        let open = self.catalogs.all_open();
+        let (mut tools, mut pending) = (0, 0);
+        for catalog in &open {
+            let searcher = catalog.searcher();
+            tools += searcher.len() as i64;
+            pending += searcher.pending_embeddings() as i64;
+        }
+        self.metrics.catalogs.set(open.len() as i64);
+        self.metrics.tools.set(tools);
+        self.metrics.pending_embeddings.set(pending);
+    }
+}
+
+/// The error while the server starts.
+pub(super) fn not_ready() -> ApiError {
+    ApiError::busy(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "not_ready",
+        "the catalogs are being opened; try again in a moment",
+    )
+}
