@@ -1,4 +1,4 @@
-//! Remembers the vectors of queries, so that several arms over one set embed each request once.
+//! A cache of query vectors, so that several arms over one set embed each query once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toolscout_index::document::View;
 use toolscout_index::{Embedder, Result, Scripts};
 
-/// Most vectors kept: those of the largest public query file with its clauses, 200 MB at 384
+/// Most cached vectors: those of the largest public query file with its clauses, 200 MB at 384
 /// dimensions.
 const CAPACITY: usize = 1 << 17;
 
-/// An embedder that remembers what it was asked, except while latency is measured.
+/// An embedder with a cache of query vectors, which is off while latency is measured.
 ///
-/// Its id is the inner one's, whose vectors it gives.
+/// Its id is that of the inner embedder, because the vectors are the same.
 pub struct Remembering {
     inner: Arc<dyn Embedder>,
     vectors: Mutex<HashMap<Box<str>, Vec<f32>>>,
@@ -21,7 +21,7 @@ pub struct Remembering {
 }
 
 impl Remembering {
-    /// Puts a memory before an embedder.
+    /// Adds a cache to an embedder.
     pub fn new(inner: Arc<dyn Embedder>) -> Self {
         Remembering {
             inner,
@@ -30,23 +30,23 @@ impl Remembering {
         }
     }
 
-    /// From now on computes every vector anew, as a service without a cache would.
+    /// Switches the cache off: every vector is computed, as in a service without a cache.
     pub fn suspend(&self) {
         self.awake.store(false, Ordering::Release);
     }
 
-    /// Remembers again.
+    /// Switches the cache on.
     pub fn resume(&self) {
         self.awake.store(true, Ordering::Release);
     }
 
-    /// Drops what was remembered: another set has other queries.
+    /// Clears the cache: another set has other queries.
     pub fn forget(&self) {
         self.lock().clear();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Vec<f32>>> {
-        // A panic elsewhere cannot leave a half-written vector: they are inserted whole.
+        // A poisoned lock is safe: vectors are inserted complete.
         self.vectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

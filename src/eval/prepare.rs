@@ -1,5 +1,5 @@
-//! The catalogs that are measured: a set's own, kept so that its tools are embedded once, and
-//! passing ones beside it.
+//! The catalogs that are measured: one per set, stored so that its tools are embedded once, and
+//! temporary ones.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,18 +16,18 @@ use super::dataset::EvalSet;
 use super::embedding::Remembering;
 use super::error::{EvalError, Result};
 
-/// The rankers that sets are measured with.
+/// The ranker that sets are measured with.
 pub enum Ranking {
     /// The built-in one.
     BuiltIn,
-    /// This one for all.
+    /// One ranker for all sets.
     Same(Ranker),
-    /// For each set one that has not seen it: `without-SET.json` in this folder.
+    /// For each set a ranker that was trained without it: `without-SET.json` in this folder.
     LeftOut(PathBuf),
 }
 
 impl Ranking {
-    /// By a path: none, a ranker file, or a folder of one for each set.
+    /// Loads a ranker file, or a folder of one file per set; the built-in ranker without a path.
     ///
     /// # Errors
     /// As [`Ranker::load`].
@@ -39,7 +39,7 @@ impl Ranking {
         })
     }
 
-    /// The ranker for a set; none for the built-in one.
+    /// The ranker for a set; `None` for the built-in one.
     fn of(&self, set: &str) -> Result<Option<Ranker>> {
         Ok(match self {
             Ranking::BuiltIn => None,
@@ -51,10 +51,10 @@ impl Ranking {
     }
 }
 
-/// Longest part of a set's name in its catalog's name, which may have 64 characters in all.
+/// Characters of a set's name in the name of its catalog, which has at most 64.
 const NAME_CHARS: usize = 32;
 
-/// Where catalogs for measuring are kept, and what embeds them.
+/// The folder of measured catalogs, and their embedders.
 pub struct Workspace {
     data: DataDir,
     embedders: Vec<Arc<Remembering>>,
@@ -62,7 +62,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Keeps catalogs under `data`, apart from those that are searched in earnest.
+    /// Stores catalogs under `data`, separate from those of the user.
     pub fn new(data: impl Into<PathBuf>, embedders: Vec<Arc<dyn Embedder>>) -> Self {
         let embedders = embedders
             .into_iter()
@@ -75,17 +75,17 @@ impl Workspace {
         }
     }
 
-    /// Measures with these rankers instead of the built-in one.
+    /// Measures with this ranker instead of the built-in one.
     pub fn ranked_by(self, ranking: Ranking) -> Self {
         Workspace { ranking, ..self }
     }
 
-    /// True when there is anything to search densely with.
+    /// True when there is an embedder.
     pub fn embeds(&self) -> bool {
         !self.embedders.is_empty()
     }
 
-    /// Runs something with every query embedded anew, as a service without a cache would.
+    /// Runs a measurement without the cache of query vectors.
     pub fn uncached<T>(&self, run: impl FnOnce() -> T) -> T {
         self.embedders
             .iter()
@@ -95,12 +95,12 @@ impl Workspace {
         result
     }
 
-    /// Drops remembered query vectors: another set has other queries.
+    /// Clears the cache of query vectors: another set has other queries.
     pub fn forget_queries(&self) {
         self.embedders.iter().for_each(|embedder| embedder.forget());
     }
 
-    /// The ids of the embedders, joined with `+`; `none` without.
+    /// The ids of the embedders, joined with `+`; `none` without embedders.
     pub fn embedder(&self) -> String {
         match self.embedders.as_slice() {
             [] => "none".into(),
@@ -112,11 +112,12 @@ impl Workspace {
         }
     }
 
-    /// Brings the set's catalog up to date: its tools and no others, with every vector. Costs
-    /// almost nothing when it was there before. `embedded` is told how far embedding is.
+    /// Brings the catalog of a set up to date: exactly its tools, with every vector. Costs almost
+    /// nothing when the catalog exists. Calls `embedded` with the progress of embedding.
     ///
     /// # Errors
-    /// The engine's, and [`EvalError::PendingEmbeddings`] when vectors are still missing.
+    /// Errors of the engine, and [`EvalError::PendingEmbeddings`] when vectors are missing
+    /// afterwards.
     pub fn prepare(&self, set: &EvalSet, embedded: &mut dyn FnMut(EmbedProgress)) -> Result<Build> {
         let name = catalog_name(set);
         let indexed = self.time_indexing(&name, &set.tools)?;
@@ -147,7 +148,7 @@ impl Workspace {
         })
     }
 
-    /// Opens the catalog that [`Workspace::prepare`] left.
+    /// Opens the catalog that [`Workspace::prepare`] wrote.
     ///
     /// # Errors
     /// The engine's.
@@ -168,7 +169,7 @@ impl Workspace {
         Ok(passing)
     }
 
-    /// A copy of the set's catalog for as long as it is held; `purpose` keeps copies apart.
+    /// A temporary copy of the set's catalog; `purpose` makes its name unique.
     ///
     /// # Errors
     /// The engine's, [`EvalError::Io`].
@@ -176,13 +177,13 @@ impl Workspace {
         let name = catalog_name(set);
         let copy = format!("{name}.{purpose}");
         self.discard(&copy)?;
-        // Closed before it is copied, so that nothing is left in a log beside the database.
+        // Closed before it is copied: SQLite then moves its write-ahead log into the database.
         let from = self.open(&name)?.path().to_owned();
         copy_folder(&from, &from.with_file_name(&copy))?;
         self.passing(copy)
     }
 
-    /// A catalog of these tools for as long as it is held, and what building it cost.
+    /// A temporary catalog of these tools, and the cost of building it.
     ///
     /// # Errors
     /// The engine's.
@@ -215,7 +216,7 @@ impl Workspace {
         ))
     }
 
-    /// Gives a set's catalog the ranker that is measured, or takes back one of an earlier
+    /// Writes the measured ranker to the catalog of a set, or removes that of an earlier
     /// measurement.
     fn set_ranker(&self, catalog: &Catalog, set: &str) -> Result<()> {
         let ranker = self.ranking.of(set)?;
@@ -254,7 +255,7 @@ impl Workspace {
         }
     }
 
-    /// Seconds to register and index all tools from nothing, without vectors.
+    /// Seconds to store and index all tools in an empty catalog, without vectors.
     fn time_indexing(&self, name: &str, tools: &[Tool]) -> Result<f64> {
         let name = format!("{name}.timed");
         self.discard(&name)?;
@@ -269,7 +270,7 @@ impl Workspace {
         Ok(seconds)
     }
 
-    /// The seconds that embedding the whole set took: now, or when its vectors were computed.
+    /// Seconds to embed the whole set, measured when its vectors were computed.
     fn kept_embedding(
         &self,
         name: &str,
@@ -299,7 +300,7 @@ impl Workspace {
 pub struct Passing {
     /// The catalog.
     pub catalog: Catalog,
-    // Dropped after the catalog, whose files are open until then.
+    // Declared after the catalog and so dropped after it: its files are open until then.
     _folder: Discarded,
 }
 
@@ -316,7 +317,7 @@ impl Drop for Discarded {
     }
 }
 
-/// One pass of embedding, as it is kept beside the catalog.
+/// The cost of one embedding pass, stored beside the catalog.
 #[derive(Serialize, Deserialize)]
 struct Embedding {
     embedder: String,
@@ -324,8 +325,8 @@ struct Embedding {
     seconds: f64,
 }
 
-/// Makes the catalog hold exactly these tools and embeds what has no vectors. Returns nothing when
-/// nothing had to be embedded.
+/// Makes the catalog hold exactly these tools, and embeds those without vectors. Returns `None`
+/// when nothing was embedded.
 fn fill(
     catalog: &Catalog,
     tools: &[Tool],
@@ -356,8 +357,8 @@ fn fill(
     }))
 }
 
-/// The set's name made fit for a folder, and a digest of its path: two sets of one name have two
-/// catalogs.
+/// The name of a set's catalog: the name of the set as a folder name, with a digest of its path, so
+/// that two sets with one name have two catalogs.
 fn catalog_name(set: &EvalSet) -> String {
     let path = set.path.canonicalize().unwrap_or_else(|_| set.path.clone());
     let digest = Sha256::digest(path.to_string_lossy().as_bytes());

@@ -4,16 +4,15 @@
 /// A SplitMix64 generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 /// 2014).
 ///
-/// Written here and not taken from a crate, whose streams change between versions: a sample that
-/// moved with an upgrade would make figures incomparable.
+/// Not from a crate, because their streams change between versions: a sample that changes with an
+/// upgrade would make results incomparable.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream of this seed for this purpose; streams of different purposes are independent of
-    /// each other.
+    /// The stream of this seed for a purpose. Streams of different purposes are independent.
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mixed = purpose
             .bytes()
@@ -46,15 +45,14 @@ impl Random {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// Puts a slice into random order.
+    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
     }
 
-    /// `count` of the positions `0..len`, in ascending order; all of them when `count` is not
-    /// smaller.
+    /// A sample of `count` of the positions `0..len`, ascending; all of them for a larger `count`.
     pub fn sample(&mut self, len: usize, count: usize) -> Vec<usize> {
         let mut positions: Vec<usize> = (0..len).collect();
         if count < len {

@@ -1,4 +1,4 @@
-//! Asks every query of a set by every arm, in one process over one index.
+//! Runs every query of a set with an arm.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,24 +9,24 @@ use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
 
-/// Threads that ask at once while quality is measured. Latency is measured apart, on one.
+/// Threads that search while quality is measured. Latency is measured separately, on one thread.
 pub const THREADS: usize = 2;
 
-/// How much an answer says of itself.
+/// How much detail an answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The hits.
     Plain,
-    /// The hits and how they came to their places.
+    /// The hits and their explanations.
     Explained,
 }
 
-/// What is measured: anything that answers a request by an arm.
+/// A search engine under test.
 pub trait Ask: Sync {
-    /// The best `depth` tools for a request.
+    /// The best `depth` tools for a query.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn ask(
         &self,
         text: &str,
@@ -56,21 +56,21 @@ impl Ask for Searcher {
 /// The answers of one arm to every query of a set.
 #[derive(Clone, Debug)]
 pub struct ArmRun {
-    /// The arm's name, or that of the run file it was read from.
+    /// The name of the arm, or of the run file.
     pub name: String,
-    /// The hits of each query, best first, in the set's order.
+    /// The hits of each query, best first. Queries are in the order of the set.
     pub rankings: Vec<Vec<ToolIndex>>,
-    /// Queries in whose answer a leg that was asked for could not take part.
+    /// Queries with a degraded answer.
     pub degraded: usize,
-    /// Queries answered with "no match": each of them counts as having found nothing.
+    /// Queries answered with "no match", which counts as no hits.
     pub abstained: usize,
 }
 
 impl ArmRun {
-    /// Asks every query. `asked` is called after each.
+    /// Runs every query. Calls `asked` after each.
     ///
     /// # Errors
-    /// The engine's first.
+    /// The first error of the engine.
     pub fn of(
         set: &EvalSet,
         engine: &dyn Ask,
@@ -105,7 +105,7 @@ impl ArmRun {
     }
 }
 
-/// Applies `answer` to every text, on several threads; results come in the order of the texts.
+/// Applies `answer` to every text on several threads. Results are in the order of the texts.
 pub(super) fn each_text<T: Send>(
     texts: &[&str],
     threads: usize,
@@ -140,15 +140,15 @@ pub(super) fn each_text<T: Send>(
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! An engine double whose ranking can be worked out by hand.
+    //! A test double of an engine with a simple ranking.
     use std::sync::Arc;
 
     use toolscout_index::{Hit, Mode, Tool};
 
     use super::*;
 
-    /// Ranks tools by how many of the request's words their description has, by id among equals;
-    /// the dense arm ranks the other way round.
+    /// Ranks tools by the number of query words in their description, ties by id. The dense arm
+    /// ranks in reverse.
     pub(crate) struct WordOverlap(pub(crate) Vec<Arc<Tool>>);
 
     impl WordOverlap {
