@@ -136,6 +136,28 @@ fn a_bad_item_spoils_the_whole_unless_it_is_to_be_skipped() {
 }
 
 #[test]
+fn one_bad_item_is_named_once_with_the_way_around_it() {
+    let world = World::new();
+    let tools = json!([tool("s", "a", "x"), { "description": "no name" }]);
+    let file = world.file("mix.json", tools.to_string());
+    let ended = world.run(&["add", text(&file)]);
+    ended.failed(1, &["mix.json, item 2: it has no name", "--skip-invalid"]);
+    assert_eq!(
+        ended.stderr.matches("item 2").count(),
+        1,
+        "{}",
+        ended.stderr
+    );
+    let empty = world.file("mcp.json", r#"{"mcpServers":{}}"#);
+    world.fails(1, &["add", text(&empty)], &["names no servers"]);
+    world.fails(
+        2,
+        &["sync", "--mcp", text(&empty)],
+        &["mcp.json names no MCP servers"],
+    );
+}
+
+#[test]
 fn an_id_in_two_files_is_told_with_both() {
     let world = World::new();
     let one = world.file("one.json", json!([tool("s", "t", "x")]).to_string());
@@ -170,7 +192,7 @@ fn nothing_valid_is_an_error_even_when_skipping() {
     world.fails(
         1,
         &["add", text(&file), "--skip-invalid"],
-        &["nothing valid was left"],
+        &["no valid item is left"],
     );
 }
 
@@ -230,7 +252,7 @@ fn an_mcp_configuration_is_told_from_a_catalog() {
     world.fails(
         1,
         &["add", text(&file)],
-        &["MCP servers (git)", "toolscout sync --mcp"],
+        &["1 MCP server (git)", "toolscout sync --mcp"],
     );
 }
 

@@ -373,7 +373,7 @@ fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
     assert!(
         refused
             .stderr
-            .contains("--allow PATTERN allows it beforehand"),
+            .contains("--allow PATTERN allows it in advance"),
         "{}",
         refused.stderr
     );

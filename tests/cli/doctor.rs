@@ -73,6 +73,30 @@ fn a_bogus_library_leaves_searching_as_it_was() {
 }
 
 #[test]
+fn doctor_and_stats_agree_about_the_embedder_and_its_vectors() {
+    let world = World::with_tools(&four_tools());
+    let run = |verb: &str| {
+        let mut command = world.command();
+        command.env_remove("TOOLSCOUT_EMBEDDER").arg(verb);
+        Ended::of(command.output()).stdout
+    };
+    let (doctor, stats) = (run("doctor"), run("stats"));
+    for text in [&doctor, &stats] {
+        assert!(text.contains("embedder\t"), "{text}");
+        assert!(text.contains("auto: the built-in table"), "{text}");
+    }
+    let vectors = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("vectors\t"))
+        .and_then(|text| text.split(' ').next())
+        .expect("a number of vectors");
+    assert!(
+        vectors != "0" && doctor.contains(&format!("{vectors} vectors")),
+        "{doctor}"
+    );
+}
+
+#[test]
 fn a_damaged_model_file_is_named() {
     let world = World::new();
     let repository = "cache/models--Qdrant--all-MiniLM-L6-v2-onnx";
@@ -97,7 +121,11 @@ fn a_data_directory_that_is_a_file_is_a_failure() {
     world.file("data", "in the way");
     let ended = world.run(&["doctor"]);
     assert_eq!(ended.code, 1, "{}", ended.stdout);
-    assert!(ended.stdout.contains("is no directory"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("is not a directory"),
+        "{}",
+        ended.stdout
+    );
 }
 
 #[test]

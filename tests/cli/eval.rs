@@ -509,15 +509,15 @@ fn a_ranker_trained_by_lightgbm_predicts_here_what_it_predicts_there() {
         "--seed",
         "7",
     ];
-    let told = run(
+    let output = run(
         "venv/bin/python",
         &[&[script("check_ranker.py").as_str()], check.as_slice()].concat(),
     );
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    let forest: Forest = serde_json::from_value(told["trees"].clone()).expect("trees");
-    let rows: Vec<Vec<f32>> = serde_json::from_value(told["rows"].clone()).expect("rows");
+    let predicted: Value = serde_json::from_str(&output).expect("JSON");
+    let forest: Forest = serde_json::from_value(predicted["trees"].clone()).expect("trees");
+    let rows: Vec<Vec<f32>> = serde_json::from_value(predicted["rows"].clone()).expect("rows");
     let expected: Vec<f64> =
-        serde_json::from_value(told["predictions"].clone()).expect("predictions");
+        serde_json::from_value(predicted["predictions"].clone()).expect("predictions");
     let found = forest.predict(&rows.concat(), rows[0].len());
     assert!(
         found.len() == 500

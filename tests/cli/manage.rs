@@ -1,4 +1,4 @@
-//! The verbs that look at and change what is there.
+//! The verbs that inspect and change a catalog.
 
 use serde_json::{Value, json};
 
@@ -33,6 +33,40 @@ fn show_prints_all_of_a_tool_and_names_one_that_is_not_there() {
         1,
         &["show", "github/nothing"],
         &["github/nothing", "toolscout search"],
+    );
+}
+
+#[test]
+fn unknown_names_suggest_similar_ones() {
+    let world = World::with_tools(&four_tools());
+    let suggestion = "did you mean \"github/create_issue\"?";
+    world.fails(1, &["show", "create_issues"], &[suggestion]);
+    world.fails(1, &["remove", "githb/create_issue"], &[suggestion]);
+    world.fails(
+        1,
+        &["remove", "--server", "githb"],
+        &["did you mean \"github\"?"],
+    );
+    for verb in [&["list"][..], &["export"], &["search", "issue"]] {
+        let ended = world.run(&[verb, &["--server", "githb"]].concat());
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let warning =
+            "warning: no tool of server \"githb\" in catalog \"default\"; did you mean \"github\"?";
+        assert!(ended.stderr.contains(warning), "{}", ended.stderr);
+    }
+    let key = [
+        "keys",
+        "create",
+        "--scope",
+        "search",
+        "--catalogs",
+        "defualt",
+    ];
+    let ended = world.run(&key);
+    assert!(
+        ended.code == 0 && ended.stderr.contains("did you mean \"default\"?"),
+        "{}",
+        ended.stderr
     );
 }
 

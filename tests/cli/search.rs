@@ -19,7 +19,8 @@ fn hits_are_tab_separated_where_there_is_no_terminal() {
             "Opens a new issue in a repository."
         )
     );
-    assert!(columns[1].parse::<f32>().is_ok(), "{columns:?}");
+    // Confidence was learned with embeddings, so a lexical search has none.
+    assert_eq!(columns[1], "-", "{columns:?}");
     assert!(
         ended.stderr.contains("lexical · 1 of 4 tools · "),
         "{}",
@@ -57,6 +58,37 @@ fn json_has_hits_times_and_mode() {
         (&answer["mode"], &answer["tools"]),
         (&json!("lexical"), &json!(4))
     );
+}
+
+#[test]
+fn confidence_replaces_raw_scores_outside_explanations_and_json() {
+    let world = World::with_tools(&four_tools());
+    let search = |args: &[&str]| world.run(&[&["--embedder", "table", "search"], args].concat());
+    let named = search(&["create_issue"]);
+    let columns: Vec<&str> = named.stdout.lines().next().unwrap().split('\t').collect();
+    assert_eq!(columns[..3], ["1", "1.00", "github/create_issue"]);
+    assert!(!named.stderr.contains("low confidence"), "{}", named.stderr);
+    let nonsense = search(&["asdf qwerty zxcv open", "--output", "table"]);
+    assert!(
+        nonsense
+            .stdout
+            .contains("low confidence: perhaps no tool fits")
+            || nonsense.stdout.contains("no match"),
+        "{}",
+        nonsense.stdout
+    );
+    assert!(!nonsense.stdout.contains("score"), "{}", nonsense.stdout);
+    let explained = search(&["open an isue", "--explain"]).stdout;
+    assert!(
+        explained.contains("score ") && explained.contains("embedding similarity"),
+        "{explained}"
+    );
+    for feature in ["fused_rank", "near_name", "name_recall", "_"] {
+        let reasons = explained.lines().filter(|line| line.contains("ranker"));
+        for line in reasons {
+            assert!(!line.contains(feature), "{line}");
+        }
+    }
 }
 
 #[test]
@@ -131,7 +163,7 @@ fn found_tools_are_written_in_the_format_of_a_model() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_told() {
+fn invalid_queries_are_errors() {
     let world = World::with_tools(&four_tools());
     world.fails(2, &["search"], &["no query"]);
     world.fails(1, &["search", ""], &["the query is empty"]);

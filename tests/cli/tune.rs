@@ -32,10 +32,10 @@ fn a_fitted_ranker_is_kept_only_where_other_tools_gain_by_it() {
         "--seed",
         "3",
     ];
-    let told = world.json(&fit);
+    let fitted = world.json(&fit);
     let [before, after] =
-        ["before", "after"].map(|key| told["test"][key].as_f64().expect("a figure"));
-    assert_eq!(told["accepted"], json!(after > before), "{told}");
+        ["before", "after"].map(|key| fitted["test"][key].as_f64().expect("a figure"));
+    assert_eq!(fitted["accepted"], json!(after > before), "{fitted}");
     let ended = world.run(&[fit.as_slice(), &["--apply"]].concat());
     let kept = world.path("data/catalogs/default/ranker.json");
     assert_eq!(

@@ -210,7 +210,7 @@ async fn a_command_line_that_makes_no_sense_is_told() {
         ),
         (
             vec!["mcp", "install", "--client", "vim"],
-            "known are claude-desktop",
+            "known clients are claude-desktop",
         ),
     ] {
         let ended = world.run(&args).await;
@@ -342,5 +342,5 @@ async fn install_shows_or_merges_and_keeps_a_backup() {
     let said = world.ok(&["mcp", "install", "--client", "cursor"]).await;
     assert!(said.contains("mcp.json.backup-1; restart cursor"), "{said}");
     let said = world.ok(&["mcp", "install", "--client", "cursor"]).await;
-    assert!(said.contains("has it already"), "{said}");
+    assert!(said.contains("is up to date"), "{said}");
 }
