@@ -57,7 +57,7 @@ use latency::Latency;
 use memory::MemoryReport;
 use nomatch::{HeldOut, NoMatchReport};
 use report::{ArmReport, Means};
-use run::{ArmRun, Ask};
+use run::{ArmRun, Engine};
 use tokens::TokensReport;
 use toolscout_index::query::MAX_K;
 use worst::WorstQuery;
@@ -247,7 +247,7 @@ impl Measurement<'_> {
 
     fn arms(&self) -> Result<ArmResults> {
         let searcher = self.workspace.open_set(self.set)?.searcher();
-        let engine: &dyn Ask = &*searcher;
+        let engine: &dyn Engine = &*searcher;
         let mut runs = Vec::new();
         let mut latencies = Vec::new();
         for arm in &self.plan.arms {
@@ -282,7 +282,7 @@ impl Measurement<'_> {
         })
     }
 
-    fn quality(&self, engine: &dyn Ask, arm: &Arm) -> Result<ArmRun> {
+    fn quality(&self, engine: &dyn Engine, arm: &Arm) -> Result<ArmRun> {
         self.progress.stage(
             &format!("searching with {}", arm.name),
             self.set.queries.len(),
@@ -291,7 +291,7 @@ impl Measurement<'_> {
         ArmRun::of(self.set, engine, arm, depth, &|| self.progress.step())
     }
 
-    fn latency(&self, engine: &dyn Ask, arm: &Arm) -> Result<Option<Latency>> {
+    fn latency(&self, engine: &dyn Engine, arm: &Arm) -> Result<Option<Latency>> {
         if !self.plan.parts.contains(&Part::Cost) {
             return Ok(None);
         }

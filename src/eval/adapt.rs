@@ -57,7 +57,7 @@ struct Example {
     wanted: usize,
 }
 
-/// Fits the ranker of a catalog to the judged queries of a set. Calls `asked` after each query.
+/// Fits the ranker of a catalog to the judged queries of a set. Calls `on_query` after each query.
 ///
 /// # Errors
 /// [`EvalError::Option`] when a half has too few queries, or no ranker was trained for the legs of the
@@ -66,7 +66,7 @@ pub fn adapt(
     set: &EvalSet,
     searcher: &Searcher,
     seed: u64,
-    asked: &(dyn Fn() + Sync),
+    on_query: &(dyn Fn() + Sync),
 ) -> Result<(Adapted, Ranker)> {
     let split = Split::draw(set, seed)?;
     let inner = Split::draw(&split.train, seed.wrapping_add(1))?;
@@ -74,8 +74,8 @@ pub fn adapt(
         .ranker()
         .map(|ranker| Ranker::clone(ranker))
         .ok_or_else(no_ranker)?;
-    let (legs, test) = examples(&split.test, searcher, asked)?;
-    let (_, train) = examples(&split.train, searcher, asked)?;
+    let (legs, test) = examples(&split.test, searcher, on_query)?;
+    let (_, train) = examples(&split.train, searcher, on_query)?;
     let (_, fitting) = examples(&inner.train, searcher, &|| ())?;
     let (_, choosing) = examples(&inner.test, searcher, &|| ())?;
     let model = ranker
@@ -163,7 +163,7 @@ fn judged(examples: &[Example], mix: f32) -> Vec<Judged> {
 fn examples(
     set: &EvalSet,
     searcher: &Searcher,
-    asked: &(dyn Fn() + Sync),
+    on_query: &(dyn Fn() + Sync),
 ) -> Result<(Vec<String>, Vec<Example>)> {
     let texts: Vec<&str> = set
         .queries
@@ -172,7 +172,7 @@ fn examples(
         .collect();
     let measured = each_text(&texts, THREADS, |text| {
         let measured = searcher.measure(&Query::new(text))?;
-        asked();
+        on_query();
         Ok(measured)
     })?;
     let mut legs: Option<Vec<String>> = None;

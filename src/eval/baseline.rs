@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_figures_are_no_drop_and_worse_ones_are() {
+    fn only_lower_metrics_are_drops() {
         let baseline = baseline(&[report("metatool", "hybrid", 0.700)]);
         let change = |now| {
             baseline

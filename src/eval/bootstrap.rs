@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_weigh_the_same_in_the_macro_interval() {
+    fn sets_have_equal_weights_in_the_macro_interval() {
         // Standard error of the mean of both sets: half of the small set's .05 (100 queries), the
         // large one adds nothing.
         let [low, high] = macro_interval(&[halves(100), vec![1.0; 5000]], 1);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_everything() {
+    fn equal_seeds_give_equal_results() {
         let (a, b) = (halves(97), vec![0.4; 97]);
         assert_eq!(paired(&a, &b, 5), paired(&a, &b, 5));
         assert_ne!(intervals(std::slice::from_ref(&a), 5), intervals(&[a], 6));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_p_value_is_that_of_the_exact_test() {
+    fn p_values_match_the_exact_test() {
         // Five queries, a better by 1 on each: of 2^5 sign patterns two are as extreme, so p =
         // 1/16.
         let p = paired(&[1.0; 5], &[0.0; 5], 3).p;

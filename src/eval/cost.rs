@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_tools_by_seconds() {
+    fn rates_are_tools_per_second() {
         let build = Build {
             index_s: 2.0,
             embed_s: Some(50.0),

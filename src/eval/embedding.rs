@@ -14,30 +14,30 @@ const CAPACITY: usize = 1 << 17;
 /// An embedder with a cache of query vectors, which is off while latency is measured.
 ///
 /// Its id is that of the inner embedder, because the vectors are the same.
-pub struct Remembering {
+pub struct QueryCache {
     inner: Arc<dyn Embedder>,
     vectors: Mutex<HashMap<Box<str>, Vec<f32>>>,
-    awake: AtomicBool,
+    is_enabled: AtomicBool,
 }
 
-impl Remembering {
+impl QueryCache {
     /// Adds a cache to an embedder.
     pub fn new(inner: Arc<dyn Embedder>) -> Self {
-        Remembering {
+        QueryCache {
             inner,
             vectors: Mutex::default(),
-            awake: AtomicBool::new(true),
+            is_enabled: AtomicBool::new(true),
         }
     }
 
     /// Switches the cache off: every vector is computed, as in a service without a cache.
     pub fn suspend(&self) {
-        self.awake.store(false, Ordering::Release);
+        self.is_enabled.store(false, Ordering::Release);
     }
 
     /// Switches the cache on.
     pub fn resume(&self) {
-        self.awake.store(true, Ordering::Release);
+        self.is_enabled.store(true, Ordering::Release);
     }
 
     /// Clears the cache: another set has other queries.
@@ -50,7 +50,7 @@ impl Remembering {
         self.vectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, texts: &[&str], computed: &[Vec<f32>]) {
+    fn store(&self, texts: &[&str], computed: &[Vec<f32>]) {
         let mut vectors = self.lock();
         for (text, vector) in texts
             .iter()
@@ -62,7 +62,7 @@ impl Remembering {
     }
 }
 
-impl Embedder for Remembering {
+impl Embedder for QueryCache {
     fn id(&self) -> &str {
         self.inner.id()
     }
@@ -92,7 +92,7 @@ impl Embedder for Remembering {
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        if !self.awake.load(Ordering::Acquire) {
+        if !self.is_enabled.load(Ordering::Acquire) {
             return self.inner.embed_queries(texts);
         }
         let mut known: Vec<Option<Vec<f32>>> = {
@@ -110,7 +110,7 @@ impl Embedder for Remembering {
             .collect();
         if !missing.is_empty() {
             let computed = self.inner.embed_queries(&missing)?;
-            self.remember(&missing, &computed);
+            self.store(&missing, &computed);
             let gaps = known.iter_mut().filter(|known| known.is_none());
             gaps.zip(computed)
                 .for_each(|(gap, vector)| *gap = Some(vector));
@@ -151,21 +151,21 @@ mod tests {
     }
 
     #[test]
-    fn only_new_texts_are_computed_and_all_come_in_their_order() {
+    fn only_uncached_texts_are_embedded_and_order_is_kept() {
         let counting = Arc::new(Counting::default());
-        let remembering = Remembering::new(counting.clone());
-        let ask = |texts: &[&str]| remembering.embed_queries(texts).unwrap().concat();
-        assert_eq!(ask(&["a", "ccc"]), [1.0, 3.0]);
-        assert_eq!(ask(&["bb", "a", "dddd", "ccc"]), [2.0, 1.0, 4.0, 3.0]);
+        let cached = QueryCache::new(counting.clone());
+        let embed = |texts: &[&str]| cached.embed_queries(texts).unwrap().concat();
+        assert_eq!(embed(&["a", "ccc"]), [1.0, 3.0]);
+        assert_eq!(embed(&["bb", "a", "dddd", "ccc"]), [2.0, 1.0, 4.0, 3.0]);
         assert_eq!(counting.0.load(Ordering::Relaxed), 4);
-        remembering.suspend();
-        assert_eq!(ask(&["a"]), [1.0]);
+        cached.suspend();
+        assert_eq!(embed(&["a"]), [1.0]);
         assert_eq!(counting.0.load(Ordering::Relaxed), 5);
-        remembering.resume();
-        ask(&["a"]);
+        cached.resume();
+        embed(&["a"]);
         assert_eq!(counting.0.load(Ordering::Relaxed), 5);
-        remembering.forget();
-        ask(&["a"]);
+        cached.forget();
+        embed(&["a"]);
         assert_eq!(counting.0.load(Ordering::Relaxed), 6);
     }
 }

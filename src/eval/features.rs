@@ -81,7 +81,7 @@ impl FeaturesFile {
     }
 
     /// Adds the queries of a set, run by an arm over the catalog that [`Workspace::prepare`] wrote.
-    /// Calls `asked` after each query.
+    /// Calls `on_query` after each query.
     ///
     /// # Errors
     /// Errors of the engine; [`EvalError::Option`] where the arm has no candidates, or earlier sets
@@ -92,10 +92,10 @@ impl FeaturesFile {
         workspace: &Workspace,
         arm: &Arm,
         seed: u64,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<()> {
         let whole = workspace.open_set(set)?.searcher();
-        self.add_part(set, &whole, arm, Part { held_out: None }, asked)?;
+        self.add_part(set, &whole, arm, Part { held_out: None }, on_query)?;
         let held_out = HeldOut::draw(set, seed);
         if !held_out.has_both_kinds() {
             return Ok(());
@@ -104,7 +104,7 @@ impl FeaturesFile {
         let part = Part {
             held_out: Some(&held_out),
         };
-        self.add_part(set, &rest.catalog.searcher(), arm, part, asked)
+        self.add_part(set, &rest.catalog.searcher(), arm, part, on_query)
     }
 
     /// Flushes and closes the file.
@@ -123,7 +123,7 @@ impl FeaturesFile {
         searcher: &Searcher,
         arm: &Arm,
         part: Part<'_>,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<()> {
         let texts: Vec<&str> = set
             .queries
@@ -132,7 +132,7 @@ impl FeaturesFile {
             .collect();
         let measured = each_text(&texts, THREADS, |text| {
             let measured = searcher.measure(&arm.query(text))?;
-            asked();
+            on_query();
             Ok(measured)
         })?;
         for (query, measured) in measured.into_iter().enumerate() {

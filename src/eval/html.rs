@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_shown() {
+    fn missing_parts_have_no_section() {
         let page = page(&[evaluation()]);
         assert!(
             !page.contains("<h3>Latency")

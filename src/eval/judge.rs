@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn twins_share_the_name_and_nearly_the_description() {
+    fn twins_have_equal_names_and_similar_descriptions() {
         let (_, twins) = twins();
         assert!(twins.equal(0, 1) && twins.equal(1, 0));
         assert!(!twins.equal(0, 2), "another description");

@@ -10,7 +10,7 @@ use super::dataset::EvalSet;
 use super::error::Result;
 use super::metrics::percentile;
 use super::random::Random;
-use super::run::{Ask, Detail};
+use super::run::{Detail, Engine};
 
 /// Queries in the sample: a p99 needs more than a hundred.
 const TIMED: usize = 200;
@@ -69,14 +69,14 @@ impl Latency {
     ///
     /// # Errors
     /// The first error of the engine.
-    pub fn of(set: &EvalSet, engine: &dyn Ask, arm: &Arm, seed: u64) -> Result<Self> {
+    pub fn of(set: &EvalSet, engine: &dyn Engine, arm: &Arm, seed: u64) -> Result<Self> {
         let chosen = Random::new(seed, "latency").sample(set.queries.len(), TIMED);
         let texts: Vec<&str> = chosen
             .iter()
             .map(|&position| set.queries[position].text.as_str())
             .collect();
         for text in texts.iter().cycle().take(WARM_UP) {
-            engine.ask(text, arm, HITS, Detail::Plain)?;
+            engine.answer(text, arm, HITS, Detail::Plain)?;
         }
         let mut medians = Vec::with_capacity(texts.len());
         for text in texts {
@@ -101,11 +101,11 @@ impl Latency {
 }
 
 /// The stages of the round whose total is the median.
-fn median_of_rounds(engine: &dyn Ask, arm: &Arm, text: &str) -> Result<Timings> {
+fn median_of_rounds(engine: &dyn Engine, arm: &Arm, text: &str) -> Result<Timings> {
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let results = engine.ask(text, arm, HITS, Detail::Plain)?;
+        let results = engine.answer(text, arm, HITS, Detail::Plain)?;
         rounds.push(Timings {
             total_ms: start.elapsed().as_secs_f64() * 1e3,
             ..results.timings
@@ -122,7 +122,7 @@ mod tests {
     use crate::eval::run::testing::{WordOverlap, arm};
 
     #[test]
-    fn percentiles_are_taken_stage_by_stage() {
+    fn percentiles_are_computed_per_stage() {
         let timings: Vec<Timings> = (1..=100)
             .map(|n| Timings {
                 embed_ms: f64::from(n),

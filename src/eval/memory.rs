@@ -40,7 +40,7 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
-    /// Measures on a copy of the catalog of the set. Calls `asked` after each query.
+    /// Measures on a copy of the catalog of the set. Calls `on_query` after each query.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -49,7 +49,7 @@ impl MemoryReport {
         workspace: &Workspace,
         arm: &Arm,
         seed: u64,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<Self> {
         let copy = workspace.copy(set, "memory")?;
         let chosen = Random::new(seed, "memory").sample(set.queries.len(), set.queries.len() / 2);
@@ -67,7 +67,7 @@ impl MemoryReport {
                 &*copy.catalog.searcher(),
                 arm,
                 METRIC.depth.min(set.tools.len()),
-                asked,
+                on_query,
             )?;
             Ok(Scores::strict(&rest, &run, &[METRIC])
                 .column(METRIC)

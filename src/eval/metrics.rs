@@ -175,7 +175,7 @@ mod tests {
     const SECOND_AND_FOURTH: [bool; 5] = [false, true, false, true, false];
 
     #[test]
-    fn ndcg_discounts_by_the_logarithm_of_the_place() {
+    fn ndcg_discounts_by_the_logarithm_of_the_rank() {
         // DCG@5 = 1/log2(3) + 1/log2(5) = 0.6309297536 + 0.4306765581; ideal of 3 = 1 +
         // 0.6309297536 + 0.5.
         close(
@@ -206,20 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn the_reciprocal_rank_looks_no_deeper_than_its_depth() {
+    fn the_reciprocal_rank_is_cut_at_its_depth() {
         close(value("mrr@10", &SECOND_AND_FOURTH, 3), 0.5);
         close(value("mrr@1", &SECOND_AND_FOURTH, 3), 0.0);
         close(value("mrr@10", &[false; 10], 1), 0.0);
     }
 
     #[test]
-    fn precision_at_one_asks_for_the_first_hit() {
+    fn precision_at_one_is_the_relevance_of_the_first_hit() {
         close(value("precision@1", &SECOND_AND_FOURTH, 3), 0.0);
         close(value("precision@1", &[true], 3), 1.0);
     }
 
     #[test]
-    fn complete_needs_every_relevant_tool_and_is_out_of_reach_below_their_number() {
+    fn complete_needs_every_relevant_tool_within_the_depth() {
         close(value("complete@5", &SECOND_AND_FOURTH, 3), 0.0);
         close(value("complete@5", &SECOND_AND_FOURTH, 2), 1.0);
         close(value("complete@3", &SECOND_AND_FOURTH, 2), 0.0);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_is_worth_nothing() {
+    fn an_empty_result_scores_zero() {
         for metric in Metric::all(&DEFAULT_DEPTHS) {
             close(metric.of(&[], 2), 0.0);
             assert!(metric.of(&[], 2).is_sign_positive(), "{metric}");

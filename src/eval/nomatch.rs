@@ -14,7 +14,7 @@ use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
 use super::random::Random;
-use super::run::{Ask, Detail, THREADS, each_text};
+use super::run::{Detail, Engine, THREADS, each_text};
 
 /// One tool in this many is held out.
 const HELD_OUT_ONE_IN: usize = 5;
@@ -122,21 +122,21 @@ impl NoMatchReport {
     /// Runs every query on an engine without the removed tools.
     ///
     /// # Errors
-    /// The engine's first.
+    /// The first error of the engine.
     pub fn of(
         set: &EvalSet,
         held_out: &HeldOut,
-        engine: &dyn Ask,
+        engine: &dyn Engine,
         arm: &Arm,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<Self> {
         let judged = set.queries.iter().map(|query| query.text.as_str());
         let texts: Vec<&str> = judged
             .chain(set.unanswerable.iter().map(|query| query.text.as_str()))
             .collect();
         let observations = each_text(&texts, THREADS, |text| {
-            let results = engine.ask(text, arm, HITS, Detail::Explained)?;
-            asked();
+            let results = engine.answer(text, arm, HITS, Detail::Explained)?;
+            on_query();
             Ok(Observation {
                 no_match: results.no_match.is_some(),
                 signals: signals(&results),
@@ -164,37 +164,34 @@ fn signals(results: &Results) -> Vec<(String, f64)> {
 }
 
 fn summarise(arm: &str, unanswerable: &[bool], observations: &[Observation]) -> NoMatchReport {
-    let share = |of: bool| {
-        let chosen = || {
-            unanswerable
-                .iter()
-                .zip(observations)
-                .filter(|(unanswerable, _)| **unanswerable == of)
-        };
-        let abstained = chosen()
-            .filter(|(_, observation)| observation.no_match)
-            .count();
-        abstained as f64 / chosen().count().max(1) as f64
-    };
     let names: std::collections::BTreeSet<&str> = observations
         .iter()
         .flat_map(|observation| observation.signals.iter().map(|(name, _)| name.as_str()))
         .collect();
-    let count = unanswerable
+    let (lost, others): (Vec<_>, Vec<_>) = unanswerable
         .iter()
-        .filter(|unanswerable| **unanswerable)
-        .count();
+        .zip(observations)
+        .partition(|(unanswerable, _)| **unanswerable);
     NoMatchReport {
-        accuracy: share(true),
-        false_no_match: share(false),
+        accuracy: no_match_share(&lost),
+        false_no_match: no_match_share(&others),
         arm: arm.into(),
-        unanswerable: count,
-        answerable: unanswerable.len() - count,
+        unanswerable: lost.len(),
+        answerable: others.len(),
         signals: names
             .into_iter()
             .map(|name| (name.into(), signal(name, unanswerable, observations)))
             .collect(),
     }
+}
+
+/// Share of the queries that were answered with "no match".
+fn no_match_share(queries: &[(&bool, &Observation)]) -> f64 {
+    let abstained = queries
+        .iter()
+        .filter(|(_, observation)| observation.no_match)
+        .count();
+    abstained as f64 / queries.len().max(1) as f64
 }
 
 fn signal(name: &str, unanswerable: &[bool], observations: &[Observation]) -> Signal {
@@ -236,6 +233,7 @@ fn over_thresholds(unanswerable: &[f64], answerable: &[f64]) -> Signal {
         false_no_match: below(answerable, threshold),
     };
     let mut thresholds: Vec<f64> = unanswerable.iter().chain(answerable).copied().collect();
+    // Between two neighbouring values every threshold has the same effect.
     thresholds.sort_by(f64::total_cmp);
     thresholds.dedup();
     let affordable = thresholds.iter().map(|&threshold| point(threshold));
@@ -265,6 +263,7 @@ fn spread(thresholds: &[f64]) -> Vec<f64> {
 fn area(unanswerable: &[f64], answerable: &[f64]) -> f64 {
     let pairs = (unanswerable.len() * answerable.len()).max(1) as f64;
     let wins = answerable.iter().map(|value| {
+        // The mean of both counts makes each tie half a win.
         let lower = unanswerable.partition_point(|other| other < value);
         let not_higher = unanswerable.partition_point(|other| other <= value);
         (lower + not_higher) as f64 / 2.0
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifth_is_held_out_and_a_query_is_lost_only_with_all_its_tools() {
+    fn a_query_is_unanswerable_only_without_all_its_relevant_tools() {
         let ids: Vec<String> = (0..25).map(|n| format!("tool{n:02}")).collect();
         let tools: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "x")).collect();
         let all: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engines_decisions_are_counted_on_either_side() {
+    fn no_matches_are_counted_for_both_kinds_of_queries() {
         let unanswerable = [true, true, false, false, false, false];
         let abstained = [true, false, true, false, false, false];
         let observations: Vec<Observation> = abstained
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_runs_from_answering_everything_to_answering_little() {
+    fn a_curve_covers_all_thresholds() {
         let unanswerable: Vec<f64> = (0..50).map(f64::from).collect();
         let answerable: Vec<f64> = (40..140).map(f64::from).collect();
         let signal = over_thresholds(&unanswerable, &answerable);
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_is_asked_about_every_query() {
+    fn every_query_is_searched() {
         let set = set(
             &[
                 ("a", "mail"),

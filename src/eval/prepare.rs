@@ -13,7 +13,7 @@ use toolscout_index::{Catalog, DataDir, EmbedProgress, Embedder, Options, Ranker
 
 use super::cost::Build;
 use super::dataset::EvalSet;
-use super::embedding::Remembering;
+use super::embedding::QueryCache;
 use super::error::{EvalError, Result};
 
 /// The ranker that sets are measured with.
@@ -57,7 +57,7 @@ const NAME_CHARS: usize = 32;
 /// The folder of measured catalogs, and their embedders.
 pub struct Workspace {
     data: DataDir,
-    embedders: Vec<Arc<Remembering>>,
+    embedders: Vec<Arc<QueryCache>>,
     ranking: Ranking,
 }
 
@@ -66,7 +66,7 @@ impl Workspace {
     pub fn new(data: impl Into<PathBuf>, embedders: Vec<Arc<dyn Embedder>>) -> Self {
         let embedders = embedders
             .into_iter()
-            .map(|embedder| Arc::new(Remembering::new(embedder)))
+            .map(|embedder| Arc::new(QueryCache::new(embedder)))
             .collect();
         Workspace {
             data: DataDir::new(data),
@@ -120,7 +120,8 @@ impl Workspace {
     /// afterwards.
     pub fn prepare(&self, set: &EvalSet, embedded: &mut dyn FnMut(EmbedProgress)) -> Result<Build> {
         let name = catalog_name(set);
-        let indexed = self.time_indexing(&name, &set.tools)?;
+        // Timed on a catalog of its own: the stored one may be up to date already.
+        let index_s = self.time_indexing(&name, &set.tools)?;
         let catalog = self.open(&name)?;
         let embedding = fill(&catalog, &set.tools, embedded)?;
         self.set_ranker(&catalog, &set.name)?;
@@ -133,15 +134,16 @@ impl Workspace {
             });
         }
         let disk_bytes = catalog.stats()?.disk_bytes;
-        let embed = self.kept_embedding(&name, embedding, set.tools.len())?;
+        let embed_s = self.embedding_seconds(&name, embedding, set.tools.len())?;
+        // Closed first, so that the next line measures an opening from the files.
         drop(catalog);
         let start = Instant::now();
         let opened = self.open(&name)?.searcher().len();
         let open_s = start.elapsed().as_secs_f64();
         debug_assert_eq!(opened, set.tools.len());
         Ok(Build {
-            index_s: indexed,
-            embed_s: embed,
+            index_s,
+            embed_s,
             open_s,
             disk_bytes,
             tools: set.tools.len(),
@@ -151,7 +153,7 @@ impl Workspace {
     /// Opens the catalog that [`Workspace::prepare`] wrote.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn open_set(&self, set: &EvalSet) -> Result<Catalog> {
         self.open(&catalog_name(set))
     }
@@ -159,53 +161,53 @@ impl Workspace {
     /// A copy of the set's catalog without these tools; its vectors are copied, not computed.
     ///
     /// # Errors
-    /// The engine's, [`EvalError::Io`].
-    pub fn without(&self, set: &EvalSet, tools: &[ToolId]) -> Result<Passing> {
-        let passing = self.copy(set, "held-out")?;
-        let mut writer = passing.catalog.writer()?;
+    /// Errors of the engine, [`EvalError::Io`].
+    pub fn without(&self, set: &EvalSet, tools: &[ToolId]) -> Result<TemporaryCatalog> {
+        let temporary = self.copy(set, "held-out")?;
+        let mut writer = temporary.catalog.writer()?;
         writer.remove(tools)?;
         writer.commit()?;
         drop(writer);
-        Ok(passing)
+        Ok(temporary)
     }
 
     /// A temporary copy of the set's catalog; `purpose` makes its name unique.
     ///
     /// # Errors
-    /// The engine's, [`EvalError::Io`].
-    pub fn copy(&self, set: &EvalSet, purpose: &str) -> Result<Passing> {
+    /// Errors of the engine, [`EvalError::Io`].
+    pub fn copy(&self, set: &EvalSet, purpose: &str) -> Result<TemporaryCatalog> {
         let name = catalog_name(set);
         let copy = format!("{name}.{purpose}");
         self.discard(&copy)?;
         // Closed before it is copied: SQLite then moves its write-ahead log into the database.
         let from = self.open(&name)?.path().to_owned();
         copy_folder(&from, &from.with_file_name(&copy))?;
-        self.passing(copy)
+        self.temporary(copy)
     }
 
     /// A temporary catalog of these tools, and the cost of building it.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn of_tools(
         &self,
         set: &EvalSet,
         tools: &[Tool],
         embedded: &mut dyn FnMut(EmbedProgress),
-    ) -> Result<(Passing, Build)> {
+    ) -> Result<(TemporaryCatalog, Build)> {
         let name = format!("{}.scale", catalog_name(set));
         let index_s = self.time_indexing(&name, tools)?;
         self.discard(&name)?;
-        let passing = self.passing(name.clone())?;
-        let embedding = fill(&passing.catalog, tools, embedded)?;
-        let disk_bytes = passing.catalog.stats()?.disk_bytes;
+        let temporary = self.temporary(name.clone())?;
+        let embedding = fill(&temporary.catalog, tools, embedded)?;
+        let disk_bytes = temporary.catalog.stats()?.disk_bytes;
         let start = Instant::now();
         let opened = self.open(&name)?;
         let open_s = start.elapsed().as_secs_f64();
         drop(opened);
         let embed_s = embedding.map(|embedding| embedding.seconds);
         Ok((
-            passing,
+            temporary,
             Build {
                 index_s,
                 embed_s,
@@ -237,9 +239,9 @@ impl Workspace {
         Ok(self.data.open_or_create(name, Options { embedders })?)
     }
 
-    fn passing(&self, name: String) -> Result<Passing> {
+    fn temporary(&self, name: String) -> Result<TemporaryCatalog> {
         let catalog = self.open(&name)?;
-        Ok(Passing {
+        Ok(TemporaryCatalog {
             catalog,
             _folder: Discarded {
                 data: self.data.clone(),
@@ -271,14 +273,15 @@ impl Workspace {
     }
 
     /// Seconds to embed the whole set, measured when its vectors were computed.
-    fn kept_embedding(
+    fn embedding_seconds(
         &self,
         name: &str,
         now: Option<Embedding>,
         tools: usize,
     ) -> Result<Option<f64>> {
         let path = self.data.path().join(format!("{name}.embedding.json"));
-        let whole = |embedding: &Embedding| {
+        // A pass over part of the tools says nothing about the time for all of them.
+        let is_whole = |embedding: &Embedding| {
             embedding.tools == tools && embedding.embedder == self.embedder()
         };
         if let Some(mut embedding) = now {
@@ -286,18 +289,18 @@ impl Workspace {
             let text = serde_json::to_string(&embedding).unwrap_or_default();
             super::error::write(&path, &text)?;
             return Ok(Some(embedding)
-                .filter(whole)
+                .filter(is_whole)
                 .map(|embedding| embedding.seconds));
         }
-        let kept = std::fs::read(&path)
+        let stored = std::fs::read(&path)
             .ok()
             .and_then(|bytes| serde_json::from_slice::<Embedding>(&bytes).ok());
-        Ok(kept.filter(whole).map(|embedding| embedding.seconds))
+        Ok(stored.filter(is_whole).map(|embedding| embedding.seconds))
     }
 }
 
 /// A catalog that is deleted when it is dropped.
-pub struct Passing {
+pub struct TemporaryCatalog {
     /// The catalog.
     pub catalog: Catalog,
     // Declared after the catalog and so dropped after it: its files are open until then.
@@ -414,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_copied_with_all_below_it() {
+    fn folders_are_copied_recursively() {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         std::fs::create_dir_all(from.join("deep")).unwrap();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_sorted_distinct_and_of_the_size_asked() {
+    fn samples_are_sorted_and_distinct() {
         for seed in 0..20 {
             let sample = Random::new(seed, "test").sample(50, 13);
             assert_eq!(sample.len(), 13);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_position_is_as_likely() {
+    fn every_position_is_equally_likely() {
         let mut counts = [0_usize; 7];
         let mut random = Random::new(3, "uniform");
         for _ in 0..70_000 {

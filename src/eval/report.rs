@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_weighs_the_same_in_the_average() {
+    fn sets_have_equal_weights_in_the_average() {
         let sets = [report("a", "lexical", 0.5), report("b", "lexical", 0.7)];
         let average = macro_average(&sets);
         assert_eq!(average.len(), 1);

@@ -22,12 +22,12 @@ pub enum Detail {
 }
 
 /// A search engine under test.
-pub trait Ask: Sync {
+pub trait Engine: Sync {
     /// The best `depth` tools for a query.
     ///
     /// # Errors
     /// Errors of the engine.
-    fn ask(
+    fn answer(
         &self,
         text: &str,
         arm: &Arm,
@@ -36,8 +36,8 @@ pub trait Ask: Sync {
     ) -> toolscout_index::Result<Results>;
 }
 
-impl Ask for Searcher {
-    fn ask(
+impl Engine for Searcher {
+    fn answer(
         &self,
         text: &str,
         arm: &Arm,
@@ -67,16 +67,16 @@ pub struct ArmRun {
 }
 
 impl ArmRun {
-    /// Runs every query. Calls `asked` after each.
+    /// Runs every query. Calls `on_query` after each.
     ///
     /// # Errors
     /// The first error of the engine.
     pub fn of(
         set: &EvalSet,
-        engine: &dyn Ask,
+        engine: &dyn Engine,
         arm: &Arm,
         depth: usize,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<Self> {
         let texts: Vec<&str> = set
             .queries
@@ -84,8 +84,8 @@ impl ArmRun {
             .map(|query| query.text.as_str())
             .collect();
         let answers = each_text(&texts, THREADS, |text| {
-            let results = engine.ask(text, arm, depth, Detail::Plain)?;
-            asked();
+            let results = engine.answer(text, arm, depth, Detail::Plain)?;
+            on_query();
             let hits: Vec<ToolIndex> = results
                 .hits
                 .iter()
@@ -157,8 +157,8 @@ pub(crate) mod testing {
         }
     }
 
-    impl Ask for WordOverlap {
-        fn ask(
+    impl Engine for WordOverlap {
+        fn answer(
             &self,
             text: &str,
             arm: &Arm,
@@ -215,7 +215,7 @@ mod tests {
     use crate::eval::dataset::testing::set;
 
     #[test]
-    fn answers_come_in_the_order_of_the_queries_whatever_the_threads() {
+    fn answers_are_in_the_order_of_the_queries() {
         let texts: Vec<String> = (0..200).map(|n| format!("word{n}")).collect();
         let ids: Vec<String> = (0..200).map(|n| format!("tool{n:03}")).collect();
         let tools: Vec<(&str, &str)> = ids
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn an_engine_error_ends_the_run() {
         struct Broken;
-        impl Ask for Broken {
-            fn ask(
+        impl Engine for Broken {
+            fn answer(
                 &self,
                 text: &str,
                 _: &Arm,

@@ -49,7 +49,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_catalog_shrinks_to_a_sample_and_grows_by_variations_with_ids_of_their_own() {
+    fn catalogs_shrink_by_sampling_and_grow_by_variations() {
         let set = set(
             &[("s/a", "x"), ("b", "y"), ("c", "z")],
             &[("q", "x", &["b"])],

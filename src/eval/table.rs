@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_gives_no_table() {
+    fn missing_parts_have_no_table() {
         let reports = [report("a", "lexical", 0.5)];
         assert!(
             cost(&reports, Style::Terminal).is_empty()

@@ -97,7 +97,7 @@ mod tests {
     use crate::eval::dataset::testing::set;
 
     #[test]
-    fn an_answer_costs_its_hits_and_the_catalog_all_tools() {
+    fn tokens_are_counted_for_the_catalog_and_for_results() {
         let set = set(
             &[
                 ("a", "Sends mail to people"),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_written_is_read_back() {
+    fn written_runs_are_read_back() {
         let (set, run) = made();
         let folder = tempfile::tempdir().unwrap();
         let files = write_all(
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_other_programs_are_ranked_by_score() {
+    fn runs_of_other_programs_are_sorted_by_score() {
         let (set, _) = made();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("other.run");

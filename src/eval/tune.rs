@@ -15,9 +15,9 @@ use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
 use super::judge::Scores;
 use super::metrics::{Measure, Metric};
-use super::prepare::Passing;
+use super::prepare::TemporaryCatalog;
 use super::random::Random;
-use super::run::{ArmRun, Ask, Detail};
+use super::run::{ArmRun, Detail, Engine};
 
 /// The metric to maximise.
 const TARGET: Metric = Metric::new(Measure::Ndcg, 10);
@@ -46,8 +46,8 @@ pub trait Adjustable {
     /// The engine with these values, in the order of [`Adjustable::knobs`].
     ///
     /// # Errors
-    /// The engine's.
-    fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>>;
+    /// Errors of the engine.
+    fn at(&self, values: &[f32]) -> Result<Box<dyn Engine + '_>>;
 }
 
 /// The settings found, and their gain.
@@ -95,7 +95,7 @@ pub struct Half {
     pub after: f64,
 }
 
-/// Sets one knob after the other to its best value on the train half. Calls `tried` after each
+/// Sets one knob after the other to its best value on the train half. Calls `on_trial` after each
 /// trial.
 ///
 /// # Errors
@@ -104,12 +104,12 @@ pub fn tune(
     set: &EvalSet,
     engine: &dyn Adjustable,
     seed: u64,
-    tried: &(dyn Fn() + Sync),
+    on_trial: &(dyn Fn() + Sync),
 ) -> Result<Tuned> {
     let split = Split::draw(set, seed)?;
     let knobs = engine.knobs();
     let start: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
-    let best = climb(&split.train, engine, &knobs, tried)?;
+    let best = climb(&split.train, engine, &knobs, on_trial)?;
     let train = [
         column(&split.train, engine, &start)?,
         column(&split.train, engine, &best)?,
@@ -197,13 +197,13 @@ const KNOBS: [(&str, fn(&mut Settings) -> &mut f32, &[f32]); 9] = [
 /// A copy of a catalog whose settings can be tuned. A copy, because a change of field weights
 /// rebuilds the lexical index.
 pub struct Tunable {
-    copy: Passing,
+    copy: TemporaryCatalog,
     start: Settings,
 }
 
 impl Tunable {
     /// Tunes a copy of a catalog, from the settings it has.
-    pub fn new(copy: Passing) -> Self {
+    pub fn new(copy: TemporaryCatalog) -> Self {
         let start = *copy.catalog.searcher().settings();
         Tunable { copy, start }
     }
@@ -241,7 +241,7 @@ impl Adjustable for Tunable {
         KNOBS.iter().map(&mut knob).collect()
     }
 
-    fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>> {
+    fn at(&self, values: &[f32]) -> Result<Box<dyn Engine + '_>> {
         let settings = self.with(values);
         if *self.copy.catalog.searcher().settings() != settings {
             let mut writer = self.copy.catalog.writer()?;
@@ -254,15 +254,15 @@ impl Adjustable for Tunable {
 
 struct Snapshot(Arc<Searcher>);
 
-impl Ask for Snapshot {
-    fn ask(
+impl Engine for Snapshot {
+    fn answer(
         &self,
         text: &str,
         arm: &Arm,
         depth: usize,
         detail: Detail,
     ) -> toolscout_index::Result<Results> {
-        self.0.ask(text, arm, depth, detail)
+        self.0.answer(text, arm, depth, detail)
     }
 }
 
@@ -306,7 +306,7 @@ fn climb(
     train: &EvalSet,
     engine: &dyn Adjustable,
     knobs: &[Knob],
-    tried: &(dyn Fn() + Sync),
+    on_trial: &(dyn Fn() + Sync),
 ) -> Result<Vec<f32>> {
     let mut best: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
     let mut best_mean = super::metrics::mean(&column(train, engine, &best)?);
@@ -321,7 +321,7 @@ fn climb(
                 let mut values = best.clone();
                 values[index] = choice;
                 let mean = super::metrics::mean(&column(train, engine, &values)?);
-                tried();
+                on_trial();
                 if mean > best_mean {
                     (best, best_mean) = (values, mean);
                 }
@@ -358,8 +358,8 @@ mod tests {
 
     struct Turned(WordOverlap, bool);
 
-    impl Ask for Turned {
-        fn ask(
+    impl Engine for Turned {
+        fn answer(
             &self,
             text: &str,
             arm: &Arm,
@@ -367,7 +367,7 @@ mod tests {
             detail: Detail,
         ) -> toolscout_index::Result<Results> {
             let mode = if self.1 { Mode::Lexical } else { Mode::Dense };
-            self.0.ask(
+            self.0.answer(
                 text,
                 &Arm {
                     mode,
@@ -389,7 +389,7 @@ mod tests {
             vec![knob("idle"), knob("good")]
         }
 
-        fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>> {
+        fn at(&self, values: &[f32]) -> Result<Box<dyn Engine + '_>> {
             Ok(Box::new(Turned(
                 WordOverlap(self.0.0.clone()),
                 values[1] == 3.0,
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_knob_that_matters_is_turned_and_the_other_left() {
+    fn only_knobs_with_an_effect_are_changed() {
         let set = words(60);
         let tuned = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap();
         let values: Vec<(&str, f32)> = tuned

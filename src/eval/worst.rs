@@ -7,7 +7,7 @@ use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
 use super::judge::Scores;
 use super::report::headline;
-use super::run::{ArmRun, Ask, Detail};
+use super::run::{ArmRun, Detail, Engine};
 
 /// Number of queries reported.
 const REPORTED: usize = 20;
@@ -57,10 +57,10 @@ pub struct ReportedHit {
 /// with a perfect score are left out.
 ///
 /// # Errors
-/// The engine's first.
+/// The first error of the engine.
 pub fn worst(
     set: &EvalSet,
-    engine: &dyn Ask,
+    engine: &dyn Engine,
     arm: &Arm,
     run: &ArmRun,
     scores: &Scores,
@@ -77,14 +77,14 @@ pub fn worst(
 
 fn worst_query(
     set: &EvalSet,
-    engine: &dyn Ask,
+    engine: &dyn Engine,
     arm: &Arm,
     ranking: &[ToolIndex],
     position: usize,
     score: f64,
 ) -> Result<WorstQuery> {
     let query = &set.queries[position];
-    let results = engine.ask(
+    let results = engine.answer(
         &query.text,
         arm,
         HITS.min(set.tools.len()),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_takes_the_place_of_what_was_there() {
+    fn a_download_replaces_the_old_files() {
         let cache = tempfile::tempdir().unwrap();
         let repository = cache.path().join(REPOSITORY);
         std::fs::create_dir(&repository).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_failed_download_is_told() {
+    fn a_failed_download_reports_its_reason() {
         let cache = tempfile::tempdir().unwrap();
         let fetcher = sh("echo error: no route to the hub >&2; exit 1");
         let message = fetch(fetcher, None, cache.path(), &|_| {})
@@ -164,7 +164,7 @@ mod tests {
             .to_string();
         assert_eq!(
             message,
-            "the model hub did not give the model: no route to the hub"
+            "the download from the model hub failed: no route to the hub"
         );
     }
 }

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_file_is_placed() {
+    fn pinned_files_are_extracted() {
         let (folder, result) = unpacked("abc");
         result.unwrap();
         assert_eq!(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_than_the_pinned_one_is_refused_and_leaves_nothing() {
+    fn a_file_that_differs_from_its_pin_is_rejected() {
         for content in ["abd", "abcd", ""] {
             let (folder, result) = unpacked(content);
             let message = result.unwrap_err().to_string();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_taken_from_what_pip_says() {
+    fn the_reason_is_read_from_the_output_of_pip() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("pip.log");
         std::fs::write(
@@ -279,6 +279,6 @@ mod tests {
             last_line(&log),
             "No matching distribution found for letters==1.0"
         );
-        assert!(last_line(Path::new("/nowhere")).contains("is the network there"));
+        assert!(last_line(Path::new("/nowhere")).contains("check the network"));
     }
 }

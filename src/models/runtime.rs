@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_or_too_old_is_refused_before_it_is_loaded() {
+    fn unusable_libraries_are_rejected_before_loading() {
         assert_eq!(
             reason(library("libonnxruntime.so.1.31.1", b"hello world")),
             "is not a shared library"

@@ -22,7 +22,7 @@ fn hashed(world: &World, args: &[&str]) -> Value {
 }
 
 #[test]
-fn what_was_added_without_embedding_is_embedded_later_and_once() {
+fn tools_added_without_embedding_are_embedded_later_and_once() {
     let world = World::with_tools(&four_tools());
     let pending = hashed(&world, &["stats"])["pending_embeddings"].as_u64();
     assert_eq!(pending, Some(4));

@@ -60,7 +60,7 @@ fn flags_and_variables_of_this_run_are_kept() {
 }
 
 #[test]
-fn arguments_that_the_program_would_refuse_are_refused_now() {
+fn invalid_arguments_of_the_server_are_refused() {
     let world = World::new();
     let install = ["mcp", "install", "--client", "cursor", "--"];
     for (args, code, expected) in [
@@ -77,7 +77,7 @@ fn arguments_that_the_program_would_refuse_are_refused_now() {
 }
 
 #[test]
-fn an_entry_to_add_by_hand_is_printed_as_it_is_to_be_written() {
+fn an_entry_to_add_by_hand_keeps_its_lines() {
     let world = World::new();
     world.file(".cursor/mcp.json", "[1]");
     let ended = world.run(&["mcp", "install", "--client", "cursor"]);

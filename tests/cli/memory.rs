@@ -16,7 +16,7 @@ fn first(world: &World) -> Value {
 }
 
 #[test]
-fn what_is_remembered_is_found_listed_exported_and_forgotten() {
+fn entries_are_used_listed_exported_and_forgotten() {
     let world = world();
     let off = world.run(&["memory", "add", "--embedder", "table", "s/q7", REQUEST]);
     assert!(
@@ -69,7 +69,7 @@ fn an_exported_memory_is_imported_and_an_entry_counts_once() {
 }
 
 #[test]
-fn what_cannot_be_remembered_or_forgotten_is_named() {
+fn unknown_tools_and_missing_arguments_are_errors() {
     let world = world();
     world.ok(&["memory", "on"]);
     let unknown = world.run(&["memory", "add", "s/none", "x"]);

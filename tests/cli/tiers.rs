@@ -72,7 +72,7 @@ fn chinese_requests_go_by_words() {
 }
 
 #[test]
-fn the_table_can_be_had_alone_and_not_at_all() {
+fn the_table_can_be_used_alone_or_switched_off() {
     let world = World::with_tools(&four_tools());
     for (embedder, expected) in [("table", vec!["static-table"]), ("none", vec![])] {
         let answer = world.json(&["--embedder", embedder, "search", "open an issue"]);
@@ -90,7 +90,7 @@ fn the_table_can_be_had_alone_and_not_at_all() {
 }
 
 #[test]
-fn a_budget_is_kept_by_doing_less_and_the_answer_says_so() {
+fn a_time_limit_selects_a_smaller_variant() {
     let world = World::with_tools(&four_tools());
     let ask = |budget: &str| {
         world.json(&[

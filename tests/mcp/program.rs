@@ -159,11 +159,9 @@ async fn sync_flags_what_changed_after_it_was_approved() {
         "{}",
         blocked.stdout
     );
-    assert!(
-        blocked.stderr.contains(
-            "s/read changed after it was approved: its description; this was not taken in"
-        )
-    );
+    assert!(blocked.stderr.contains(
+        "s/read changed after it was approved: its description; the change was not imported"
+    ));
     assert!(world.ok(&["show", "s/read"]).await.contains("Reads."));
     let accepted = world
         .run(&["sync", "--mcp", &servers, "--on-change", "accept"])

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_the_settings_are_kept_and_secrets_are_not() {
+    fn only_variables_of_the_settings_are_kept() {
         let variables = [
             ("TOOLSCOUT_DATA", "d"),
             ("TOOLSCOUT_CATALOG", "work"),

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn required_fields_are_given_and_fit() {
+    fn generated_arguments_satisfy_the_schema() {
         let arguments = smallest_of(json!({
             "type": "object",
             "properties": {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_refers_to_itself_ends() {
+    fn recursive_schemas_terminate() {
         let schema = json!({ "required": ["next"], "properties": { "next": { "$ref": "#" } } });
         assert!(smallest(schema.as_object().unwrap()).contains_key("next"));
         assert!(smallest_of(json!({})).is_empty());

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_query_is_asked_and_conversations_are_bounded() {
+    fn every_query_is_in_a_conversation_of_bounded_length() {
         for seed in 0..20 {
             let conversations = of(&chain(), 7, seed);
             assert!(

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remembered_count_is_the_count() {
+    fn cached_counts_equal_fresh_ones() {
         for text in ["", "one", "tool search finds tools", "one"] {
             assert_eq!(
                 (tokens(text), tokens(text)),

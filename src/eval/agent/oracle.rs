@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn it_calls_what_it_sees_and_searches_for_the_rest_in_other_words_each_time() {
+    fn visible_tools_are_called_and_others_searched_with_new_words() {
         let mut task = task();
         let first = texts(&task.answer(&request(&["tool_search"], "")));
         assert_eq!(
@@ -344,12 +344,12 @@ mod tests {
     }
 
     #[test]
-    fn without_tools_it_answers_with_what_it_has() {
+    fn without_tools_the_answer_is_text() {
         assert_eq!(texts(&task().answer(&request(&[], ""))), [ANSWER]);
     }
 
     #[test]
-    fn fresh_is_what_comes_after_the_common_beginning() {
+    fn fresh_tokens_follow_the_longest_common_prefix() {
         let one = request(&["a"], "hello");
         let mut two = request(&["a"], "hello");
         two.messages.push(Message::user("more"));

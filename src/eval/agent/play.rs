@@ -76,11 +76,11 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Simulates every conversation under a policy. Calls `played` after each turn.
+    /// Simulates every conversation under a policy. Calls `on_turn` after each turn.
     ///
     /// # Errors
     /// [`EvalError::Play`] with the query at which the agent failed.
-    pub fn play(&self, policy: Policy, played: &dyn Fn()) -> Result<Vec<TurnFigures>> {
+    pub fn play(&self, policy: Policy, on_turn: &dyn Fn()) -> Result<Vec<TurnFigures>> {
         let oracle = Arc::new(Oracle::default());
         let failed = |reason: String| EvalError::Play {
             set: self.set.name.clone(),
@@ -103,7 +103,7 @@ impl<'a> Stage<'a> {
                     .begin_turn(Task::of(self.set, query, &mut random));
                 let turn = self.turn(&cast, &whole, number, query);
                 turns.push(turn.map_err(|reason| self.failed(query, reason))?);
-                played();
+                on_turn();
             }
         }
         Ok(turns)

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_drawn_where_their_axes_say() {
+    fn values_are_drawn_on_the_scale_of_their_axes() {
         let frame = Frame {
             x_end: 1.0,
             y_end: 1.0,
