@@ -1,16 +1,21 @@
-//! The command line: one file a verb, each of which parses, calls and prints.
+//! The command line: one file per verb. Each parses its arguments, calls the library and prints.
 //!
-//! To add a verb: a file `cli/<verb>.rs` with an `Args` and its `run`, a variant of `Verb`, a line
-//! in [`Cli::run`].
+//! To add a verb: a file `cli/<verb>.rs` with `Args` and `Args::run`, a variant of [`Verb`], and an
+//! arm in [`Cli::run`].
 //!
 //! Data goes to stdout; warnings, logs and progress go to stderr. The exit code is 0 for success, 1
-//! for an error and 2 for a command line that cannot be understood.
+//! for an error and 2 for a command line that cannot be parsed.
 
 mod context;
+mod exit;
+mod globals;
 mod input;
 mod interrupt;
+mod logging;
 mod output;
 mod policy;
+mod progress;
+mod suggest;
 mod upstream;
 
 mod add;
@@ -35,19 +40,13 @@ mod stats;
 mod sync;
 mod tune;
 
-use std::fmt;
-use std::io;
-use std::path::PathBuf;
-use std::process::ExitCode;
-
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
-
-use crate::config::{EmbedderKind, Layer};
-use crate::{hints, telemetry};
+use clap::{Parser, Subcommand};
 
 use context::Context;
-use output::{Output, tell};
+use globals::Globals;
+
+pub use exit::{Outcome, report};
 
 /// Finds the right tool: a search engine over large tool catalogs.
 #[derive(Debug, Parser)]
@@ -55,7 +54,8 @@ use output::{Output, tell};
     name = "toolscout",
     version,
     max_term_width = 100,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "Examples:\n  toolscout add tools.json\n  toolscout search open a ticket about a bug"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -64,72 +64,13 @@ pub struct Cli {
     verb: Verb,
 }
 
-/// Flags that every verb takes.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Global options")]
-struct Globals {
-    /// Directory of the catalogs [env: TOOLSCOUT_DATA; default: the platform's data directory]
-    #[arg(long, global = true, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Directory of models and the ONNX Runtime [env: TOOLSCOUT_CACHE; default: the platform's
-    /// cache directory]
-    #[arg(long, global = true, value_name = "DIR")]
-    cache: Option<PathBuf>,
-    /// Catalog to work on [env: TOOLSCOUT_CATALOG; default: default]
-    #[arg(long, global = true, value_name = "NAME")]
-    catalog: Option<String>,
-    /// What embeds: auto (the built-in table, and the model where it was pulled), table, minilm or
-    /// none
-    /// [env: TOOLSCOUT_EMBEDDER; default: auto]
-    #[arg(long, global = true, value_name = "MODEL")]
-    embedder: Option<EmbedderKind>,
-    /// Configuration file [env: TOOLSCOUT_CONFIG; default: config.toml in the platform's
-    /// configuration directory]
-    #[arg(long, global = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// How results are printed; by default a table on a terminal and plain columns elsewhere
-    #[arg(long, global = true, value_name = "KIND")]
-    output: Option<Output>,
-    /// Print JSON; the same as --output json
-    // A text and no switch, because `eval --json FILE` takes the flag's place and clap hands
-    // globals up and down.
-    #[arg(
-        long,
-        global = true,
-        conflicts_with = "output",
-        num_args = 0,
-        default_missing_value = "-"
-    )]
-    json: Option<String>,
-}
-
-impl Globals {
-    fn layer(&self) -> Layer {
-        Layer {
-            data: self.data.clone(),
-            cache: self.cache.clone(),
-            catalog: self.catalog.clone(),
-            embedder: self.embedder,
-            ..Layer::default()
-        }
-    }
-
-    fn output(&self) -> Option<Output> {
-        if self.json.is_some() {
-            Some(Output::Json)
-        } else {
-            self.output
-        }
-    }
-}
-
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Add tools, or replace those that are there
+    /// Add tools, or replace those with the same id
     Add(add::Args),
-    /// Make a server's tools exactly those of a file, or take in those of MCP servers
+    /// Make a server's tools match a file, or import those of MCP servers
     Sync(sync::Args),
-    /// Embed what is not embedded yet
+    /// Embed the tools that have no vectors yet
     Embed(embed::Args),
     /// List tools
     List(list::Args),
@@ -141,11 +82,11 @@ enum Verb {
     Search(search::Args),
     /// Answer questions with the catalog's tools
     Agent(agent::Args),
-    /// Check or write out the record of the agent's calls
+    /// Verify or export the audit log of tool calls
     Audit(audit::Args),
-    /// Write tools out
+    /// Export tools
     Export(export::Args),
-    /// Show a catalog in numbers
+    /// Show statistics of a catalog
     Stats(stats::Args),
     /// List or delete catalogs
     Catalogs(catalogs::Args),
@@ -153,39 +94,35 @@ enum Verb {
     Serve(serve::Args),
     /// Serve an MCP client over standard input and output
     Mcp(mcp::Args),
-    /// Make, list and revoke keys of the HTTP API
+    /// Create, list and revoke keys of the HTTP API
     Keys(keys::Args),
-    /// Remember which tools requests led to, list it, forget it
+    /// Manage the usage memory: requests and the tools called for them
     Memory(memory::Args),
-    /// List or fetch what embedding needs
+    /// List or download the embedding model and the ONNX Runtime
     Models(models::Args),
-    /// Check that everything is where it should be
+    /// Check settings, catalogs and models
     Doctor(doctor::Args),
     /// Measure retrieval on your own tools and queries
     Eval(eval::Args),
-    /// Look for settings that serve a set better
+    /// Search for better settings on a judged set
     Tune(tune::Args),
-    /// Print a shell's completions
+    /// Print shell completions
     Completions(completions::Args),
 }
 
 impl Cli {
-    /// Does what was asked.
+    /// Runs the verb.
     ///
     /// # Errors
-    /// Everything that kept it from being done, to be told with [`report`].
+    /// Every error that kept the verb from finishing, to be printed with [`report`].
     pub fn run(self) -> Result<Outcome> {
         let Cli { globals, verb } = self;
+        // `serve` sets up logging itself, from flags of its own.
         if !matches!(verb, Verb::Serve(_)) {
-            start_logging();
+            logging::start();
         }
-        let context = || {
-            Context::new(
-                &globals.layer(),
-                globals.config.as_deref(),
-                globals.output(),
-            )
-        };
+        // A closure, because completions must work even with a broken configuration file.
+        let context = || Context::new(globals);
         match verb {
             Verb::Add(args) => args.run(&context()?),
             Verb::Sync(args) => args.run(&context()?),
@@ -212,94 +149,9 @@ impl Cli {
     }
 }
 
-/// How a verb ended that ran to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All was done.
-    Done,
-    /// It was told what is amiss, or something was left to do.
-    Amiss,
-}
-
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Done => ExitCode::SUCCESS,
-            Outcome::Amiss => ExitCode::from(1),
-        }
-    }
-}
-
-/// A command line that makes no sense, seen only after it was parsed.
-#[derive(Debug)]
-struct Usage(String);
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
-/// Tells an error as one line on stderr and gives the exit code for it.
-///
-/// A reader that went away (`toolscout list | head`) is no error: that ends quietly and well.
-pub fn report(error: &anyhow::Error) -> ExitCode {
-    if error.chain().any(is_broken_pipe) {
-        return ExitCode::SUCCESS;
-    }
-    let hint = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<toolscout_index::Error>())
-        .and_then(hints::for_error);
-    match hint {
-        Some(hint) => tell(format_args!("error: {}; {hint}", one_line(error))),
-        None => tell(format_args!("error: {}", one_line(error))),
-    }
-    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
-}
-
-/// The chain of causes, joined by colons; a cause that its parent's text already ends with is not
-/// said twice.
-fn one_line(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if line.is_empty() {
-            line = cause;
-        } else if !line.contains(&cause) {
-            line = format!("{line}: {cause}");
-        }
-    }
-    line.split(['\n', '\r'])
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ")
-}
-
-fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// Logs go to stderr at the level of `TOOLSCOUT_LOG`, by default warnings. The ONNX Runtime warns
-/// about matters that nobody can act on, so only its errors are shown.
-fn start_logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TOOLSCOUT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,ort=error"));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(telemetry::stderr);
-    // Fails only where a test or an embedding program has set up logging before, which then stands.
-    let _ = subscriber.with_ansi(output::colour_wanted()).try_init();
-}
-
 #[cfg(test)]
 mod tests {
-    use anyhow::{Context as _, anyhow};
-    use clap::CommandFactory;
+    use clap::{Command, CommandFactory};
 
     use super::*;
 
@@ -308,15 +160,47 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Every command that `--help` shows, subcommands included.
+    fn commands(command: &Command) -> Vec<&Command> {
+        let shown = command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set() && command.get_name() != "help");
+        std::iter::once(command)
+            .chain(shown.flat_map(commands))
+            .collect()
+    }
+
+    /// The words of a command line; double quotes keep spaces.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for (index, part) in line.trim().split('"').enumerate() {
+            if index % 2 == 1 {
+                words.push(part.to_owned());
+            } else {
+                words.extend(part.split_whitespace().map(str::to_owned));
+            }
+        }
+        words
+    }
+
     #[test]
-    fn an_error_is_one_line_with_its_causes_said_once() {
-        let error = Err::<(), _>(anyhow!("no such file\nor folder"))
-            .context("read a.json")
-            .unwrap_err();
-        assert_eq!(one_line(&error), "read a.json: no such file; or folder");
-        let repeated = Err::<(), _>(anyhow!("gone"))
-            .context("read a.json: gone")
-            .unwrap_err();
-        assert_eq!(one_line(&repeated), "read a.json: gone");
+    fn every_help_page_has_two_examples_that_parse() {
+        let root = Cli::command();
+        for command in commands(&root) {
+            let name = command.get_name();
+            let help = command.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_else(|| panic!("{name} has no examples"));
+            let mut examples = 0;
+            for line in help.lines().filter(|line| line.contains("toolscout")) {
+                // Only the last command of a pipe counts, without the file it is redirected to.
+                let line = line.rsplit(" | ").next().unwrap_or_default();
+                let line = line.split(" > ").next().unwrap_or_default();
+                if let Err(error) = Cli::try_parse_from(words(line)) {
+                    panic!("{line}: {error}");
+                }
+                examples += 1;
+            }
+            assert!(examples >= 2, "{name}: {help}");
+        }
     }
 }

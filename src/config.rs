@@ -1,9 +1,8 @@
 //! Settings: read from flags, environment and file, in that order of precedence, and validated
 //! once.
 //!
-//! Every setting has one key. `search.k` in the file is `TOOLSCOUT_SEARCH_K` in the environment. A
-//! key that does not exist is an error that names it, since a misspelt setting would otherwise be
-//! silently ignored.
+//! Every setting has one key: `search.k` in the file is `TOOLSCOUT_SEARCH_K` in the environment. An
+//! unknown key is an error, because a misspelt setting would otherwise be ignored silently.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,51 +14,96 @@ use directories::ProjectDirs;
 use serde::{Deserialize, Serialize};
 use toolscout_index::{Fusion, Mode};
 
-/// The catalog that is used when none is named.
+/// The catalog of runs that name none.
 pub const DEFAULT_CATALOG: &str = "default";
 
-/// Reads one environment variable; injected so that tests need not touch the process's own
-/// environment.
+/// The environment variables whose values are paths.
+pub const PATH_VARIABLES: [&str; 5] = [
+    "HF_HOME",
+    "ORT_DYLIB_PATH",
+    "TOOLSCOUT_CACHE",
+    "TOOLSCOUT_CONFIG",
+    "TOOLSCOUT_DATA",
+];
+
+/// The other environment variables of the settings.
+pub const VALUE_VARIABLES: [&str; 9] = [
+    "TOOLSCOUT_CATALOG",
+    "TOOLSCOUT_EMBEDDER",
+    "TOOLSCOUT_FETCH_MAX_MB",
+    "TOOLSCOUT_FETCH_TIMEOUT_S",
+    "TOOLSCOUT_SEARCH_DENSE_WEIGHT",
+    "TOOLSCOUT_SEARCH_FUSION",
+    "TOOLSCOUT_SEARCH_K",
+    "TOOLSCOUT_SEARCH_MIN_SCORE",
+    "TOOLSCOUT_SEARCH_MODE",
+];
+
+/// Reads one environment variable; a parameter, so that tests leave the environment of the process
+/// alone.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// Every setting, complete and within its range.
+/// All settings, complete and within their ranges.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// The directory under which catalogs are kept.
+    /// The data directory, which holds the catalogs.
     pub data: PathBuf,
-    /// The directory under which models and the ONNX Runtime are kept.
+    /// The cache directory, which holds models and the ONNX Runtime.
     pub cache: PathBuf,
-    /// The catalog to work on.
+    /// The catalog to use.
     pub catalog: String,
-    /// What embeds.
+    /// The embedders.
     pub embedder: EmbedderKind,
-    /// What a search does when its flags do not say.
+    /// The defaults of a search.
     pub search: Search,
-    /// The bounds of fetching a URL.
+    /// The limits of fetching a URL.
     pub fetch: Fetch,
-    /// Where models and the ONNX Runtime may also be, as other programs name it.
+    /// Further locations of models and the ONNX Runtime, from the variables of other programs.
     #[serde(skip)]
     pub places: Places,
-    /// The file that was read, if there was one.
+    /// The configuration file, if one was read.
     pub file: Option<PathBuf>,
 }
 
-/// What turns texts into vectors.
+/// Which embedders are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EmbedderKind {
-    /// The built-in table, and all-MiniLM-L6-v2 beside it where its files are.
+    /// The built-in table, and all-MiniLM-L6-v2 once its files were fetched.
     #[default]
     Auto,
-    /// The built-in table alone, whatever files there are.
+    /// The built-in table alone.
     Table,
-    /// The built-in table and all-MiniLM-L6-v2 on the ONNX Runtime; answers without it count as
-    /// degraded.
+    /// The built-in table and all-MiniLM-L6-v2; an answer without the model is degraded.
     Minilm,
     /// None: every search is lexical.
     None,
-    /// Hashed words: deterministic, needs no files and knows no meaning. For tests.
+    /// Hashed words: deterministic, without files and without meaning. For tests.
     Hashing,
+}
+
+impl EmbedderKind {
+    /// The name on the command line, in the environment and in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EmbedderKind::Auto => "auto",
+            EmbedderKind::Table => "table",
+            EmbedderKind::Minilm => "minilm",
+            EmbedderKind::None => "none",
+            EmbedderKind::Hashing => "hashing",
+        }
+    }
+
+    /// The name, with what it stands for.
+    pub fn describe(self) -> &'static str {
+        match self {
+            EmbedderKind::Auto => "auto: the built-in table, and the model once it was pulled",
+            EmbedderKind::Table => "table: the built-in table alone",
+            EmbedderKind::Minilm => "minilm: the built-in table and the model",
+            EmbedderKind::None => "none: searches are lexical",
+            EmbedderKind::Hashing => "hashing: hashed words without meaning, for tests only",
+        }
+    }
 }
 
 impl FromStr for EmbedderKind {
@@ -77,54 +121,54 @@ impl FromStr for EmbedderKind {
     }
 }
 
-/// Defaults of a search.
+/// The defaults of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Search {
-    /// Hits.
+    /// Number of hits.
     pub k: usize,
     /// Retrieval legs.
     pub mode: Mode,
-    /// How the legs' scores become one.
+    /// How the scores of the legs are combined.
     pub fusion: Fusion,
-    /// The share of the dense legs; the engine's own when not set.
+    /// The weight of the dense legs; `None` for the engine's default.
     pub dense_weight: Option<f32>,
-    /// Hits below this score are left out.
+    /// Hits below this raw score are left out.
     pub min_score: f32,
 }
 
-/// Bounds of fetching a URL.
+/// The limits of fetching a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fetch {
-    /// The whole transfer, connecting included.
+    /// Seconds for the whole transfer, connecting included.
     pub timeout_s: u64,
-    /// Most bytes accepted, in MiB.
+    /// Size limit of the body, in MiB.
     pub max_mb: u64,
 }
 
 impl Fetch {
-    /// The bound on the whole transfer.
+    /// The time limit of the whole transfer.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s)
     }
 
-    /// The bound on the body, in bytes.
+    /// The size limit of the body, in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_mb << 20
     }
 }
 
-/// Places set through the variables of other programs.
+/// Locations from the environment variables of other programs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Places {
-    /// `HF_HOME`: the hub cache that replaces ours for models.
+    /// `HF_HOME`: the hub cache, which replaces ours for models.
     pub hf_home: Option<PathBuf>,
     /// `ORT_DYLIB_PATH`: the ONNX Runtime library.
     pub ort_dylib: Option<PathBuf>,
-    /// `LD_LIBRARY_PATH`: more directories to look for libraries in.
+    /// `LD_LIBRARY_PATH`: further directories of libraries.
     pub library_path: Vec<PathBuf>,
 }
 
-/// One source of settings; what it does not say is left to the next one.
+/// One source of settings. Absent values come from the next source.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Layer {
@@ -169,14 +213,14 @@ pub struct FetchLayer {
 }
 
 impl Settings {
-    /// Joins flags, environment and file, fills in the defaults and checks every value.
+    /// Merges flags, environment and file, fills in the defaults and checks every value.
     ///
-    /// `config` is the file named by a flag. Without one `TOOLSCOUT_CONFIG` names it, else
-    /// `config.toml` in the platform's configuration directory is read if it is there.
+    /// `config` is the file of a flag. Without one, `TOOLSCOUT_CONFIG` names the file; otherwise
+    /// `config.toml` in the platform's configuration directory is read if it exists.
     ///
     /// # Errors
-    /// A file that cannot be read or holds an unknown key, a variable that cannot be parsed, a
-    /// value out of its range: each named.
+    /// A file that cannot be read or has an unknown key, a variable that cannot be parsed, a value
+    /// out of range. The message names it.
     pub fn resolve(
         flags: Layer,
         config: Option<&Path>,
@@ -248,7 +292,7 @@ impl Layer {
         })
     }
 
-    /// What this layer says, and where it is silent what the other one says.
+    /// The values of this layer; absent ones from the other layer.
     fn or(self, other: Layer) -> Layer {
         let (search, fetch) = (self.search, self.fetch);
         Layer {
@@ -302,7 +346,7 @@ impl Layer {
     }
 }
 
-/// The environment, with errors that name the variable. An empty variable counts as not set.
+/// The environment, with errors that name the variable. An empty variable counts as unset.
 struct Variables<'a>(Environment<'a>);
 
 impl Variables<'_> {
@@ -351,7 +395,7 @@ fn read_file(
     Ok((Some(path), layer))
 }
 
-/// One line that says file, line and column, since toml's own message draws a picture over several.
+/// The error in one line with file, line and column; toml's own message spans several lines.
 fn located(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let start = error.span().map_or(0, |span| span.start).min(text.len());
     let before = text.get(..start).unwrap_or_default();
@@ -363,13 +407,13 @@ fn located(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error {
         .chars()
         .count()
         + 1;
-    let message = error.message().replace('\n', "; ");
+    let message = error.message().replace('\n', ", ");
     anyhow::anyhow!("{}:{line}:{column}: {message}", path.display())
 }
 
 fn platform(pick: fn(&ProjectDirs) -> &Path, flag: &str) -> Result<PathBuf> {
     let dirs = project_dirs()
-        .with_context(|| format!("there is no home directory; name a directory with {flag}"))?;
+        .with_context(|| format!("there is no home directory; choose a directory with {flag}"))?;
     Ok(pick(&dirs).to_owned())
 }
 
@@ -395,7 +439,21 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+    fn every_variable_that_is_read_is_listed() {
+        let read = std::cell::RefCell::new(std::collections::BTreeSet::new());
+        let environment = |name: &str| {
+            read.borrow_mut().insert(name.to_owned());
+            None
+        };
+        Settings::resolve(Layer::default(), None, &environment).unwrap();
+        // Set by the system for every program, so a client need not be given it.
+        read.borrow_mut().remove("LD_LIBRARY_PATH");
+        let listed = PATH_VARIABLES.iter().chain(&VALUE_VARIABLES);
+        assert_eq!(read.into_inner(), listed.map(ToString::to_string).collect());
+    }
+
+    #[test]
+    fn flags_override_the_environment_which_overrides_the_file() {
         let file = "data = '/file'\ncache = '/file'\ncatalog = 'file'\n[search]\nk = 7";
         let variables = [
             ("TOOLSCOUT_DATA", "/env"),
@@ -414,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_named_with_its_place() {
+    fn an_unknown_key_is_named_with_its_position() {
         let message = resolve(Layer::default(), "data = '/d'\n[search]\nkk = 7", &[])
             .unwrap_err()
             .to_string();
@@ -425,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_out_of_its_range_or_type_is_named() {
+    fn a_value_out_of_range_or_of_a_wrong_type_is_named() {
         for (file, variable, expected) in [
             (
                 "[search]\nk = 51",
@@ -457,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_counts_as_not_set() {
+    fn an_empty_variable_counts_as_unset() {
         let settings = resolve(
             Layer::default(),
             "catalog = 'c'",
@@ -468,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_that_is_not_there_is_an_error() {
+    fn a_missing_named_file_is_an_error() {
         let error = Settings::resolve(Layer::default(), Some(Path::new("/nowhere.toml")), &|_| {
             None
         })

@@ -1,10 +1,10 @@
-//! Measures how well and at what cost tools are found, on any catalog with judged queries.
+//! Measures the quality and the cost of retrieval, on any catalog with judged queries.
 //!
-//! [`evaluate`] runs one [`EvalSet`] by a [`Plan`]: every arm over one index in one process, then what abstaining,
-//! building, searching and tokens cost. Its [`Evaluation`] is printed ([`table`]), written
-//! ([`report`], [`trec`],
-//! [`html`]) and compared with earlier ones ([`baseline`]). [`agent`] plays whole conversations without a model.
-//! [`tune`] looks for better settings. Modules are listed in the order data flows.
+//! [`evaluate`] runs a [`Plan`] on one [`EvalSet`]: every arm over one index in one process, then
+//! abstention, build cost, latency and tokens. Its [`Evaluation`] is printed ([`table`]), written
+//! ([`report`], [`trec`], [`html`]) and compared with earlier ones ([`baseline`]). [`agent`]
+//! simulates conversations without a model. [`tune`] finds better settings. Modules are listed in
+//! the order of the data flow.
 
 pub mod error;
 pub mod random;
@@ -56,65 +56,65 @@ use latency::Latency;
 use memory::MemoryReport;
 use nomatch::{HeldOut, NoMatchReport};
 use report::{ArmReport, Means};
-use run::{ArmRun, Ask};
+use run::{ArmRun, Engine};
 use tokens::TokensReport;
 use toolscout_index::query::MAX_K;
 use worst::WorstQuery;
 
-/// What is measured besides quality.
+/// A measurement besides quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Seconds, memory, disk, latency.
     Cost,
-    /// Unanswerable requests.
+    /// Abstention on unanswerable queries.
     NoMatch,
-    /// Tokens of the catalog and of answers.
+    /// Tokens of the catalog and of search results.
     Tokens,
-    /// What a usage memory is worth.
+    /// The gain of a usage memory.
     Memory,
 }
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The ways of searching that are compared; at least one.
+    /// The arms to compare; at least one.
     pub arms: Vec<Arm>,
-    /// The depths of metrics, ascending.
+    /// The cut-offs of the metrics, ascending.
     pub depths: Vec<usize>,
-    /// Queries measured, chosen by the seed; all when none.
+    /// Size of the sample of queries; `None` for all.
     pub queries: Option<usize>,
-    /// Decides every choice.
+    /// The seed of every random choice.
     pub seed: u64,
-    /// What is measured besides quality.
+    /// The measurements besides quality.
     pub parts: Vec<Part>,
-    /// Whether near-identical tools are counted beside the strict figures.
+    /// Whether metrics that accept near-identical tools are reported too.
     pub judging: Judging,
     /// Catalog sizes at which cost and latency are measured as well.
     pub scale: Vec<usize>,
-    /// TREC run files that are judged as further arms.
+    /// TREC run files, evaluated as further arms.
     pub runs: Vec<PathBuf>,
 }
 
-/// Which hits count.
+/// Which hits count as relevant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Judging {
     /// The judged tools.
     #[default]
     Strict,
-    /// The judged tools, and beside these figures those where near-identical tools count too.
+    /// The judged tools; a second set of metrics counts near-identical tools too.
     AlsoTolerant,
 }
 
-/// Everything about one set: the figures, and what they were made from.
+/// The results for one set.
 #[derive(Debug)]
 pub struct Evaluation {
     /// The tools and the measured queries.
     pub set: EvalSet,
-    /// The figures.
+    /// The metrics and costs.
     pub report: Report,
-    /// Every arm's answers.
+    /// The answers of every arm.
     pub runs: Vec<ArmRun>,
-    /// The queries that the main arm answered worst.
+    /// The queries with the lowest scores in the main arm.
     pub worst: Vec<WorstQuery>,
     /// The arm whose worst queries and tokens are shown.
     pub main_arm: String,
@@ -130,11 +130,11 @@ impl Evaluation {
     }
 }
 
-/// Is told how far a measurement is.
+/// Receives the progress of a measurement.
 pub trait Progress: Sync {
-    /// A stage of this many steps begins; 0 when their number is not known.
+    /// A stage with this many steps starts; 0 for an unknown number.
     fn stage(&self, what: &str, steps: usize);
-    /// So many of its steps are done.
+    /// This many steps of the stage are done.
     fn done(&self, steps: usize);
     /// One more step is done.
     fn step(&self);
@@ -143,8 +143,8 @@ pub trait Progress: Sync {
 /// Measures one set.
 ///
 /// # Errors
-/// An [`EvalError`] for a plan that does not fit the set, and the engine's; never a report with
-/// parts missing.
+/// An [`EvalError`] for a plan that does not fit the set, and errors of the engine. A report is
+/// never incomplete.
 pub fn evaluate(
     set: EvalSet,
     plan: &Plan,
@@ -162,21 +162,15 @@ pub fn evaluate(
     progress.stage("embedding tools", 0);
     let build = workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
     let mut report = report::identity(&set, queries_in_set, plan.seed, workspace.embedder());
-    let measured = Measurement {
-        set: &set,
-        plan,
-        workspace,
-        progress,
-    }
-    .arms()?;
-    report.arms = measured.arms;
-    report.significance = measured.significance;
     let measurement = Measurement {
         set: &set,
         plan,
         workspace,
         progress,
     };
+    let results = measurement.arms()?;
+    report.arms = results.arms;
+    report.significance = results.significance;
     if plan.parts.contains(&Part::Cost) {
         report.cost = Some(CostReport::of(&build));
         report.scale = measurement.scale()?;
@@ -188,11 +182,11 @@ pub fn evaluate(
         progress.stage("counting tokens", 0);
         report.tokens = Some(TokensReport::of(
             &set,
-            &measured.runs[measurement.main_position()].rankings,
+            &results.runs[measurement.main_position()].rankings,
         ));
     }
     if plan.parts.contains(&Part::Memory) {
-        progress.stage("asking with a memory", set.queries.len());
+        progress.stage("searching with a memory", set.queries.len());
         let arm = &plan.arms[measurement.main_position()];
         report.memory = Some(MemoryReport::of(&set, workspace, arm, plan.seed, &|| {
             progress.step()
@@ -201,8 +195,8 @@ pub fn evaluate(
     let main_arm = plan.arms[measurement.main_position()].name.clone();
     Ok(Evaluation {
         report,
-        runs: measured.runs,
-        worst: measured.worst,
+        runs: results.runs,
+        worst: results.worst,
         main_arm,
         set,
     })
@@ -216,17 +210,18 @@ fn check(set: &EvalSet, plan: &Plan, workspace: &Workspace) -> Result<()> {
             k,
         });
     }
-    let dense = plan.arms.iter().find(|arm| arm.needs_vectors());
-    match dense {
+    if plan.arms.is_empty() {
+        return Err(EvalError::option("--arms", "", "name at least one"));
+    }
+    match plan.arms.iter().find(|arm| arm.needs_vectors()) {
         Some(arm) if !workspace.embeds() => Err(EvalError::NoEmbedder {
             arm: arm.name.clone(),
         }),
-        _ if plan.arms.is_empty() => Err(EvalError::option("--arms", "", "name at least one")),
         _ => Ok(()),
     }
 }
 
-/// One set under one plan.
+/// The measurement of one set by one plan.
 struct Measurement<'a> {
     set: &'a EvalSet,
     plan: &'a Plan,
@@ -234,8 +229,8 @@ struct Measurement<'a> {
     progress: &'a dyn Progress,
 }
 
-/// What asking by every arm brought.
-struct RankerSample {
+/// The results of every arm.
+struct ArmResults {
     arms: Vec<ArmReport>,
     runs: Vec<ArmRun>,
     significance: Vec<report::Comparison>,
@@ -243,15 +238,15 @@ struct RankerSample {
 }
 
 impl Measurement<'_> {
-    /// The hybrid where there is one, else the last arm.
+    /// The position of the hybrid arm, else of the last one.
     fn main_position(&self) -> usize {
         let hybrid = self.plan.arms.iter().position(|arm| arm.name == "hybrid");
         hybrid.unwrap_or(self.plan.arms.len() - 1)
     }
 
-    fn arms(&self) -> Result<RankerSample> {
+    fn arms(&self) -> Result<ArmResults> {
         let searcher = self.workspace.open_set(self.set)?.searcher();
-        let engine: &dyn Ask = &*searcher;
+        let engine: &dyn Engine = &*searcher;
         let mut runs = Vec::new();
         let mut latencies = Vec::new();
         for arm in &self.plan.arms {
@@ -278,7 +273,7 @@ impl Measurement<'_> {
             .collect();
         let significance = report::comparisons(&named, self.plan.seed);
         let arms = self.arm_reports(&runs, &scores, latencies);
-        Ok(RankerSample {
+        Ok(ArmResults {
             arms,
             runs,
             significance,
@@ -286,14 +281,16 @@ impl Measurement<'_> {
         })
     }
 
-    fn quality(&self, engine: &dyn Ask, arm: &Arm) -> Result<ArmRun> {
-        self.progress
-            .stage(&format!("asking {}", arm.name), self.set.queries.len());
+    fn quality(&self, engine: &dyn Engine, arm: &Arm) -> Result<ArmRun> {
+        self.progress.stage(
+            &format!("searching with {}", arm.name),
+            self.set.queries.len(),
+        );
         let depth = MAX_K.min(self.set.tools.len());
         ArmRun::of(self.set, engine, arm, depth, &|| self.progress.step())
     }
 
-    fn latency(&self, engine: &dyn Ask, arm: &Arm) -> Result<Option<Latency>> {
+    fn latency(&self, engine: &dyn Engine, arm: &Arm) -> Result<Option<Latency>> {
         if !self.plan.parts.contains(&Part::Cost) {
             return Ok(None);
         }
@@ -321,30 +318,25 @@ impl Measurement<'_> {
         latencies: Vec<Option<Latency>>,
     ) -> Vec<ArmReport> {
         let twins = (self.plan.judging == Judging::AlsoTolerant).then(|| Twins::of(self.set));
-        let report_of = |((run, scores), latency): ((&ArmRun, &Scores), Option<Latency>)| {
+        let mut reports = Vec::new();
+        for ((run, scores), latency) in runs.iter().zip(scores).zip(latencies) {
             let mut report = ArmReport::of(run, scores, latency, self.plan.seed);
-            let tolerant = twins
-                .as_ref()
-                .map(|twins| Scores::tolerant(self.set, run, &scores.metrics, twins));
-            report.duplicate_tolerant = tolerant.as_ref().map(Means::of);
-            report
-        };
-        runs.iter()
-            .zip(scores)
-            .zip(latencies)
-            .map(report_of)
-            .collect()
+            if let Some(twins) = &twins {
+                let tolerant = Scores::tolerant(self.set, run, &scores.metrics, twins);
+                report.duplicate_tolerant = Some(Means::of(&tolerant));
+            }
+            reports.push(report);
+        }
+        reports
     }
 
     fn no_match(&self) -> Result<Option<NoMatchReport>> {
         let held_out = HeldOut::draw(self.set, self.plan.seed);
-        if !held_out.tells() {
+        if !held_out.has_both_kinds() {
             return Ok(None);
         }
-        self.progress.stage(
-            "asking for tools that are held out",
-            held_out.unanswerable.len(),
-        );
+        self.progress
+            .stage("searching for held-out tools", held_out.unanswerable.len());
         let rest = self.workspace.without(self.set, &held_out.ids(self.set))?;
         let searcher = rest.catalog.searcher();
         let arm = &self.plan.arms[self.main_position()];

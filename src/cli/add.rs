@@ -4,41 +4,48 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use toolscout_index::{Changes, Options, Tool};
+use toolscout_index::{Changes, Options, Tool, Writer};
 
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::embed::{self, Embedded};
 use super::input::{Batch, Reading, Rejected, Source};
-use super::output::tell;
+use super::interrupt::Interrupt;
+use super::output::print_stderr;
+use super::progress::{ITEMS, bar, spinner};
 
-/// Most bad items that are told one by one.
-const MAX_TOLD: usize = 50;
+/// Most bad items that are listed one by one.
+const MAX_LISTED: usize = 50;
+/// Tools stored between two checks for Ctrl-C.
+const STORE_BATCH: usize = 200;
 
-/// Adds tools from files, folders, URLs or stdin; tools whose id is there are replaced. The format
-/// is detected: OpenAI (chat, Responses, namespaces), Anthropic, MCP tools/list, OpenAPI and
-/// Swagger, arrays and NDJSON.
+/// Adds tools from files, folders, URLs or stdin. A tool with the id of an existing one replaces
+/// it. The format is detected: OpenAI (chat, Responses, namespaces), Anthropic, MCP tools/list,
+/// OpenAPI and Swagger, arrays and NDJSON.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout add tools.json\n  my-mcp-client tools/list | toolscout add - --server github"
+)]
 pub struct Args {
     /// Files, folders (every .json, .jsonl, .ndjson, .yaml and .yml in them), URLs, or - for stdin
     #[arg(required = true, value_name = "FILE|FOLDER|URL|-")]
-    places: Vec<String>,
-    /// The server of every tool, whatever the input says
+    inputs: Vec<String>,
+    /// The server of every tool, whatever the input names
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
     #[command(flatten)]
-    how: How,
+    write: WriteArgs,
     #[command(flatten)]
-    openapi: OpenApi,
+    openapi: OpenApiArgs,
 }
 
 /// How a batch is written; shared with `sync`.
 #[derive(clap::Args, Debug)]
-pub struct How {
-    /// Leave out what is invalid and say so, instead of adding nothing
+pub struct WriteArgs {
+    /// Leave out invalid items with a warning, instead of adding nothing
     #[arg(long)]
     skip_invalid: bool,
-    /// Say what would change, and change nothing
+    /// Print what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Do not embed now; `toolscout embed` does it later
@@ -48,14 +55,14 @@ pub struct How {
 
 /// Which operations of an OpenAPI document become tools; shared with `sync`.
 #[derive(clap::Args, Debug)]
-pub struct OpenApi {
+pub struct OpenApiArgs {
     /// OpenAPI: only operations with this tag (repeatable)
     #[arg(long, value_name = "TAG")]
     include_tag: Vec<String>,
     /// OpenAPI: no operation with this tag (repeatable)
     #[arg(long, value_name = "TAG")]
     exclude_tag: Vec<String>,
-    /// OpenAPI: only this path and what is below it, * for any text (repeatable)
+    /// OpenAPI: only this path and everything below it; * matches any text (repeatable)
     #[arg(long, value_name = "PATH")]
     include_path: Vec<String>,
     /// OpenAPI: not this path (repeatable)
@@ -64,29 +71,27 @@ pub struct OpenApi {
 }
 
 impl Args {
-    /// Reads, checks, stores, indexes and embeds.
+    /// Reads, validates, stores, indexes and embeds.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let start = Instant::now();
         let batch = self
             .openapi
             .reading(self.server)
-            .read(&self.places, &context.settings.fetch)?;
-        let batch = self.how.accept(context, batch)?;
+            .read(&self.inputs, &context.settings.fetch)?;
+        let batch = self.write.validate(context, batch)?;
         let read = start.elapsed();
-        if self.how.dry_run {
+        if self.write.dry_run {
             let changes = preview(context, &batch.tools)?;
-            return AddReport {
-                read,
-                ..AddReport::of_preview(batch, changes)
-            }
-            .print(context);
+            return AddReport::of_preview(batch, changes, read).print(context);
         }
-        let catalog = context.open_or_create(self.how.legs())?;
+        let interrupt = Interrupt::listen()?;
+        tracing::info!("storing; Ctrl-C before the commit leaves the catalog unchanged");
+        let catalog = context.open_or_create(self.write.legs())?;
         let mut writer = catalog.writer()?;
-        let changes = writer.upsert(&batch.tools)?;
-        let generation = writer.commit()?;
+        let changes = upsert(&mut writer, &batch.tools, &interrupt)?;
+        let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
-        let embedded = self.how.embed(context, &mut writer)?;
+        let embedded = self.write.embed(context, &mut writer, &interrupt)?;
         AddReport {
             batch,
             changes,
@@ -99,35 +104,83 @@ impl Args {
     }
 }
 
-impl How {
-    /// Lets a batch pass that is all valid; one that is not, only where that is wanted, and never
-    /// without saying what is left out.
-    pub fn accept(&self, context: &Context, batch: Batch) -> Result<Batch> {
-        for rejected in batch.rejected.iter().take(MAX_TOLD) {
+/// Upserts within one transaction, with a progress bar. An error, Ctrl-C included, leaves the
+/// catalog unchanged.
+fn upsert(writer: &mut Writer, tools: &[Tool], interrupt: &Interrupt) -> Result<Changes> {
+    let bar = bar("storing", ITEMS);
+    bar.set_length(tools.len() as u64);
+    let mut changes = Changes::default();
+    for batch in tools.chunks(STORE_BATCH) {
+        stop_if_interrupted(interrupt)?;
+        let of_batch = writer.upsert(batch)?;
+        changes.added.extend(of_batch.added);
+        changes.changed.extend(of_batch.changed);
+        changes.unchanged += of_batch.unchanged;
+        bar.inc(batch.len() as u64);
+    }
+    bar.finish_and_clear();
+    changes.added.sort_unstable();
+    changes.changed.sort_unstable();
+    Ok(changes)
+}
+
+/// Commits and indexes what the writer holds, unless Ctrl-C was pressed. Returns the generation.
+pub fn commit(writer: &mut Writer, interrupt: &Interrupt) -> Result<u64> {
+    stop_if_interrupted(interrupt)?;
+    let spinner = spinner("indexing");
+    let generation = writer.commit()?;
+    spinner.finish_and_clear();
+    Ok(generation)
+}
+
+/// Fails once Ctrl-C was pressed.
+pub fn stop_if_interrupted(interrupt: &Interrupt) -> Result<()> {
+    if interrupt.is_raised() {
+        // The writer undoes what it has not committed when it is dropped.
+        bail!("interrupted before the commit, so nothing was stored; the catalog is unchanged");
+    }
+    Ok(())
+}
+
+impl WriteArgs {
+    /// Accepts a batch without invalid items. With --skip-invalid, or for a batch that is refused,
+    /// every invalid item is printed.
+    pub fn validate(&self, context: &Context, batch: Batch) -> Result<Batch> {
+        let Batch {
+            tools, rejected, ..
+        } = &batch;
+        match rejected.as_slice() {
+            [] => return Ok(batch),
+            [only] if !self.skip_invalid => {
+                let hint = if tools.is_empty() {
+                    ""
+                } else {
+                    "; --skip-invalid adds the others"
+                };
+                bail!("{only} (nothing was changed{hint})");
+            }
+            _ => {}
+        }
+        for item in rejected.iter().take(MAX_LISTED) {
             if self.skip_invalid {
-                context.warn(format_args!("skipped {rejected}"));
-            } else if !batch.rejected_alone() {
-                tell(format_args!("invalid: {rejected}"));
+                context.warn(format_args!("skipped {item}"));
+            } else {
+                print_stderr(format_args!("invalid: {item}"));
             }
         }
-        if batch.rejected.len() > MAX_TOLD {
-            tell(format_args!(
-                "… and {} more",
-                batch.rejected.len() - MAX_TOLD
-            ));
+        if rejected.len() > MAX_LISTED {
+            print_stderr(format_args!("… and {} more", rejected.len() - MAX_LISTED));
         }
-        match batch.rejected.as_slice() {
-            [] => Ok(batch),
-            [only] if !self.skip_invalid => bail!("{only} (nothing was changed)"),
-            all if !self.skip_invalid => {
-                bail!(
-                    "{} items are invalid, so nothing was changed; mend them, or leave them out with --skip-invalid",
-                    all.len()
-                )
-            }
-            _ if batch.tools.is_empty() => bail!("nothing valid was left, so nothing was changed"),
-            _ => Ok(batch),
+        if !self.skip_invalid {
+            bail!(
+                "{} items are invalid, so nothing was changed; correct them, or leave them out with --skip-invalid",
+                rejected.len()
+            );
         }
+        if tools.is_empty() {
+            bail!("no valid item is left, so nothing was changed");
+        }
+        Ok(batch)
     }
 
     /// The legs that a write needs.
@@ -139,21 +192,22 @@ impl How {
         }
     }
 
-    /// Embeds what was written, unless that is to be done later.
+    /// Embeds what was written; `None` with --no-embed or without a model.
     pub fn embed(
         &self,
         context: &Context,
-        writer: &mut toolscout_index::Writer,
+        writer: &mut Writer,
+        interrupt: &Interrupt,
     ) -> Result<Option<Embedded>> {
         if self.no_embed || context.without_model().is_some() {
             return Ok(None);
         }
-        embed::pending(writer).map(Some)
+        embed::pending(writer, interrupt).map(Some)
     }
 }
 
-impl OpenApi {
-    /// How input is to be read.
+impl OpenApiArgs {
+    /// The options for reading input.
     pub fn reading(self, server: Option<String>) -> Reading {
         Reading {
             server,
@@ -165,20 +219,9 @@ impl OpenApi {
     }
 }
 
-impl Batch {
-    /// True when one bad item is all there is to tell.
-    fn rejected_alone(&self) -> bool {
-        self.rejected.len() == 1
-    }
-}
-
-/// What adding these would change. The writer undoes what is not committed.
+/// The changes that adding these tools would make. The writer undoes what is not committed.
 fn preview(context: &Context, tools: &[Tool]) -> Result<Changes> {
-    if !context
-        .data_dir()
-        .catalogs()?
-        .contains(&context.settings.catalog)
-    {
+    if !context.has_catalog()? {
         let added = tools.iter().map(|tool| tool.id.clone()).collect();
         return Ok(Changes {
             added,
@@ -191,23 +234,23 @@ fn preview(context: &Context, tools: &[Tool]) -> Result<Changes> {
     Ok(catalog.writer()?.upsert(tools)?)
 }
 
-/// What was done, in counts and times.
+/// The result of `add` and `sync`, in counts and times.
 pub struct AddReport {
-    /// What was read.
+    /// The input.
     pub batch: Batch,
-    /// What changed.
+    /// The changes to the catalog.
     pub changes: Changes,
-    /// The commit; none in a dry run.
+    /// The generation of the commit; `None` in a dry run.
     pub generation: Option<u64>,
     /// Time to read and parse.
     pub read: Duration,
     /// Time to store and index.
     pub stored: Duration,
-    /// What was embedded; none when nothing was to be.
+    /// The result of embedding; `None` when nothing was embedded on purpose.
     pub embedded: Option<Embedded>,
 }
 
-/// The JSON of a [`AddReport`].
+/// The JSON of an [`AddReport`].
 #[derive(Serialize)]
 struct ReportJson<'a> {
     catalog: &'a str,
@@ -230,29 +273,29 @@ struct TookMs {
 }
 
 impl AddReport {
-    /// A report of what was not done.
-    pub fn of_preview(batch: Batch, changes: Changes) -> Self {
+    /// The report of a dry run.
+    pub fn of_preview(batch: Batch, changes: Changes, read: Duration) -> Self {
         AddReport {
             batch,
             changes,
             generation: None,
-            read: Duration::ZERO,
+            read,
             stored: Duration::ZERO,
             embedded: None,
         }
     }
 
-    /// Prints it. Embedding that was interrupted leaves something to do.
+    /// Prints the report. The outcome is a failure when embedding was interrupted.
     pub fn print(&self, context: &Context) -> Result<Outcome> {
         if context.printer.is_json() {
             context.printer.json(&self.as_json(context))?;
         } else {
-            context.printer.line(self.line(context))?;
+            context.printer.text(self.summary(context))?;
         }
         Ok(self
             .embedded
             .as_ref()
-            .map_or(Outcome::Done, Embedded::outcome))
+            .map_or(Outcome::Success, Embedded::outcome))
     }
 
     fn as_json<'a>(&'a self, context: &'a Context) -> ReportJson<'a> {
@@ -276,7 +319,7 @@ impl AddReport {
         }
     }
 
-    fn line(&self, context: &Context) -> String {
+    fn summary(&self, context: &Context) -> String {
         let Changes {
             added,
             changed,
@@ -312,4 +355,33 @@ impl AddReport {
 
 fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_index::DataDir;
+
+    use super::*;
+
+    #[test]
+    fn ctrl_c_before_the_commit_stores_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = DataDir::new(folder.path())
+            .open_or_create("c", Options::default())
+            .unwrap();
+        let tools = [Tool::new("s", "t").unwrap()];
+        let interrupt = Interrupt::default();
+        {
+            let mut writer = catalog.writer().unwrap();
+            assert_eq!(
+                upsert(&mut writer, &tools, &interrupt).unwrap().added.len(),
+                1
+            );
+            interrupt.raise();
+            let error = commit(&mut writer, &interrupt).unwrap_err().to_string();
+            assert!(error.contains("nothing was stored"), "{error}");
+            assert!(upsert(&mut writer, &tools, &interrupt).is_err());
+        }
+        assert_eq!(catalog.refresh().unwrap().len(), 0);
+    }
 }

@@ -1,5 +1,4 @@
-//! `toolscout audit`: what the agent's tools were called with, and that nobody has edited the
-//! record.
+//! `toolscout audit`: verifies and exports the audit log of tool calls.
 
 use std::path::PathBuf;
 
@@ -10,35 +9,47 @@ use super::Outcome;
 use super::context::Context;
 use crate::gate::audit::{AuditLog, FILE_NAME, Verified};
 
-/// Checks or writes out the audit log of the agent's calls.
+/// Verifies or exports the audit log of tool calls.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout audit verify\n  toolscout audit export > calls.jsonl"
+)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
-    /// The log; by default that of the data directory
+    /// The log [default: audit.db in the data directory]
     #[arg(long, global = true, value_name = "FILE")]
     log: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Check that every entry is as it was written and none is missing, and print the number of
-    /// entries and the last one's hash
+    /// Check that no entry was changed or removed, and print the number of entries and the hash of
+    /// the last one
+    #[command(
+        after_help = "Examples:\n  toolscout audit verify\n  toolscout audit verify --head 3f2a --json"
+    )]
     Verify {
-        /// A hash that an earlier check printed: the entry must still be there, so that none was
-        /// cut off
+        /// A hash printed by an earlier check; its entry must still exist, so that a log cut before
+        /// it is detected
         #[arg(long, value_name = "HASH")]
         head: Option<String>,
     },
     /// Print every entry as a line of JSON
+    #[command(
+        after_help = "Examples:\n  toolscout audit export\n  toolscout audit export --log old/audit.db > calls.jsonl"
+    )]
     Export,
-    /// Trust the log as it is now: make a new anchor, after `verify` has found that there is none
-    /// or that it does not fit
+    /// Trust the log as it is now: write a new anchor, after `verify` found none or one that does
+    /// not match
+    #[command(
+        after_help = "Examples:\n  toolscout audit anchor\n  toolscout audit anchor --log old/audit.db"
+    )]
     Anchor,
 }
 
 impl Args {
-    /// Does the one or the other.
+    /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let path = self
             .log
@@ -47,28 +58,31 @@ impl Args {
         match self.action {
             Action::Verify { head } => {
                 let verified = log.verify(head.as_deref())?;
-                if context.printer.is_json() {
-                    context.printer.json(&verified)?;
-                } else {
-                    let Verified {
-                        entries,
-                        head,
-                        anchored,
-                    } = verified;
-                    context
-                        .printer
-                        .line(format_args!("{entries} entries, head {head}"))?;
-                    if anchored < entries {
-                        let unanchored = entries - anchored;
-                        context.printer.note(format_args!(
-                            "the newest {unanchored} are not anchored: their process ended before it moved the anchor"
-                        ))?;
-                    }
+                print(context, &verified, "verified")?;
+                if verified.anchored < verified.entries && !context.printer.is_json() {
+                    let unanchored = verified.entries - verified.anchored;
+                    context.printer.note(format_args!(
+                        "the newest {unanchored} are not anchored: their process ended before it moved the anchor"
+                    ))?;
                 }
             }
             Action::Export => log.export(|line| context.printer.json_text(line))?,
-            Action::Anchor => log.trust()?,
+            Action::Anchor => {
+                log.trust()?;
+                print(context, &log.verify(None)?, "anchored")?;
+            }
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
+}
+
+fn print(context: &Context, verified: &Verified, action: &str) -> Result<()> {
+    if context.printer.is_json() {
+        return context.printer.json(verified);
+    }
+    let Verified { entries, head, .. } = verified;
+    let noun = if *entries == 1 { "entry" } else { "entries" };
+    context
+        .printer
+        .text(format_args!("{action} {entries} {noun}, head {head}"))
 }

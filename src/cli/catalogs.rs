@@ -1,16 +1,20 @@
-//! `toolscout catalogs`: the catalogs under the data directory.
+//! `toolscout catalogs`: lists and deletes catalogs.
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use toolscout_index::{Error, Options};
 
+use super::Outcome;
 use super::context::Context;
-use super::{Outcome, Usage};
+use super::exit::UsageError;
 use crate::http::{FEEDBACK_FILE, FeedbackStore};
 
-/// Lists or deletes catalogs. `toolscout --catalog NAME add …` makes one.
+/// Lists or deletes catalogs. `toolscout --catalog NAME add …` creates one.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout catalogs list\n  toolscout catalogs delete old --yes"
+)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -19,24 +23,30 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List catalogs with the number of their tools
+    #[command(
+        after_help = "Examples:\n  toolscout catalogs list\n  toolscout catalogs list --json"
+    )]
     List,
-    /// Delete a catalog and all it holds, and what its users have asked
+    /// Delete a catalog with its tools, its usage memory and the feedback on it
+    #[command(
+        after_help = "Examples:\n  toolscout catalogs delete old --yes\n  toolscout --data old-data catalogs delete default --yes"
+    )]
     Delete {
-        /// Its name
+        /// The catalog
         name: String,
-        /// Really delete it
+        /// Confirm the deletion
         #[arg(long)]
         yes: bool,
     },
 }
 
 impl Args {
-    /// Does the one or the other.
+    /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.action {
             Action::List => list(context),
-            Action::Delete { yes: false, name } => Err(Usage(format!(
-                "this deletes every tool in {name:?} for good; add --yes if that is wanted"
+            Action::Delete { yes: false, name } => Err(UsageError(format!(
+                "this deletes every tool in {name:?} permanently; add --yes to confirm"
             ))
             .into()),
             Action::Delete { yes: true, name } => delete(context, &name),
@@ -56,32 +66,30 @@ fn list(context: &Context) -> Result<Outcome> {
     if context.printer.is_json() {
         let json: Vec<_> = counted
             .iter()
-            .map(|(name, tools)| described(name, tools))
+            .map(|(name, tools)| as_json(name, tools))
             .collect();
         context.printer.json(&json)?;
-        return Ok(Outcome::Done);
+        return Ok(Outcome::Success);
     }
-    for (name, error) in counted
-        .iter()
-        .filter_map(|(name, tools)| Some((name, tools.as_ref().err()?)))
-    {
-        context.warn(format_args!("{name}: {error}"));
+    let mut rows = Vec::new();
+    for (name, tools) in counted {
+        let tools = match tools {
+            Ok(tools) => tools.to_string(),
+            Err(error) => {
+                context.warn(format_args!("{name}: {error}"));
+                "damaged".to_owned()
+            }
+        };
+        rows.push(vec![name, tools]);
     }
-    let tools = |tools: toolscout_index::Result<usize>| {
-        tools.map_or_else(|_| "damaged".to_owned(), |tools| tools.to_string())
-    };
-    let rows = counted
-        .into_iter()
-        .map(|(name, counted)| vec![name, tools(counted)])
-        .collect();
     context.printer.rows(&["catalog", "tools"], rows)?;
     context
         .printer
         .note(format_args!("in {}", dir.path().display()))?;
-    Ok(Outcome::Done)
+    Ok(Outcome::Success)
 }
 
-fn described(name: &str, tools: &toolscout_index::Result<usize>) -> Value {
+fn as_json(name: &str, tools: &toolscout_index::Result<usize>) -> Value {
     match tools {
         Ok(tools) => json!({ "name": name, "tools": tools }),
         Err(error) => json!({ "name": name, "damaged": error.to_string() }),
@@ -91,8 +99,8 @@ fn described(name: &str, tools: &toolscout_index::Result<usize>) -> Value {
 fn delete(context: &Context, name: &str) -> Result<Outcome> {
     let deleted = context.data_dir().delete(name);
     let data = &context.settings.data;
-    // Of a catalog that is not there, too: an earlier delete may have been cut short between the
-    // two.
+    // Feedback on a missing catalog is deleted too: an earlier delete may have been interrupted
+    // after the catalog.
     let is_gone = matches!(deleted, Ok(()) | Err(Error::UnknownCatalog { .. }));
     if is_gone && data.join(FEEDBACK_FILE).exists() {
         FeedbackStore::open(data)?
@@ -103,7 +111,7 @@ fn delete(context: &Context, name: &str) -> Result<Outcome> {
     if context.printer.is_json() {
         context.printer.json(&json!({ "deleted": name }))?;
     } else {
-        context.printer.line(format_args!("deleted {name}"))?;
+        context.printer.text(format_args!("deleted {name}"))?;
     }
-    Ok(Outcome::Done)
+    Ok(Outcome::Success)
 }

@@ -1,4 +1,4 @@
-//! `toolscout completions`: what a shell needs to complete commands.
+//! `toolscout completions`: completion scripts for shells.
 
 use std::io::Write;
 
@@ -8,9 +8,11 @@ use clap_complete::Shell;
 
 use super::{Cli, Outcome};
 
-/// Prints completions for a shell, for example `toolscout completions bash >
-/// ~/.local/share/bash-completion/completions/toolscout`.
+/// Prints a completion script for a shell.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout completions bash > ~/.local/share/bash-completion/completions/toolscout\n  toolscout completions fish > ~/.config/fish/completions/toolscout.fish"
+)]
 pub struct Args {
     /// The shell
     shell: Shell,
@@ -19,10 +21,10 @@ pub struct Args {
 impl Args {
     /// Prints the script.
     pub fn run(self) -> Result<Outcome> {
-        // Into memory first: clap_complete panics when its writer fails.
+        // Buffered in memory: clap_complete panics when its writer fails.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "toolscout", &mut script);
         std::io::stdout().write_all(&script)?;
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 }

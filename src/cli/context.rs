@@ -1,55 +1,63 @@
-//! What every verb needs: the settings, the catalogs and the printer.
+//! The state that verbs share: settings, catalogs, embedders and the printer.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use toolscout_index::{Catalog, DataDir, Embedder, Options, database};
+use toolscout_index::{Catalog, DataDir, Embedder, Options, Searcher, database};
 
-use super::output::{Output, Printer, tell};
-use crate::config::{Layer, Settings};
+use super::globals::Globals;
+use super::output::{Printer, print_stderr};
+use super::suggest::did_you_mean;
+use crate::config::Settings;
 use crate::models::{self, Embedders, Unavailable};
 
 /// The folder of the catalogs, in the data directory.
 const CATALOGS: &str = "catalogs";
 
-/// Settings, catalogs and printer of one run.
+/// The state of one run.
 pub struct Context {
-    /// What flags, environment and file say.
+    /// The flags that every verb accepts, as given.
+    pub globals: Globals,
+    /// The settings from flags, environment and file.
     pub settings: Settings,
-    /// Where results go.
+    /// Prints results.
     pub printer: Printer,
-    /// Loading takes a third of a second, so it happens when first needed, and once.
+    /// Loaded on first use and once: loading a model takes a third of a second.
     embedders: OnceCell<Embedders>,
 }
 
 /// Which legs a catalog is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Legs {
-    /// Lexical alone: nothing is loaded.
+    /// The lexical leg alone; no embedder is loaded.
     Lexical,
-    /// With all that embeds; a warning says when the model was asked for and cannot be had.
+    /// Every leg. Prints a warning when the model is configured and cannot be loaded.
     All,
 }
 
 impl Context {
-    /// Resolves the settings.
-    pub fn new(flags: &Layer, config: Option<&Path>, output: Option<Output>) -> Result<Self> {
-        let settings = Settings::resolve(flags.clone(), config, &|name| std::env::var_os(name))?;
+    /// Resolves the settings, and narrows file permissions that are too wide.
+    pub fn new(globals: Globals) -> Result<Self> {
+        let settings = Settings::resolve(globals.layer(), globals.config(), &|name| {
+            std::env::var_os(name)
+        })?;
         let context = Context {
+            printer: Printer::new(globals.output()),
+            globals,
             settings,
-            printer: Printer::new(output),
             embedders: OnceCell::new(),
         };
-        let narrowed = narrowed(&context.settings.data);
+        let narrowed = narrow_permissions(&context.settings.data);
         if let Some(first) = narrowed.first() {
             let more = match narrowed.len() - 1 {
                 0 => String::new(),
-                more => format!(" and {more} more of ours"),
+                more => format!(" and {more} more of its files"),
             };
             context.warn(format_args!(
-                "{}{more} could be read by others; now only by you",
+                "{}{more} could be read by others; permissions are now restricted to you",
                 first.display()
             ));
         }
@@ -61,35 +69,59 @@ impl Context {
         DataDir::new(&self.settings.data)
     }
 
-    /// Opens the catalog in question, which must exist.
+    /// Opens the catalog of the settings, which must exist.
     pub fn open(&self, legs: Legs) -> Result<Catalog> {
-        // First without a model: a catalog that is not there should be told at once and without a
-        // warning before it.
-        let dir = self.data_dir();
-        if legs == Legs::All && !dir.catalogs()?.contains(&self.settings.catalog) {
-            return Ok(dir.open(&self.settings.catalog, Options::default())?);
-        }
-        Ok(dir.open(&self.settings.catalog, self.options(legs))?)
+        self.open_named(&self.settings.catalog, legs)
     }
 
-    /// Opens the catalog in question, created when it is not there.
+    /// Opens a catalog, which must exist.
+    pub fn open_named(&self, name: &str, legs: Legs) -> Result<Catalog> {
+        let dir = self.data_dir();
+        // A missing catalog is reported before a model is loaded: at once, and without a warning
+        // about the model above the error.
+        if legs == Legs::All && !dir.catalogs()?.iter().any(|known| known == name) {
+            return Ok(dir.open(name, Options::default())?);
+        }
+        Ok(dir.open(name, self.options(legs))?)
+    }
+
+    /// Opens the catalog of the settings; creates it if it does not exist.
     pub fn open_or_create(&self, legs: Legs) -> Result<Catalog> {
         Ok(self
             .data_dir()
             .open_or_create(&self.settings.catalog, self.options(legs))?)
     }
 
-    /// What embeds, loaded now if it was not.
+    /// True when the catalog of the settings exists.
+    pub fn has_catalog(&self) -> Result<bool> {
+        Ok(self.data_dir().catalogs()?.contains(&self.settings.catalog))
+    }
+
+    /// Warns about servers without tools in the catalog, and suggests similar names.
+    pub fn warn_of_unknown_servers(&self, searcher: &Searcher, servers: &[String]) {
+        if servers.is_empty() {
+            return;
+        }
+        let known: BTreeSet<String> = searcher
+            .tools()
+            .map(|tool| tool.id.server().to_owned())
+            .collect();
+        for server in servers.iter().filter(|server| !known.contains(*server)) {
+            self.warn(unknown_server(&self.settings.catalog, server, &known));
+        }
+    }
+
+    /// The embedders; loads them on first use.
     pub fn embedders(&self) -> &[Arc<dyn Embedder>] {
         &self.loaded().found
     }
 
-    /// Why there is no embedding model, if there is none; loads it if that was not tried yet.
+    /// Why there is no embedding model; `None` if there is one. Loads it on first use.
     pub fn without_model(&self) -> Option<&Unavailable> {
         self.loaded().without_model.as_ref()
     }
 
-    /// Why there is no embedding model, if one was wanted and could not be had.
+    /// Why a configured embedding model could not be loaded; `None` where nothing was loaded yet.
     pub fn missing_model(&self) -> Option<&Unavailable> {
         let without = self.embedders.get()?.without_model.as_ref();
         without.filter(|unavailable| matches!(unavailable, Unavailable::Unusable { .. }))
@@ -105,9 +137,9 @@ impl Context {
         })
     }
 
-    /// Says something on stderr that does not stop the work.
+    /// Prints a warning on stderr.
     pub fn warn(&self, message: impl std::fmt::Display) {
-        tell(format_args!("warning: {message}"));
+        print_stderr(format_args!("warning: {message}"));
     }
 
     fn options(&self, legs: Legs) -> Options {
@@ -119,15 +151,20 @@ impl Context {
     }
 }
 
-/// Takes from others what an earlier version, or a wider umask, has let them do with the data, and
-/// names what that was. The data folder itself is left alone where somebody else's files are in it
-/// too.
-fn narrowed(data: &Path) -> Vec<PathBuf> {
-    let here = entries(data);
-    let is_ours =
-        |path: &PathBuf| is_database(path) || path.file_name().is_some_and(|name| name == CATALOGS);
-    let mut ours: Vec<PathBuf> = here.iter().filter(|path| is_ours(path)).cloned().collect();
-    if !ours.is_empty() && ours.len() == here.len() {
+/// The message about a server without tools, with similar names.
+pub fn unknown_server(catalog: &str, server: &str, known: &BTreeSet<String>) -> String {
+    let hint = did_you_mean(server, known.iter().map(String::as_str))
+        .unwrap_or_else(|| "`toolscout stats` lists the servers".to_owned());
+    format!("no tool of server {server:?} in catalog {catalog:?}; {hint}")
+}
+
+/// Restricts our files to their owner, where an earlier version or a wide umask left them readable
+/// by others, and returns the paths that changed. The data directory itself is only restricted when
+/// it holds nothing but our files.
+fn narrow_permissions(data: &Path) -> Vec<PathBuf> {
+    let all = entries(data);
+    let mut ours: Vec<PathBuf> = all.iter().filter(|path| is_ours(path)).cloned().collect();
+    if !ours.is_empty() && ours.len() == all.len() {
         ours.insert(0, data.to_owned());
     }
     for catalog in entries(&data.join(CATALOGS)) {
@@ -137,9 +174,13 @@ fn narrowed(data: &Path) -> Vec<PathBuf> {
         ours.extend(inside);
         ours.push(catalog);
     }
-    // What cannot be narrowed belongs to somebody else, who has decided about it.
+    // An error means that the file belongs to another user, who chose its permissions.
     ours.retain(|path| database::narrow(path).unwrap_or(false));
     ours
+}
+
+fn is_ours(path: &Path) -> bool {
+    is_database(path) || path.file_name().is_some_and(|name| name == CATALOGS)
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

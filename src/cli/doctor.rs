@@ -1,28 +1,32 @@
-//! `toolscout doctor`: is everything where it should be, and if not, what mends it.
+//! `toolscout doctor`: checks the installation, and names the remedy of each problem.
 
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
 use serde::Serialize;
+use toolscout_index::Embedder;
 use toolscout_index::embed::StaticTable;
-use toolscout_index::{Embedder, Options};
 
-use super::context::Context;
-use super::models::described;
-use super::{Outcome, one_line};
+use super::Outcome;
+use super::context::{Context, Legs};
+use super::exit::error_message;
+use super::models::describe_part;
 use crate::config::EmbedderKind;
 use crate::models::{self, MODEL_DIMENSIONS, Part};
 
 const PULL: &str = "toolscout models pull";
 
-/// Checks settings, data directory, catalogs, ONNX Runtime and model, and says what mends each. The
-/// exit code is 1 when something that is there or configured does not work; what is merely missing
-/// does not count.
+/// Checks settings, data directory, catalogs, ONNX Runtime and model, and prints a remedy for each
+/// problem. The exit code is 1 when something present or configured does not work; a part that is
+/// only missing does not count.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout doctor\n  toolscout --embedder minilm doctor --json"
+)]
 pub struct Args {}
 
-/// How one thing is doing.
+/// The state of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -41,15 +45,15 @@ impl State {
     }
 }
 
-/// One thing that was looked at.
+/// The result for one part.
 #[derive(Clone, Debug, Serialize)]
 struct Check {
     name: String,
     state: State,
     detail: String,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mend: Option<String>,
+    /// The remedy.
+    #[serde(rename = "mend", skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
 }
 
 impl Check {
@@ -58,45 +62,53 @@ impl Check {
             name: name.into(),
             state: State::Ok,
             detail: detail.into(),
-            mend: None,
+            remedy: None,
         }
     }
 
     fn missing(
         name: impl Into<String>,
         detail: impl Into<String>,
-        mend: impl Into<String>,
+        remedy: impl Into<String>,
     ) -> Self {
         Check {
             name: name.into(),
             state: State::Missing,
             detail: detail.into(),
-            mend: Some(mend.into()),
+            remedy: Some(remedy.into()),
         }
     }
 
-    fn broken(name: impl Into<String>, detail: impl Into<String>, mend: impl Into<String>) -> Self {
+    fn broken(
+        name: impl Into<String>,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
         Check {
             name: name.into(),
             state: State::Broken,
             detail: detail.into(),
-            mend: Some(mend.into()),
+            remedy: Some(remedy.into()),
         }
     }
 }
 
 impl Args {
-    /// Looks at everything and prints what it found.
+    /// Runs every check and prints the results.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let mut checks = vec![settings(context), data_dir(&context.settings.data)];
+        let mut checks = vec![
+            settings(context),
+            data_dir(&context.settings.data),
+            Check::ok("embedder", context.settings.embedder.describe()),
+        ];
         checks.extend(catalogs(context));
         checks.extend(embedding(context));
         print(context, &checks)?;
         let broken = checks.iter().any(|check| check.state == State::Broken);
         Ok(if broken {
-            Outcome::Amiss
+            Outcome::Failure
         } else {
-            Outcome::Done
+            Outcome::Success
         })
     }
 }
@@ -105,22 +117,19 @@ fn print(context: &Context, checks: &[Check]) -> Result<()> {
     if context.printer.is_json() {
         return context.printer.json(&checks);
     }
-    let row = |check: &Check| {
-        let mend = check
-            .mend
-            .as_ref()
-            .map(|mend| format!(" → {mend}"))
-            .unwrap_or_default();
-        vec![
+    let mut rows = Vec::new();
+    for check in checks {
+        let detail = match &check.remedy {
+            Some(remedy) => format!("{} → {remedy}", check.detail),
+            None => check.detail.clone(),
+        };
+        rows.push(vec![
             check.name.clone(),
             check.state.name().to_owned(),
-            format!("{}{mend}", check.detail),
-        ]
-    };
-    context.printer.rows(
-        &["what", "state", "detail"],
-        checks.iter().map(row).collect(),
-    )
+            detail,
+        ]);
+    }
+    context.printer.rows(&["part", "state", "detail"], rows)
 }
 
 fn settings(context: &Context) -> Check {
@@ -131,33 +140,33 @@ fn settings(context: &Context) -> Check {
 }
 
 fn data_dir(path: &Path) -> Check {
-    let mend = "make it writable, or choose another with --data or TOOLSCOUT_DATA";
+    let remedy = "make it writable, or choose another with --data or TOOLSCOUT_DATA";
     if path.exists() && !path.is_dir() {
-        return Check::broken("data", format!("{} is no directory", path.display()), mend);
+        let problem = format!("{} is not a directory", path.display());
+        return Check::broken("data", problem, remedy);
     }
-    // What is not there yet will be made, in the nearest directory that is.
+    // A missing directory will be created, so its nearest existing ancestor must be writable.
     let existing = path
         .ancestors()
         .find(|ancestor| ancestor.is_dir())
         .unwrap_or(path);
     let probe = existing.join(format!(".toolscout-probe-{}", std::process::id()));
     let written = std::fs::write(&probe, b"probe");
-    // The probe is one small file; failing to delete what could be written is no news worth a
-    // failure.
+    // An empty file left behind does no harm, so a failure to delete it is ignored.
     let _ = std::fs::remove_file(&probe);
     match written {
         Ok(()) if path.exists() => Check::ok("data", path.display().to_string()),
         Ok(()) => Check::ok(
             "data",
             format!(
-                "{}, not there yet: the first `toolscout add` makes it",
+                "{}, does not exist yet: the first `toolscout add` creates it",
                 path.display()
             ),
         ),
         Err(error) => Check::broken(
             "data",
             format!("{} cannot be written: {error}", path.display()),
-            mend,
+            remedy,
         ),
     }
 }
@@ -168,14 +177,14 @@ fn catalogs(context: &Context) -> Vec<Check> {
         Ok(names) if names.is_empty() => {
             vec![Check::missing(
                 "catalogs",
-                "there are none yet",
+                "there are none",
                 "toolscout add FILE",
             )]
         }
         Ok(names) => names.iter().map(|name| catalog(context, name)).collect(),
         Err(error) => vec![Check::broken(
             "catalogs",
-            one_line(&error.into()),
+            error_message(&error.into()),
             "check the data directory",
         )],
     }
@@ -183,10 +192,10 @@ fn catalogs(context: &Context) -> Vec<Check> {
 
 fn catalog(context: &Context, name: &str) -> Check {
     let title = format!("catalog {name}");
+    // With every embedder, as `stats` does: vectors of the table are counted by its leg.
     let stats = context
-        .data_dir()
-        .open(name, Options::default())
-        .and_then(|catalog| catalog.stats());
+        .open_named(name, Legs::All)
+        .and_then(|catalog| Ok(catalog.stats()?));
     match stats {
         Ok(stats) => {
             let vectors: usize = stats.vectors.iter().map(|(_, count)| count).sum();
@@ -200,10 +209,10 @@ fn catalog(context: &Context, name: &str) -> Check {
             )
         }
         Err(error) => {
-            let mend = format!(
-                "restore its folder from a copy, or `toolscout catalogs delete {name} --yes` and add anew"
+            let remedy = format!(
+                "restore its folder from a backup, or run `toolscout catalogs delete {name} --yes` and add the tools again"
             );
-            Check::broken(title, one_line(&error.into()), mend)
+            Check::broken(title, error_message(&error), remedy)
         }
     }
 }
@@ -212,14 +221,7 @@ fn embedding(context: &Context) -> Vec<Check> {
     match context.settings.embedder {
         EmbedderKind::Auto | EmbedderKind::Minilm => [vec![table()], minilm(context)].concat(),
         EmbedderKind::Table => vec![table()],
-        EmbedderKind::None => vec![Check::ok(
-            "embedding",
-            "switched off (embedder = \"none\"), searches are lexical",
-        )],
-        EmbedderKind::Hashing => vec![Check::ok(
-            "embedding",
-            "hashed words, which know no meaning: for tests only",
-        )],
+        EmbedderKind::None | EmbedderKind::Hashing => Vec::new(),
     }
 }
 
@@ -235,7 +237,11 @@ fn table() -> Check {
                 ),
             )
         }
-        Err(error) => Check::broken("table", one_line(&error.into()), "install the program anew"),
+        Err(error) => Check::broken(
+            "table",
+            error_message(&error.into()),
+            "reinstall the program",
+        ),
     }
 }
 
@@ -243,30 +249,31 @@ fn minilm(context: &Context) -> Vec<Check> {
     let status = models::verify(&context.settings);
     let mut checks = Vec::new();
     if let Some(problem) = models::named_runtime_problem(&context.settings) {
-        let mend = "unset ORT_DYLIB_PATH or name a library of version 1.24 or newer";
-        checks.push(Check::broken("ORT_DYLIB_PATH", problem, mend));
+        let remedy = "unset ORT_DYLIB_PATH or name a library of version 1.24 or newer";
+        checks.push(Check::broken("ORT_DYLIB_PATH", problem, remedy));
     }
     checks.push(part("onnxruntime", &status.runtime));
     checks.push(part("model", &status.model));
-    checks.push(match status.is_ready() {
-        true => probe(context),
-        false => pip(),
+    checks.push(if status.is_ready() {
+        probe(context)
+    } else {
+        pip()
     });
     checks
 }
 
 fn part(name: &str, part: &Part) -> Check {
-    let (_, detail) = described(part);
+    let (_, detail) = describe_part(part);
     match part {
         Part::Ready { .. } => Check::ok(name, detail),
         Part::Missing { .. } => {
-            Check::missing(name, format!("searches do without; {detail}"), PULL)
+            Check::missing(name, format!("searches work without it; {detail}"), PULL)
         }
         Part::Broken { .. } => Check::broken(name, detail, PULL),
     }
 }
 
-/// The only proof that model and runtime go together: embedding something.
+/// Embeds a text, which is the only proof that model and runtime work together.
 fn probe(context: &Context) -> Check {
     let start = Instant::now();
     let embedder = match models::minilm(&context.settings) {
@@ -290,17 +297,17 @@ fn probe(context: &Context) -> Check {
         ),
         Ok(_) => Check::broken(
             "embedding",
-            "the model gave vectors of another shape",
+            "the model returned vectors of another length",
             format!("{PULL} --force"),
         ),
         Err(error) => Check::broken("embedding", error.to_string(), format!("{PULL} --force")),
     }
 }
 
-/// Only of interest while something is to be fetched.
+/// Whether pip can fetch what is missing.
 fn pip() -> Check {
     match models::pip_version() {
         Ok(version) => Check::ok("pip", format!("{version}, for `{PULL}`")),
-        Err(error) => Check::missing("pip", one_line(&error), "install Python 3 with pip"),
+        Err(error) => Check::missing("pip", error_message(&error), "install Python 3 with pip"),
     }
 }

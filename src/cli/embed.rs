@@ -1,4 +1,4 @@
-//! `toolscout embed`: embeds what is committed and has no vectors yet.
+//! `toolscout embed`: embeds the tools that have no vectors yet.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -11,23 +11,22 @@ use toolscout_index::Writer;
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::interrupt::Interrupt;
-use super::output::bar;
-
-const TEMPLATE: &str = "{msg} [{bar:30}] {pos}/{len} ({per_sec}, {eta} left)";
+use super::progress::{ITEMS, bar};
 
 /// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
-/// once the model is there. Ctrl-C keeps what was embedded; the next run goes on.
+/// after `models pull`. Ctrl-C keeps the vectors made so far; the next run makes the rest.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  toolscout embed\n  toolscout --catalog work embed --json")]
 pub struct Args {}
 
 impl Args {
-    /// Embeds and says how much and how fast.
+    /// Embeds, and prints how many texts in what time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let catalog = context.open(Legs::All)?;
         if let Some(unavailable) = context.without_model() {
             bail!("nothing was embedded: {unavailable}");
         }
-        let embedded = pending(&mut catalog.writer()?)?;
+        let embedded = pending(&mut catalog.writer()?, &Interrupt::listen()?)?;
         if context.printer.is_json() {
             let json = json!({
                 "catalog": context.settings.catalog,
@@ -39,30 +38,30 @@ impl Args {
         } else {
             context
                 .printer
-                .line(format_args!("{}: {embedded}", context.settings.catalog))?;
+                .text(format_args!("{}: {embedded}", context.settings.catalog))?;
         }
         Ok(embedded.outcome())
     }
 }
 
-/// What was embedded.
+/// The result of embedding.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedded {
-    /// How many texts.
+    /// Number of texts embedded.
     pub texts: usize,
-    /// How many are still to be done, after an interruption.
+    /// Number of texts left to embed, after an interruption.
     pub left: usize,
-    /// How long it took.
+    /// The time it took.
     pub took: Duration,
 }
 
 impl Embedded {
-    /// Amiss when something is left to do.
+    /// A failure when texts are left.
     pub fn outcome(&self) -> Outcome {
         if self.left == 0 {
-            Outcome::Done
+            Outcome::Success
         } else {
-            Outcome::Amiss
+            Outcome::Failure
         }
     }
 }
@@ -76,21 +75,18 @@ impl fmt::Display for Embedded {
                 "{texts} texts embedded in {:.2} s",
                 self.took.as_secs_f64()
             ),
-            (texts, left) => {
-                write!(
-                    f,
-                    "interrupted with {texts} texts embedded and {left} left; `toolscout embed` goes on"
-                )
-            }
+            (texts, left) => write!(
+                f,
+                "interrupted with {texts} texts embedded and {left} left; `toolscout embed` continues"
+            ),
         }
     }
 }
 
-/// Embeds with a progress bar until all is done or Ctrl-C is pressed.
-pub fn pending(writer: &mut Writer) -> Result<Embedded> {
-    let interrupt = Interrupt::listen()?;
-    tracing::info!("embedding; Ctrl-C stops it and keeps what is done");
-    let bar = bar("embedding", TEMPLATE);
+/// Embeds with a progress bar until nothing is left or Ctrl-C is pressed.
+pub fn pending(writer: &mut Writer, interrupt: &Interrupt) -> Result<Embedded> {
+    tracing::info!("embedding; Ctrl-C stops and keeps the vectors made so far");
+    let bar = bar("embedding", ITEMS);
     let start = Instant::now();
     let mut left = 0;
     let texts = writer.embed_pending(&mut |progress| {

@@ -1,4 +1,4 @@
-//! `toolscout eval`: measures how well and at what cost tools are found.
+//! `toolscout eval`: measures the quality and the cost of retrieval.
 
 mod agent;
 
@@ -9,11 +9,13 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
 use toolscout_index::embed::StaticTable;
+use toolscout_index::query::MAX_K;
 use toolscout_index::{Embedder, Fusion, Mode};
 
 use super::Outcome;
 use super::context::Context;
-use super::output::{bar, tell};
+use super::output::print_stderr;
+use super::progress::bar;
 use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::{Baseline, Change, GATED};
 use crate::eval::error::EvalError;
@@ -26,31 +28,35 @@ use crate::eval::{
 use crate::eval::{evaluate, html, report, scale, trec};
 use crate::printable;
 
-/// The arms of a run that names none.
+/// The default of --arms.
 const DEFAULT_ARMS: [&str; 3] = ["lexical", "dense", "hybrid"];
-const TEMPLATE: &str = "{msg} [{bar:30}] {pos}/{len} {elapsed}";
+const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 
-/// Measures retrieval on your own tools and queries: quality with intervals, abstaining, speed,
-/// memory, tokens.
+/// Measures retrieval on your own tools and queries: quality with confidence intervals, abstention,
+/// speed, memory, tokens.
 ///
 /// A set is a folder with tools.jsonl (or tools.json, tools.yaml, a folder tools/; any format that
 /// `add` reads) and queries.jsonl with lines {"id","query","relevant":[tool ids]}, or a BEIR
-/// folder. Tools are embedded once and kept, so a second run is fast.
+/// folder. A tool id is SERVER/NAME, or the `id` field of the tool in its file. Vectors are stored,
+/// so a second run is fast.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout eval sets/mine\n  toolscout eval sets/mine --arms lexical,hybrid --json report.json --baseline main.json"
+)]
 pub struct Args {
-    /// Folders of sets; several end in a macro average
+    /// Folders of sets; several are summarised by a macro average
     #[arg(required = true, value_name = "SET_DIR")]
     sets: Vec<PathBuf>,
-    /// Ways of searching to compare: lexical, dense, hybrid, auto [default: lexical,dense,hybrid]
+    /// Search modes to compare: lexical, dense, hybrid, auto [default: lexical,dense,hybrid]
     #[arg(long, value_delimiter = ',', value_name = "ARMS")]
     arms: Vec<String>,
-    /// Measure this way of searching alone
+    /// Measure this search mode alone
     #[arg(long, conflicts_with = "arms")]
     mode: Option<Mode>,
-    /// Take the default way of searching apart: an arm for each part added, in a table of its own
+    /// Ablation: an arm for each part of the default search as it is added, in a table of its own
     #[arg(long, conflicts_with_all = ["arms", "mode"])]
     ablate: bool,
-    /// Fusions of the hybrid: convex, rrf; each is an arm of its own
+    /// Fusions of the hybrid arm: convex, rrf; each becomes an arm
     #[arg(
         long,
         value_delimiter = ',',
@@ -58,33 +64,33 @@ pub struct Args {
         value_name = "FUSIONS"
     )]
     fusion: Vec<Fusion>,
-    /// Share of the dense legs in the hybrid, 0 to 1, instead of the default
+    /// Weight of the dense legs in the hybrid arm, 0 to 1
     #[arg(long, value_name = "WEIGHT")]
     dense_weight: Option<f32>,
-    /// Measure every arm by the formula alone; `formula` among --arms is the hybrid without the
-    /// ranker beside it
+    /// Measure every arm without the ranker; `formula` in --arms is the hybrid arm without the
+    /// ranker
     #[arg(long)]
     no_ranker: bool,
-    /// Rank with this file instead of the built-in ranker; with a folder each set by its
-    /// `without-SET.json`, which has not seen the set
+    /// Rank with this file instead of the built-in ranker; with a folder, each set with its
+    /// `without-SET.json`, which was trained without the set
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "no_ranker")]
     ranker: Option<PathBuf>,
     /// Embed with this file instead of the built-in table
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
-    /// Write what the ranker measures of every candidate, for scripts/train_ranker.py
+    /// Write the ranker features of every candidate, for scripts/train_ranker.py
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
-    /// Depths of the metrics
+    /// Cut-offs of the metrics
     #[arg(long, value_delimiter = ',', value_name = "K", default_values_t = DEFAULT_DEPTHS)]
     k: Vec<usize>,
-    /// Measure this many queries of each set, chosen by the seed
+    /// Measure a sample of this many queries per set
     #[arg(long, value_name = "N")]
     queries: Option<usize>,
-    /// Decides the sample, the held-out tools and the resampling
+    /// Seed of the sample, the held-out tools and the resampling
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// What to measure besides quality; `--parts ""` for nothing
+    /// Parts to measure besides quality: cost, no-match, tokens, memory; `--parts ""` for none
     #[arg(
         long,
         value_delimiter = ',',
@@ -92,31 +98,31 @@ pub struct Args {
         value_name = "PARTS"
     )]
     parts: Vec<String>,
-    /// Report also what counting near-identical tools as right gives
+    /// Also report metrics that count near-identical tools as relevant
     #[arg(long)]
     duplicates: bool,
-    /// Measure cost and latency at these catalog sizes too, of sampled or grown catalogs
+    /// Also measure cost and latency at these catalog sizes, with sampled or enlarged catalogs
     #[arg(long, value_delimiter = ',', value_name = "SIZES")]
     scale: Vec<usize>,
-    /// Judge a TREC run file as one more arm (for one set)
+    /// Evaluate a TREC run file as a further arm (one set only)
     #[arg(long, value_name = "FILE")]
     run: Vec<PathBuf>,
-    /// Write the figures as JSON, `-` for stdout
+    /// Write the report as JSON, `-` for stdout
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
-    /// Write TREC run files and qrels, named after FILE, the set and the arm
+    /// Write TREC run files and qrels, with names that start with FILE
     #[arg(long, value_name = "FILE")]
     trec: Option<PathBuf>,
-    /// Write a report with plots, one page that loads nothing
+    /// Write an HTML report with plots, as one file without external resources
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print the tables as Markdown
     #[arg(long)]
     markdown: bool,
-    /// Compare with the JSON of an earlier run and exit with 1 on a drop
+    /// Compare with the JSON report of an earlier run; the exit code is 1 on a drop
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Points, of 100, that a figure may drop below the baseline
+    /// Largest drop below the baseline, in points of 100
     #[arg(
         long,
         default_value_t = 0.5,
@@ -127,7 +133,7 @@ pub struct Args {
     /// Metrics that must not drop
     #[arg(long, value_delimiter = ',', value_name = "METRICS", default_values_t = GATED, requires = "baseline")]
     gate: Vec<Metric>,
-    /// Where the measured catalogs are kept [default: eval in the cache directory]
+    /// Folder of the measured catalogs [default: eval in the cache directory]
     #[arg(long, value_name = "DIR")]
     index_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -135,17 +141,14 @@ pub struct Args {
 }
 
 impl Args {
-    /// Measures every set, prints and writes what was asked for, and compares with the baseline.
+    /// Measures every set, writes the reports, and compares with the baseline.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         if self.agent.agent {
             return self.simulate(context);
         }
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
-        // Everything that can be wrong with the files is told before the first minute of measuring.
-        let sets = self
-            .folders()
-            .map(EvalSet::load)
-            .collect::<Result<Vec<_>, _>>()?;
+        // Every set is loaded before the first is measured, so that a bad file fails at once.
+        let sets = self.load_sets()?;
         let plan = self.plan(context)?;
         let workspace = self.workspace(context, &plan.arms)?;
         let progress = Bar::new();
@@ -177,15 +180,27 @@ impl Args {
             .collect();
         let steps = self.ablate.then(|| steps(context));
         self.write(&evaluations, &reports, steps.as_deref())?;
-        let outcome = match baseline {
-            Some(baseline) => self.compare(&baseline, &reports)?,
-            None => Outcome::Done,
-        };
-        Ok(outcome)
+        match baseline {
+            Some(baseline) => self.compare(&baseline, &reports),
+            None => Ok(Outcome::Success),
+        }
     }
 
-    /// The sets named. Beside folders, files are passed over: `eval sets/*` also names the README
-    /// among them.
+    /// Loads the sets, and prints which ids the judgements use where the tools have two.
+    fn load_sets(&self) -> Result<Vec<EvalSet>> {
+        let mut sets = Vec::new();
+        for folder in self.folders() {
+            let set = EvalSet::load(folder)?;
+            if let Some(ids) = set.relevant_ids {
+                print_stderr(format_args!("{}: relevant ids are {ids}", set.name));
+            }
+            sets.push(set);
+        }
+        Ok(sets)
+    }
+
+    /// The folders named. Files are ignored beside folders, because `eval sets/*` also names files
+    /// such as a README.
     fn folders(&self) -> impl Iterator<Item = &Path> {
         let any_folder = self.sets.iter().any(|path| path.is_dir());
         self.sets
@@ -198,11 +213,8 @@ impl Args {
         let mut depths = self.k.clone();
         depths.sort_unstable();
         depths.dedup();
-        if let Some(depth) = depths
-            .iter()
-            .find(|depth| !(1..=toolscout_index::query::MAX_K).contains(*depth))
-        {
-            let reason = format!("it must be from 1 to {}", toolscout_index::query::MAX_K);
+        if let Some(depth) = depths.iter().find(|depth| !(1..=MAX_K).contains(*depth)) {
+            let reason = format!("it must be from 1 to {MAX_K}");
             return Err(EvalError::option("--k", depth.to_string(), reason).into());
         }
         if let Some(size) = self
@@ -214,16 +226,15 @@ impl Args {
             return Err(EvalError::option("--scale", size.to_string(), reason).into());
         }
         if let Some(file) = self.run.first().filter(|_| self.sets.len() > 1) {
-            let reason = "a run belongs to one set; name one SET_DIR";
+            let reason = "a run file belongs to one set; name one SET_DIR";
             return Err(EvalError::option("--run", file.display().to_string(), reason).into());
         }
-        if self.queries == Some(0) || !self.max_drop.is_finite() || self.max_drop < 0.0 {
-            return Err(EvalError::option(
-                "--queries or --max-drop",
-                "",
-                "both must be numbers above 0",
-            )
-            .into());
+        if self.queries == Some(0) {
+            return Err(EvalError::option("--queries", "0", "it must be at least 1").into());
+        }
+        if !self.max_drop.is_finite() || self.max_drop < 0.0 {
+            let reason = "it must be a number from 0";
+            return Err(EvalError::option("--max-drop", self.max_drop.to_string(), reason).into());
         }
         Ok(Plan {
             arms: self.arms(context)?,
@@ -241,7 +252,7 @@ impl Args {
         })
     }
 
-    /// The arms asked for, by default every one that there is a model for.
+    /// The arms of the flags; by default every arm that the embedders allow.
     fn arms(&self, context: &Context) -> Result<Vec<Arm>> {
         if self.ablate {
             return Ok(steps(context).into_iter().map(|step| step.arm).collect());
@@ -250,7 +261,7 @@ impl Args {
             Some(mode) => vec![mode.name().into()],
             None if !self.arms.is_empty() => self.arms.clone(),
             None if context.embedders().is_empty() => {
-                context.warn("measuring the lexical arm alone, since nothing embeds");
+                context.warn("measuring the lexical arm alone, because there is no embedder");
                 vec![Mode::Lexical.name().into()]
             }
             None => DEFAULT_ARMS.map(String::from).into(),
@@ -263,7 +274,7 @@ impl Args {
         })
     }
 
-    /// The place of measured catalogs, with the table and the ranker that were asked for.
+    /// The folder of measured catalogs, with the table and the ranker of the flags.
     fn workspace(&self, context: &Context, arms: &[Arm]) -> Result<Workspace> {
         let mut embedders = embedders(context, arms);
         if let Some(path) = &self.table {
@@ -330,11 +341,11 @@ impl Args {
             table::cost(reports, style),
             table::tokens(reports, style),
         ];
-        let tables: Vec<String> = tables
+        tables
             .into_iter()
             .filter(|table| !table.is_empty())
-            .collect();
-        tables.join("\n\n")
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 
     fn compare(&self, baseline: &Baseline, reports: &[Report]) -> Result<Outcome> {
@@ -342,29 +353,29 @@ impl Args {
         for report in reports {
             changes.extend(baseline.compare(report, &self.gate)?);
         }
-        tell(table::changes(&changes, self.max_drop));
+        print_stderr(table::changes(&changes, self.max_drop));
         let dropped = changes
             .iter()
             .filter(|change| change.drops_more_than(self.max_drop))
             .count();
         if dropped == 0 {
-            tell(format_args!(
-                "no figure of {} dropped by more than {} points",
+            print_stderr(format_args!(
+                "none of {} figures dropped by more than {} points",
                 changes.len(),
                 self.max_drop
             ));
-            return Ok(Outcome::Done);
+            return Ok(Outcome::Success);
         }
-        tell(format_args!(
+        print_stderr(format_args!(
             "{dropped} of {} figures dropped by more than {} points",
             changes.len(),
             self.max_drop
         ));
-        Ok(Outcome::Amiss)
+        Ok(Outcome::Failure)
     }
 }
 
-/// The steps of an ablation with what embeds here.
+/// The steps of an ablation with the embedders of this run.
 fn steps(context: &Context) -> Vec<Step> {
     let instant = context
         .embedders()
@@ -377,7 +388,7 @@ fn steps(context: &Context) -> Vec<Step> {
     })
 }
 
-/// Opens the place of measured catalogs, with the model only where an arm needs it.
+/// The folder of measured catalogs; the model is loaded only where an arm needs it.
 pub(super) fn workspace(context: &Context, index_dir: Option<&Path>, arms: &[Arm]) -> Workspace {
     Workspace::new(
         self::index_dir(context, index_dir),
@@ -399,34 +410,34 @@ fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
 }
 
 fn parts(names: &[String]) -> Result<Vec<Part>, EvalError> {
-    let part = |name: &String| match name.as_str() {
-        "cost" => Ok(Part::Cost),
-        "no-match" => Ok(Part::NoMatch),
-        "tokens" => Ok(Part::Tokens),
-        "memory" => Ok(Part::Memory),
-        _ => Err(EvalError::option(
-            "--parts",
-            name,
-            "there are cost, no-match, tokens and memory, separated by commas",
-        )),
-    };
-    names
-        .iter()
-        .filter(|name| !name.is_empty())
-        .map(part)
-        .collect()
+    let mut parts = Vec::new();
+    for name in names {
+        parts.push(match name.as_str() {
+            "" => continue,
+            "cost" => Part::Cost,
+            "no-match" => Part::NoMatch,
+            "tokens" => Part::Tokens,
+            "memory" => Part::Memory,
+            _ => {
+                let reason = "use cost, no-match, tokens or memory, separated by commas";
+                return Err(EvalError::option("--parts", name, reason));
+            }
+        });
+    }
+    Ok(parts)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// Prints a table or JSON; names and queries of a set are text from outside.
+/// Prints a table or JSON. Escapes control characters, because names and queries of a set are
+/// untrusted.
 fn print(text: &str) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{}", printable::json(text))?)
 }
 
-/// Progress as a bar on stderr, where that is a terminal.
+/// A progress bar on stderr; hidden when stderr is not a terminal.
 pub(super) struct Bar {
     pub(super) bar: ProgressBar,
     set: std::sync::Mutex<String>,
@@ -440,7 +451,7 @@ impl Bar {
         }
     }
 
-    /// The set that the next stages belong to.
+    /// Sets the name of the set that the next stages belong to.
     pub(super) fn begin(&self, set: &str) {
         *self
             .set

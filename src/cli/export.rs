@@ -1,4 +1,4 @@
-//! `toolscout export`: writes tools out.
+//! `toolscout export`: writes tools to stdout.
 
 use std::sync::Arc;
 
@@ -9,23 +9,27 @@ use toolscout_index::formats::{self, Emit};
 
 use super::Outcome;
 use super::context::{Context, Legs};
-use super::list::Which;
+use super::list::FilterArgs;
 
 /// Writes tools to stdout: without a format as NDJSON that `add` reads back without loss.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout export > tools.jsonl\n  toolscout export --format openai --server github"
+)]
 pub struct Args {
-    /// openai, openai_responses, anthropic, anthropic_reference, mcp, names, signature
+    /// Format: openai, openai_responses, anthropic, anthropic_reference, mcp, names, signature
     #[arg(long, value_name = "FORMAT")]
     format: Option<Emit>,
     #[command(flatten)]
-    which: Which,
+    filter: FilterArgs,
 }
 
 impl Args {
-    /// Writes the tools by id.
+    /// Writes the tools, sorted by id.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
-        let filter = self.which.filter();
+        context.warn_of_unknown_servers(&searcher, &self.filter.server);
+        let filter = self.filter.filter();
         let tools: Vec<Arc<Tool>> = searcher
             .tools()
             .filter(|tool| filter.accepts(tool))
@@ -40,17 +44,20 @@ impl Args {
                 }
             }
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 }
 
-/// Prints tools in a format: texts one a line, unless JSON is wanted, and anything else as JSON.
+/// Prints tools in a format: names and signatures one per line unless the output is JSON, and
+/// everything else as JSON.
 pub fn print_emitted(context: &Context, tools: &[&Tool], format: Emit) -> Result<()> {
     match (format, formats::emit(tools, format)) {
-        (Emit::Names | Emit::Signature, Value::Array(lines)) if !context.printer.is_json() => lines
-            .iter()
-            .filter_map(Value::as_str)
-            .try_for_each(|line| context.printer.line(line)),
+        (Emit::Names | Emit::Signature, Value::Array(lines)) if !context.printer.is_json() => {
+            for line in lines.iter().filter_map(Value::as_str) {
+                context.printer.text(line)?;
+            }
+            Ok(())
+        }
         (_, value) => context.printer.json(&value),
     }
 }

@@ -8,31 +8,33 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
+use serde_json::Value;
 use toolscout_index::formats::{self, Format, ReadOptions, Skipped};
-use toolscout_index::{Tool, ToolId};
+use toolscout_index::{Error, Tool, ToolId};
 
+use super::exit::error_message;
 use crate::config::Fetch;
 use crate::printable;
 
-/// Largest file or stream that is read. The largest public set of tools has 19 thousand in 40 MB.
+/// Largest file or stream accepted, in bytes. The largest public set has 19,000 tools in 40 MB.
 const MAX_BYTES: u64 = 1 << 30;
-/// Endings of files that are taken from a folder.
-const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
-/// Redirects followed before a URL is given up.
+/// Extensions of the files that are read from a folder.
+const EXTENSIONS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
+/// Most redirects followed for a URL.
 const MAX_REDIRECTS: usize = 5;
 
-/// Everything that was read, in order.
+/// The tools of every input, in order.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The tools, each id once.
     pub tools: Vec<Tool>,
-    /// What each source held.
+    /// The inputs.
     pub sources: Vec<Source>,
-    /// What was left out.
+    /// The invalid items.
     pub rejected: Vec<Rejected>,
 }
 
-/// What one file, URL or stream held.
+/// One file, URL or stream.
 #[derive(Debug, Serialize)]
 pub struct Source {
     /// Its name.
@@ -43,12 +45,12 @@ pub struct Source {
     pub tools: usize,
 }
 
-/// Something that was left out, and why.
+/// An invalid item, or an input that cannot be read.
 #[derive(Debug, Serialize)]
 pub struct Rejected {
     /// The file, URL or stream.
     pub source: String,
-    /// 1-based position among its tools; `None` for all of it.
+    /// 1-based position among the input's tools; `None` for the whole input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
     /// 1-based line, where known.
@@ -57,14 +59,14 @@ pub struct Rejected {
     /// The tool's name, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What is wrong.
+    /// Why it was rejected.
     pub error: String,
 }
 
-/// Which servers tools are said to be of.
+/// Options for reading input.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// The server of every tool, whatever the input says.
+    /// The server of every tool, whatever the input names.
     pub server: Option<String>,
     /// OpenAPI: only operations with one of these tags.
     pub include_tags: Vec<String>,
@@ -77,31 +79,31 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads every place. What cannot be read is in [`Batch::rejected`]; whether that matters is
-    /// the caller's decision.
+    /// Reads every input. Items and inputs that cannot be read go to [`Batch::rejected`]; the
+    /// caller decides whether they are an error.
     ///
     /// # Errors
-    /// A folder that cannot be listed or holds nothing to read.
-    pub fn read(&self, places: &[String], fetch: &Fetch) -> Result<Batch> {
+    /// A folder that cannot be listed or has no files to read.
+    pub fn read(&self, inputs: &[String], fetch: &Fetch) -> Result<Batch> {
         let mut batch = Batch::default();
         let mut origins = HashMap::new();
-        for place in expand(places)? {
-            match place
+        for location in expand(inputs)? {
+            let parsed = location
                 .bytes(fetch)
-                .and_then(|bytes| self.parse(&place, &bytes))
-            {
-                Ok(parsed) => batch.take(&place, parsed, &mut origins),
-                Err(error) => batch.rejected.push(Rejected::whole(&place, &error)),
+                .and_then(|bytes| self.parse(&location, &bytes));
+            match parsed {
+                Ok(parsed) => batch.add(&location, parsed, &mut origins),
+                Err(error) => batch.rejected.push(Rejected::input(&location, &error)),
             }
         }
         Ok(batch)
     }
 
-    fn parse(&self, place: &Place, bytes: &[u8]) -> Result<formats::Parsed> {
+    fn parse(&self, location: &Location, bytes: &[u8]) -> Result<formats::Parsed> {
         let options = ReadOptions {
-            source_name: place.to_string(),
+            source_name: location.to_string(),
             server: self.server.clone(),
-            default_server: place.default_server(),
+            default_server: location.default_server(),
             include_tags: self.include_tags.clone(),
             exclude_tags: self.exclude_tags.clone(),
             include_paths: self.include_paths.clone(),
@@ -109,62 +111,67 @@ impl Reading {
         };
         let parsed = formats::parse(bytes, &options)?;
         if parsed.tools.is_empty() && parsed.skipped.is_empty() {
-            bail!("{place}: {}", nothing_in(&parsed));
+            bail!("{location}: {}", describe_empty(&parsed, bytes));
         }
         Ok(parsed)
     }
 }
 
 impl Batch {
-    fn take(
+    /// Adds the tools of one input. `origins` maps each id to the input it came from.
+    fn add(
         &mut self,
-        place: &Place,
+        location: &Location,
         parsed: formats::Parsed,
         origins: &mut HashMap<ToolId, String>,
     ) {
-        let name = place.to_string();
+        let name = location.to_string();
         self.sources.push(Source {
             name: name.clone(),
             format: parsed.format,
             tools: parsed.tools.len(),
         });
-        self.rejected.extend(
-            parsed
-                .skipped
-                .into_iter()
-                .map(|skipped| Rejected::item(place, skipped)),
-        );
+        for skipped in parsed.skipped {
+            self.rejected.push(Rejected::item(location, skipped));
+        }
         for tool in parsed.tools {
             match origins.get(&tool.id) {
                 None => {
                     origins.insert(tool.id.clone(), name.clone());
                     self.tools.push(tool);
                 }
-                Some(first) => self.rejected.push(Rejected::twice(place, &tool, first)),
+                Some(first) => self
+                    .rejected
+                    .push(Rejected::duplicate(location, &tool, first)),
             }
         }
     }
 }
 
 impl Rejected {
-    fn item(place: &Place, skipped: Skipped) -> Self {
+    fn item(location: &Location, skipped: Skipped) -> Self {
+        let error = match skipped.error {
+            // A tool without a name is called by its position, which is printed already.
+            Error::InvalidTool { tool, reason } if tool.starts_with("item ") => reason,
+            error => error.to_string(),
+        };
         Rejected {
-            source: place.to_string(),
+            source: location.to_string(),
             position: Some(skipped.index),
             line: skipped.line,
             name: skipped.name,
-            error: skipped.error.to_string(),
+            error,
         }
     }
 
-    fn twice(place: &Place, tool: &Tool, first: &str) -> Self {
+    fn duplicate(location: &Location, tool: &Tool, first: &str) -> Self {
         let error = format!(
             "tool id {} is also in {first}; ids must be unique, rename one or give each file its own --server",
             tool.id
         );
         let name = Some(tool.id.name().to_owned());
         Rejected {
-            source: place.to_string(),
+            source: location.to_string(),
             position: None,
             line: None,
             name,
@@ -172,10 +179,10 @@ impl Rejected {
         }
     }
 
-    fn whole(place: &Place, error: &anyhow::Error) -> Self {
-        let error = super::one_line(error);
+    fn input(location: &Location, error: &anyhow::Error) -> Self {
+        let error = error_message(error);
         Rejected {
-            source: place.to_string(),
+            source: location.to_string(),
             position: None,
             line: None,
             name: None,
@@ -186,7 +193,7 @@ impl Rejected {
 
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Errors about a whole input begin with its name already, and with the line and column.
+        // Errors of the parser begin with the name of the input, line and column already.
         if !self.error.starts_with(&self.source) {
             f.write_str(&self.source)?;
             match (self.line, self.position) {
@@ -199,51 +206,63 @@ impl fmt::Display for Rejected {
     }
 }
 
-fn nothing_in(parsed: &formats::Parsed) -> String {
+/// Why an input gave no tools and no invalid items.
+fn describe_empty(parsed: &formats::Parsed, bytes: &[u8]) -> String {
     match parsed.servers_to_connect.as_slice() {
+        [] if is_server_config(bytes) => "its `mcpServers` object names no servers".into(),
         [] => "there are no tools in it".into(),
-        servers => format!(
-            "it names {} MCP servers ({}) and holds no tools itself; `toolscout sync --mcp FILE` takes in theirs",
-            servers.len(),
-            servers.join(", ")
-        ),
-    }
-}
-
-/// Somewhere to read from.
-#[derive(Debug)]
-enum Place {
-    Stdin,
-    Url(String),
-    File(PathBuf),
-    /// A file that stands for a server because it was found in a folder.
-    Member(PathBuf),
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Stdin => f.write_str("stdin"),
-            Place::Url(url) => f.write_str(url),
-            Place::File(path) | Place::Member(path) => path.display().fmt(f),
+        servers => {
+            let count = match servers.len() {
+                1 => "1 MCP server".to_owned(),
+                count => format!("{count} MCP servers"),
+            };
+            format!(
+                "it names {count} ({}) and has no tools itself; `toolscout sync --mcp FILE` imports the servers' tools",
+                servers.join(", ")
+            )
         }
     }
 }
 
-impl Place {
-    fn of(argument: &str) -> Place {
+/// True for a configuration file of MCP servers.
+fn is_server_config(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["mcpServers"].is_object())
+}
+
+/// A file, URL or stream to read.
+#[derive(Debug)]
+enum Location {
+    Stdin,
+    Url(String),
+    File(PathBuf),
+    /// A file found in a folder; its name is the server of its tools.
+    Member(PathBuf),
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::Stdin => f.write_str("stdin"),
+            Location::Url(url) => f.write_str(url),
+            Location::File(path) | Location::Member(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Location {
+    fn parse(argument: &str) -> Location {
         match argument {
-            "-" => Place::Stdin,
+            "-" => Location::Stdin,
             _ if argument.starts_with("http://") || argument.starts_with("https://") => {
-                Place::Url(argument.into())
+                Location::Url(argument.into())
             }
-            _ => Place::File(argument.into()),
+            _ => Location::File(argument.into()),
         }
     }
 
     fn default_server(&self) -> Option<String> {
         match self {
-            Place::Member(path) => path
+            Location::Member(path) => path
                 .file_stem()
                 .map(|stem| stem.to_string_lossy().into_owned()),
             _ => None,
@@ -252,54 +271,56 @@ impl Place {
 
     fn bytes(&self, fetch: &Fetch) -> Result<Vec<u8>> {
         match self {
-            Place::Stdin => bounded(io::stdin().lock(), MAX_BYTES).context("read stdin"),
-            Place::Url(url) => download(url, fetch).with_context(|| format!("fetch {url}")),
-            Place::File(path) | Place::Member(path) => File::open(path)
+            Location::Stdin => bounded(io::stdin().lock(), MAX_BYTES).context("read stdin"),
+            Location::Url(url) => download(url, fetch).with_context(|| format!("fetch {url}")),
+            Location::File(path) | Location::Member(path) => File::open(path)
                 .and_then(|file| bounded(file, MAX_BYTES))
                 .with_context(|| format!("read {}", path.display())),
         }
     }
 }
 
-/// Folders become the files in them, by name.
-fn expand(arguments: &[String]) -> Result<Vec<Place>> {
-    let mut places = Vec::new();
-    for place in arguments.iter().map(|argument| Place::of(argument)) {
-        match place {
-            Place::File(folder) if folder.is_dir() => places.extend(members(&folder)?),
-            place => places.push(place),
+/// Replaces folders with the files in them, sorted by name.
+fn expand(arguments: &[String]) -> Result<Vec<Location>> {
+    let mut locations = Vec::new();
+    for location in arguments.iter().map(|argument| Location::parse(argument)) {
+        match location {
+            Location::File(folder) if folder.is_dir() => locations.extend(members(&folder)?),
+            location => locations.push(location),
         }
     }
-    Ok(places)
+    Ok(locations)
 }
 
-fn members(folder: &Path) -> Result<Vec<Place>> {
+fn members(folder: &Path) -> Result<Vec<Location>> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
-    let accepted = |path: &PathBuf| {
-        path.is_file()
-            && path.extension().is_some_and(|ext| {
-                ENDINGS
-                    .iter()
-                    .any(|ending| ext.eq_ignore_ascii_case(ending))
-            })
-    };
     let mut files: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
-        .filter(accepted)
+        .filter(|path| path.is_file() && has_known_extension(path))
         .collect();
     files.sort();
     if files.is_empty() {
         bail!(
             "no file in {} ends in {}",
             folder.display(),
-            ENDINGS.map(|ending| format!(".{ending}")).join(", ")
+            EXTENSIONS
+                .map(|extension| format!(".{extension}"))
+                .join(", ")
         );
     }
-    Ok(files.into_iter().map(Place::Member).collect())
+    Ok(files.into_iter().map(Location::Member).collect())
 }
 
+fn has_known_extension(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default();
+    EXTENSIONS
+        .iter()
+        .any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// Reads to the end, or fails after `max_bytes`.
 fn bounded(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes + 1).read_to_end(&mut bytes)?;
@@ -323,10 +344,10 @@ fn download(url: &str, fetch: &Fetch) -> Result<Vec<u8>> {
         .send()
         .map_err(|error| anyhow::Error::new(error.without_url()))?;
     if !response.status().is_success() {
-        bail!("the server answered {}", response.status());
+        bail!("the server responded with {}", response.status());
     }
     bounded(response, fetch.max_bytes())
-        .context("read the answer; fetch.max_mb and fetch.timeout_s bound it")
+        .context("read the response; fetch.max_mb and fetch.timeout_s limit it")
 }
 
 #[cfg(test)]
@@ -334,23 +355,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_stands_for_its_files_in_order_and_they_for_servers() {
+    fn files_of_a_folder_are_sorted_and_name_servers() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["b.yaml", "a.JSON", "notes.md"] {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
-        let places = expand(&[
+        let locations = expand(&[
             folder.path().display().to_string(),
             "-".into(),
             "one.json".into(),
         ])
         .unwrap();
-        let servers: Vec<_> = places.iter().map(Place::default_server).collect();
+        let servers: Vec<_> = locations.iter().map(Location::default_server).collect();
         assert_eq!(servers, [Some("a".into()), Some("b".into()), None, None]);
     }
 
     #[test]
-    fn a_folder_without_tools_is_an_error_that_says_what_would_be_taken() {
+    fn a_folder_without_tools_is_an_error_that_lists_the_extensions() {
         let folder = tempfile::tempdir().unwrap();
         let message = expand(&[folder.path().display().to_string()])
             .unwrap_err()
@@ -359,7 +380,31 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_longer_than_its_bound_is_refused() {
+    fn the_position_of_an_unnamed_item_is_printed_once() {
+        let input = br#"[{"name":"a"},{"description":"x"}]"#;
+        let reading = Reading::default();
+        let location = Location::File("mix.json".into());
+        let parsed = reading.parse(&location, input).unwrap();
+        let mut batch = Batch::default();
+        batch.add(&location, parsed, &mut HashMap::new());
+        let message = batch.rejected[0].to_string();
+        assert!(
+            message.starts_with("mix.json, item 2: it has no name"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_configuration_without_servers_is_named_as_one() {
+        let config = br#"{"mcpServers":{}}"#;
+        let error = Reading::default()
+            .parse(&Location::File("mcp.json".into()), config)
+            .unwrap_err();
+        assert!(error.to_string().contains("names no servers"), "{error}");
+    }
+
+    #[test]
+    fn a_stream_over_its_limit_is_an_error() {
         assert_eq!(bounded(&b"abc"[..], 3).unwrap(), b"abc");
         assert!(bounded(&b"abcd"[..], 3).is_err());
     }

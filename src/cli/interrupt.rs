@@ -1,4 +1,4 @@
-//! Ctrl-C as a question that long work asks between two steps.
+//! Ctrl-C as a flag that long operations check between two steps.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,47 +8,53 @@ use std::task::Poll;
 
 use anyhow::{Context, Result};
 
-/// Exit code of a program that was ended by Ctrl-C, as shells have it.
+/// Exit code of a program that Ctrl-C ended, as shells report it.
 const INTERRUPTED: i32 = 130;
 
-/// Remembers that Ctrl-C was pressed. Pressed a second time it ends the program at once, which is
-/// safe at any moment: what is committed stays.
-#[derive(Clone, Debug)]
+/// Set once Ctrl-C is pressed. A second Ctrl-C exits at once, which is safe at any time: committed
+/// data stays.
+#[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Begins to listen, for as long as the program runs; returns once it does.
+    /// Listens for the rest of the process's life. Returns once the handler is installed.
     pub fn listen() -> Result<Self> {
-        let interrupt = Interrupt(Arc::default());
+        let interrupt = Interrupt::default();
         let raised = Arc::clone(&interrupt.0);
-        let (listening, listens) = mpsc::sync_channel(1);
+        let (installed, is_installed) = mpsc::sync_channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()
             .context("listen for Ctrl-C")?;
-        std::thread::spawn(move || runtime.block_on(wait_twice(&raised, &listening)));
-        listens.recv().context("listen for Ctrl-C")?;
+        std::thread::spawn(move || runtime.block_on(wait_twice(&raised, &installed)));
+        is_installed.recv().context("listen for Ctrl-C")?;
         Ok(interrupt)
     }
 
-    /// True once it was pressed.
+    /// True once Ctrl-C was pressed.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Sets the flag as Ctrl-C does.
+    #[cfg(test)]
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
-async fn wait_twice(raised: &AtomicBool, listening: &SyncSender<()>) {
+async fn wait_twice(raised: &AtomicBool, installed: &SyncSender<()>) {
     let mut first = pin!(tokio::signal::ctrl_c());
-    // The handler is installed by the first poll, so only after it is it true that someone listens.
-    let already = futures_util::poll!(first.as_mut());
-    if listening.send(()).is_err() {
+    // The first poll installs the handler; only then may the caller rely on it.
+    let polled = futures_util::poll!(first.as_mut());
+    if installed.send(()).is_err() {
         return;
     }
-    let heard = match already {
-        Poll::Ready(heard) => heard,
+    let pressed = match polled {
+        Poll::Ready(pressed) => pressed,
         Poll::Pending => first.await,
     };
-    if heard.is_err() {
+    if pressed.is_err() {
         return;
     }
     raised.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! `toolscout keys`: who may use the HTTP API.
+//! `toolscout keys`: keys of the HTTP API.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,10 +8,14 @@ use serde_json::{Value, json};
 
 use super::Outcome;
 use super::context::Context;
+use super::suggest::did_you_mean;
 use crate::keys::{Catalogs, Key, KeyStore, Scope, Scopes};
 
-/// Makes, lists and revokes API keys. Once one was made, every request to the API needs one.
+/// Creates, lists and revokes API keys. Once a key exists, every request to the API needs one.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout keys create --scope search --catalogs default --expires 30d\n  toolscout keys list"
+)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -19,32 +23,39 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a key and print it; it is not shown again
+    /// Create a key and print it; it cannot be shown again
+    #[command(
+        after_help = "Examples:\n  toolscout keys create --scope search --catalogs default --expires 30d\n  toolscout keys create --scope admin --catalogs \"*\""
+    )]
     Create {
-        /// What it may do, with commas between. Every key may search and ask the agent; `call` lets
-        /// it call tools that do more than read through /mcp, `approve` lets it approve calls of
-        /// its own runs, `admin` is everything
+        /// What the key allows, separated by commas. Every key allows searching and asking the
+        /// agent; `call` adds calls through /mcp of tools that do more than read, `approve` adds
+        /// approving calls of its own runs, `admin` allows everything
         #[arg(long, value_enum, value_delimiter = ',', required = true)]
         scope: Vec<Scope>,
-        /// The catalogs it is for, with commas between; `*` for all, those to come included
+        /// The catalogs it is valid for, separated by commas; `*` for all, future ones included
         #[arg(long, value_name = "NAMES")]
         catalogs: Catalogs,
-        /// How long it is good for, as `30d`, `12h`, `45m` or `90s`; without it, until it is
-        /// revoked
+        /// How long the key is valid, as `30d`, `12h`, `45m` or `90s` [default: until it is
+        /// revoked]
         #[arg(long, value_name = "DURATION", value_parser = lifetime)]
         expires: Option<Duration>,
     },
     /// List keys, without their secrets
+    #[command(after_help = "Examples:\n  toolscout keys list\n  toolscout keys list --json")]
     List,
-    /// Take a key back, at once and for good
+    /// Revoke a key, immediately and permanently
+    #[command(
+        after_help = "Examples:\n  toolscout keys revoke k7f2\n  toolscout --data /srv/toolscout keys revoke k7f2"
+    )]
     Revoke {
-        /// The id, as `list` shows it
+        /// The id, as printed by `keys list`
         id: String,
     },
 }
 
 impl Args {
-    /// Does the one or the other.
+    /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let store = KeyStore::open(&context.settings.data)?;
         match self.action {
@@ -72,18 +83,33 @@ fn create(
     catalogs: Catalogs,
     lifetime: Option<Duration>,
 ) -> Result<Outcome> {
+    warn_of_missing_catalogs(context, &catalogs)?;
     let made = store.create(scopes, catalogs, lifetime, SystemTime::now())?;
     if context.printer.is_json() {
         let json =
             json!({ "key": made.token, "id": made.key.id, "expires_at": made.key.expires_at });
         context.printer.json(&json)?;
     } else {
-        context.printer.line(format_args!("{}", made.token))?;
+        context.printer.text(&made.token)?;
         context
             .printer
-            .note(format_args!("keep it: it is not shown again"))?;
+            .note("store it now: it cannot be shown again")?;
     }
-    Ok(Outcome::Done)
+    Ok(Outcome::Success)
+}
+
+/// Warns about catalogs that do not exist: a misspelt name makes a key that opens nothing.
+fn warn_of_missing_catalogs(context: &Context, catalogs: &Catalogs) -> Result<()> {
+    let Catalogs::Only(names) = catalogs else {
+        return Ok(());
+    };
+    let known = context.data_dir().catalogs()?;
+    for name in names.iter().filter(|name| !known.contains(name)) {
+        let hint = did_you_mean(name, known.iter().map(String::as_str))
+            .unwrap_or_else(|| format!("`toolscout --catalog {name} add` creates it"));
+        context.warn(format_args!("no catalog {name:?} exists yet; {hint}"));
+    }
+    Ok(())
 }
 
 fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
@@ -92,13 +118,13 @@ fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
         context
             .printer
             .json(&keys.iter().map(as_json).collect::<Vec<_>>())?;
-        return Ok(Outcome::Done);
+        return Ok(Outcome::Success);
     }
     let rows = keys.iter().map(as_row).collect();
     context
         .printer
         .rows(&["id", "scopes", "catalogs", "state"], rows)?;
-    Ok(Outcome::Done)
+    Ok(Outcome::Success)
 }
 
 fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
@@ -106,9 +132,9 @@ fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
     if context.printer.is_json() {
         context.printer.json(&json!({ "revoked": id }))?;
     } else {
-        context.printer.line(format_args!("revoked {id}"))?;
+        context.printer.text(format_args!("revoked {id}"))?;
     }
-    Ok(Outcome::Done)
+    Ok(Outcome::Success)
 }
 
 fn as_json(key: &Key) -> Value {
@@ -150,7 +176,7 @@ fn lifetime(text: &str) -> Result<Duration> {
     let seconds = number.checked_mul(unit).filter(|seconds| *seconds > 0);
     seconds
         .map(Duration::from_secs)
-        .with_context(|| format!("{text:?} is no time that a key could be good for"))
+        .with_context(|| format!("{text:?} is not a valid lifetime of a key"))
 }
 
 #[cfg(test)]
@@ -158,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lifetimes_are_read_and_others_named() {
+    fn lifetimes_are_parsed_and_errors_name_the_value() {
         assert_eq!(lifetime("30d").unwrap().as_secs(), 30 * 86_400);
         assert_eq!(lifetime("90s").unwrap().as_secs(), 90);
         for bad in [

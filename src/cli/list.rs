@@ -1,4 +1,4 @@
-//! `toolscout list`: the tools of a catalog, one a line.
+//! `toolscout list`: the tools of a catalog, one per line.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -10,33 +10,36 @@ use super::output::summary;
 
 /// Lists tools by id.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout list --server github\n  toolscout list --read-only --limit 20"
+)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    filter: FilterArgs,
     /// At most this many
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
 
-/// Which tools; shared by the verbs that take a filter.
+/// A filter of tools; shared by several verbs.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub struct Which {
+pub struct FilterArgs {
     /// Only tools of this server (repeatable)
     #[arg(long, value_name = "NAME")]
     pub server: Vec<String>,
-    /// Only tools with this tag (repeatable; one is enough)
+    /// Only tools with this tag (repeatable; a tool needs one of them)
     #[arg(long, value_name = "TAG")]
     pub tag: Vec<String>,
-    /// Only tools that say they change nothing
+    /// Only tools whose hints call them read-only
     #[arg(long)]
     pub read_only: bool,
-    /// Only tools that say they destroy nothing
+    /// Only tools whose hints call them not destructive
     #[arg(long)]
     pub not_destructive: bool,
 }
 
-impl Which {
-    /// The engine's filter for it.
+impl FilterArgs {
+    /// The engine's filter.
     pub fn filter(self) -> Filter {
         Filter {
             servers: self.server.into_iter().collect(),
@@ -52,7 +55,8 @@ impl Args {
     /// Prints id and summary of each tool.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
-        let filter = self.which.filter();
+        context.warn_of_unknown_servers(&searcher, &self.filter.server);
+        let filter = self.filter.filter();
         let tools = searcher
             .tools()
             .filter(|tool| filter.accepts(tool))
@@ -61,7 +65,7 @@ impl Args {
             context
                 .printer
                 .json(&tools.map(|tool| as_json(&tool)).collect::<Vec<_>>())?;
-            return Ok(Outcome::Done);
+            return Ok(Outcome::Success);
         }
         let rows: Vec<Vec<String>> = tools
             .map(|tool| vec![tool.id.to_string(), summary(&tool)])
@@ -73,7 +77,7 @@ impl Args {
             searcher.len(),
             context.settings.catalog
         ))?;
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 }
 

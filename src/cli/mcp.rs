@@ -1,4 +1,4 @@
-//! `toolscout mcp`: this program as an MCP server, and how clients come to know it.
+//! `toolscout mcp`: this program as an MCP server over standard input and output.
 
 mod install;
 
@@ -19,27 +19,30 @@ use crate::gate::{AuditLog, Gate, audit};
 use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, SingleWriterSink};
 use crate::shutdown::Shutdown;
 
-/// How long what still works in the background may take after the client has gone.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long background work may take after the client has disconnected.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves the catalog to one MCP client over standard input and output: it finds tools with
-/// tool_search and calls those of the MCP servers named here with call_tool. Tools that do more
-/// than read are called when the person at the client says yes, or where --allow or a profile says
-/// so.
+/// Serves the catalog to one MCP client over standard input and output. The client finds tools with
+/// tool_search, and with call_tool calls tools of the MCP servers named here. A tool that does more
+/// than read is called after the user of the client approves, or where --allow or a profile allows
+/// it.
 #[derive(clap::Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  toolscout mcp --mcp servers.json --allow \"github/*\"\n  toolscout mcp install --client cursor"
+)]
 pub struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// How found tools come into the client's hands: dispatch (through call_tool) or inject (they
-    /// join its list, for clients that heed list_changed) [default: dispatch]
+    /// How the client calls found tools: dispatch (through call_tool) or inject (they are added to
+    /// its tool list, for clients that support list_changed) [default: dispatch]
     #[arg(long, value_parser = style)]
     style: Option<Style>,
-    /// Most tokens of tools in one answer to a search [default: 4000]
+    /// Most tokens of tools in one search result [default: 4000]
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<usize>,
-    /// The user on whose behalf tools are called; arguments that the profile binds may name nobody
-    /// else
+    /// The user on whose behalf tools are called; arguments that the profile binds may name no
+    /// other user
     #[arg(long, value_name = "USER")]
     identity: Option<String>,
     #[command(flatten)]
@@ -50,32 +53,27 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Verb {
-    /// Write this program into the settings of an MCP client
+    /// Add this program to the settings of an MCP client
     Install(install::Args),
 }
 
 impl Args {
-    /// Serves until the client closes our standard input.
+    /// Serves until the client closes standard input.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.verb {
             Some(Verb::Install(args)) => args.run(context),
             None => {
-                let config = gateway_config(self.style, self.max_tokens);
-                serve(
-                    context,
-                    GatewayConfig {
-                        identity: self.identity,
-                        ..config
-                    },
-                    &self.policy,
-                    &self.mcp,
-                )
+                let config = GatewayConfig {
+                    identity: self.identity,
+                    ..gateway_config(self.style, self.max_tokens)
+                };
+                serve(context, config, &self.policy, &self.mcp)
             }
         }
     }
 }
 
-/// The settings of a gateway where flags say something.
+/// The settings of a gateway, with the values of flags over the defaults.
 pub fn gateway_config(style: Option<Style>, max_tokens: Option<usize>) -> GatewayConfig {
     let default = GatewayConfig::default();
     GatewayConfig {
@@ -99,7 +97,7 @@ fn serve(
         let sink = sink.clone();
         Arc::new(Newest(move || sink.searcher()))
     };
-    // After the catalog, which may have made the data directory.
+    // Opened after the catalog, which creates the data directory if it is missing.
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;
     let gate = Gate::new(policies).with_audit(Arc::new(audit));
     let gateway = Gateway::new(search, pool.clone(), Arc::new(gate), config);
@@ -115,7 +113,7 @@ fn serve(
         pool.close().await;
         served
     });
-    // A read of standard input cannot be cancelled, and embedding goes on at the next start.
-    runtime.shutdown_timeout(FAREWELL);
-    served.map(|()| Outcome::Done)
+    // A read of standard input cannot be cancelled. Embedding continues at the next start.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    served.map(|()| Outcome::Success)
 }

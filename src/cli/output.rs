@@ -1,4 +1,4 @@
-//! Results on stdout: a table on a terminal, plain columns elsewhere, JSON on demand. Progress on
+//! Results on stdout: a table on a terminal, plain columns elsewhere, JSON on request. Messages on
 //! stderr.
 
 use std::fmt::Display;
@@ -9,27 +9,26 @@ use clap::ValueEnum;
 use comfy_table::{
     Attribute, Cell, ColumnConstraint, ContentArrangement, LineStyle, Row, Table, TableStyle, Width,
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use toolscout_index::Tool;
 
 use crate::printable;
 
-/// Width of a table where there is no terminal to ask and `COLUMNS` does not say.
+/// Width of a table without a terminal and without `COLUMNS`.
 const DEFAULT_WIDTH: u16 = 110;
-/// A line under the header and none elsewhere: rows of running text are told apart by their first
-/// column.
+/// A line under the header and none between rows: the first column already separates rows of
+/// running text.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-/// Lines of one row of a table; the rest of a long text is in `show`.
+/// Most lines of one row of a table; `show` prints the whole text.
 const ROW_LINES: usize = 2;
-/// Characters of a summary: two lines of a wide terminal.
+/// Most characters of a summary: two lines of a wide terminal.
 const SUMMARY_CHARS: usize = 200;
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// A table drawn for people.
+    /// A table for people.
     Table,
     /// Tab-separated columns without a header, for other programs.
     Plain,
@@ -37,28 +36,31 @@ pub enum Output {
     Json,
 }
 
-/// Prints results in one of the three ways.
+/// Prints results in one of the three formats.
 #[derive(Clone, Copy, Debug)]
 pub struct Printer {
     output: Output,
 }
 
 impl Printer {
-    /// A printer of this kind, by default the one that fits stdout.
+    /// A printer of this format; by default a table on a terminal and plain columns elsewhere.
     pub fn new(output: Option<Output>) -> Self {
-        let fitting = || {
+        let output = output.unwrap_or_else(|| {
             if io::stdout().is_terminal() {
                 Output::Table
             } else {
                 Output::Plain
             }
-        };
-        Printer {
-            output: output.unwrap_or_else(fitting),
-        }
+        });
+        Printer { output }
     }
 
-    /// True when JSON is wanted.
+    /// True when the output is a table for people.
+    pub fn is_table(&self) -> bool {
+        self.output == Output::Table
+    }
+
+    /// True when the output is JSON.
     pub fn is_json(&self) -> bool {
         self.output == Output::Json
     }
@@ -73,21 +75,21 @@ impl Printer {
         self.json_text(&serde_json::to_string(value)?)
     }
 
-    /// Prints JSON that is written already.
+    /// Prints text that is already JSON.
     pub fn json_text(&self, json: &str) -> Result<()> {
         Ok(writeln!(io::stdout(), "{}", printable::json(json))?)
     }
 
-    /// Prints one line, or several.
-    pub fn line(&self, line: impl Display) -> Result<()> {
+    /// Prints text of one or several lines.
+    pub fn text(&self, text: impl Display) -> Result<()> {
         Ok(writeln!(
             io::stdout(),
             "{}",
-            printable::lines(&line.to_string())
+            printable::lines(&text.to_string())
         )?)
     }
 
-    /// Prints rows: under a header in a table, or tab-separated and bare.
+    /// Prints rows: a table with a header, or tab-separated columns without one.
     pub fn rows(&self, header: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
         let rows: Vec<Vec<String>> = rows
             .into_iter()
@@ -95,7 +97,7 @@ impl Printer {
             .collect();
         let mut stdout = io::stdout();
         if self.output == Output::Table {
-            return Ok(writeln!(stdout, "{}", drawn(header, rows))?);
+            return Ok(writeln!(stdout, "{}", table(header, rows))?);
         }
         for row in rows {
             writeln!(stdout, "{}", row.join("\t"))?;
@@ -103,20 +105,20 @@ impl Printer {
         Ok(())
     }
 
-    /// Says something about the results: below them for people, on stderr where another program
-    /// reads them.
+    /// Prints a remark about the results: below a table, and on stderr where another program reads
+    /// stdout.
     pub fn note(&self, note: impl Display) -> Result<()> {
         match self.output {
-            Output::Table => self.line(note),
+            Output::Table => self.text(note),
             Output::Plain | Output::Json => {
-                tell(note);
+                print_stderr(note);
                 Ok(())
             }
         }
     }
 }
 
-/// The beginning of what a tool says of itself, on one line.
+/// The first line of a tool's description, else of its title, shortened.
 pub fn summary(tool: &Tool) -> String {
     let text = [
         tool.description.as_str(),
@@ -130,25 +132,20 @@ pub fn summary(tool: &Tool) -> String {
     shortened(line.unwrap_or_default(), SUMMARY_CHARS)
 }
 
-/// Says something on stderr, in one line or several.
-pub fn tell(message: impl Display) {
-    // Nobody is left to be told that stderr is gone.
+/// Prints a message of one or several lines on stderr.
+pub fn print_stderr(message: impl Display) {
+    // A closed stderr leaves no place to report that it is closed.
     let _ = writeln!(io::stderr(), "{}", printable::lines(&message.to_string()));
 }
 
-/// True when colours and bold type may be used on the terminal.
+/// True when stderr is a terminal and `NO_COLOR` does not forbid colours.
 pub fn colour_wanted() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && io::stderr().is_terminal()
+    styles_allowed() && io::stderr().is_terminal()
 }
 
-/// A bar that counts items or bytes; hidden when stderr is no terminal.
-pub fn bar(message: impl Into<String>, template: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.set_style(style.progress_chars("=> "));
-    bar.set_message(printable::line(&message.into()));
-    bar
+/// The convention of no-color.org: set and not empty means no colours.
+fn styles_allowed() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn shortened(text: &str, chars: usize) -> String {
@@ -158,18 +155,16 @@ fn shortened(text: &str, chars: usize) -> String {
     }
 }
 
-fn drawn(header: &[&str], rows: Vec<Vec<String>>) -> String {
+fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table
         .load_style(STYLE)
         .set_content_arrangement(ContentArrangement::Dynamic);
-    let width = match table.width() {
-        Some(width) => width,
-        None => std::env::var("COLUMNS")
-            .ok()
-            .and_then(|columns| columns.parse().ok())
-            .unwrap_or(DEFAULT_WIDTH),
-    };
+    let columns = std::env::var("COLUMNS").ok();
+    let width = table
+        .width()
+        .or_else(|| columns?.parse().ok())
+        .unwrap_or(DEFAULT_WIDTH);
     table.set_width(width);
     table.set_header(header.iter().map(|title| heading(title)));
     for cells in rows {
@@ -181,8 +176,8 @@ fn drawn(header: &[&str], rows: Vec<Vec<String>>) -> String {
     table.trim_fmt()
 }
 
-/// Only the last column, which holds running text, is to be wrapped; the others up to a share of
-/// the width.
+/// Lets only the last column wrap, because it holds running text. The others keep their width, each
+/// up to half of the table.
 fn keep_narrow_columns_whole(table: &mut Table, width: u16) {
     let content = table.column_max_content_widths();
     let narrow = content.len().saturating_sub(1);
@@ -198,7 +193,7 @@ fn keep_narrow_columns_whole(table: &mut Table, width: u16) {
 
 fn heading(title: &str) -> Cell {
     let cell = Cell::new(title);
-    if std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+    if styles_allowed() {
         cell.add_attribute(Attribute::Bold)
     } else {
         cell
@@ -210,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_the_first_line_that_says_something() {
+    fn a_summary_is_the_first_line_with_text() {
         let tool = Tool::new("s", "t")
             .unwrap()
             .with_description("\n  Sends mail.\nAt once.");

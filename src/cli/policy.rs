@@ -1,35 +1,35 @@
-//! The flags that say which calls are made, the same for `agent`, `serve` and `mcp`.
+//! The flags of the call policy, shared by `agent`, `serve` and `mcp`.
 
 use anyhow::Result;
 
 use crate::agent::profile::Profile;
 use crate::gate::{Decision, Pattern, Policies, Rule};
 
-/// Which calls are made.
+/// Rules for tool calls.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Calls")]
 pub struct PolicyArgs {
-    /// A preset: web-search, files, plan-and-execute, skills, or a TOML file; its `[gate]` says
-    /// which calls are made
+    /// A preset (web-search, files, plan-and-execute, skills) or a TOML file; its `[gate]` holds
+    /// the rules for calls
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
-    /// Call tools of these ids without asking; `*` stands for any text (repeatable)
+    /// Call tools with these ids without asking; `*` matches any text (repeatable)
     #[arg(long, value_name = "PATTERN")]
     allow: Vec<String>,
-    /// Ask before tools of these ids, or that look like it, are called (repeatable)
+    /// Ask before calling tools with these ids, or with ids that look the same (repeatable)
     #[arg(long, value_name = "PATTERN")]
     ask: Vec<String>,
-    /// Never call tools of these ids, or that look like it; wins over --ask, and that over --allow
-    /// (repeatable)
+    /// Never call tools with these ids, or with ids that look the same; overrides --ask, which
+    /// overrides --allow (repeatable)
     #[arg(long, value_name = "PATTERN")]
     deny: Vec<String>,
-    /// Call nothing, and say what would be called
+    /// Call nothing, and report what would be called
     #[arg(long)]
     dry_run: bool,
 }
 
 impl PolicyArgs {
-    /// The profile; an empty one where none is named.
+    /// The profile of --profile; the default without it.
     pub fn profile(&self) -> Result<Profile> {
         Ok(self
             .profile
@@ -39,7 +39,7 @@ impl PolicyArgs {
             .unwrap_or_default())
     }
 
-    /// Adds the rules of the flags, the strictest first: they come before those of the profile.
+    /// Puts the rules of the flags before those of the profile, the strictest first.
     pub fn apply_to(&self, policies: &mut Policies) {
         let flags = [
             (&self.deny, Decision::Deny, "deny"),

@@ -1,13 +1,21 @@
-//! `toolscout remove`: takes tools out.
+//! `toolscout remove`: removes tools.
+
+use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
+use serde_json::json;
 use toolscout_index::{Filter, Searcher, ToolId};
 
-use super::context::{Context, Legs};
-use super::{Outcome, Usage};
+use super::Outcome;
+use super::context::{Context, Legs, unknown_server};
+use super::exit::UsageError;
+use super::suggest::did_you_mean;
 
 /// Removes tools by id, or all tools of a server.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout remove github/create_issue\n  toolscout remove --server github --dry-run"
+)]
 pub struct Args {
     /// Ids, as in server/name
     #[arg(value_name = "ID")]
@@ -15,34 +23,32 @@ pub struct Args {
     /// Every tool of this server (repeatable)
     #[arg(long, value_name = "NAME")]
     server: Vec<String>,
-    /// Say what would be removed, and remove nothing
+    /// Print what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
 }
 
 impl Args {
-    /// Removes and prints what was removed.
+    /// Removes the tools and prints their ids.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         if self.ids.is_empty() && self.server.is_empty() {
-            return Err(Usage("nothing to remove was named; give ids or --server".into()).into());
+            return Err(UsageError("nothing to remove; name ids or --server".into()).into());
         }
         let catalog = context.open(Legs::Lexical)?;
-        let ids = self.matching(&catalog.searcher())?;
+        let ids = self.matching(&catalog.searcher(), &context.settings.catalog)?;
         let mut writer = catalog.writer()?;
         let changes = writer.remove(&ids)?;
         if !self.dry_run {
             writer.commit()?;
         }
         if context.printer.is_json() {
-            context.printer.json(
-                &serde_json::json!({ "removed": changes.removed, "dry_run": self.dry_run }),
-            )?;
-            return Ok(Outcome::Done);
+            let json = json!({ "removed": changes.removed, "dry_run": self.dry_run });
+            context.printer.json(&json)?;
+            return Ok(Outcome::Success);
         }
-        changes
-            .removed
-            .iter()
-            .try_for_each(|id| context.printer.line(format_args!("- {id}")))?;
+        for id in &changes.removed {
+            context.printer.text(format_args!("- {id}"))?;
+        }
         let end = if self.dry_run {
             " (dry run, nothing was written)"
         } else {
@@ -53,20 +59,30 @@ impl Args {
             context.settings.catalog,
             changes.removed.len()
         ))?;
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 
-    fn matching(&self, searcher: &Searcher) -> Result<Vec<ToolId>> {
-        let mut ids = self
-            .ids
-            .iter()
-            .map(|id| ToolId::parse(id))
-            .collect::<Result<Vec<_>, _>>()?;
-        if let Some(unknown) = ids.iter().find(|id| searcher.tool(id).is_none()) {
-            bail!(
-                "no tool {unknown:?} in this catalog, so nothing was removed; `toolscout list` shows what is there"
-            );
+    /// The ids to remove. An id or a server that is unknown is an error.
+    fn matching(&self, searcher: &Searcher, catalog: &str) -> Result<Vec<ToolId>> {
+        let all: Vec<ToolId> = searcher.tools().map(|tool| tool.id.clone()).collect();
+        let mut ids = Vec::new();
+        for id in &self.ids {
+            let id = ToolId::parse(id)?;
+            if searcher.tool(&id).is_none() {
+                let hint = did_you_mean(id.as_str(), all.iter().map(ToolId::as_str))
+                    .unwrap_or_else(|| "`toolscout list` lists the tools".to_owned());
+                bail!("no tool {id:?} in this catalog, so nothing was removed; {hint}");
+            }
+            ids.push(id);
         }
+        let servers: BTreeSet<String> = all.iter().map(|id| id.server().to_owned()).collect();
+        for server in &self.server {
+            if !servers.contains(server) {
+                let problem = unknown_server(catalog, server, &servers);
+                bail!("{problem} (nothing was removed)");
+            }
+        }
+        // An empty filter would match every tool.
         if self.server.is_empty() {
             return Ok(ids);
         }
@@ -74,17 +90,8 @@ impl Args {
             servers: self.server.iter().cloned().collect(),
             ..Filter::default()
         };
-        let of_servers = searcher
-            .tools()
-            .filter(|tool| filter.accepts(tool))
-            .map(|tool| tool.id.clone());
-        let before = ids.len();
-        ids.extend(of_servers);
-        if ids.len() == before {
-            bail!(
-                "no tool of server {} in this catalog; `toolscout stats` lists the servers",
-                self.server.join(", ")
-            );
+        for tool in searcher.tools().filter(|tool| filter.accepts(tool)) {
+            ids.push(tool.id.clone());
         }
         Ok(ids)
     }

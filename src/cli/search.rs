@@ -5,71 +5,79 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
-use toolscout_index::hit::{LegScore, NameMatch, Reason, Reranked};
+use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
 use toolscout_index::{
     Degraded, DegradedCause, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool,
     Variant,
 };
 
+use super::Outcome;
 use super::context::{Context, Legs};
+use super::exit::UsageError;
 use super::export::print_emitted;
-use super::list::Which;
+use super::list::FilterArgs;
 use super::output::summary;
-use super::{Outcome, Usage};
 use crate::config::EmbedderKind;
 use crate::{hints, printable};
 
-/// Shorter stages would be shown as 0.00 ms.
-const SHOWN_MS: f64 = 0.005;
+/// Stages below this would be printed as 0.00 ms and are left out.
+const MIN_STAGE_MS: f64 = 0.005;
+/// Confidence below which the output warns that perhaps no tool fits.
+const LOW_CONFIDENCE: f32 = 0.5;
+/// Most reasons printed for a move of the ranker.
+const MAX_REASONS: usize = 3;
 
 /// Finds the tools that fit a request in plain words, or an exact name.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout search open a ticket about a bug\n  toolscout search -q \"convert currencies\" -q \"translate text\" -k 8 --explain"
+)]
 pub struct Args {
     /// What the tool should do
     #[arg(value_name = "QUERY")]
     words: Vec<String>,
-    /// A further request, answered in one list with the others (repeatable)
+    /// A further request; the hits of all requests are merged into one list (repeatable)
     #[arg(short, long = "query", value_name = "QUERY")]
     queries: Vec<String>,
-    /// Hits, 1 to 50 [default: search.k, 5]
+    /// Number of hits, 1 to 50 [default: search.k, 5]
     #[arg(short, value_name = "N")]
     k: Option<usize>,
     /// lexical, dense, hybrid or auto [default: search.mode, auto]
     #[arg(short, long)]
     mode: Option<Mode>,
-    /// How the legs' scores become one: convex or rrf [default: search.fusion, convex]
+    /// How the scores of the legs are combined: convex or rrf [default: search.fusion, convex]
     #[arg(long)]
     fusion: Option<Fusion>,
-    /// Share of the dense legs, 0 to 1 [default: search.dense_weight, else the engine's]
+    /// Weight of the dense legs, 0 to 1 [default: search.dense_weight, else the engine's]
     #[arg(long, value_name = "W")]
     dense_weight: Option<f32>,
-    /// Leave out hits below this score [default: search.min_score, 0]
+    /// Leave out hits below this raw score, see --explain [default: search.min_score, 0]
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// Order hits by the formula alone, without the learned ranker
+    /// Rank by the fused score alone, without the learned ranker
     #[arg(long)]
     no_ranker: bool,
     /// Answer "no match" below this confidence, 0 to 1 [default: 0, never]
     #[arg(long, value_name = "CONFIDENCE")]
     min_confidence: Option<f32>,
-    /// Take the request as one need, never split into several
+    /// Search the request as a whole, never split into clauses
     #[arg(long)]
     whole: bool,
     #[command(flatten)]
-    which: Which,
+    filter: FilterArgs,
     /// Only this tool (repeatable)
     #[arg(long, value_name = "ID")]
     id: Vec<String>,
-    /// Do what can be done in about this many milliseconds; the answer says how much that was
+    /// Time limit of the search in milliseconds; the output names the stages that were left out
     #[arg(long, value_name = "MS")]
     budget_ms: Option<f64>,
-    /// Show near-duplicates of a tool on several servers as one hit
+    /// Merge near-duplicates on several servers into one hit
     #[arg(long)]
     fold: bool,
-    /// Say how each hit came to its place
+    /// Print why each hit was found and ranked where it is
     #[arg(long)]
     explain: bool,
-    /// Write the found tools in this format: openai, openai_responses, anthropic,
+    /// Print the found tools in this format: openai, openai_responses, anthropic,
     /// anthropic_reference, mcp, names, signature
     #[arg(long, value_name = "FORMAT")]
     format: Option<Emit>,
@@ -79,6 +87,7 @@ impl Args {
     /// Searches and prints the hits.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let (texts, format) = (self.texts()?, self.format);
+        let servers = self.filter.server.clone();
         let mode = self.mode_in(context);
         let legs = if mode == Mode::Lexical {
             Legs::Lexical
@@ -89,6 +98,7 @@ impl Args {
         query.validate()?;
         let start = Instant::now();
         let searcher = context.open(legs)?.searcher();
+        context.warn_of_unknown_servers(&searcher, &servers);
         let opened = start.elapsed();
         let mut results = searcher.search(&query)?;
         if let Some(missing) = context.missing_model() {
@@ -107,7 +117,7 @@ impl Args {
         .print(format)
     }
 
-    /// The words are one request, each `--query` is another.
+    /// The requests: all positional words together, then each `--query`.
     fn texts(&self) -> Result<Vec<String>> {
         let words = (!self.words.is_empty()).then(|| self.words.join(" "));
         let texts: Vec<String> = words
@@ -115,15 +125,16 @@ impl Args {
             .chain(self.queries.iter().cloned())
             .collect();
         if texts.is_empty() {
-            return Err(
-                Usage("no query; say in a few words what the tool should do".into()).into(),
-            );
+            return Err(UsageError(
+                "no query; describe in a few words what the tool should do".into(),
+            )
+            .into());
         }
         Ok(texts)
     }
 
-    /// Where embedding is switched off, lexical search is what is wanted and not a lack of
-    /// something.
+    /// The search mode. With embedding switched off, `auto` means lexical: the answer is then not
+    /// degraded.
     fn mode_in(&self, context: &Context) -> Mode {
         match self.mode.unwrap_or(context.settings.search.mode) {
             Mode::Auto if context.settings.embedder == EmbedderKind::None => Mode::Lexical,
@@ -133,7 +144,7 @@ impl Args {
 
     fn query(self, context: &Context, texts: &[String]) -> Query {
         let defaults = context.settings.search;
-        let mut filter = self.which.filter();
+        let mut filter = self.filter.filter();
         filter.ids = self.id.into_iter().collect();
         let mut query = Query::any_of(texts)
             .k(self.k.unwrap_or(defaults.k))
@@ -165,7 +176,7 @@ impl Args {
     }
 }
 
-/// Results and what is needed to tell them.
+/// An answer, with the context to print it.
 struct Answer<'a> {
     context: &'a Context,
     texts: Vec<String>,
@@ -185,59 +196,64 @@ impl Answer<'_> {
             None if printer.is_json() => printer.json(&self.as_json())?,
             None => self.print_hits()?,
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 
     fn print_hits(&self) -> Result<()> {
         let printer = self.context.printer;
         let hits = &self.results.hits;
         if hits.iter().any(|hit| hit.explain.is_some()) {
-            explained(hits)
-                .iter()
-                .try_for_each(|line| printer.line(line))?;
+            for line in explanation(hits) {
+                printer.text(line)?;
+            }
         } else if !hits.is_empty() {
             self.print_rows()?;
         }
-        self.notes().iter().try_for_each(|note| printer.note(note))
+        for note in self.notes() {
+            printer.note(note)?;
+        }
+        Ok(())
     }
 
+    /// Prints a row per hit. Raw scores are not among the columns, because they compare hits of one
+    /// answer only; the confidence of the answer is in the notes. Plain rows repeat it in the
+    /// second column, since programs read rows one by one.
     fn print_rows(&self) -> Result<()> {
+        let printer = self.context.printer;
         let several = self.texts.len() > 1;
-        let rows = self.results.hits.iter().enumerate().map(|(index, hit)| {
-            let mut row = vec![
-                (index + 1).to_string(),
-                format!("{:.3}", hit.score),
-                hit.id.to_string(),
-            ];
-            if several {
-                row.push(self.found_by(hit));
+        let mut header = vec!["#"];
+        if !printer.is_table() {
+            header.push("confidence");
+        }
+        header.push("id");
+        if several {
+            header.push("for");
+        }
+        header.push("description");
+        let mut rows = Vec::new();
+        for (index, hit) in self.results.hits.iter().enumerate() {
+            let mut row = vec![(index + 1).to_string()];
+            if !printer.is_table() {
+                row.push(self.confidence().unwrap_or_else(|| "-".to_owned()));
             }
-            row.push(
-                summary(&hit.tool)
-                    + &also_on(hit)
-                        .map(|others| format!(" ({others})"))
-                        .unwrap_or_default(),
-            );
-            row
-        });
-        let header: &[&str] = if several {
-            &["#", "score", "id", "for", "description"]
-        } else {
-            &["#", "score", "id", "description"]
-        };
-        self.context.printer.rows(header, rows.collect())
+            row.push(hit.id.to_string());
+            if several {
+                row.push(query_numbers(hit));
+            }
+            let others = also_on(hit).map(|others| format!(" ({others})"));
+            row.push(summary(&hit.tool) + &others.unwrap_or_default());
+            rows.push(row);
+        }
+        printer.rows(&header, rows)
     }
 
-    /// The queries that found a hit, by number.
-    fn found_by(&self, hit: &Hit) -> String {
-        hit.matched_queries
-            .iter()
-            .map(|query| (query + 1).to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
+    fn confidence(&self) -> Option<String> {
+        self.results
+            .confidence
+            .map(|confidence| format!("{confidence:.2}"))
     }
 
-    /// What is to be said below the hits: no match, less than asked for, and where the time went.
+    /// The lines below the hits: no match, low confidence, a degraded answer, and the timings.
     fn notes(&self) -> Vec<String> {
         let Results {
             hits,
@@ -255,20 +271,22 @@ impl Answer<'_> {
                 notes.push(format!("nearest: {}", nearest.join(", ")));
             }
         }
-        notes.extend(
-            degraded
-                .as_ref()
-                .map(|degraded| format!("degraded: {}", hints::degraded_reason(degraded))),
-        );
+        if !hits.is_empty() && confidence.is_some_and(|confidence| confidence < LOW_CONFIDENCE) {
+            notes.push("low confidence: perhaps no tool fits".to_owned());
+        }
+        if let Some(degraded) = degraded {
+            notes.push(format!("degraded: {}", hints::degraded_reason(degraded)));
+        }
+        let confidence = self
+            .confidence()
+            .map(|confidence| format!("confidence {confidence} · "));
         notes.push(format!(
             "{} · {} of {} tools · {}{} · opened in {:.0} ms",
-            tier(&self.results),
+            describe_pipeline(&self.results),
             hits.len(),
             self.searcher.len(),
-            confidence
-                .map(|confidence| format!("confidence {confidence:.2} · "))
-                .unwrap_or_default(),
-            told(timings),
+            confidence.unwrap_or_default(),
+            describe_timings(timings),
             self.opened.as_secs_f64() * 1e3
         ));
         notes
@@ -336,25 +354,31 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
     json
 }
 
-/// What answered: the mode, what was heard beside words, and what was left out for time.
-fn tier(results: &Results) -> String {
+/// The queries that found a hit, by 1-based number.
+fn query_numbers(hit: &Hit) -> String {
+    hit.matched_queries
+        .iter()
+        .map(|query| (query + 1).to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The mode of the search, its embedders, and the variant where time was short.
+fn describe_pipeline(results: &Results) -> String {
+    // The part of an id after the slash is a hash of the weights, of no use to a reader.
     let names: Vec<&str> = results
         .embedders
         .iter()
         .filter_map(|id| id.split('/').next())
         .collect();
-    let heard = if names.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", names.join(", "))
-    };
-    let variant = results.variant;
-    let cut = if variant == Variant::Full {
-        String::new()
-    } else {
-        format!(" · {variant} variant for time")
-    };
-    format!("{}{heard}{cut}", results.mode)
+    let mut text = results.mode.to_string();
+    if !names.is_empty() {
+        text += &format!(" ({})", names.join(", "));
+    }
+    if results.variant != Variant::Full {
+        text += &format!(" · {} variant for time", results.variant);
+    }
+    text
 }
 
 fn also_on(hit: &Hit) -> Option<String> {
@@ -362,152 +386,256 @@ fn also_on(hit: &Hit) -> Option<String> {
     (!others.is_empty()).then(|| format!("also on: {}", others.join(", ")))
 }
 
-fn told(timings: &Timings) -> String {
-    let stages = timings.stages().into_iter();
-    let stages: Vec<String> = stages
-        .filter(|(_, ms)| *ms >= SHOWN_MS)
+fn describe_timings(timings: &Timings) -> String {
+    let stages: Vec<String> = timings
+        .stages()
+        .into_iter()
+        .filter(|(_, ms)| *ms >= MIN_STAGE_MS)
         .map(|(stage, ms)| format!("{stage} {ms:.2}"))
         .collect();
     format!("{:.2} ms ({})", timings.total_ms, stages.join(", "))
 }
 
-fn explained(hits: &[Hit]) -> Vec<String> {
+/// Several lines per hit: raw score and id, summary, and why it was found.
+fn explanation(hits: &[Hit]) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, hit) in hits.iter().enumerate() {
-        lines.push(format!("{}. {:.3}  {}", index + 1, hit.score, hit.id));
+        lines.push(format!("{}. {}  score {:.3}", index + 1, hit.id, hit.score));
         lines.push(format!("     {}", printable::line(&summary(&hit.tool))));
-        lines.extend(also_on(hit).map(|others| format!("     {}", printable::line(&others))));
-        if let Some(explain) = &hit.explain {
-            lines.extend(
-                reasons(explain)
-                    .into_iter()
-                    .map(|(title, reason)| format!("     {title:<8} {reason}")),
-            );
+        if let Some(others) = also_on(hit) {
+            lines.push(format!("     {}", printable::line(&others)));
+        }
+        let reasons = hit.explain.as_ref().map(reasons).unwrap_or_default();
+        for (title, reason) in reasons {
+            lines.push(format!("     {title:<10} {}", printable::line(&reason)));
         }
     }
     lines
 }
 
+/// Why a hit was found and how it got its rank, as titles and texts.
 fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
     let mut reasons = Vec::new();
-    reasons.extend(
-        explain
-            .name_match
-            .map(|how| ("name", name_told(how).to_owned())),
-    );
-    reasons.extend(
-        explain
-            .lexical
-            .as_ref()
-            .map(|leg| ("lexical", leg_told(leg, "bm25"))),
-    );
-    for (model, leg) in &explain.dense {
-        reasons.push(("dense", format!("{}, {model}", leg_told(leg, "cosine"))));
+    if let Some(name_match) = explain.name_match {
+        reasons.push(("name", describe_name_match(name_match).to_owned()));
     }
     if !explain.matched.is_empty() {
-        let fields = explain
-            .matched
-            .iter()
-            .map(|field| format!("{}: {}", field.field, field.terms.join(" ")));
-        reasons.push(("matched", fields.collect::<Vec<_>>().join("; ")));
+        reasons.push(("words", describe_fields(&explain.matched)));
     }
     for edit in &explain.fuzzy {
-        reasons.push((
-            "fuzzy",
-            format!("{} → {}, edits: {}", edit.from, edit.to, edit.edits),
-        ));
+        reasons.push(("corrected", format!("{} to {}", edit.from, edit.to)));
+    }
+    if let Some(leg) = &explain.lexical {
+        let text = format!("BM25 {:.2}, rank {}", leg.raw, leg.rank);
+        reasons.push(("lexical", text));
+    }
+    for (embedder, leg) in &explain.dense {
+        let embedder = embedder.split('/').next().unwrap_or(embedder);
+        let text = format!(
+            "embedding similarity {:.2} by {embedder}, rank {}",
+            leg.raw, leg.rank
+        );
+        reasons.push(("meaning", text));
     }
     if !explain.clauses.is_empty() {
-        reasons.push(("clauses", clauses_told(explain)));
+        reasons.push(("clauses", describe_clauses(explain)));
     }
-    reasons.push((
-        "fused",
-        format!(
-            "{:.3} with dense weight {:.2}",
-            explain.fused, explain.dense_weight
-        ),
-    ));
-    reasons.extend(
-        explain
-            .ranker
-            .as_ref()
-            .map(|ranker| ("ranker", ranker_told(ranker))),
+    if let Some(memory) = explain.memory {
+        let text = format!("called before for similar requests, strength {memory:.2}");
+        reasons.push(("memory", text));
+    }
+    let text = format!(
+        "{:.3} from the legs, dense weight {:.2}",
+        explain.fused, explain.dense_weight
     );
+    reasons.push(("fused", text));
+    if let Some(ranker) = &explain.ranker {
+        reasons.push(("ranker", describe_move(ranker)));
+    }
     reasons
 }
 
-fn ranker_told(ranker: &Reranked) -> String {
-    let moved = |reason: &Reason| format!("{} {:+.2}", reason.feature, reason.moved);
-    let reasons: Vec<String> = ranker.reasons.iter().map(moved).collect();
-    format!(
-        "place {} to {}, by {}",
-        ranker.before,
-        ranker.after,
-        reasons.join(", ")
-    )
-}
-
-fn name_told(how: NameMatch) -> &'static str {
-    match how {
-        NameMatch::Suffix => "the query's words end the name",
+fn describe_name_match(name_match: NameMatch) -> &'static str {
+    match name_match {
+        NameMatch::Suffix => "the words of the query end the name",
         NameMatch::Exact => "the query is the name up to case and separators",
         NameMatch::Verbatim => "the query is the name",
     }
 }
 
-fn clauses_told(explain: &Explain) -> String {
+/// The fields of the tool and the words of the query found in each.
+fn describe_fields(fields: &[MatchedField]) -> String {
+    fields
+        .iter()
+        .map(|field| {
+            format!(
+                "{}: {}",
+                field.field.replace('_', " "),
+                field.terms.join(" ")
+            )
+        })
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+fn describe_clauses(explain: &Explain) -> String {
+    let clauses = explain.clauses.join(" | ");
     let best = explain
         .best_clause
         .and_then(|best| explain.clauses.get(best));
-    let best = best
-        .map(|clause| format!("; best for {clause:?}"))
-        .unwrap_or_default();
-    format!("{}{best}", explain.clauses.join(" | "))
+    match best {
+        Some(best) => format!("{clauses}; best for {best:?}"),
+        None => clauses,
+    }
 }
 
-fn leg_told(leg: &LegScore, unit: &str) -> String {
-    format!(
-        "rank {}, {unit} {:.3}, normalised {:.3}",
-        leg.rank, leg.raw, leg.normalised
-    )
+/// The move of a hit from its rank by the fused score, with the strongest reasons for it.
+fn describe_move(ranker: &Reranked) -> String {
+    let Reranked { before, after, .. } = ranker;
+    if before == after {
+        return format!("stays at rank {after}");
+    }
+    let is_up = after < before;
+    let mut reasons = Vec::new();
+    // Several features measure one thing; a reader needs it once. Only those that moved the hit in
+    // the direction it went are reasons for the move.
+    for reason in &ranker.reasons {
+        let text = describe_feature(reason.feature);
+        if (reason.moved > 0.0) == is_up && !reasons.contains(&text) {
+            reasons.push(text);
+        }
+    }
+    reasons.truncate(MAX_REASONS);
+    let quality = if is_up { "high" } else { "low" };
+    let mut text = format!("from rank {before} to rank {after}");
+    if !reasons.is_empty() {
+        text += &format!(": {quality} {}", reasons.join(", "));
+    }
+    text
+}
+
+/// What a feature of the ranker measures, in words.
+fn describe_feature(feature: &str) -> &'static str {
+    // By prefix: features of one subject share it. Longer prefixes come first.
+    const DESCRIPTIONS: [(&str, &str); 20] = [
+        ("near_name", "word similarity to the name"),
+        ("near_description", "word similarity to the description"),
+        ("near", "word similarity"),
+        ("table", "embedding similarity"),
+        ("model", "embedding similarity"),
+        ("lexical", "BM25 score"),
+        ("fused", "fused score"),
+        ("name", "overlap with the words of the name"),
+        ("triples", "overlap with the letters of the name"),
+        ("description", "overlap with the words of the description"),
+        ("parameter_coverage", "overlap with the parameters"),
+        ("parameters", "number of parameters"),
+        ("server_share", "scores of tools on the same server"),
+        ("server", "overlap with the name of the server"),
+        ("clause", "fit to a clause of the request"),
+        ("coverage", "share of the request's words"),
+        ("best_coverage", "share of the request's words"),
+        ("pairs", "overlap of neighbouring words"),
+        ("action", "agreement on the action"),
+        ("kinds", "fit of the values to the parameters"),
+    ];
+    DESCRIPTIONS
+        .iter()
+        .find(|(prefix, _)| feature.starts_with(prefix))
+        .map_or("fit to requests of this form", |(_, description)| {
+            description
+        })
 }
 
 #[cfg(test)]
 mod tests {
+    use toolscout_index::hit::{FuzzyEdit, LegScore, Reason};
+
     use super::*;
 
     #[test]
-    fn only_stages_that_took_time_are_told() {
+    fn stages_without_time_are_left_out() {
         let timings = Timings {
             lexical_ms: 0.25,
             total_ms: 0.3,
             ..Timings::default()
         };
-        assert_eq!(told(&timings), "0.30 ms (lexical 0.25)");
+        assert_eq!(describe_timings(&timings), "0.30 ms (lexical 0.25)");
+    }
+
+    fn reason(feature: &'static str, moved: f32) -> Reason {
+        Reason {
+            feature,
+            value: 0.0,
+            moved,
+        }
     }
 
     #[test]
-    fn an_explanation_names_legs_fields_and_edits() {
+    fn an_explanation_names_words_corrections_similarity_and_the_move() {
+        let leg = LegScore {
+            rank: 2,
+            raw: 7.5,
+            normalised: 0.5,
+        };
         let explain = Explain {
             name_match: Some(NameMatch::Suffix),
-            lexical: Some(LegScore {
-                rank: 2,
-                raw: 7.5,
-                normalised: 0.5,
-            }),
-            fuzzy: vec![toolscout_index::hit::FuzzyEdit {
+            lexical: Some(leg.clone()),
+            dense: vec![("static-table/ab12".into(), LegScore { raw: 0.5, ..leg })],
+            matched: vec![MatchedField {
+                field: "description",
+                terms: vec!["issu".into()],
+            }],
+            fuzzy: vec![FuzzyEdit {
                 from: "isue".into(),
                 to: "issu".into(),
                 edits: 1,
             }],
+            memory: Some(0.25),
             fused: 0.5,
+            ranker: Some(Reranked {
+                before: 5,
+                after: 1,
+                score: 0.0,
+                reasons: vec![
+                    reason("near_name_scaled", 0.9),
+                    reason("pairs", -0.5),
+                    reason("near_name", 0.4),
+                    reason("table_text", 0.3),
+                ],
+            }),
             ..Explain::default()
         };
-        let titles: Vec<&str> = reasons(&explain).iter().map(|(title, _)| *title).collect();
-        assert_eq!(titles, ["name", "lexical", "fuzzy", "fused"]);
         assert_eq!(
-            reasons(&explain)[1].1,
-            "rank 2, bm25 7.500, normalised 0.500"
+            reasons(&explain),
+            [
+                ("name", "the words of the query end the name"),
+                ("words", "description: issu"),
+                ("corrected", "isue to issu"),
+                ("lexical", "BM25 7.50, rank 2"),
+                (
+                    "meaning",
+                    "embedding similarity 0.50 by static-table, rank 2"
+                ),
+                (
+                    "memory",
+                    "called before for similar requests, strength 0.25"
+                ),
+                ("fused", "0.500 from the legs, dense weight 0.00"),
+                (
+                    "ranker",
+                    "from rank 5 to rank 1: high word similarity to the name, embedding similarity"
+                ),
+            ]
+            .map(|(title, text)| (title, text.to_owned()))
         );
+    }
+
+    #[test]
+    fn every_feature_of_the_ranker_is_described_in_words() {
+        for feature in toolscout_index::ranker::Feature::ALL {
+            let description = describe_feature(feature.name());
+            assert!(!description.contains('_'), "{description}");
+        }
     }
 }

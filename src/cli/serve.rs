@@ -15,11 +15,14 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
 
-/// Serves tool search over HTTP until SIGTERM or SIGINT, which let open requests and accepted
-/// changes finish.
+/// Serves tool search over HTTP until SIGTERM or SIGINT. Open requests and accepted changes finish
+/// first.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout serve\n  toolscout serve --listen 0.0.0.0:7700 --allow-host tools.example --mcp servers.json"
+)]
 pub struct Args {
-    /// The address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 chooses a free port
     #[arg(
         long,
         default_value = "127.0.0.1:7700",
@@ -27,35 +30,34 @@ pub struct Args {
         value_name = "ADDRESS"
     )]
     listen: SocketAddr,
-    /// A name this server goes by, beside localhost and IP addresses (repeatable)
+    /// A host name accepted in requests, besides localhost and IP addresses (repeatable)
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// An origin whose pages may call the API, as `https://app.example` (repeatable)
+    /// An origin whose pages may call the API, for example `https://app.example` (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Listen beyond this machine without API keys: whoever reaches the address may read, change
-    /// and delete
+    /// Listen on addresses beyond loopback without API keys: everyone who reaches the address may
+    /// read, change and delete
     #[arg(long)]
     insecure_no_keys: bool,
-    /// Searches that wait for a thread before more are turned away
+    /// Most searches that wait for a thread; further ones are rejected
     #[arg(long, value_name = "N")]
     search_queue: Option<usize>,
-    /// Open connections; for one more, the one that is idle for longest is closed [default: by the
-    /// limit of descriptors]
+    /// Most open connections; a further one closes the connection that is idle longest [default:
+    /// derived from the limit of file descriptors]
     #[arg(long, value_name = "N")]
     max_connections: Option<NonZero<usize>>,
-    /// Open connections of one address, or one IPv6 network of 64 bits; proxies on other machines
-    /// may need more
-    /// [default: a quarter of all]
+    /// Most open connections from one address, or one IPv6 /64 network; proxies on other machines
+    /// may need more [default: a quarter of --max-connections]
     #[arg(long, value_name = "N")]
     connections_per_address: Option<NonZero<usize>>,
     #[command(flatten)]
     agent: AgentArgs,
-    /// How found tools come into the hands of clients of the /mcp route: dispatch (through
-    /// call_tool) or inject (they join the client's list) [default: dispatch]
+    /// How clients of the /mcp route call found tools: dispatch (through call_tool) or inject (they
+    /// are added to the client's tool list) [default: dispatch]
     #[arg(long, value_parser = style, value_name = "STYLE")]
     mcp_style: Option<Style>,
-    /// How log lines are written
+    /// Format of log lines
     #[arg(
         long,
         value_enum,
@@ -64,7 +66,7 @@ pub struct Args {
         value_name = "FORMAT"
     )]
     log_format: LogFormat,
-    /// What is logged: a level, or `target=level` with commas between
+    /// What is logged: a level, or `target=level` pairs separated by commas
     #[arg(
         long,
         default_value = "info,ort=error,rmcp=warn",
@@ -72,16 +74,16 @@ pub struct Args {
         value_name = "FILTER"
     )]
     log: String,
-    /// An OpenTelemetry collector for spans of requests and searches, over OTLP as HTTP, as
+    /// OpenTelemetry collector for spans of requests and searches, over OTLP/HTTP, for example
     /// `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<String>,
 }
 
 impl Args {
-    /// Prints the address once it listens, and serves.
+    /// Serves, and prints the address once the server listens.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        // Dropped last, after the runtime: it sends the spans of the last requests.
+        // Declared before the runtime and so dropped after it: it sends the last requests' spans.
         let traces = self.otlp_endpoint.as_deref().map(Traces::to).transpose()?;
         telemetry::start(self.log_format, &self.log, traces.as_ref())?;
         let address = self.listen;
@@ -90,7 +92,7 @@ impl Args {
             .enable_all()
             .build()?;
         runtime.block_on(serve(address, settings, context))?;
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 
     fn settings(self, context: &Context) -> Result<Settings> {
@@ -126,7 +128,7 @@ impl Args {
 async fn serve(address: SocketAddr, settings: Settings, context: &Context) -> Result<()> {
     let shutdown = Shutdown::on_signals()?;
     let listener = http::bind(address, &settings).await?;
-    context.printer.line(format_args!(
+    context.printer.text(format_args!(
         "listening on http://{}",
         listener.local_addr()?
     ))?;

@@ -1,30 +1,35 @@
-//! `toolscout show`: everything that is known of a tool.
+//! `toolscout show`: a tool in full.
 
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use serde_json::Value;
 use toolscout_index::formats::{self, Emit};
 use toolscout_index::{Searcher, Tool, ToolId};
 
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::export::print_emitted;
+use super::suggest::did_you_mean;
 use crate::printable;
 
 /// Shows tools in full.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout show github/create_issue\n  toolscout show github/create_issue --format signature"
+)]
 pub struct Args {
     /// Ids, as in server/name
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// Write them in this format instead: openai, openai_responses, anthropic, anthropic_reference,
+    /// Print them in this format: openai, openai_responses, anthropic, anthropic_reference,
     /// mcp, names, signature
     #[arg(long, value_name = "FORMAT")]
     format: Option<Emit>,
 }
 
 impl Args {
-    /// Prints the tools, in the order they were named.
+    /// Prints the tools in the order of the ids.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let searcher = context.open(Legs::Lexical)?.searcher();
         let tools = self
@@ -40,80 +45,73 @@ impl Args {
                 .printer
                 .json(&tools.iter().map(|tool| &**tool).collect::<Vec<_>>())?;
         } else {
-            tools
-                .iter()
-                .try_for_each(|tool| context.printer.line(card(tool)))?;
+            for tool in &tools {
+                context.printer.text(card(tool))?;
+            }
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 }
 
 fn find(searcher: &Searcher, id: &str) -> Result<Arc<Tool>> {
-    match searcher.tool(&ToolId::parse(id)?) {
-        Some(tool) => Ok(tool),
-        None => {
-            bail!("no tool {id:?} in this catalog; `toolscout search {id:?}` finds what is like it")
-        }
+    if let Some(tool) = searcher.tool(&ToolId::parse(id)?) {
+        return Ok(tool);
     }
+    let tools: Vec<Arc<Tool>> = searcher.tools().collect();
+    let hint = did_you_mean(id, tools.iter().map(|tool| tool.id.as_str()))
+        .unwrap_or_else(|| format!("`toolscout search {id:?}` finds similar tools"));
+    bail!("no tool {id:?} in this catalog; {hint}")
 }
 
+/// All fields of a tool, one per line.
 fn card(tool: &Tool) -> String {
     let mut lines = vec![
         printable::name(tool.id.as_str()),
         format!("  {}", printable::line(&formats::signature(tool))),
     ];
-    lines.extend(
-        tool.title
-            .iter()
-            .map(|title| format!("  title: {}", printable::line(title))),
-    );
+    if let Some(title) = &tool.title {
+        lines.push(format!("  title: {}", printable::line(title)));
+    }
     if !tool.tags.is_empty() {
         lines.push(format!(
             "  tags: {}",
             printable::line(&tool.tags.join(", "))
         ));
     }
-    lines.extend(hints(tool).map(|hints| format!("  hints: {hints}")));
-    lines.extend(
-        tool.description
-            .trim()
-            .lines()
-            .map(|line| format!("  {}", printable::line(line))),
-    );
+    if let Some(hints) = hints(tool) {
+        lines.push(format!("  hints: {hints}"));
+    }
+    for line in tool.description.trim().lines() {
+        lines.push(format!("  {}", printable::line(line)));
+    }
     lines.push(format!(
         "  input: {}",
-        serde_json::Value::Object(tool.input_schema.clone())
+        Value::Object(tool.input_schema.clone())
     ));
-    lines.extend(
-        tool.output_schema
-            .clone()
-            .map(|schema| format!("  output: {}", serde_json::Value::Object(schema))),
-    );
+    if let Some(schema) = &tool.output_schema {
+        lines.push(format!("  output: {}", Value::Object(schema.clone())));
+    }
     lines.join("\n")
 }
 
-/// The hints that the tool gives, for example `read-only, not destructive`.
+/// The hints of the tool, for example `read-only, not destructive`; `None` without any.
 fn hints(tool: &Tool) -> Option<String> {
     let hints = tool.annotations;
-    let named = [
+    let values = [
         ("read-only", hints.read_only_hint),
         ("destructive", hints.destructive_hint),
         ("idempotent", hints.idempotent_hint),
         ("open-world", hints.open_world_hint),
     ];
-    let said: Vec<String> = named
-        .into_iter()
-        .filter_map(|(name, hint)| {
-            hint.map(|yes| {
-                if yes {
-                    name.to_owned()
-                } else {
-                    format!("not {name}")
-                }
-            })
-        })
-        .collect();
-    (!said.is_empty()).then(|| said.join(", "))
+    let mut texts = Vec::new();
+    for (name, value) in values {
+        match value {
+            Some(true) => texts.push(name.to_owned()),
+            Some(false) => texts.push(format!("not {name}")),
+            None => {}
+        }
+    }
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 #[cfg(test)]
@@ -121,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_hints_that_were_given_are_shown() {
+    fn absent_hints_are_not_shown() {
         let mut tool = Tool::new("s", "t").unwrap();
         assert_eq!(hints(&tool), None);
         tool.annotations.read_only_hint = Some(true);

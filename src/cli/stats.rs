@@ -1,4 +1,4 @@
-//! `toolscout stats`: a catalog in numbers.
+//! `toolscout stats`: statistics of a catalog.
 
 use anyhow::Result;
 
@@ -7,40 +7,44 @@ use super::context::{Context, Legs};
 
 /// Shows tools, servers, vectors and size on disk of a catalog.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  toolscout stats\n  toolscout --catalog work stats --json")]
 pub struct Args {}
 
 impl Args {
-    /// Prints the numbers.
+    /// Prints the statistics.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let stats = context.open(Legs::All)?.stats()?;
         if context.printer.is_json() {
             context.printer.json(&stats)?;
-            return Ok(Outcome::Done);
+            return Ok(Outcome::Success);
         }
         let row = |name: &str, value: String| vec![name.to_owned(), value];
         let mut rows = vec![
             row("catalog", context.settings.catalog.clone()),
             row("data", context.settings.data.display().to_string()),
+            row("embedder", context.settings.embedder.describe().to_owned()),
             row("tools", stats.tools.to_string()),
             row("generation", stats.generation.to_string()),
             row("disk", format!("{:.1} MB", stats.disk_bytes as f64 / 1e6)),
         ];
-        rows.extend(
-            stats
-                .vectors
-                .iter()
-                .map(|(model, count)| row("vectors", format!("{count} by {model}"))),
-        );
+        for (embedder, count) in &stats.vectors {
+            rows.push(row("vectors", format!("{count} by {embedder}")));
+        }
         rows.push(row(
             "not embedded yet",
             stats.pending_embeddings.to_string(),
         ));
-        let server = |(name, count): &(String, usize)| match name.as_str() {
-            "" => row("without server", format!("{count} tools")),
-            _ => row("server", format!("{name}: {count} tools")),
-        };
-        rows.extend(stats.servers.iter().map(server));
+        for (server, count) in &stats.servers {
+            let count = match count {
+                1 => "1 tool".to_owned(),
+                count => format!("{count} tools"),
+            };
+            rows.push(match server.as_str() {
+                "" => row("without server", count),
+                server => row("server", format!("{server}: {count}")),
+            });
+        }
         context.printer.rows(&["", ""], rows)?;
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 }

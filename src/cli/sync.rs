@@ -1,5 +1,5 @@
-//! `toolscout sync`: makes a server's tools exactly those of a file, or those of MCP servers what
-//! these offer.
+//! `toolscout sync`: makes the tools of a server match a file, or those of MCP servers match what
+//! the servers offer.
 
 mod servers;
 
@@ -8,26 +8,32 @@ use std::time::Instant;
 use anyhow::Result;
 use toolscout_index::{Changes, Options};
 
-use super::add::{AddReport, How, OpenApi};
+use super::Outcome;
+use super::add::{AddReport, OpenApiArgs, WriteArgs, commit};
 use super::context::Context;
+use super::exit::UsageError;
+use super::interrupt::Interrupt;
+use super::progress::spinner;
 use super::upstream::McpArgs;
-use super::{Outcome, Usage};
 
-/// Makes a server's tools exactly those of the input, or with --mcp asks MCP servers for their
-/// tools: adds, replaces and removes. Prints `+` for added, `~` for changed and `-` for removed
-/// tools.
+/// Makes the tools of a server match the input, or with --mcp those of MCP servers match what the
+/// servers offer: adds, replaces and removes. Prints `+` for added, `~` for changed and `-` for
+/// removed tools.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout sync github.json --server github\n  toolscout sync --mcp servers.json --dry-run"
+)]
 pub struct Args {
-    /// Files, folders, URLs, or - for stdin; together they are all the tools of the server
+    /// Files, folders, URLs, or - for stdin; together they hold every tool of the server
     #[arg(value_name = "FILE|FOLDER|URL|-")]
-    places: Vec<String>,
+    inputs: Vec<String>,
     /// The server
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
     #[command(flatten)]
-    how: How,
+    write: WriteArgs,
     #[command(flatten)]
-    openapi: OpenApi,
+    openapi: OpenApiArgs,
     #[command(flatten)]
     mcp: McpArgs,
 }
@@ -35,54 +41,56 @@ pub struct Args {
 impl Args {
     /// Reads, compares, stores, indexes and embeds.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        match (self.places.is_empty(), self.mcp.is_empty()) {
+        match (self.inputs.is_empty(), self.mcp.is_empty()) {
             (true, false) => servers::sync(
                 context,
                 &self.mcp.config()?,
                 self.server.as_deref(),
-                &self.how,
+                &self.write,
             ),
-            (false, true) => self.sync_places(context),
-            (true, true) => Err(Usage(
+            (false, true) => self.sync_inputs(context),
+            (true, true) => Err(UsageError(
                 "name files of tools, or MCP servers with --mcp or --mcp-server".into(),
             )
             .into()),
-            (false, false) => {
-                Err(Usage("files and MCP servers at once; give the one or the other".into()).into())
-            }
+            (false, false) => Err(UsageError(
+                "files and MCP servers at once; name one or the other".into(),
+            )
+            .into()),
         }
     }
 
-    fn sync_places(self, context: &Context) -> Result<Outcome> {
+    fn sync_inputs(self, context: &Context) -> Result<Outcome> {
         let Some(server) = self.server.filter(|server| !server.is_empty()) else {
-            return Err(Usage("name the server whose tools these are with --server".into()).into());
+            return Err(
+                UsageError("name the server whose tools these are with --server".into()).into(),
+            );
         };
         let start = Instant::now();
         let reading = self.openapi.reading(Some(server.clone()));
-        let batch = self.how.accept(
+        let batch = self.write.validate(
             context,
-            reading.read(&self.places, &context.settings.fetch)?,
+            reading.read(&self.inputs, &context.settings.fetch)?,
         )?;
         let read = start.elapsed();
-        if self.how.dry_run {
+        if self.write.dry_run {
             let catalog = context
                 .data_dir()
                 .open(&context.settings.catalog, Options::default())?;
             let changes = catalog.writer()?.sync(&server, &batch.tools)?;
-            print(context, &changes)?;
-            return AddReport {
-                read,
-                ..AddReport::of_preview(batch, changes)
-            }
-            .print(context);
+            print_changes(context, &changes)?;
+            return AddReport::of_preview(batch, changes, read).print(context);
         }
-        let catalog = context.open_or_create(self.how.legs())?;
+        let interrupt = Interrupt::listen()?;
+        let catalog = context.open_or_create(self.write.legs())?;
         let mut writer = catalog.writer()?;
+        let spinner = spinner("storing");
         let changes = writer.sync(&server, &batch.tools)?;
-        let generation = writer.commit()?;
+        spinner.finish_and_clear();
+        let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
-        print(context, &changes)?;
-        let embedded = self.how.embed(context, &mut writer)?;
+        print_changes(context, &changes)?;
+        let embedded = self.write.embed(context, &mut writer, &interrupt)?;
         AddReport {
             batch,
             changes,
@@ -95,7 +103,7 @@ impl Args {
     }
 }
 
-fn print(context: &Context, changes: &Changes) -> Result<()> {
+fn print_changes(context: &Context, changes: &Changes) -> Result<()> {
     if context.printer.is_json() {
         return Ok(());
     }
@@ -104,8 +112,9 @@ fn print(context: &Context, changes: &Changes) -> Result<()> {
         ('~', &changes.changed),
         ('-', &changes.removed),
     ] {
-        ids.iter()
-            .try_for_each(|id| context.printer.line(format_args!("{sign} {id}")))?;
+        for id in ids {
+            context.printer.text(format_args!("{sign} {id}"))?;
+        }
     }
     Ok(())
 }

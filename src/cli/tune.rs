@@ -1,5 +1,5 @@
-//! `toolscout tune`: looks for settings that serve a set better, and shows on other tools what they
-//! are worth.
+//! `toolscout tune`: finds better settings for a judged set, and measures the gain on held-out
+//! tools.
 
 use std::path::{Path, PathBuf};
 
@@ -14,38 +14,41 @@ use crate::eval::tune::{Half, Tunable, Tuned, tune};
 use crate::eval::{Arm, EvalSet, Progress};
 use crate::http::FeedbackStore;
 
-/// Looks for the fusion weight and the field weights that serve a set best.
+/// Finds the fusion weight and the field weights with the best quality on a judged set.
 ///
-/// Half of the tools decide, with the queries they answer; the gain is shown on the other half.
-/// With --apply what is found becomes the settings of the catalog named by --catalog.
+/// Half of the tools, with their queries, are for training; the gain is measured on the other half.
+/// With --apply the result becomes the settings of the catalog of --catalog.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout tune sets/mine --apply\n  toolscout tune --ranker --feedback --apply"
+)]
 pub struct Args {
-    /// Folder of the set
+    /// Folder of the judged set
     #[arg(value_name = "SET_DIR", required_unless_present_any = ["queries", "feedback"])]
     set: Option<PathBuf>,
-    /// Fit the learned ranker instead of the settings
+    /// Fit the learned ranker, not the settings
     #[arg(long)]
     ranker: bool,
-    /// Judged queries over the catalog named by --catalog, instead of a set: lines
+    /// Judged queries for the catalog of --catalog instead of a set: lines
     /// {"id","query","relevant":[tool ids]}
     #[arg(long, value_name = "FILE", requires = "ranker", conflicts_with = "set")]
     queries: Option<PathBuf>,
-    /// What HTTP clients have said they used, with its `query`, as judged queries over the catalog
+    /// Use the feedback of HTTP clients, with its `query`, as judged queries for the catalog
     #[arg(long, requires = "ranker", conflicts_with = "set")]
     feedback: bool,
-    /// Decides which half of the tools trains
+    /// Seed of the split into halves
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// Write what is found as the settings of the catalog
+    /// Write the result to the catalog
     #[arg(long)]
     apply: bool,
-    /// Where the measured catalog is kept [default: eval in the cache directory]
+    /// Folder of the measured catalog [default: eval in the cache directory]
     #[arg(long, value_name = "DIR")]
     index_dir: Option<PathBuf>,
 }
 
 impl Args {
-    /// Tunes and prints.
+    /// Tunes, and prints the result.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         if self.ranker {
             self.fit_ranker(context)
@@ -59,7 +62,9 @@ impl Args {
         let arms = Arm::named(&[Mode::Hybrid.name().into()], &[Fusion::Convex], None)?;
         let workspace = workspace(context, self.index_dir.as_deref(), &arms);
         if !workspace.embeds() {
-            bail!("there is nothing to weigh without an embedding model; see `toolscout doctor`");
+            bail!(
+                "there is no dense leg to weight without an embedding model; see `toolscout doctor`"
+            );
         }
         let progress = Bar::new();
         progress.begin(&set.name);
@@ -72,18 +77,16 @@ impl Args {
         if context.printer.is_json() {
             context.printer.json(&tuned)?;
         } else {
-            print(context, &tuned)?;
+            print_tuned(context, &tuned)?;
         }
         if self.apply {
             let mut writer = context.open(Legs::Lexical)?.writer()?;
             writer.set_settings(&tunable.settings(&tuned))?;
             writer.commit()?;
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
-}
 
-impl Args {
     fn fit_ranker(self, context: &Context) -> Result<Outcome> {
         let (set, searcher) = match &self.set {
             Some(path) => {
@@ -112,23 +115,24 @@ impl Args {
         if self.apply && !adapted.accepted {
             context
                 .printer
-                .note("the fitted ranker gains nothing on the test half, so nothing was written")?;
-            return Ok(Outcome::Amiss);
+                .note("the fitted ranker is no better on the test half, so nothing was written")?;
+            return Ok(Outcome::Failure);
         }
         if self.apply {
             let mut writer = context.open(Legs::Lexical)?.writer()?;
             writer.set_ranker(Some(&ranker))?;
             writer.commit()?;
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 
-    /// The catalog's tools with the judged queries that were asked for.
+    /// The catalog's tools with the judged queries of --queries and --feedback.
     fn judged(&self, context: &Context, searcher: &Searcher) -> Result<EvalSet> {
         let name = &context.settings.catalog;
-        let called = match self.feedback {
-            true => FeedbackStore::open(&context.settings.data)?.called(name)?,
-            false => Vec::new(),
+        let called = if self.feedback {
+            FeedbackStore::open(&context.settings.data)?.called(name)?
+        } else {
+            Vec::new()
         };
         let tools = searcher.tools().map(|tool| Tool::clone(&tool)).collect();
         Ok(EvalSet::over_catalog(
@@ -144,7 +148,7 @@ fn print_adapted(context: &Context, adapted: &Adapted) -> Result<()> {
     print_halves(context, &adapted.train, &adapted.test)?;
     let [low, high] = adapted.test_gain_ci95;
     context.printer.note(format_args!(
-        "nDCG@10 on tools that played no part: {low:+.4} to {high:+.4} with 95%, p = {:.4}; {} queries have tools in both halves and were left out",
+        "nDCG@10 on held-out tools: {low:+.4} to {high:+.4} (95% interval), p = {:.4}; {} queries have tools in both halves and were left out",
         adapted.test_gain_p, adapted.left_out
     ))?;
     let [before, after] = adapted.mix;
@@ -152,16 +156,16 @@ fn print_adapted(context: &Context, adapted: &Adapted) -> Result<()> {
         .printer
         .note(format_args!("weight = {after:.2}  # was {before:.2}"))?;
     context.printer.note(format_args!(
-        "{:.0}% of the leaves are kept",
+        "{:.0}% of the leaves were kept",
         100.0 * adapted.kept
     ))
 }
 
-fn print(context: &Context, tuned: &Tuned) -> Result<()> {
+fn print_tuned(context: &Context, tuned: &Tuned) -> Result<()> {
     print_halves(context, &tuned.train, &tuned.test)?;
     let [low, high] = tuned.test_gain_ci95;
     context.printer.note(format_args!(
-        "{} on tools that played no part: {low:+.4} to {high:+.4} with 95%, p = {:.4}; {} queries have tools in both halves and were left out",
+        "{} on held-out tools: {low:+.4} to {high:+.4} (95% interval), p = {:.4}; {} queries have tools in both halves and were left out",
         tuned.metric, tuned.test_gain_p, tuned.left_out
     ))?;
     for knob in &tuned.knobs {
@@ -174,15 +178,16 @@ fn print(context: &Context, tuned: &Tuned) -> Result<()> {
 }
 
 fn print_halves(context: &Context, train: &Half, test: &Half) -> Result<()> {
-    let half = |name: &str, half: &Half| {
-        let numbers =
-            [half.before, half.after, half.after - half.before].map(|value| format!("{value:.4}"));
-        [name.to_owned(), half.queries.to_string()]
-            .into_iter()
-            .chain(numbers)
-            .collect::<Vec<String>>()
-    };
-    let rows = vec![half("train", train), half("test", test)];
+    let mut rows = Vec::new();
+    for (name, half) in [("train", train), ("test", test)] {
+        rows.push(vec![
+            name.to_owned(),
+            half.queries.to_string(),
+            format!("{:.4}", half.before),
+            format!("{:.4}", half.after),
+            format!("{:.4}", half.after - half.before),
+        ]);
+    }
     context
         .printer
         .rows(&["half", "queries", "before", "after", "gain"], rows)

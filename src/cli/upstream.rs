@@ -1,19 +1,21 @@
-//! The flags that say which MCP servers there are, the same for `sync`, `agent`, `mcp` and `serve`.
+//! The flags that name MCP servers, shared by `sync`, `agent`, `mcp` and `serve`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::Usage;
+use super::exit::UsageError;
+use super::output::print_stderr;
 use crate::mcp::config::{add_header, load, parse_server};
 use crate::mcp::{OnChange, PoolConfig};
 
-/// MCP servers whose tools are used.
+/// MCP servers to connect to.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "MCP servers")]
 pub struct McpArgs {
-    /// A file with an `mcpServers` object, as desktop clients have it (repeatable)
+    /// A file with an `mcpServers` object, as desktop clients write it (repeatable)
     #[arg(long, value_name = "FILE")]
     mcp: Vec<PathBuf>,
     /// One more server: its URL, or the command that starts it (repeatable)
@@ -23,8 +25,8 @@ pub struct McpArgs {
     /// (repeatable)
     #[arg(long, value_name = "SERVER:HEADER=VALUE")]
     mcp_header: Vec<String>,
-    /// What becomes of a tool that is not any more what it was when it was taken in: warn (take it
-    /// in and say so), block (keep the old one and do not call it) or accept [default: warn]
+    /// Tools whose definition changed after it was approved: warn (update them with a warning),
+    /// block (keep the old definition and refuse calls) or accept [default: warn]
     #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true)]
     on_change: Option<OnChange>,
 }
@@ -35,26 +37,36 @@ impl McpArgs {
         self.mcp.is_empty() && self.mcp_server.is_empty()
     }
 
-    /// The servers and how they are treated. Of two of one name the one named last counts.
+    /// The servers and how changed tools are treated. Of two servers with one name the last counts.
     pub fn config(&self) -> Result<PoolConfig> {
         let environment = |name: &str| std::env::var_os(name);
         let mut servers = Vec::new();
         for path in &self.mcp {
-            servers.extend(load(path, &environment)?);
+            let of_file = load(path, &environment)?;
+            if of_file.is_empty() {
+                let path = path.display();
+                print_stderr(format_args!(
+                    "warning: {path} names no MCP servers, or only disabled ones"
+                ));
+            }
+            servers.extend(of_file);
         }
         for text in &self.mcp_server {
             let server = parse_server(text, &environment);
-            servers.push(server.map_err(|reason| Usage(format!("--mcp-server {text}: {reason}")))?);
+            servers.push(
+                server.map_err(|reason| UsageError(format!("--mcp-server {text}: {reason}")))?,
+            );
         }
-        let mut seen = std::collections::BTreeSet::new();
+        // Reversed, so that the first of a name that is met is the last one given.
+        let mut seen = BTreeSet::new();
         servers.reverse();
         servers.retain(|server| seen.insert(server.name.clone()));
         servers.reverse();
         for text in &self.mcp_header {
             let added = add_header(&mut servers, text, &environment);
-            // The value may be a secret, so it is not repeated.
+            // The value may be a secret and must not appear in the message.
             let shown = text.split('=').next().unwrap_or_default();
-            added.map_err(|reason| Usage(format!("--mcp-header {shown}=…: {reason}")))?;
+            added.map_err(|reason| UsageError(format!("--mcp-header {shown}=…: {reason}")))?;
         }
         Ok(PoolConfig {
             servers,

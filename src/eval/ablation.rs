@@ -1,5 +1,4 @@
-//! What each part of the default way of searching is worth: arms that add one part at a time, and a
-//! table of the gains.
+//! Ablation of the default search: arms that add one part at a time, and a table of the gains.
 
 use toolscout_index::{Fusion, Mode, Parts};
 
@@ -10,26 +9,26 @@ use super::judge::Scores;
 use super::metrics::{Metric, mean};
 use super::report::headline;
 
-/// What there is to build on.
+/// The embedders of an ablation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Embedding {
     /// An instant embedder alone.
     Instant,
-    /// A slow one beside it.
+    /// An instant and a slow embedder.
     Both,
 }
 
-/// A way of searching and the one it adds a part to.
+/// An arm and the arm that it adds a part to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// How it searches.
+    /// The arm.
     pub arm: Arm,
-    /// The step before it, by position; none for the first.
+    /// The position of the step before it; `None` for the first.
     pub after: Option<usize>,
 }
 
-/// The steps from words alone to the whole: with instant embedders, then, where there is a slow
-/// one, from words again with that.
+/// The steps from lexical search to the full search: first with the instant embedder, then, if
+/// there is a slow one, from lexical search again with it.
 pub fn steps(embedding: Embedding) -> Vec<Step> {
     let hybrid = |name: &str, fusion, parts| Arm {
         name: name.into(),
@@ -118,36 +117,33 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
             ),
         ]);
     }
-    let after = |place: usize| {
-        if place == restart {
+    let mut steps = Vec::new();
+    for (position, arm) in arms.into_iter().enumerate() {
+        // The steps with the model start from the first step, lexical search.
+        let after = if position == restart {
             Some(0)
         } else {
-            place.checked_sub(1)
-        }
-    };
-    arms.into_iter()
-        .enumerate()
-        .map(|(place, arm)| Step {
-            arm,
-            after: after(place),
-        })
-        .collect()
+            position.checked_sub(1)
+        };
+        steps.push(Step { arm, after });
+    }
+    steps
 }
 
-/// One step's figures: nDCG at the deepest place measured.
+/// The nDCG of one step, at the deepest cut-off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The step's name.
     pub name: String,
     /// By set.
     pub by_set: Vec<f64>,
-    /// The mean over sets, each weighing the same, with its interval.
+    /// The mean over sets with equal weights, with its interval.
     pub mean: (f64, Interval),
-    /// The mean of what the step added to the one before it, with its interval.
+    /// The mean gain over the step before it, with its interval.
     pub added: Option<(f64, Interval)>,
 }
 
-/// The figures of every step over sets that were all measured by the arms of these steps.
+/// The rows of the table. All sets must have been measured with the arms of these steps.
 pub fn rows(evaluations: &[Evaluation], steps: &[Step]) -> Vec<Row> {
     let columns: Vec<Vec<Vec<f64>>> = (0..steps.len())
         .map(|step| {
@@ -164,18 +160,21 @@ pub fn rows(evaluations: &[Evaluation], steps: &[Step]) -> Vec<Row> {
         let means: Vec<f64> = columns.iter().map(|column| mean(column)).collect();
         (mean(&means), macro_interval(columns, seed))
     };
-    let row = |(place, step): (usize, &Step)| Row {
-        name: step.arm.name.clone(),
-        by_set: columns[place].iter().map(|column| mean(column)).collect(),
-        mean: averaged(&columns[place]),
-        added: step
-            .after
-            .map(|before| averaged(&differences(&columns[place], &columns[before]))),
-    };
-    steps.iter().enumerate().map(row).collect()
+    let mut rows = Vec::new();
+    for (step, columns_of_step) in steps.iter().zip(&columns) {
+        rows.push(Row {
+            name: step.arm.name.clone(),
+            by_set: columns_of_step.iter().map(|column| mean(column)).collect(),
+            mean: averaged(columns_of_step),
+            added: step
+                .after
+                .map(|before| averaged(&differences(columns_of_step, &columns[before]))),
+        });
+    }
+    rows
 }
 
-/// The figure of every query of a set by one arm.
+/// The value of every query of a set by one arm.
 fn column(evaluation: &Evaluation, arm: usize) -> Vec<f64> {
     let metrics: Vec<Metric> = evaluation.report.arms[arm]
         .means

@@ -1,8 +1,8 @@
-//! Fits the ranker to one catalog, and shows on other tools whether it gained by that.
+//! Fits the ranker to one catalog, and measures the gain on held-out tools.
 //!
-//! The tools are split in two as in [`tune`](super::tune). On the train half the leaves of the
-//! forest are fitted anew and the ranker's weight is chosen, each judged by queries it was not
-//! fitted to; the test half tells the gain. What does not gain there is not worth keeping.
+//! The tools are split into two halves as in [`tune`](super::tune). The train half refits the
+//! leaves of the forest and chooses the weight of the ranker, each evaluated on queries it was not
+//! fitted to. The test half measures the gain. A ranker without a gain there is not accepted.
 
 use serde::Serialize;
 use toolscout_index::ranker::refit::{Judged, refit};
@@ -16,27 +16,27 @@ use super::metrics::mean;
 use super::run::{THREADS, each_text};
 use super::tune::{Half, Split};
 
-/// How much of the leaves is kept; 1 fits nothing anew.
+/// Shares of the old leaves that are tried; 1 refits nothing.
 const KEPT: [f64; 5] = [1.0, 0.9, 0.7, 0.5, 0.3];
-/// Weights of the ranker beside the formula.
+/// Weights of the ranker that are tried.
 const MIXES: [f32; 7] = [0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5];
-/// Places that count.
+/// Cut-off of nDCG.
 const DEPTH: usize = 10;
 
-/// What fitting brought.
+/// The result of fitting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Adapted {
     /// The set's name.
     pub set: String,
-    /// Decides the split.
+    /// The seed of the split.
     pub seed: u64,
     /// The ranker's weight before and after.
     pub mix: [f32; 2],
-    /// How much of the leaves was kept.
+    /// The share of the old leaves that was kept.
     pub kept: f64,
-    /// The half that was learned from.
+    /// The half that the ranker was fitted to.
     pub train: Half,
-    /// The half that tells the gain.
+    /// The half that measures the gain.
     pub test: Half,
     /// 95% interval of the gain on the test half.
     pub test_gain_ci95: Interval,
@@ -44,29 +44,29 @@ pub struct Adapted {
     pub test_gain_p: f64,
     /// Queries with relevant tools in both halves, left out.
     pub left_out: usize,
-    /// True where the test half gained: only then is the fitted ranker worth keeping.
+    /// True when the mean of the test half rose.
     pub accepted: bool,
 }
 
-/// A query's candidates, measured.
-struct Lesson {
+/// The candidates of a query, with their features.
+struct Example {
     rows: Vec<f32>,
     relevant: Vec<bool>,
     fused: Vec<f32>,
-    /// Relevant tools, candidates or not.
+    /// Number of relevant tools, whether or not they are candidates.
     wanted: usize,
 }
 
-/// Fits the ranker of a catalog to a set's judged queries. `asked` is called after each query.
+/// Fits the ranker of a catalog to the judged queries of a set. Calls `on_query` after each query.
 ///
 /// # Errors
-/// [`EvalError::Option`] when a part has too few queries to tell anything or no ranker was trained for the catalog's
-/// legs, and the engine's.
+/// [`EvalError::Option`] when a half has too few queries, or no ranker was trained for the legs of the
+/// catalog; errors of the engine.
 pub fn adapt(
     set: &EvalSet,
     searcher: &Searcher,
     seed: u64,
-    asked: &(dyn Fn() + Sync),
+    on_query: &(dyn Fn() + Sync),
 ) -> Result<(Adapted, Ranker)> {
     let split = Split::draw(set, seed)?;
     let inner = Split::draw(&split.train, seed.wrapping_add(1))?;
@@ -74,25 +74,25 @@ pub fn adapt(
         .ranker()
         .map(|ranker| Ranker::clone(ranker))
         .ok_or_else(no_ranker)?;
-    let (legs, test) = lessons(&split.test, searcher, asked)?;
-    let (_, train) = lessons(&split.train, searcher, asked)?;
-    let (_, fitting) = lessons(&inner.train, searcher, &|| ())?;
-    let (_, choosing) = lessons(&inner.test, searcher, &|| ())?;
+    let (legs, test) = examples(&split.test, searcher, on_query)?;
+    let (_, train) = examples(&split.train, searcher, on_query)?;
+    let (_, fitting) = examples(&inner.train, searcher, &|| ())?;
+    let (_, choosing) = examples(&inner.test, searcher, &|| ())?;
     let model = ranker
         .model_mut(legs.iter().map(String::as_str))
         .ok_or_else(no_ranker)?;
     let (kept, mix) = choose(model.trees(), model.mix(), &fitting, &choosing);
     let fitted = model.adapted(refit(model.trees(), &judged(&train, mix), kept), mix);
-    let column = |trees: &Forest, mix: f32, lessons: &[Lesson]| -> Vec<f64> {
-        lessons
+    let column = |trees: &Forest, mix: f32, examples: &[Example]| -> Vec<f64> {
+        examples
             .iter()
-            .map(|lesson| lesson.ndcg(trees, mix))
+            .map(|example| example.ndcg(trees, mix))
             .collect()
     };
-    let halves = |lessons: &[Lesson]| {
+    let halves = |examples: &[Example]| {
         [
-            column(model.trees(), model.mix(), lessons),
-            column(fitted.trees(), fitted.mix(), lessons),
+            column(model.trees(), model.mix(), examples),
+            column(fitted.trees(), fitted.mix(), examples),
         ]
     };
     let (train, test) = (halves(&train), halves(&test));
@@ -113,9 +113,9 @@ pub fn adapt(
     Ok((adapted, ranker))
 }
 
-/// How much to keep and how much weight to give: what serves queries best that were not fitted to.
-/// What changes least wins among equals.
-fn choose(trees: &Forest, mix: f32, fitting: &[Lesson], choosing: &[Lesson]) -> (f64, f32) {
+/// The share of old leaves and the weight with the best score on queries that were not fitted to.
+/// Among equal scores the smallest change wins.
+fn choose(trees: &Forest, mix: f32, fitting: &[Example], choosing: &[Example]) -> (f64, f32) {
     let score = |trees: &Forest, mix: f32| {
         mean(
             &choosing
@@ -137,34 +137,34 @@ fn choose(trees: &Forest, mix: f32, fitting: &[Lesson], choosing: &[Lesson]) -> 
     best
 }
 
-fn judged(lessons: &[Lesson], mix: f32) -> Vec<Judged> {
-    // Without weight there is no common unit; the formula's say is then left out.
+fn judged(examples: &[Example], mix: f32) -> Vec<Judged> {
+    // With weight 0 the two scores have no common unit; the fused score then counts as 0.
     let unit = if mix > 0.0 {
         f64::from(mix)
     } else {
         f64::INFINITY
     };
-    let base = |lesson: &Lesson| {
-        lesson
+    let base = |example: &Example| {
+        example
             .fused
             .iter()
             .map(|&score| f64::from(score) / unit)
             .collect()
     };
-    let judged = |lesson: &Lesson| Judged {
-        rows: lesson.rows.clone(),
-        relevant: lesson.relevant.clone(),
-        base: base(lesson),
+    let judged = |example: &Example| Judged {
+        rows: example.rows.clone(),
+        relevant: example.relevant.clone(),
+        base: base(example),
     };
-    lessons.iter().map(judged).collect()
+    examples.iter().map(judged).collect()
 }
 
-/// The queries of a set, measured, and the legs that were heard.
-fn lessons(
+/// The examples of a set, and the legs that contributed.
+fn examples(
     set: &EvalSet,
     searcher: &Searcher,
-    asked: &(dyn Fn() + Sync),
-) -> Result<(Vec<String>, Vec<Lesson>)> {
+    on_query: &(dyn Fn() + Sync),
+) -> Result<(Vec<String>, Vec<Example>)> {
     let texts: Vec<&str> = set
         .queries
         .iter()
@@ -172,26 +172,26 @@ fn lessons(
         .collect();
     let measured = each_text(&texts, THREADS, |text| {
         let measured = searcher.ranker_sample(&Query::new(text))?;
-        asked();
+        on_query();
         Ok(measured)
     })?;
     let mut legs: Option<Vec<String>> = None;
-    let mut lessons = Vec::new();
+    let mut examples = Vec::new();
     for (query, measured) in set.queries.iter().zip(measured) {
         let measured = measured.ok_or_else(no_ranker)?;
         if *legs.get_or_insert_with(|| measured.legs.clone()) != measured.legs {
             continue;
         }
-        let is_right = |id: &str| {
+        let is_relevant = |id: &str| {
             set.position(id)
                 .is_some_and(|tool| query.relevant.binary_search(&tool).is_ok())
         };
         let width = Feature::ALL.len();
-        lessons.push(Lesson {
+        examples.push(Example {
             relevant: measured
                 .tools
                 .iter()
-                .map(|id| is_right(id.as_str()))
+                .map(|id| is_relevant(id.as_str()))
                 .collect(),
             fused: measured
                 .rows
@@ -202,7 +202,7 @@ fn lessons(
             wanted: query.relevant.len(),
         });
     }
-    Ok((legs.unwrap_or_default(), lessons))
+    Ok((legs.unwrap_or_default(), examples))
 }
 
 fn no_ranker() -> EvalError {
@@ -211,7 +211,7 @@ fn no_ranker() -> EvalError {
     EvalError::option("--ranker", "", reason)
 }
 
-impl Lesson {
+impl Example {
     fn ndcg(&self, trees: &Forest, mix: f32) -> f64 {
         let given = trees.predict(&self.rows, Feature::ALL.len());
         let scores: Vec<f32> = self

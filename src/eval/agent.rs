@@ -1,10 +1,10 @@
-//! The agent without a model: what injection and eviction cost and bring over whole conversations.
+//! Simulates the agent without a model: cost and success of injection and eviction in
+//! conversations.
 //!
-//! The queries of a set that need several tools are [put together](conversations) into
-//! conversations in which tools recur. An [oracle] that knows the right tools answers in the
-//! model's place: it calls what it sees, searches for what it does not see, and nothing else.
-//! Everything else is the real thing: the [agent](crate::agent) with its runs, its toolbox, its
-//! search and its token counting, turn by turn, conversations kept in memory.
+//! The queries of a set that need several tools are combined into [conversations] in which tools
+//! recur. An [oracle] that knows the relevant tools replaces the model: it calls those it sees and
+//! searches for those it does not see. Everything else is real: the [agent](crate::agent) with its
+//! runs, its toolbox, its search and its token counts. Conversations are stored in memory.
 
 pub mod arguments;
 pub mod conversations;
@@ -24,40 +24,39 @@ use super::{Progress, Workspace};
 use crate::finder::Eviction;
 use play::Stage;
 
-/// Tokens of all visible tools, unless others are asked for.
+/// The default budgets: tokens of all visible tools.
 pub const DEFAULT_BUDGETS: [usize; 3] = [2_000, 4_000, 8_000];
-/// Turns of a conversation, unless asked otherwise: enough for the largest of the budgets to
-/// overflow.
+/// The default turns of a conversation: enough to overflow the largest default budget.
 pub const DEFAULT_TURNS: usize = 12;
 /// Most turns of a conversation.
 pub const MAX_TURNS: usize = 200;
 
-/// What to simulate.
+/// The plan of a simulation.
 #[derive(Clone, Debug)]
 pub struct AgentPlan {
-    /// Tokens of all visible tools; each is measured with every kind of eviction.
+    /// Budgets in tokens of all visible tools; each is simulated with every eviction policy.
     pub budgets: Vec<usize>,
-    /// Turns of a conversation at most.
+    /// Most turns of a conversation.
     pub turns: usize,
-    /// Queries taken, chosen by the seed among those that need several tools; all when none.
+    /// Size of the sample of the queries that need several tools; `None` for all.
     pub queries: Option<usize>,
-    /// Decides the sample, the conversations and the oracle's words.
+    /// The seed of the sample, the conversations and the oracle's choices.
     pub seed: u64,
 }
 
-/// What the oracle is shown.
+/// Which tools the oracle sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Search, and what it found as far as the budget holds.
+    /// Search, and the tools found, within a budget.
     Search {
-        /// Which tool goes first.
+        /// Which tool is evicted first.
         eviction: Eviction,
         /// Most tokens of all visible tools.
         budget_tokens: usize,
     },
-    /// The whole catalog and no search.
+    /// The whole catalog, without search.
     All,
-    /// The tools that the turn needs and no search: what no agent can do better.
+    /// The relevant tools of the turn, without search: the upper bound for any agent.
     Relevant,
 }
 
@@ -79,7 +78,7 @@ impl Policy {
             .collect()
     }
 
-    /// What is shown, without the budget.
+    /// The name, without the budget.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Search {
@@ -99,7 +98,7 @@ impl Policy {
         }
     }
 
-    /// The budget, where there is one.
+    /// The budget, if any.
     pub fn budget_tokens(self) -> Option<usize> {
         match self {
             Policy::Search { budget_tokens, .. } => Some(budget_tokens),
@@ -108,10 +107,11 @@ impl Policy {
     }
 }
 
-/// Plays one set's conversations under every policy.
+/// Simulates the conversations of a set under every policy.
 ///
 /// # Errors
-/// [`EvalError::NothingToPlay`] for a set whose queries all need one tool, the engine's, the agent's.
+/// [`EvalError::NothingToPlay`] for a set whose queries all need one tool; errors of the engine and of
+/// the agent.
 pub fn simulate(
     set: EvalSet,
     plan: &AgentPlan,
@@ -128,14 +128,14 @@ pub fn simulate(
     let stage = Stage::new(&set, &conversations, plan.seed, searcher)?;
     let mut report = AgentReport::of(&set, &conversations, turns, plan.seed, workspace.embedder());
     for policy in Policy::all(&plan.budgets) {
-        progress.stage(&format!("playing {}", policy.name()), turns);
+        progress.stage(&format!("simulating {}", policy.name()), turns);
         let turns = stage.play(policy, &|| progress.step())?;
         report.arms.push(ArmFigures::of(policy, &turns, plan.seed));
     }
     Ok(report)
 }
 
-/// The set with only those queries that need several tools, sampled where the plan says so.
+/// The set with only the queries that need several tools, sampled as planned.
 fn several_tools(mut set: EvalSet, plan: &AgentPlan) -> Result<EvalSet> {
     let queries = set.queries.len();
     set.queries.retain(|query| query.groups.len() > 1);

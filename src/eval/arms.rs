@@ -1,30 +1,29 @@
-//! The ways of searching that are compared: a mode, for the hybrid a fusion, and the parts that
-//! take part.
+//! The arms of an evaluation: a search mode, for the hybrid mode a fusion, and the enabled parts.
 
 use toolscout_index::{Fusion, Mode, Parts, Query};
 
 use super::error::{EvalError, Result};
 
-/// One way of searching.
+/// A search configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
     /// `lexical`, `dense`, `hybrid`, `hybrid-rrf`, `formula`.
     pub name: String,
-    /// Which legs answer.
+    /// The search mode.
     pub mode: Mode,
-    /// How the hybrid joins them.
+    /// The fusion of the hybrid mode.
     pub fusion: Fusion,
-    /// The dense legs' share instead of the catalog's setting.
+    /// The weight of the dense legs; `None` for the setting of the catalog.
     pub dense_weight: Option<f32>,
-    /// What takes part.
+    /// The enabled parts.
     pub parts: Parts,
 }
 
-/// The hybrid without the ranker, as an arm beside it.
+/// The name of the hybrid arm without the ranker.
 const FORMULA: &str = "formula";
 
 impl Arm {
-    /// The arms of these names; `hybrid` stands for one arm a fusion.
+    /// The arms with these names; `hybrid` gives one arm per fusion.
     ///
     /// # Errors
     /// [`EvalError::Option`] for an unknown or repeated name, or a weight outside 0 to 1.
@@ -52,7 +51,7 @@ impl Arm {
         Ok(arms)
     }
 
-    /// The same arm by the formula alone.
+    /// The arm without the ranker.
     pub fn without_ranker(self) -> Arm {
         Arm {
             parts: Parts {
@@ -63,7 +62,7 @@ impl Arm {
         }
     }
 
-    /// What the engine is asked.
+    /// The query of the arm.
     pub fn query(&self, text: &str) -> Query {
         let query = Query::new(text)
             .mode(self.mode)
@@ -98,7 +97,7 @@ fn arms_of(name: &str, fusions: &[Fusion], dense_weight: Option<f32>) -> Result<
         EvalError::option(
             "--arms",
             name,
-            "there are lexical, dense, hybrid, formula and auto, separated by commas",
+            "use lexical, dense, hybrid, formula or auto, separated by commas",
         )
     })?;
     let plain = |fusion, name: &str| of_mode(mode, fusion, name);
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hybrid_is_one_arm_a_fusion() {
+    fn the_hybrid_mode_is_one_arm_per_fusion() {
         let both = [Fusion::Convex, Fusion::Rrf];
         assert_eq!(
             names("lexical,hybrid", &both).unwrap(),

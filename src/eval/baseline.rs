@@ -1,4 +1,4 @@
-//! Compares figures with an earlier report, so that a drop fails a build.
+//! Compares metrics with an earlier report, so that a drop can fail a build.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::error::{EvalError, Result, read_text};
 use super::metrics::{Measure, Metric};
 use super::report::{ArmReport, Earlier, Report};
 
-/// The metrics that must not drop when none are named: what the report's shape promises.
+/// The default of the metrics that must not drop.
 pub const GATED: [Metric; 6] = [
     Metric::new(Measure::Ndcg, 5),
     Metric::new(Measure::Ndcg, 10),
@@ -16,17 +16,17 @@ pub const GATED: [Metric; 6] = [
     Metric::new(Measure::Complete, 5),
 ];
 
-/// Floating-point noise that is no drop, in points.
+/// Floating-point noise that does not count as a drop, in points.
 const NOISE: f64 = 1e-7;
 
-/// Earlier figures to compare with.
+/// Earlier reports to compare with.
 #[derive(Clone, Debug)]
 pub struct Baseline {
     path: std::path::PathBuf,
     reports: Vec<Earlier>,
 }
 
-/// One figure now and then, from 0 to 1.
+/// A metric in the baseline and in this run, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The set.
@@ -35,19 +35,19 @@ pub struct Change {
     pub arm: String,
     /// The metric.
     pub metric: Metric,
-    /// In the baseline.
+    /// The value in the baseline.
     pub before: f64,
-    /// In this run.
+    /// The value in this run.
     pub after: f64,
 }
 
 impl Change {
-    /// The change in points, of which the full scale has 100.
+    /// The change in points of 100.
     pub fn points(&self) -> f64 {
         (self.after - self.before) * 100.0
     }
 
-    /// True when the figure dropped by more than this many points.
+    /// True when the metric dropped by more than this many points.
     pub fn drops_more_than(&self, max_drop: f64) -> bool {
         -self.points() > max_drop + NOISE
     }
@@ -57,7 +57,7 @@ impl Baseline {
     /// Reads a report of one set or an array of several.
     ///
     /// # Errors
-    /// [`EvalError::Io`], [`EvalError::Baseline`] for a file that is no report.
+    /// [`EvalError::Io`], [`EvalError::Baseline`] for a file that is not a report.
     pub fn read(path: &Path) -> Result<Self> {
         let text = read_text(path)?;
         let several = text.trim_start().starts_with('[');
@@ -69,7 +69,7 @@ impl Baseline {
         let reports = parsed.map_err(|error| EvalError::Baseline {
             path: path.to_owned(),
             reason: format!(
-                "it is no report of `toolscout eval --json` ({error}); write a new one"
+                "it is not a report of `toolscout eval --json` ({error}); write a new one"
             ),
         })?;
         Ok(Baseline {
@@ -78,11 +78,11 @@ impl Baseline {
         })
     }
 
-    /// Every gated figure of the baseline beside the present one.
+    /// Every gated metric in the baseline and in this run.
     ///
     /// # Errors
-    /// [`EvalError::Baseline`] for figures of another set, other queries, another embedder, or arms and metrics that
-    /// are not there now: none of these would be a drop, and none can be passed over in silence.
+    /// [`EvalError::Baseline`] for another set, other queries, another embedder, or arms and metrics
+    /// that this run lacks. None of these is a drop, and none may be ignored.
     pub fn compare(&self, report: &Report, gated: &[Metric]) -> Result<Vec<Change>> {
         let earlier = self.of_set(report)?;
         let mut changes = Vec::new();
@@ -93,7 +93,7 @@ impl Baseline {
                 .find(|arm| arm.name == *name)
                 .ok_or_else(|| {
                     self.differs(format!(
-                        "it has the arm {name} of {}, which this run has not; add it to --arms",
+                        "it has the arm {name} of {}, which this run lacks; add it to --arms",
                         report.set
                     ))
                 })?;
@@ -106,13 +106,11 @@ impl Baseline {
                 )?);
             }
         }
-        match changes.is_empty() {
-            true => {
-                Err(self
-                    .differs("it has none of the gated metrics; name others with --gate".into()))
-            }
-            false => Ok(changes),
+        if changes.is_empty() {
+            let reason = "it has none of the gated metrics; name others with --gate";
+            return Err(self.differs(reason.into()));
         }
+        Ok(changes)
     }
 
     fn change(
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_figures_are_no_drop_and_worse_ones_are() {
+    fn only_lower_metrics_are_drops() {
         let baseline = baseline(&[report("metatool", "hybrid", 0.700)]);
         let change = |now| {
             baseline
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_named() {
+    fn an_incomparable_baseline_is_a_named_error() {
         let baseline = baseline(&[report("metatool", "hybrid", 0.7)]);
         let message = |report: &Report| baseline.compare(report, &GATED).unwrap_err().to_string();
         assert!(
@@ -250,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_report_is_named() {
+    fn a_file_that_is_not_a_report_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("other.json");
         for text in ["{}", "[1]", "no json"] {
             std::fs::write(&path, text).unwrap();
             let message = Baseline::read(&path).unwrap_err().to_string();
             assert!(
-                message.contains("other.json") && message.contains("no report"),
+                message.contains("other.json") && message.contains("not a report"),
                 "{message}"
             );
         }

@@ -1,13 +1,12 @@
-//! How far a figure can be trusted: bootstrap intervals of a mean, and a paired test of a
-//! difference.
+//! Bootstrap confidence intervals of a mean, and a paired significance test.
 
 use super::metrics::{mean, percentile};
 use super::random::Random;
 
-/// Resamples behind an interval. 1,000 keep the Monte Carlo error of a 2.5% quantile near a
+/// Resamples per interval. 1,000 keep the Monte Carlo error of a 2.5% quantile near a
 /// twentieth of the interval.
 pub const RESAMPLES: usize = 1_000;
-/// Sign flips behind a p-value; its smallest possible value is 1 / (FLIPS + 1).
+/// Sign flips per p-value; the smallest possible value is 1 / (FLIPS + 1).
 pub const FLIPS: usize = 10_000;
 
 /// A 95% interval.
@@ -35,7 +34,7 @@ pub fn intervals(columns: &[Vec<f64>], seed: u64) -> Vec<Interval> {
 }
 
 /// The 95% percentile bootstrap interval of the mean over sets of each set's mean over queries.
-/// Queries are drawn within their set: the sets are what they are, and all weigh the same.
+/// Queries are drawn within their set. All sets have the same weight.
 pub fn macro_interval(sets: &[Vec<f64>], seed: u64) -> Interval {
     let sets: Vec<&Vec<f64>> = sets.iter().filter(|set| !set.is_empty()).collect();
     if sets.is_empty() {
@@ -50,12 +49,12 @@ pub fn macro_interval(sets: &[Vec<f64>], seed: u64) -> Interval {
     central_95((0..RESAMPLES).map(|_| resample()).collect())
 }
 
-/// Two systems compared query by query.
+/// A paired comparison of two systems.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paired {
     /// Mean of `a - b`.
     pub difference: f64,
-    /// Its bootstrap interval.
+    /// Bootstrap interval of the mean.
     pub interval: Interval,
     /// Two-sided p-value of the randomisation test: how often a difference at least this large
     /// arises when each query's two values are exchanged at random.
@@ -76,14 +75,13 @@ pub fn paired(a: &[f64], b: &[f64], seed: u64) -> Paired {
 }
 
 fn sign_flip_p(differences: &[f64], seed: u64) -> f64 {
-    // Queries on which both agree add nothing, whichever way they are flipped.
+    // Queries with equal values add 0, flipped or not.
     let moving: Vec<f64> = differences
         .iter()
         .copied()
         .filter(|difference| *difference != 0.0)
         .collect();
-    // Sums of the same numbers in another order may differ in the last bits; they must still count
-    // as equal.
+    // Sums in another order may differ in the last bits and must still count as equal.
     let observed = moving.iter().sum::<f64>().abs() * (1.0 - 1e-12);
     let mut random = Random::new(seed, "randomisation");
     let as_large = (0..FLIPS)
@@ -117,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_weigh_the_same_in_the_macro_interval() {
+    fn sets_have_equal_weights_in_the_macro_interval() {
         // Standard error of the mean of both sets: half of the small set's .05 (100 queries), the
         // large one adds nothing.
         let [low, high] = macro_interval(&[halves(100), vec![1.0; 5000]], 1);
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_everything() {
+    fn equal_seeds_give_equal_results() {
         let (a, b) = (halves(97), vec![0.4; 97]);
         assert_eq!(paired(&a, &b, 5), paired(&a, &b, 5));
         assert_ne!(intervals(std::slice::from_ref(&a), 5), intervals(&[a], 6));
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_p_value_is_that_of_the_exact_test() {
+    fn p_values_match_the_exact_test() {
         // Five queries, a better by 1 on each: of 2^5 sign patterns two are as extreme, so p =
         // 1/16.
         let p = paired(&[1.0; 5], &[0.0; 5], 3).p;

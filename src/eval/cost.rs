@@ -1,48 +1,48 @@
-//! What an index costs: seconds to build and open, memory, disk, and how these grow.
+//! The cost of an index: time to build and open, memory, disk, and how they grow.
 
 use serde::Serialize;
 
 use super::latency::Latency;
 
-/// What building and opening one catalog took.
+/// The cost of building and opening one catalog.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Build {
-    /// Seconds to register and index every tool lexically, from nothing.
+    /// Seconds to store every tool in an empty catalog and index it lexically.
     pub index_s: f64,
-    /// Seconds to embed every tool and build what is derived from the vectors; none when they were
-    /// computed earlier and in parts.
+    /// Seconds to embed every tool and build the graph; `None` when the vectors were computed
+    /// earlier in several passes.
     pub embed_s: Option<f64>,
-    /// Seconds to open the catalog until it answers.
+    /// Seconds to open the catalog until it can answer.
     pub open_s: f64,
     /// Bytes on disk.
     pub disk_bytes: u64,
-    /// Tools in it.
+    /// Number of tools.
     pub tools: usize,
 }
 
 /// The cost of one set's index.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostReport {
-    /// Seconds to register and index every tool lexically, from nothing.
+    /// Seconds to store every tool in an empty catalog and index it lexically.
     pub index_s: f64,
-    /// Tools a second of that.
+    /// Tools per second of that.
     pub index_tools_per_s: f64,
-    /// Seconds to embed every tool, measured when its vectors were computed; null when they came in
-    /// parts.
+    /// Seconds to embed every tool, measured when the vectors were computed; null when they were
+    /// computed in several passes.
     pub embed_s: Option<f64>,
-    /// Tools a second of that.
+    /// Tools per second of that.
     pub embed_tools_per_s: Option<f64>,
-    /// Most memory the process had in use while this set was prepared and searched, in MiB; null
-    /// where the system does not tell.
+    /// Peak memory of the process while this set was prepared and searched, in MiB; null where the
+    /// system does not report it.
     pub rss_mb: Option<f64>,
     /// Disk, in MiB.
     pub disk_mb: f64,
-    /// Seconds to open the catalog until it answers.
+    /// Seconds to open the catalog until it can answer.
     pub open_s: f64,
 }
 
 impl CostReport {
-    /// The cost of a build, with the peak of memory up to now.
+    /// The cost of a build, with the peak memory so far.
     pub fn of(build: &Build) -> Self {
         let rate = |seconds: f64| build.tools as f64 / seconds.max(f64::EPSILON);
         CostReport {
@@ -62,18 +62,18 @@ impl CostReport {
 pub struct ScalePoint {
     /// Tools in the catalog.
     pub tools: usize,
-    /// How many of them are variations of others, made to reach the size.
+    /// How many of them are generated variations of others.
     pub grown: usize,
     /// The index.
     pub cost: CostReport,
-    /// Each arm's latency, by its name.
+    /// The latency of each arm, by name.
     pub latency: std::collections::BTreeMap<String, Latency>,
 }
 
-/// Starts a new measurement of peak memory, where the system can.
+/// Resets the peak memory, where the system supports it.
 pub fn reset_peak_rss() {
-    // proc(5): 5 resets the peak resident set size. Without it the peak is that of the whole
-    // process, which is the larger figure, so failing is harmless.
+    // proc(5): 5 resets the peak resident set size. A failure is harmless: the peak of the whole
+    // process, a larger figure, is then reported.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_tools_by_seconds() {
+    fn rates_are_tools_per_second() {
         let build = Build {
             index_s: 2.0,
             embed_s: Some(50.0),

@@ -1,21 +1,24 @@
-//! An evaluation set: tools, queries, and which tools are right for which query.
+//! An evaluation set: tools, queries, and the relevant tools of each query.
 //!
-//! A set is a folder in one of two shapes:
-//! - its own: `tools.jsonl` (or `tools.json`, `tools.yaml`, …, or a folder `tools/` of files),
-//!   every file in any format that can be registered, and `queries.jsonl` with lines
-//!   `{"id","query","relevant":[ids]}`; other fields are ignored, except `"kind":"none"`, which
-//!   says of a query without relevant tools that no tool can serve it, and `"groups":[[ids]]`,
-//!   which says of which relevant tools one is enough. Where lines have no `relevant`, judgements
-//!   are read from TREC or BEIR qrels beside it.
+//! A set is a folder in one of two formats:
+//! - our own: `tools.jsonl` (or `tools.json`, `tools.yaml`, …, or a folder `tools/` of files),
+//!   every file in any format that `add` reads, and `queries.jsonl` with lines
+//!   `{"id","query","relevant":[ids]}`. Other fields are ignored, except `"kind":"none"`, which
+//!   marks a query without relevant tools as unanswerable, and `"groups":[[ids]]`, which lists
+//!   relevant tools that are alternatives to each other. Without `relevant`, judgements are read
+//!   from TREC or BEIR qrels in the same folder.
 //! - BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`.
 //!
-//! A loaded set is whole and consistent: ids are unique, every query has a relevant tool, every
-//! relevant tool exists.
+//! An id in a judgement is `SERVER/NAME`, or the `id` field of the tool in its file.
+//!
+//! A loaded set is consistent: ids are unique, every query has a relevant tool, every relevant tool
+//! exists.
 
 mod files;
 mod qrels;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -35,22 +38,43 @@ pub type ToolIndex = u32;
 pub struct EvalQuery {
     /// Unique within its set.
     pub id: String,
-    /// What is asked.
+    /// The text of the query.
     pub text: String,
-    /// The right tools; at least one, ascending, distinct.
+    /// The relevant tools; at least one, ascending, distinct.
     pub relevant: Vec<ToolIndex>,
-    /// What it takes to serve the query: of each group one tool. Every relevant tool is a group of
-    /// its own unless the set says otherwise.
+    /// Groups of alternatives: one tool of each group is needed. By default every relevant tool is
+    /// a group of its own.
     pub groups: Vec<Vec<ToolIndex>>,
 }
 
-/// A request that no tool can serve.
+/// A query that no tool can answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswerable {
-    /// Unique within its set, among the judged queries too.
+    /// Unique within its set, judged queries included.
     pub id: String,
-    /// What is asked.
+    /// The text of the query.
     pub text: String,
+}
+
+/// Which ids of tools the judgements of a set use, where the tools have two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelevantIds {
+    /// The `id` fields of the tools in their files.
+    Field,
+    /// `SERVER/NAME`.
+    ServerName,
+    /// Some the one, some the other. An id that could be both is an `id` field.
+    Mixed,
+}
+
+impl fmt::Display for RelevantIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RelevantIds::Field => "the `id` fields of the tools",
+            RelevantIds::ServerName => "SERVER/NAME, not the `id` fields of the tools",
+            RelevantIds::Mixed => "`id` fields of the tools or SERVER/NAME",
+        })
+    }
 }
 
 /// Tools and judged queries.
@@ -60,29 +84,30 @@ pub struct EvalSet {
     pub name: String,
     /// The folder.
     pub path: PathBuf,
-    /// Every tool of the catalog, in the files' order.
+    /// Every tool of the catalog, in the order of the files.
     pub tools: Vec<Tool>,
-    /// The queries to measure, in the file's order.
+    /// The queries to measure, in the order of the file.
     pub queries: Vec<EvalQuery>,
-    /// Requests that no tool can serve, as the set says itself; they play a part only where
-    /// abstaining is measured.
+    /// Queries that the set marks as unanswerable; only the measurement of abstention uses them.
     pub unanswerable: Vec<Unanswerable>,
-    positions: HashMap<String, ToolIndex>,
+    /// Which ids the judgements use; `None` where the files give the tools no ids of their own.
+    pub relevant_ids: Option<RelevantIds>,
+    ids: ToolIds,
 }
 
 impl EvalSet {
     /// Reads a set from its folder.
     ///
     /// # Errors
-    /// An [`EvalError`] naming the file, the line and the value for everything that would make
-    /// figures wrong.
+    /// An [`EvalError`] that names file, line and value, for everything that would make figures
+    /// wrong.
     pub fn load(path: &Path) -> Result<Self> {
         let raw = files::read_set(path)?;
         EvalSet::new(path, raw)
     }
 
-    /// A catalog's tools with judged queries: those of a file, and requests with the ids of tools
-    /// that were called for them, of which tools that are gone are left out.
+    /// The tools of a catalog with judged queries: those of a file, and requests with the ids of
+    /// the tools called for them. Called tools that no longer exist are left out.
     ///
     /// # Errors
     /// As [`EvalSet::load`].
@@ -115,6 +140,7 @@ impl EvalSet {
         let set = EvalSet::new(
             path,
             RawSet {
+                id_fields: vec![None; tools.len()],
                 tools,
                 queries,
                 unanswerable,
@@ -137,9 +163,10 @@ impl EvalSet {
         if raw.queries.is_empty() {
             return Err(empty("queries"));
         }
-        let positions = positions(path, &raw.tools)?;
+        let mut ids = ToolIds::new(path, &raw.tools, raw.id_fields)?;
+        let relevant_ids = ids.choose(&raw.queries);
         let resolver = Resolver {
-            positions: &positions,
+            ids: &ids,
             tools: &raw.tools,
         };
         let queries = raw
@@ -154,12 +181,12 @@ impl EvalSet {
             tools: raw.tools,
             queries,
             unanswerable: raw.unanswerable,
-            positions,
+            relevant_ids,
+            ids,
         })
     }
 
-    /// The same tools with `count` of the queries, chosen by the seed; all of them when there are
-    /// no more.
+    /// The same tools with a sample of `count` queries; all queries when there are no more.
     pub fn sampled(mut self, count: usize, seed: u64) -> Self {
         let chosen = Random::new(seed, "queries").sample(self.queries.len(), count);
         self.queries = chosen
@@ -174,9 +201,15 @@ impl EvalSet {
         self
     }
 
-    /// Where the tool of this id stands in [`EvalSet::tools`].
+    /// The position of the tool with this id (`SERVER/NAME`) in [`EvalSet::tools`].
     pub fn position(&self, id: &str) -> Option<ToolIndex> {
-        self.positions.get(id).copied()
+        self.ids.by_name.get(id).copied()
+    }
+
+    /// The position of the tool that a judgement or a run file names, by the ids that the
+    /// judgements of this set use.
+    pub fn judged_position(&self, id: &str) -> Option<ToolIndex> {
+        self.ids.find(id)
     }
 
     /// The tool at a position.
@@ -184,8 +217,8 @@ impl EvalSet {
         &self.tools[position as usize]
     }
 
-    /// A digest of all that figures depend on: tools, measured queries, judgements. Equal for equal
-    /// sets wherever they lie.
+    /// A digest of everything that figures depend on: tools, measured queries, judgements. It does
+    /// not depend on the path of the set.
     pub fn fingerprint(&self) -> String {
         let mut digest = Sha256::new();
         let mut feed = |text: &str| {
@@ -200,10 +233,9 @@ impl EvalSet {
         for query in &self.queries {
             feed(&query.id);
             feed(&query.text);
-            query
-                .relevant
-                .iter()
-                .for_each(|&tool| feed(self.tool(tool).id.as_str()));
+            for &tool in &query.relevant {
+                feed(self.tool(tool).id.as_str());
+            }
         }
         for query in &self.unanswerable {
             digest.update(&query.id);
@@ -213,9 +245,11 @@ impl EvalSet {
     }
 }
 
-/// What the files say, before ids are looked up.
+/// The content of the files, before ids are resolved.
 struct RawSet {
     tools: Vec<Tool>,
+    /// The `id` field of each tool in its file.
+    id_fields: Vec<Option<String>>,
     queries: Vec<RawQuery>,
     unanswerable: Vec<Unanswerable>,
 }
@@ -224,14 +258,90 @@ struct RawQuery {
     id: String,
     text: String,
     relevant: Vec<String>,
-    /// Empty where the set does not say.
+    /// Empty where the set has none.
     groups: Vec<Vec<String>>,
-    /// The file the judgement stands in, for messages.
+    /// The file of the judgement, for messages.
     judged_in: PathBuf,
 }
 
+/// The tools of a set by their ids.
+#[derive(Clone, Debug)]
+struct ToolIds {
+    by_name: HashMap<String, ToolIndex>,
+    /// By the `id` fields of the files; `None` for a field that several tools have. Empty where the
+    /// judgements do not use these fields.
+    by_field: HashMap<String, Option<ToolIndex>>,
+}
+
+impl ToolIds {
+    fn new(path: &Path, tools: &[Tool], id_fields: Vec<Option<String>>) -> Result<Self> {
+        let mut by_name = HashMap::with_capacity(tools.len());
+        for (position, tool) in tools.iter().enumerate() {
+            let id = tool.id.to_string();
+            if by_name.insert(id, position as ToolIndex).is_some() {
+                return Err(EvalError::DuplicateTool {
+                    path: path.to_owned(),
+                    id: tool.id.to_string(),
+                });
+            }
+        }
+        // Fields that repeat `SERVER/NAME` add nothing.
+        let differ = tools
+            .iter()
+            .zip(&id_fields)
+            .any(|(tool, field)| field.as_ref().is_some_and(|id| id != tool.id.as_str()));
+        let mut by_field = HashMap::new();
+        for (position, id) in id_fields.into_iter().enumerate() {
+            let Some(id) = id.filter(|_| differ) else {
+                continue;
+            };
+            by_field
+                .entry(id)
+                .and_modify(|position| *position = None)
+                .or_insert(Some(position as ToolIndex));
+        }
+        Ok(ToolIds { by_name, by_field })
+    }
+
+    /// Decides which ids the judgements use. `SERVER/NAME` and `id` fields may contradict each
+    /// other (the id of one tool is the name of another), so the decision is made for the whole
+    /// set: the fields where they explain every judgement, else the names where those do.
+    fn choose(&mut self, queries: &[RawQuery]) -> Option<RelevantIds> {
+        if self.by_field.is_empty() {
+            return None;
+        }
+        let judged = || {
+            queries
+                .iter()
+                .flat_map(|query| query.relevant.iter().chain(query.groups.iter().flatten()))
+        };
+        if judged().all(|id| self.by_field.contains_key(id)) {
+            return Some(RelevantIds::Field);
+        }
+        if judged().all(|id| self.find_by_name(id).is_some()) {
+            self.by_field.clear();
+            return Some(RelevantIds::ServerName);
+        }
+        Some(RelevantIds::Mixed)
+    }
+
+    fn find(&self, id: &str) -> Option<ToolIndex> {
+        match self.by_field.get(id) {
+            Some(position) => *position,
+            None => self.find_by_name(id),
+        }
+    }
+
+    fn find_by_name(&self, id: &str) -> Option<ToolIndex> {
+        self.by_name
+            .get(id)
+            .or_else(|| self.by_name.get(&unescape(id)))
+            .copied()
+    }
+}
+
 struct Resolver<'a> {
-    positions: &'a HashMap<String, ToolIndex>,
+    ids: &'a ToolIds,
     tools: &'a [Tool],
 }
 
@@ -246,13 +356,14 @@ impl Resolver<'_> {
         let mut relevant = self.all_of(&query, &query.relevant)?;
         relevant.sort_unstable();
         relevant.dedup();
-        let groups = match query.groups.is_empty() {
-            true => relevant.iter().map(|&tool| vec![tool]).collect(),
-            false => query
+        let groups = if query.groups.is_empty() {
+            relevant.iter().map(|&tool| vec![tool]).collect()
+        } else {
+            query
                 .groups
                 .iter()
                 .map(|group| self.all_of(&query, group))
-                .collect::<Result<_>>()?,
+                .collect::<Result<_>>()?
         };
         Ok(EvalQuery {
             id: query.id,
@@ -264,18 +375,17 @@ impl Resolver<'_> {
 
     fn all_of(&self, query: &RawQuery, ids: &[String]) -> Result<Vec<ToolIndex>> {
         ids.iter()
-            .map(|id| self.position(id).ok_or_else(|| self.unknown(query, id)))
+            .map(|id| self.ids.find(id).ok_or_else(|| self.unknown(query, id)))
             .collect()
     }
 
-    fn position(&self, id: &str) -> Option<ToolIndex> {
-        self.positions
-            .get(id)
-            .or_else(|| self.positions.get(&unescape(id)))
-            .copied()
-    }
-
     fn unknown(&self, query: &RawQuery, id: &str) -> EvalError {
+        if self.ids.by_field.get(id) == Some(&None) {
+            return EvalError::DuplicateTool {
+                path: query.judged_in.clone(),
+                id: id.to_owned(),
+            };
+        }
         let name = id.rsplit('/').next().unwrap_or(id);
         let nearest = self
             .tools
@@ -289,22 +399,6 @@ impl Resolver<'_> {
             nearest: nearest.map(|tool| tool.id.to_string()),
         }
     }
-}
-
-fn positions(path: &Path, tools: &[Tool]) -> Result<HashMap<String, ToolIndex>> {
-    let mut positions = HashMap::with_capacity(tools.len());
-    for (position, tool) in tools.iter().enumerate() {
-        if positions
-            .insert(tool.id.to_string(), position as ToolIndex)
-            .is_some()
-        {
-            return Err(EvalError::DuplicateTool {
-                path: path.to_owned(),
-                id: tool.id.to_string(),
-            });
-        }
-    }
-    Ok(positions)
 }
 
 fn name_of(path: &Path) -> String {
@@ -338,11 +432,10 @@ pub(crate) mod testing {
             groups: Vec::new(),
             judged_in: "queries.jsonl".into(),
         };
-        let (tools, queries) = (
-            tools.iter().map(tool).collect(),
-            queries.iter().map(query).collect(),
-        );
+        let tools: Vec<Tool> = tools.iter().map(tool).collect();
+        let queries = queries.iter().map(query).collect();
         let raw = RawSet {
+            id_fields: vec![None; tools.len()],
             tools,
             queries,
             unanswerable: Vec::new(),
@@ -388,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_two_files_is_read_and_other_fields_are_ignored() {
+    fn a_set_of_two_files_is_read_and_unknown_fields_are_ignored() {
         let queries = r#"
 {"id":"q1","query":"mail it","relevant":["post/send_mail"],"lang":"en"}
 {"id":7,"query":"mails, and the weather","relevant":["weather","post/read_mail","weather"]}
@@ -403,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_files_gives_each_file_its_stem_as_server() {
+    fn files_of_a_folder_name_the_server_of_their_tools() {
         let post =
             r#"{"tools":[{"name":"send","description":"Sends","inputSchema":{"type":"object"}}]}"#;
         let sky = r#"[{"name":"weather","description":"Tells","input_schema":{"type":"object"}}]"#;
@@ -447,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn trec_judgements_beside_the_queries_are_read_with_escaped_ids() {
+    fn trec_judgements_are_read_with_escaped_ids() {
         let tools = r#"{"name":"two words","description":"x","inputSchema":{"type":"object"},"server":"Trends Hub"}"#;
         let set = load(&[
             ("tools.jsonl", tools),
@@ -459,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_whose_server_has_a_slash_is_judged_by_its_whole_id() {
+    fn a_server_name_may_contain_a_slash() {
         let tools = r#"{"name":"lookup","description":"x","inputSchema":{"type":"object"},"server":"BIN/IIN"}"#;
         let queries = r#"{"id":"q","query":"x","relevant":["BIN/IIN/lookup"]}"#;
         let set = load(&[("tools.jsonl", tools), ("queries.jsonl", queries)]).unwrap();
@@ -467,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_relevant_id_is_named_with_its_query_and_the_likely_one() {
+    fn an_unknown_relevant_id_is_named_with_its_query_and_a_suggestion() {
         let queries = r#"{"id":"q9","query":"x","relevant":["mailer/send_mail"]}"#;
         let message = message(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]);
         for expected in [
@@ -481,7 +574,56 @@ mod tests {
     }
 
     #[test]
-    fn what_would_falsify_figures_is_an_error_that_names_it() {
+    fn judgements_may_use_the_ids_of_the_file() {
+        // The `id` of each tool is the name of the other.
+        let tools = r#"{"id":"b","name":"a","description":"x","inputSchema":{"type":"object"}}
+{"id":"a","name":"b","description":"y","inputSchema":{"type":"object"}}
+{"id":7,"name":"c","description":"z","inputSchema":{"type":"object"},"server":"s"}
+"#;
+        let judged = |relevant: &str| {
+            let queries = format!(r#"{{"id":"q","query":"x","relevant":{relevant}}}"#);
+            load(&[("tools.jsonl", tools), ("queries.jsonl", &queries)])
+        };
+        for (relevant, expected, ids_used) in [
+            (r#"["a"]"#, vec!["b"], RelevantIds::Field),
+            ("[7]", vec!["s/c"], RelevantIds::Field),
+            (r#"["a","s/c"]"#, vec!["a", "s/c"], RelevantIds::ServerName),
+            (r#"[7,"s/c"]"#, vec!["s/c"], RelevantIds::Mixed),
+        ] {
+            let set = judged(relevant).unwrap();
+            assert_eq!(ids(&set, 0), expected, "{relevant}");
+            assert_eq!(set.relevant_ids, Some(ids_used), "{relevant}");
+        }
+        assert!(judged(r#"["d"]"#).is_err());
+        let array = r#"[{"id":"x1","name":"a","inputSchema":{"type":"object"}}]"#;
+        let queries = r#"{"id":"q","query":"x","relevant":["x1"]}"#;
+        let set = load(&[("tools.json", array), ("queries.jsonl", queries)]).unwrap();
+        assert_eq!(ids(&set, 0), ["a"]);
+        let set = load(&[
+            ("tools.jsonl", TOOLS),
+            ("queries.jsonl", &queries.replace("x1", "weather")),
+        ]);
+        assert_eq!(set.unwrap().relevant_ids, None);
+    }
+
+    #[test]
+    fn an_id_of_two_tools_is_an_error_where_it_is_judged() {
+        let tools = r#"[{"id":"x","name":"a","inputSchema":{"type":"object"}},{"id":"x","name":"b","inputSchema":{"type":"object"}}]"#;
+        let judged = |id: &str| {
+            let queries = format!(r#"{{"id":"q","query":"x","relevant":["{id}"]}}"#);
+            load(&[("tools.json", tools), ("queries.jsonl", &queries)])
+        };
+        assert_eq!(ids(&judged("a").unwrap(), 0), ["a"]);
+        assert!(
+            judged("x")
+                .unwrap_err()
+                .to_string()
+                .contains("occurs twice")
+        );
+    }
+
+    #[test]
+    fn anything_that_would_make_figures_wrong_is_a_named_error() {
         let judged = r#"{"id":"q1","query":"mail","relevant":["weather"]}"#;
         let twice = format!("{judged}\n\n{judged}");
         for (queries, expected) in [
@@ -529,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_say_of_which_tools_one_is_enough() {
+    fn groups_list_alternatives() {
         let queries = r#"{"id":"q1","query":"mail","relevant":["weather","post/send_mail","post/read_mail"],"groups":[["post/read_mail","post/send_mail"],["weather"]]}
 {"id":"q2","query":"mail","relevant":["weather","post/send_mail"]}"#;
         let set = load(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]).unwrap();
@@ -555,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_no_tool_can_serve_is_kept_apart() {
+    fn unanswerable_queries_are_kept_apart() {
         let queries = r#"{"id":"q1","query":"mail","relevant":["weather"]}
 {"id":"q2","query":"tune my guitar","relevant":[],"kind":"none"}"#;
         let set = load(&[("tools.jsonl", TOOLS), ("queries.jsonl", queries)]).unwrap();
@@ -572,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_keeps_the_order_and_its_fingerprint_tells_it_apart() {
+    fn a_sample_keeps_the_order_and_has_its_own_fingerprint() {
         let queries: String = (0..40)
             .map(|n| {
                 format!(

@@ -1,5 +1,5 @@
-//! What can be wrong with a set, a plan or a baseline. Every message names the value, the place and
-//! the next step.
+//! Errors of a set, a plan or a baseline. Every message names the value, the place and the next
+//! step.
 
 use std::path::{Path, PathBuf};
 
@@ -21,14 +21,14 @@ pub enum EvalError {
         /// What is missing.
         reason: String,
     },
-    /// A line that does not say what it must.
+    /// A line with a missing or invalid value.
     #[error("{}:{line}: {reason}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// 1-based line.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is valid.
         reason: String,
     },
     /// One query id twice.
@@ -51,8 +51,8 @@ pub enum EvalError {
         /// The id in question.
         id: String,
     },
-    /// A query nobody said the answer to.
-    #[error("query {id:?} in {} has no relevant tools; name at least one, or say `\"kind\":\"none\"` if no tool can serve it", path.display())]
+    /// A query without relevant tools.
+    #[error("query {id:?} in {} has no relevant tools; name at least one, or add `\"kind\":\"none\"` if no tool can serve it", path.display())]
     EmptyRelevance {
         /// The file.
         path: PathBuf,
@@ -69,24 +69,24 @@ pub enum EvalError {
         path: PathBuf,
         /// The query's id.
         query: String,
-        /// The id that is not there.
+        /// The unknown id.
         tool: String,
-        /// How many tools there are.
+        /// Number of tools.
         tools: usize,
-        /// An id with the same name, where there is one.
+        /// An id with the same name, if any.
         nearest: Option<String>,
     },
-    /// Nothing to measure with.
-    #[error("{} has no {what}; figures over nothing would look like figures", path.display())]
+    /// A set without tools or queries.
+    #[error("{} has no {what}, so there is nothing to measure", path.display())]
     Empty {
         /// The set.
         path: PathBuf,
         /// `tools`, `queries` or `judged queries`.
         what: &'static str,
     },
-    /// A cut-off deeper than the catalog: every metric there would be trivially full.
+    /// A cut-off beyond the size of the catalog: every metric there would be trivially 1.
     #[error(
-        "set {set} has {tools} tools, figures at k = {k} mean nothing there; use --k with values up to {tools}"
+        "set {set} has {tools} tools, metrics at k = {k} mean nothing there; use --k with values up to {tools}"
     )]
     DepthExceedsCatalog {
         /// The set.
@@ -96,9 +96,9 @@ pub enum EvalError {
         /// The depth asked for.
         k: usize,
     },
-    /// Nothing for an agent to work at.
+    /// A set without queries that need several tools.
     #[error(
-        "none of the {queries} queries of {set} needs several tools, so there is no work to simulate; choose a set whose queries name several relevant tools"
+        "none of the {queries} queries of {set} needs several tools, so there is nothing to simulate; choose a set whose queries name several relevant tools"
     )]
     NothingToPlay {
         /// The set.
@@ -113,20 +113,20 @@ pub enum EvalError {
         set: String,
         /// The query's id.
         query: String,
-        /// What the agent said.
+        /// The error of the agent.
         reason: String,
     },
-    /// An option's value that cannot be.
+    /// An invalid value of an option.
     #[error("{option} {value:?}: {reason}")]
     Option {
         /// The option as it is written.
         option: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is valid.
         reason: String,
     },
-    /// A dense arm without vectors.
+    /// A dense arm without an embedder.
     #[error(
         "arm {arm} needs an embedding model and none is loaded; run `toolscout doctor`, or measure with --arms lexical"
     )]
@@ -134,7 +134,7 @@ pub enum EvalError {
         /// The arm.
         arm: String,
     },
-    /// Vectors are missing, so dense figures would be too low without showing it.
+    /// Vectors are missing, so dense metrics would be too low.
     #[error(
         "{pending} of {tools} tools of {set} have no vectors; run the command again, or use --arms lexical"
     )]
@@ -146,31 +146,31 @@ pub enum EvalError {
         /// All tools.
         tools: usize,
     },
-    /// A baseline that says nothing about this run.
+    /// A baseline that cannot be compared with this run.
     #[error("baseline {} cannot be compared: {reason}", path.display())]
     Baseline {
         /// The baseline's file.
         path: PathBuf,
-        /// What differs, and the next step.
+        /// The difference, and the next step.
         reason: String,
     },
-    /// The file system said no.
+    /// An error of the file system.
     #[error("{action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
-        /// On which path.
+        /// The path.
         path: PathBuf,
-        /// What the system answered.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The engine said no.
+    /// An error of the engine.
     #[error(transparent)]
     Index(#[from] toolscout_index::Error),
 }
 
 impl EvalError {
-    /// Wraps an I/O error with what was tried and where.
+    /// Wraps an I/O error with the operation and the path.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
         EvalError::Io {
             action,
@@ -179,7 +179,7 @@ impl EvalError {
         }
     }
 
-    /// A line that does not say what it must.
+    /// A line with a missing or invalid value.
     pub fn malformed(path: impl AsRef<Path>, line: usize, reason: impl Into<String>) -> Self {
         EvalError::Malformed {
             path: path.as_ref().to_owned(),
@@ -188,7 +188,7 @@ impl EvalError {
         }
     }
 
-    /// An option's value that cannot be.
+    /// An invalid value of an option.
     pub fn option(
         option: &'static str,
         value: impl Into<String>,

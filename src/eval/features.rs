@@ -1,9 +1,8 @@
-//! Writes what the ranker measures of every candidate, for training: a line of JSON a query.
+//! Writes the ranker features of every candidate for training, one line of JSON per query.
 //!
-//! The first line names the columns; `scripts/train_ranker.py` reads the file. Queries are asked
-//! twice: of the whole catalog, and of one from which a fifth of the tools was taken out (see
-//! [`nomatch`]), which is where confidence learns what an answer to an unanswerable request looks
-//! like.
+//! The first line names the columns; `scripts/train_ranker.py` reads the file. Every query runs
+//! twice: on the whole catalog, and on one without a fifth of the tools (see [`nomatch`]), from
+//! which confidence learns the answers to unanswerable queries.
 //!
 //! [`nomatch`]: super::nomatch
 
@@ -44,13 +43,13 @@ struct Column {
     is_match: bool,
 }
 
-/// One request's line.
+/// The line of one query.
 #[derive(Serialize)]
 struct FeatureLine<'a> {
     set: &'a str,
     query: &'a str,
     held_out: bool,
-    /// False where all its relevant tools were taken out.
+    /// False where all its relevant tools were removed.
     answerable: bool,
     /// Number of relevant tools in the catalog.
     relevant: usize,
@@ -60,15 +59,15 @@ struct FeatureLine<'a> {
     signals: &'a [f32],
 }
 
-/// One catalog's part of a set's lines.
+/// The lines of a set over one catalog.
 #[derive(Clone, Copy)]
 struct Part<'a> {
-    /// The tools that were taken out; none of the whole catalog.
+    /// The removed tools; empty for the whole catalog.
     held_out: Option<&'a HeldOut>,
 }
 
 impl FeaturesFile {
-    /// Begins a file.
+    /// Creates the file.
     ///
     /// # Errors
     /// [`EvalError::Io`].
@@ -81,34 +80,34 @@ impl FeaturesFile {
         })
     }
 
-    /// Adds a set's queries, asked by an arm over the catalog that [`Workspace::prepare`] left.
-    /// `asked` is called after each.
+    /// Adds the queries of a set, run by an arm over the catalog that [`Workspace::prepare`] wrote.
+    /// Calls `on_query` after each query.
     ///
     /// # Errors
-    /// The engine's; [`EvalError::Option`] where the arm has no candidates or other sets were asked
-    /// by other legs.
+    /// Errors of the engine; [`EvalError::Option`] where the arm has no candidates, or earlier sets
+    /// used other legs.
     pub fn add(
         &mut self,
         set: &EvalSet,
         workspace: &Workspace,
         arm: &Arm,
         seed: u64,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<()> {
         let whole = workspace.open_set(set)?.searcher();
-        self.add_part(set, &whole, arm, Part { held_out: None }, asked)?;
+        self.add_part(set, &whole, arm, Part { held_out: None }, on_query)?;
         let held_out = HeldOut::draw(set, seed);
-        if !held_out.tells() {
+        if !held_out.has_both_kinds() {
             return Ok(());
         }
         let rest = workspace.without(set, &held_out.ids(set))?;
         let part = Part {
             held_out: Some(&held_out),
         };
-        self.add_part(set, &rest.catalog.searcher(), arm, part, asked)
+        self.add_part(set, &rest.catalog.searcher(), arm, part, on_query)
     }
 
-    /// Ends the file.
+    /// Flushes and closes the file.
     ///
     /// # Errors
     /// [`EvalError::Io`].
@@ -124,7 +123,7 @@ impl FeaturesFile {
         searcher: &Searcher,
         arm: &Arm,
         part: Part<'_>,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<()> {
         let texts: Vec<&str> = set
             .queries
@@ -133,7 +132,7 @@ impl FeaturesFile {
             .collect();
         let measured = each_text(&texts, THREADS, |text| {
             let measured = searcher.ranker_sample(&arm.query(text))?;
-            asked();
+            on_query();
             Ok(measured)
         })?;
         for (query, measured) in measured.into_iter().enumerate() {
@@ -141,8 +140,8 @@ impl FeaturesFile {
                 let reason = "its answers are not fused by the convex formula, so there is nothing to rank anew";
                 return Err(EvalError::option("--features", &arm.name, reason));
             };
-            // A request in a script that a leg does not serve is answered by fewer legs; it teaches
-            // nothing of this one.
+            // A query in a script that an embedder does not support uses fewer legs. Its features
+            // differ, so it is no example for this ranker.
             if self.begin(&measured)? {
                 self.write(&FeatureLine::new(set, query, &measured, part))?;
             }
@@ -150,8 +149,8 @@ impl FeaturesFile {
         Ok(())
     }
 
-    /// Writes the first line with the first request; false for a request that other legs have
-    /// answered.
+    /// Writes the first line before the first query. Returns false for a query that used other
+    /// legs.
     fn begin(&mut self, measured: &RankerSample) -> Result<bool> {
         if let Some(legs) = &self.legs {
             return Ok(*legs == measured.legs);

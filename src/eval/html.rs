@@ -1,5 +1,5 @@
-//! A report as one page of HTML: tables, plots, and the queries that went worst. It loads nothing
-//! and runs no script.
+//! A report as one HTML file: tables, plots, and the queries with the lowest scores. It loads no
+//! resources and runs no scripts.
 
 mod plot;
 
@@ -9,10 +9,10 @@ use self::plot::{Axis, Curve, Group, Whisker, lines, whiskers};
 use super::Evaluation;
 use super::metrics::{Measure, Metric, mean};
 use super::report::{ArmReport, Report, macro_average};
-use super::worst::{Came, Wanted, WorstQuery};
+use super::worst::{RelevantTool, ReportedHit, WorstQuery};
 
 const STYLE: &str = include_str!("html/report.css");
-/// Longest text of a query or a description that is shown, in characters.
+/// Most characters of a query or a description.
 const SHOWN_CHARS: usize = 320;
 
 /// The page of these evaluations.
@@ -128,9 +128,9 @@ fn figure(title: &str, caption: &str, picture: String) -> String {
     format!("<figure><h3>{title}</h3>{picture}<figcaption>{caption}</figcaption></figure>")
 }
 
-/// The metrics that are drawn: one of each measure at the depth that matters most to an agent.
+/// The metrics of the plots: each measure at the depth that matters most to an agent.
 fn drawn_metrics(arm: &ArmReport) -> Vec<Metric> {
-    let wanted = |metric: &Metric| match metric.measure {
+    let is_plotted = |metric: &Metric| match metric.measure {
         Measure::Ndcg | Measure::Mrr => metric.depth == ndcg_of(arm).depth,
         Measure::Recall | Measure::Complete => metric.depth == 5,
         Measure::Precision => true,
@@ -139,7 +139,7 @@ fn drawn_metrics(arm: &ArmReport) -> Vec<Metric> {
         .0
         .iter()
         .map(|(metric, _)| *metric)
-        .filter(wanted)
+        .filter(is_plotted)
         .collect()
 }
 
@@ -307,7 +307,11 @@ fn no_match(report: &Report) -> String {
             end: 1.0,
         },
         &drawn,
-        Some(("as the engine is set", found.false_no_match, found.accuracy)),
+        Some((
+            "settings of the engine",
+            found.false_no_match,
+            found.accuracy,
+        )),
     );
     let caption = format!(
         "A seeded fifth of the tools is held out; {} queries have no tool left, {} do. Each line is what a threshold on one signal of the arm {} would bring.",
@@ -322,16 +326,16 @@ fn cost(report: &Report) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();
     if let Some(cost) = &report.cost {
         rows.push((
-            "index from nothing".into(),
+            "index an empty catalog".into(),
             format!(
-                "{:.2} s, {:.0} tools a second",
+                "{:.2} s, {:.0} tools per second",
                 cost.index_s, cost.index_tools_per_s
             ),
         ));
         if let (Some(seconds), Some(rate)) = (cost.embed_s, cost.embed_tools_per_s) {
             rows.push((
                 "embed every tool".into(),
-                format!("{seconds:.1} s, {rate:.0} tools a second"),
+                format!("{seconds:.1} s, {rate:.0} tools per second"),
             ));
         }
         rows.push(("open".into(), format!("{:.3} s", cost.open_s)));
@@ -348,7 +352,7 @@ fn cost(report: &Report) -> String {
             tokens.catalog.to_string(),
         ));
         rows.push((
-            format!("tokens of an answer of {} tools", tokens.answer_hits),
+            format!("tokens of a search result of {} tools", tokens.answer_hits),
             format!("{:.0} ({saved:.1}% saved)", tokens.answer),
         ));
     }
@@ -380,39 +384,35 @@ fn worst(evaluation: &Evaluation) -> String {
 }
 
 fn worst_query(query: &WorstQuery) -> String {
-    let wanted: String = query.wanted.iter().map(wanted_item).collect();
-    let came: String = query.came.iter().map(came_item).collect();
+    let relevant: String = query.relevant.iter().map(relevant_item).collect();
+    let hits: String = query.hits.iter().map(hit_item).collect();
     format!(
-        "<article><h4>{}</h4><p class=\"note\">{} · nDCG {}</p><div class=\"two\"><div><h5>wanted</h5><ul>{wanted}</ul></div><div><h5>came</h5><ol>{came}</ol></div></div></article>",
+        "<article><h4>{}</h4><p class=\"note\">{} · nDCG {}</p><div class=\"two\"><div><h5>relevant tools</h5><ul>{relevant}</ul></div><div><h5>hits</h5><ol>{hits}</ol></div></div></article>",
         escape(&cut(&query.text)),
         escape(&query.id),
         share(query.score)
     )
 }
 
-fn wanted_item(wanted: &Wanted) -> String {
-    let place = wanted.place.map_or_else(
+fn relevant_item(tool: &RelevantTool) -> String {
+    let rank = tool.rank.map_or_else(
         || "not among the hits".into(),
-        |place| format!("place {place}"),
+        |rank| format!("rank {rank}"),
     );
     format!(
-        "<li><code>{}</code> <b>{place}</b><br><small>{}</small></li>",
-        escape(&wanted.id),
-        escape(&cut(&wanted.description))
+        "<li><code>{}</code> <b>{rank}</b><br><small>{}</small></li>",
+        escape(&tool.id),
+        escape(&cut(&tool.description))
     )
 }
 
-fn came_item(came: &Came) -> String {
-    let right = if came.relevant {
-        " <b>relevant</b>"
-    } else {
-        ""
-    };
+fn hit_item(hit: &ReportedHit) -> String {
+    let right = if hit.relevant { " <b>relevant</b>" } else { "" };
     format!(
         "<li><code>{}</code> {:.3}{right}<br><small>{}</small></li>",
-        escape(&came.id),
-        came.score,
-        escape(&cut(&came.why))
+        escape(&hit.id),
+        hit.score,
+        escape(&cut(&hit.why))
     )
 }
 
@@ -427,7 +427,7 @@ fn share(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// Text as it may stand in HTML and in attributes.
+/// Escapes text for HTML and for attributes.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -461,12 +461,12 @@ mod tests {
             id: "q".into(),
             text: "<script>alert(1)</script>".into(),
             score: 0.0,
-            wanted: vec![Wanted {
+            relevant: vec![RelevantTool {
                 id: "a".into(),
                 description: "d".repeat(400),
-                place: None,
+                rank: None,
             }],
-            came: vec![Came {
+            hits: vec![ReportedHit {
                 id: "b".into(),
                 score: 0.5,
                 relevant: false,
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_shown() {
+    fn missing_parts_have_no_section() {
         let page = page(&[evaluation()]);
         assert!(
             !page.contains("<h3>Latency")

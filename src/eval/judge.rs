@@ -1,4 +1,4 @@
-//! Which hits count as right: the judged tools alone, or tools that are all but the same as well.
+//! Which hits count as relevant: the judged tools, or near-identical tools too.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -8,26 +8,26 @@ use super::dataset::{EvalQuery, EvalSet, ToolIndex};
 use super::metrics::{Metric, mean};
 use super::run::ArmRun;
 
-/// Two descriptions with at least this share of common words are the same description: at .9 a
-/// changed number or product name passes, and a changed sentence does not.
+/// Least Jaccard similarity of two descriptions that count as identical: at .9 a changed number or
+/// product name passes, a changed sentence does not.
 const SAME_DESCRIPTION: f64 = 0.9;
 
 /// The values of every metric for every query.
 #[derive(Clone, Debug)]
 pub struct Scores {
-    /// What the columns are.
+    /// The metrics of the columns.
     pub metrics: Vec<Metric>,
     /// `columns[m][q]` is metric `m` of query `q`.
     pub columns: Vec<Vec<f64>>,
 }
 
 impl Scores {
-    /// Judges a run, every hit on its own account.
+    /// Evaluates a run with the judged tools alone.
     pub fn strict(set: &EvalSet, run: &ArmRun, metrics: &[Metric]) -> Self {
         Scores::by(set, run, metrics, strict_gains)
     }
 
-    /// Judges a run, with near-identical tools in place of the judged ones.
+    /// Evaluates a run where a near-identical tool can replace a judged one.
     pub fn tolerant(set: &EvalSet, run: &ArmRun, metrics: &[Metric], twins: &Twins) -> Self {
         Scores::by(set, run, metrics, |query, ranking| {
             tolerant_gains(query, ranking, twins)
@@ -53,7 +53,7 @@ impl Scores {
         }
     }
 
-    /// The values of one metric, by query; none when it was not measured.
+    /// The values of one metric, by query; empty when it was not measured.
     pub fn column(&self, metric: Metric) -> &[f64] {
         self.metrics
             .iter()
@@ -75,8 +75,8 @@ pub fn strict_gains(query: &EvalQuery, ranking: &[ToolIndex]) -> Vec<bool> {
         .collect()
 }
 
-/// As [`strict_gains`], but a twin counts for the relevant tool it equals. Each relevant tool is
-/// counted once: a second twin, or the tool itself after its twin, adds nothing.
+/// As [`strict_gains`], but a twin counts as the relevant tool. Each relevant tool counts once: a
+/// second twin, or the tool itself after its twin, adds nothing.
 pub fn tolerant_gains(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) -> Vec<bool> {
     let mut missing: HashSet<ToolIndex> = query.relevant.iter().copied().collect();
     let mut take = |hit: &ToolIndex| {
@@ -92,21 +92,21 @@ pub fn tolerant_gains(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) -
     ranking.iter().map(&mut take).collect()
 }
 
-/// Knows which tools of a set are near-identical in name and description.
+/// The tools of a set that are near-identical in name and description.
 pub struct Twins {
     faces: Vec<Face>,
 }
 
 impl Twins {
-    /// Looks at every tool once.
+    /// Compares the tools of a set.
     pub fn of(set: &EvalSet) -> Self {
         Twins {
             faces: set.tools.iter().map(Face::of).collect(),
         }
     }
 
-    /// True when an agent could take one for the other: the same words in the name, whatever their
-    /// case and separators and whatever the server, and all but the same description.
+    /// True when an agent could use one for the other: the names have the same words (case,
+    /// separators and server ignored), and the descriptions are near-identical.
     pub fn equal(&self, a: ToolIndex, b: ToolIndex) -> bool {
         let (a, b) = (&self.faces[a as usize], &self.faces[b as usize]);
         a.name == b.name && overlap(&a.description, &b.description) >= SAME_DESCRIPTION
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn twins_share_the_name_and_nearly_the_description() {
+    fn twins_have_equal_names_and_similar_descriptions() {
         let (_, twins) = twins();
         assert!(twins.equal(0, 1) && twins.equal(1, 0));
         assert!(!twins.equal(0, 2), "another description");

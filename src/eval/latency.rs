@@ -1,4 +1,4 @@
-//! How long a search takes, by stage, on one thread, after warming up.
+//! Latency of a search by stage, on one thread, after a warm-up.
 
 use std::time::Instant;
 
@@ -10,27 +10,27 @@ use super::dataset::EvalSet;
 use super::error::Result;
 use super::metrics::percentile;
 use super::random::Random;
-use super::run::{Ask, Detail};
+use super::run::{Detail, Engine};
 
-/// Queries that are timed, chosen by the seed: a p99 needs more than a hundred.
+/// Queries in the sample: a p99 needs more than a hundred.
 const TIMED: usize = 200;
-/// Searches before the first that is timed, to have pages, caches and branch predictors where a
-/// service has them.
+/// Searches before the first timed one, so that pages, caches and branch predictors are as warm as
+/// in a service.
 const WARM_UP: usize = 20;
-/// Times each query is asked; its median is taken, so that one interruption by the system does not
-/// become a p99.
+/// Repetitions per query. The median counts, so that one interruption by the system does not become
+/// the p99.
 const ROUNDS: usize = 3;
-/// Hits asked for: what agents ask for.
+/// Hits requested, as agents do.
 const HITS: usize = 5;
 
 /// Percentiles over queries, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Half the queries are at least this fast.
+    /// Median.
     pub p50: f64,
-    /// 95 of 100 are.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 of 100 are.
+    /// 99th percentile.
     pub p99: f64,
 }
 
@@ -45,12 +45,12 @@ impl Percentiles {
     }
 }
 
-/// Where the time of a search goes.
+/// The latency of a search by stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// Queries timed.
     pub queries: usize,
-    /// Embedding the request, never from a cache.
+    /// Embedding the query, without a cache.
     pub embed_ms: Percentiles,
     /// The lexical leg.
     pub lexical_ms: Percentiles,
@@ -60,23 +60,23 @@ pub struct Latency {
     pub fuse_ms: Percentiles,
     /// The ranker and confidence.
     pub rank_ms: Percentiles,
-    /// The whole call, as its caller sees it.
+    /// The whole call.
     pub total_ms: Percentiles,
 }
 
 impl Latency {
-    /// Times an arm over a seeded sample of the set's queries.
+    /// Times an arm on a random sample of the queries.
     ///
     /// # Errors
-    /// The engine's first.
-    pub fn of(set: &EvalSet, engine: &dyn Ask, arm: &Arm, seed: u64) -> Result<Self> {
+    /// The first error of the engine.
+    pub fn of(set: &EvalSet, engine: &dyn Engine, arm: &Arm, seed: u64) -> Result<Self> {
         let chosen = Random::new(seed, "latency").sample(set.queries.len(), TIMED);
         let texts: Vec<&str> = chosen
             .iter()
             .map(|&position| set.queries[position].text.as_str())
             .collect();
         for text in texts.iter().cycle().take(WARM_UP) {
-            engine.ask(text, arm, HITS, Detail::Plain)?;
+            engine.answer(text, arm, HITS, Detail::Plain)?;
         }
         let mut medians = Vec::with_capacity(texts.len());
         for text in texts {
@@ -101,11 +101,11 @@ impl Latency {
 }
 
 /// The stages of the round whose total is the median.
-fn median_of_rounds(engine: &dyn Ask, arm: &Arm, text: &str) -> Result<Timings> {
+fn median_of_rounds(engine: &dyn Engine, arm: &Arm, text: &str) -> Result<Timings> {
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let results = engine.ask(text, arm, HITS, Detail::Plain)?;
+        let results = engine.answer(text, arm, HITS, Detail::Plain)?;
         rounds.push(Timings {
             total_ms: start.elapsed().as_secs_f64() * 1e3,
             ..results.timings
@@ -122,7 +122,7 @@ mod tests {
     use crate::eval::run::testing::{WordOverlap, arm};
 
     #[test]
-    fn percentiles_are_taken_stage_by_stage() {
+    fn percentiles_are_computed_per_stage() {
         let timings: Vec<Timings> = (1..=100)
             .map(|n| Timings {
                 embed_ms: f64::from(n),

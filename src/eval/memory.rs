@@ -1,8 +1,8 @@
-//! What a usage memory is worth: half of the queries are remembered with the tools they want, the
-//! other half is asked.
+//! The gain of a usage memory: half of the queries are remembered with their relevant tools, the
+//! other half is searched.
 //!
-//! The halves are of queries and not of tools, since a memory can only help where a tool is wanted
-//! again. A set whose queries were written over from one another flatters it.
+//! The queries are split, not the tools, because a memory can only help when a tool is needed
+//! again. Sets with queries that paraphrase each other overestimate the gain.
 
 use serde::Serialize;
 use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch, Teacher};
@@ -20,18 +20,18 @@ use super::run::ArmRun;
 
 const METRIC: Metric = Metric::new(Measure::Ndcg, 10);
 
-/// A memory of half of the queries, asked the other half.
+/// The gain of a memory with half of the queries on the other half.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryReport {
     /// Queries remembered.
     pub remembered: usize,
-    /// Queries asked.
+    /// Queries searched.
     pub asked: usize,
-    /// Share of the asked queries that want a tool that a remembered one led to.
+    /// Share of the searched queries with a relevant tool that is also remembered.
     pub known: f64,
     /// Mean nDCG@10 with the memory switched off.
     pub without: f64,
-    /// Mean nDCG@10 with it switched on.
+    /// Mean nDCG@10 with the memory switched on.
     pub with: f64,
     /// 95% interval of the gain.
     pub gain_ci95: Interval,
@@ -40,16 +40,16 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
-    /// Measures on a copy of the set's catalog. `asked` is called after each query.
+    /// Measures on a copy of the catalog of the set. Calls `on_query` after each query.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn of(
         set: &EvalSet,
         workspace: &Workspace,
         arm: &Arm,
         seed: u64,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<Self> {
         let copy = workspace.copy(set, "memory")?;
         let chosen = Random::new(seed, "memory").sample(set.queries.len(), set.queries.len() / 2);
@@ -67,7 +67,7 @@ impl MemoryReport {
                 &*copy.catalog.searcher(),
                 arm,
                 METRIC.depth.min(set.tools.len()),
-                asked,
+                on_query,
             )?;
             Ok(Scores::strict(&rest, &run, &[METRIC])
                 .column(METRIC)
@@ -98,7 +98,7 @@ impl MemoryReport {
     }
 }
 
-/// One entry a relevant tool; as many as a memory keeps.
+/// One entry per query and relevant tool, up to the capacity of a memory.
 fn entries(set: &EvalSet, chosen: &[usize]) -> Vec<Entry> {
     let of_query = |&place: &usize| {
         let query = &set.queries[place];

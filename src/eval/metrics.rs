@@ -1,48 +1,48 @@
-//! Ranking metrics over binary judgements. Pure functions, every figure from 0 to 1.
+//! Ranking metrics with binary judgements. Pure functions; every value is from 0 to 1.
 //!
 //! With `r` relevant tools and gains `g` (1 where a hit is relevant), at depth `k`:
 //!
 //! | metric | definition |
 //! |---|---|
-//! | `ndcg@k` | sum of `g_i / log2(i + 1)` over the first `k` places, divided by the same sum for `min(k, r)` hits on top |
+//! | `ndcg@k` | sum of `g_i / log2(i + 1)` over the first `k` ranks, divided by the same sum for `min(k, r)` relevant hits at the top |
 //! | `recall@k` | relevant tools among the first `k`, divided by `r` |
 //! | `precision@1` | 1 when the first hit is relevant |
-//! | `mrr@k` | 1 / place of the first relevant hit among the first `k`, else 0 |
+//! | `mrr@k` | 1 / rank of the first relevant hit among the first `k`, else 0 |
 //! | `complete@k` | 1 when all `r` relevant tools are among the first `k`; 0 whenever `r > k` |
 //!
-//! A query's hits beyond those returned count as not relevant. A figure of a set is the plain mean
-//! over its queries.
+//! Hits beyond those returned count as not relevant. The value of a set is the mean over its
+//! queries.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::error::{EvalError, Result};
 
-/// The depths reported when none are asked for.
+/// The default cut-offs.
 pub const DEFAULT_DEPTHS: [usize; 4] = [1, 3, 5, 10];
 
-/// What is measured.
+/// A measure of ranking quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// Normalised discounted cumulative gain.
     Ndcg,
     /// Share of the relevant tools that were found.
     Recall,
-    /// Share of the hits that are relevant; reported at depth 1 only, where it is what an agent
-    /// without choice gets.
+    /// Share of the hits that are relevant. Reported at depth 1 only: the quality for an agent that
+    /// always takes the first hit.
     Precision,
     /// Reciprocal rank of the first relevant hit.
     Mrr,
-    /// Whether everything needed was found.
+    /// Whether every relevant tool was found.
     Complete,
 }
 
 /// A measure at a depth, written `ndcg@10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Metric {
-    /// What is measured.
+    /// The measure.
     pub measure: Measure,
-    /// Over how many places.
+    /// The cut-off.
     pub depth: usize,
 }
 
@@ -53,7 +53,7 @@ impl Metric {
     }
 
     /// Every metric reported for these depths, in the order of reports. The reciprocal rank is
-    /// taken at the deepest.
+    /// reported at the deepest only.
     pub fn all(depths: &[usize]) -> Vec<Metric> {
         let deepest = depths.iter().copied().max().unwrap_or(1);
         let at_each = |measure| depths.iter().map(move |&depth| Metric::new(measure, depth));
@@ -67,8 +67,8 @@ impl Metric {
             .collect()
     }
 
-    /// The metric of one query: `gains[i]` tells whether the hit at place `i + 1` is relevant,
-    /// `relevant` how many tools are (at least 1).
+    /// The metric of one query: `gains[i]` is true when the hit at rank `i + 1` is relevant,
+    /// `relevant` is the number of relevant tools (at least 1).
     pub fn of(self, gains: &[bool], relevant: usize) -> f64 {
         let top = &gains[..gains.len().min(self.depth)];
         let found = || top.iter().filter(|&&gain| gain).count();
@@ -125,7 +125,7 @@ impl FromStr for Metric {
     }
 }
 
-/// The arithmetic mean; 0 of nothing.
+/// The arithmetic mean; 0 for an empty slice.
 pub fn mean(values: &[f64]) -> f64 {
     match values.len() {
         0 => 0.0,
@@ -133,8 +133,7 @@ pub fn mean(values: &[f64]) -> f64 {
     }
 }
 
-/// The value below which this share of the values lies (nearest rank), 0 of nothing. Expects
-/// ascending order.
+/// The percentile of ascending values by nearest rank; 0 for an empty slice.
 pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted
@@ -144,7 +143,7 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
 }
 
 fn discounted(gains: impl Iterator<Item = bool>) -> f64 {
-    // Not `sum`, which is -0 for nothing.
+    // Not `sum`, which is -0 for an empty slice.
     gains
         .enumerate()
         .filter(|(_, gain)| *gain)
@@ -172,18 +171,18 @@ mod tests {
         assert!((left - right).abs() < 1e-12, "{left} is not {right}");
     }
 
-    /// Hits at places 2 and 4 of five, three relevant tools in all.
+    /// Hits at ranks 2 and 4 of five, three relevant tools in all.
     const SECOND_AND_FOURTH: [bool; 5] = [false, true, false, true, false];
 
     #[test]
-    fn ndcg_discounts_by_the_logarithm_of_the_place() {
+    fn ndcg_discounts_by_the_logarithm_of_the_rank() {
         // DCG@5 = 1/log2(3) + 1/log2(5) = 0.6309297536 + 0.4306765581; ideal of 3 = 1 +
         // 0.6309297536 + 0.5.
         close(
             value("ndcg@5", &SECOND_AND_FOURTH, 3),
             1.061_606_311_644_851 / 2.130_929_753_571_457_4,
         );
-        // Only place 2 lies within the first 3.
+        // Only rank 2 is within the first 3.
         close(
             value("ndcg@3", &SECOND_AND_FOURTH, 3),
             0.630_929_753_571_457_4 / 2.130_929_753_571_457_4,
@@ -207,20 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn the_reciprocal_rank_looks_no_deeper_than_its_depth() {
+    fn the_reciprocal_rank_is_cut_at_its_depth() {
         close(value("mrr@10", &SECOND_AND_FOURTH, 3), 0.5);
         close(value("mrr@1", &SECOND_AND_FOURTH, 3), 0.0);
         close(value("mrr@10", &[false; 10], 1), 0.0);
     }
 
     #[test]
-    fn precision_at_one_asks_for_the_first_hit() {
+    fn precision_at_one_is_the_relevance_of_the_first_hit() {
         close(value("precision@1", &SECOND_AND_FOURTH, 3), 0.0);
         close(value("precision@1", &[true], 3), 1.0);
     }
 
     #[test]
-    fn complete_needs_every_relevant_tool_and_is_out_of_reach_below_their_number() {
+    fn complete_needs_every_relevant_tool_within_the_depth() {
         close(value("complete@5", &SECOND_AND_FOURTH, 3), 0.0);
         close(value("complete@5", &SECOND_AND_FOURTH, 2), 1.0);
         close(value("complete@3", &SECOND_AND_FOURTH, 2), 0.0);
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_is_worth_nothing() {
+    fn an_empty_result_scores_zero() {
         for metric in Metric::all(&DEFAULT_DEPTHS) {
             close(metric.of(&[], 2), 0.0);
             assert!(metric.of(&[], 2).is_sign_positive(), "{metric}");

@@ -1,9 +1,9 @@
-//! Whether requests that no tool can serve are recognised.
+//! Abstention: whether unanswerable queries are recognised.
 //!
-//! A seeded fifth of the tools is taken out of the catalog. A query all of whose relevant tools are
-//! out is unanswerable and should come back as "no match", like requests that by the set's own
-//! account no tool can serve; every other query should not. Besides the engine's own decision,
-//! every signal of confidence in an answer is laid over all thresholds.
+//! A random fifth of the tools is removed from the catalog. A query that loses all its relevant
+//! tools is unanswerable and should be answered with "no match", like the queries that the set
+//! marks as unanswerable. No other query should be. Besides the decision of the engine, every
+//! signal of confidence is evaluated at all thresholds.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,24 @@ use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
 use super::random::Random;
-use super::run::{Ask, Detail, THREADS, each_text};
+use super::run::{Detail, Engine, THREADS, each_text};
 
 /// One tool in this many is held out.
 const HELD_OUT_ONE_IN: usize = 5;
-/// Hits looked at for signals.
+/// Hits that signals are computed from.
 const HITS: usize = 5;
 /// Points of a curve.
 const CURVE_POINTS: usize = 41;
-/// The price in false no-matches at which signals are compared in one figure.
+/// The rate of false no-matches at which signals are compared by one figure.
 const AFFORDABLE_FALSE: f64 = 0.1;
 
-/// The tools taken out and what that makes of the queries.
+/// The removed tools, and the queries that become unanswerable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldOut {
     /// The tools, ascending.
     pub tools: Vec<ToolIndex>,
-    /// Which queries have lost all their relevant tools, followed by the set's own unanswerable
-    /// ones.
+    /// Whether each query has lost all its relevant tools; then `true` for each query that the set
+    /// marks as unanswerable.
     pub unanswerable: Vec<bool>,
 }
 
@@ -56,7 +56,7 @@ impl HeldOut {
         }
     }
 
-    /// The ids of the tools taken out.
+    /// The ids of the removed tools.
     pub fn ids(&self, set: &EvalSet) -> Vec<ToolId> {
         self.tools
             .iter()
@@ -64,30 +64,31 @@ impl HeldOut {
             .collect()
     }
 
-    /// True when there is something to tell apart.
-    pub fn tells(&self) -> bool {
+    /// True when there are both answerable and unanswerable queries.
+    pub fn has_both_kinds(&self) -> bool {
         self.unanswerable.contains(&true) && self.unanswerable.contains(&false)
     }
 }
 
-/// How well unanswerable requests are told from others.
+/// How well unanswerable queries are separated from the others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NoMatchReport {
-    /// Share of the unanswerable queries that the engine answered with "no match", as it is set.
+    /// Share of the unanswerable queries that the engine answered with "no match", with its
+    /// settings.
     pub accuracy: f64,
-    /// Share of the other queries that it answered so.
+    /// Share of the other queries that it answered with "no match".
     pub false_no_match: f64,
-    /// The arm that was asked.
+    /// The arm.
     pub arm: String,
     /// Number of unanswerable queries.
     pub unanswerable: usize,
     /// Number of the others.
     pub answerable: usize,
-    /// What each signal could do, by its name.
+    /// The result of each signal, by name.
     pub signals: BTreeMap<String, Signal>,
 }
 
-/// A signal over all thresholds.
+/// The quality of a signal over all thresholds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Signal {
     /// Probability that an answerable query has the higher signal; .5 is chance.
@@ -99,7 +100,7 @@ pub struct Signal {
     pub curve: Vec<CurvePoint>,
 }
 
-/// What saying "no match" below a threshold would bring.
+/// The effect of answering "no match" below a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CurvePoint {
     /// Answers with a lower signal are "no match".
@@ -110,7 +111,7 @@ pub struct CurvePoint {
     pub false_no_match: f64,
 }
 
-/// What one answer said.
+/// The signals of one answer.
 #[derive(Clone, Debug)]
 struct Observation {
     no_match: bool,
@@ -118,24 +119,24 @@ struct Observation {
 }
 
 impl NoMatchReport {
-    /// Asks every query of an engine from which the tools were taken out.
+    /// Runs every query on an engine without the removed tools.
     ///
     /// # Errors
-    /// The engine's first.
+    /// The first error of the engine.
     pub fn of(
         set: &EvalSet,
         held_out: &HeldOut,
-        engine: &dyn Ask,
+        engine: &dyn Engine,
         arm: &Arm,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<Self> {
         let judged = set.queries.iter().map(|query| query.text.as_str());
         let texts: Vec<&str> = judged
             .chain(set.unanswerable.iter().map(|query| query.text.as_str()))
             .collect();
         let observations = each_text(&texts, THREADS, |text| {
-            let results = engine.ask(text, arm, HITS, Detail::Explained)?;
-            asked();
+            let results = engine.answer(text, arm, HITS, Detail::Explained)?;
+            on_query();
             Ok(Observation {
                 no_match: results.no_match.is_some(),
                 signals: signals(&results),
@@ -145,8 +146,8 @@ impl NoMatchReport {
     }
 }
 
-/// Every signal of an answer, by name: how much there was to go by, and the best BM25 and fused
-/// score among the hits.
+/// Every signal of an answer, by name: those of the engine, and the best BM25 and fused score of
+/// the hits.
 fn signals(results: &Results) -> Vec<(String, f64)> {
     let best = |values: &mut dyn Iterator<Item = f32>| values.map(f64::from).reduce(f64::max);
     let bm25 = |hit: &Hit| Some(hit.explain.as_ref()?.lexical.as_ref()?.raw);
@@ -163,37 +164,34 @@ fn signals(results: &Results) -> Vec<(String, f64)> {
 }
 
 fn summarise(arm: &str, unanswerable: &[bool], observations: &[Observation]) -> NoMatchReport {
-    let share = |of: bool| {
-        let chosen = || {
-            unanswerable
-                .iter()
-                .zip(observations)
-                .filter(|(unanswerable, _)| **unanswerable == of)
-        };
-        let said = chosen()
-            .filter(|(_, observation)| observation.no_match)
-            .count();
-        said as f64 / chosen().count().max(1) as f64
-    };
     let names: std::collections::BTreeSet<&str> = observations
         .iter()
         .flat_map(|observation| observation.signals.iter().map(|(name, _)| name.as_str()))
         .collect();
-    let count = unanswerable
+    let (lost, others): (Vec<_>, Vec<_>) = unanswerable
         .iter()
-        .filter(|unanswerable| **unanswerable)
-        .count();
+        .zip(observations)
+        .partition(|(unanswerable, _)| **unanswerable);
     NoMatchReport {
-        accuracy: share(true),
-        false_no_match: share(false),
+        accuracy: no_match_share(&lost),
+        false_no_match: no_match_share(&others),
         arm: arm.into(),
-        unanswerable: count,
-        answerable: unanswerable.len() - count,
+        unanswerable: lost.len(),
+        answerable: others.len(),
         signals: names
             .into_iter()
             .map(|name| (name.into(), signal(name, unanswerable, observations)))
             .collect(),
     }
+}
+
+/// Share of the queries that were answered with "no match".
+fn no_match_share(queries: &[(&bool, &Observation)]) -> f64 {
+    let abstained = queries
+        .iter()
+        .filter(|(_, observation)| observation.no_match)
+        .count();
+    abstained as f64 / queries.len().max(1) as f64
 }
 
 fn signal(name: &str, unanswerable: &[bool], observations: &[Observation]) -> Signal {
@@ -204,8 +202,7 @@ fn signal(name: &str, unanswerable: &[bool], observations: &[Observation]) -> Si
             .find(|(other, _)| other == name)
             .map(|(_, v)| *v)
     };
-    // An answer without the signal found nothing by that leg at all: it is the least confident of
-    // all.
+    // Without the signal the leg found nothing, so the answer is the least confident of all.
     let lowest = observations
         .iter()
         .filter_map(value)
@@ -225,7 +222,7 @@ fn signal(name: &str, unanswerable: &[bool], observations: &[Observation]) -> Si
     over_thresholds(&side(true), &side(false))
 }
 
-/// Lays a threshold over the signals of unanswerable and answerable queries, both ascending.
+/// Evaluates every threshold on the signals of unanswerable and answerable queries, both ascending.
 fn over_thresholds(unanswerable: &[f64], answerable: &[f64]) -> Signal {
     let below = |values: &[f64], threshold: f64| {
         values.partition_point(|value| *value < threshold) as f64 / values.len().max(1) as f64
@@ -236,6 +233,7 @@ fn over_thresholds(unanswerable: &[f64], answerable: &[f64]) -> Signal {
         false_no_match: below(answerable, threshold),
     };
     let mut thresholds: Vec<f64> = unanswerable.iter().chain(answerable).copied().collect();
+    // Between two neighbouring values every threshold has the same effect.
     thresholds.sort_by(f64::total_cmp);
     thresholds.dedup();
     let affordable = thresholds.iter().map(|&threshold| point(threshold));
@@ -261,10 +259,11 @@ fn spread(thresholds: &[f64]) -> Vec<f64> {
 }
 
 /// The probability that a random answerable query has a higher signal than a random unanswerable
-/// one, ties half.
+/// one. Ties count half.
 fn area(unanswerable: &[f64], answerable: &[f64]) -> f64 {
     let pairs = (unanswerable.len() * answerable.len()).max(1) as f64;
     let wins = answerable.iter().map(|value| {
+        // The mean of both counts makes each tie half a win.
         let lower = unanswerable.partition_point(|other| other < value);
         let not_higher = unanswerable.partition_point(|other| other <= value);
         (lower + not_higher) as f64 / 2.0
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifth_is_held_out_and_a_query_is_lost_only_with_all_its_tools() {
+    fn a_query_is_unanswerable_only_without_all_its_relevant_tools() {
         let ids: Vec<String> = (0..25).map(|n| format!("tool{n:02}")).collect();
         let tools: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "x")).collect();
         let all: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -310,17 +309,19 @@ mod tests {
                 .map(|&tool| tool as usize)
                 .collect::<Vec<_>>()
         );
-        assert!(held_out.tells());
+        assert!(held_out.has_both_kinds());
         assert_eq!(held_out, HeldOut::draw(&set, 1));
         assert_ne!(held_out.tools, HeldOut::draw(&set, 2).tools);
     }
 
     #[test]
-    fn the_engines_decisions_are_counted_on_either_side() {
+    fn no_matches_are_counted_for_both_kinds_of_queries() {
         let unanswerable = [true, true, false, false, false, false];
-        let said = [true, false, true, false, false, false];
-        let observations: Vec<Observation> =
-            said.iter().map(|said| observation(*said, 0.0)).collect();
+        let abstained = [true, false, true, false, false, false];
+        let observations: Vec<Observation> = abstained
+            .iter()
+            .map(|abstained| observation(*abstained, 0.0))
+            .collect();
         let report = summarise("hybrid", &unanswerable, &observations);
         assert_eq!((report.accuracy, report.false_no_match), (0.5, 0.25));
         assert_eq!((report.unanswerable, report.answerable), (2, 4));
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_runs_from_answering_everything_to_answering_little() {
+    fn a_curve_covers_all_thresholds() {
         let unanswerable: Vec<f64> = (0..50).map(f64::from).collect();
         let answerable: Vec<f64> = (40..140).map(f64::from).collect();
         let signal = over_thresholds(&unanswerable, &answerable);
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_is_asked_about_every_query() {
+    fn every_query_is_searched() {
         let set = set(
             &[
                 ("a", "mail"),

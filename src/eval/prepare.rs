@@ -1,5 +1,5 @@
-//! The catalogs that are measured: a set's own, kept so that its tools are embedded once, and
-//! passing ones beside it.
+//! The catalogs that are measured: one per set, stored so that its tools are embedded once, and
+//! temporary ones.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,18 +16,18 @@ use super::dataset::EvalSet;
 use super::error::{EvalError, Result};
 use crate::embed_cache::{CacheCounters, CachedEmbedder};
 
-/// The rankers that sets are measured with.
+/// The ranker that sets are measured with.
 pub enum Ranking {
     /// The built-in one.
     BuiltIn,
-    /// This one for all.
+    /// One ranker for all sets.
     Same(Ranker),
-    /// For each set one that has not seen it: `without-SET.json` in this folder.
+    /// For each set a ranker that was trained without it: `without-SET.json` in this folder.
     LeftOut(PathBuf),
 }
 
 impl Ranking {
-    /// By a path: none, a ranker file, or a folder of one for each set.
+    /// Loads a ranker file, or a folder of one file per set; the built-in ranker without a path.
     ///
     /// # Errors
     /// As [`Ranker::load`].
@@ -39,7 +39,7 @@ impl Ranking {
         })
     }
 
-    /// The ranker for a set; none for the built-in one.
+    /// The ranker for a set; `None` for the built-in one.
     fn of(&self, set: &str) -> Result<Option<Ranker>> {
         Ok(match self {
             Ranking::BuiltIn => None,
@@ -51,13 +51,13 @@ impl Ranking {
     }
 }
 
-/// Longest part of a set's name in its catalog's name, which may have 64 characters in all.
+/// Characters of a set's name in the name of its catalog, which has at most 64.
 const NAME_CHARS: usize = 32;
 /// Query vectors stored at most: those of the largest public query file with its clauses, 200 MB at
 /// 384 dimensions.
 const MAX_CACHED_QUERIES: usize = 1 << 17;
 
-/// Where catalogs for measuring are kept, and what embeds them.
+/// The folder of measured catalogs, and their embedders.
 pub struct Workspace {
     data: DataDir,
     embedders: Vec<Arc<CachedEmbedder>>,
@@ -65,7 +65,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Keeps catalogs under `data`, apart from those that are searched in earnest.
+    /// Stores catalogs under `data`, separate from those of the user.
     pub fn new(data: impl Into<PathBuf>, embedders: Vec<Arc<dyn Embedder>>) -> Self {
         let embedders = embedders
             .into_iter()
@@ -84,17 +84,17 @@ impl Workspace {
         }
     }
 
-    /// Measures with these rankers instead of the built-in one.
+    /// Measures with this ranker instead of the built-in one.
     pub fn ranked_by(self, ranking: Ranking) -> Self {
         Workspace { ranking, ..self }
     }
 
-    /// True when there is anything to search densely with.
+    /// True when there is an embedder.
     pub fn embeds(&self) -> bool {
         !self.embedders.is_empty()
     }
 
-    /// Runs something with every query embedded anew, as a service without a cache would.
+    /// Runs a measurement without the cache of query vectors.
     pub fn uncached<T>(&self, run: impl FnOnce() -> T) -> T {
         self.embedders.iter().for_each(|embedder| embedder.bypass());
         let result = run();
@@ -102,12 +102,12 @@ impl Workspace {
         result
     }
 
-    /// Drops remembered query vectors: another set has other queries.
+    /// Clears the cache of query vectors: another set has other queries.
     pub fn forget_queries(&self) {
         self.embedders.iter().for_each(|embedder| embedder.clear());
     }
 
-    /// The ids of the embedders, joined with `+`; `none` without.
+    /// The ids of the embedders, joined with `+`; `none` without embedders.
     pub fn embedder(&self) -> String {
         match self.embedders.as_slice() {
             [] => "none".into(),
@@ -119,14 +119,16 @@ impl Workspace {
         }
     }
 
-    /// Brings the set's catalog up to date: its tools and no others, with every vector. Costs
-    /// almost nothing when it was there before. `embedded` is told how far embedding is.
+    /// Brings the catalog of a set up to date: exactly its tools, with every vector. Costs almost
+    /// nothing when the catalog exists. Calls `embedded` with the progress of embedding.
     ///
     /// # Errors
-    /// The engine's, and [`EvalError::PendingEmbeddings`] when vectors are still missing.
+    /// Errors of the engine, and [`EvalError::PendingEmbeddings`] when vectors are missing
+    /// afterwards.
     pub fn prepare(&self, set: &EvalSet, embedded: &mut dyn FnMut(EmbedProgress)) -> Result<Build> {
         let name = catalog_name(set);
-        let indexed = self.time_indexing(&name, &set.tools)?;
+        // Timed on a catalog of its own: the stored one may be up to date already.
+        let index_s = self.time_indexing(&name, &set.tools)?;
         let catalog = self.open(&name)?;
         let embedding = fill(&catalog, &set.tools, embedded)?;
         self.set_ranker(&catalog, &set.name)?;
@@ -139,25 +141,26 @@ impl Workspace {
             });
         }
         let disk_bytes = catalog.stats()?.disk_bytes;
-        let embed = self.kept_embedding(&name, embedding, set.tools.len())?;
+        let embed_s = self.embedding_seconds(&name, embedding, set.tools.len())?;
+        // Closed first, so that the next line measures an opening from the files.
         drop(catalog);
         let start = Instant::now();
         let opened = self.open(&name)?.searcher().len();
         let open_s = start.elapsed().as_secs_f64();
         debug_assert_eq!(opened, set.tools.len());
         Ok(Build {
-            index_s: indexed,
-            embed_s: embed,
+            index_s,
+            embed_s,
             open_s,
             disk_bytes,
             tools: set.tools.len(),
         })
     }
 
-    /// Opens the catalog that [`Workspace::prepare`] left.
+    /// Opens the catalog that [`Workspace::prepare`] wrote.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn open_set(&self, set: &EvalSet) -> Result<Catalog> {
         self.open(&catalog_name(set))
     }
@@ -165,53 +168,53 @@ impl Workspace {
     /// A copy of the set's catalog without these tools; its vectors are copied, not computed.
     ///
     /// # Errors
-    /// The engine's, [`EvalError::Io`].
-    pub fn without(&self, set: &EvalSet, tools: &[ToolId]) -> Result<Passing> {
-        let passing = self.copy(set, "held-out")?;
-        let mut writer = passing.catalog.writer()?;
+    /// Errors of the engine, [`EvalError::Io`].
+    pub fn without(&self, set: &EvalSet, tools: &[ToolId]) -> Result<TemporaryCatalog> {
+        let temporary = self.copy(set, "held-out")?;
+        let mut writer = temporary.catalog.writer()?;
         writer.remove(tools)?;
         writer.commit()?;
         drop(writer);
-        Ok(passing)
+        Ok(temporary)
     }
 
-    /// A copy of the set's catalog for as long as it is held; `purpose` keeps copies apart.
+    /// A temporary copy of the set's catalog; `purpose` makes its name unique.
     ///
     /// # Errors
-    /// The engine's, [`EvalError::Io`].
-    pub fn copy(&self, set: &EvalSet, purpose: &str) -> Result<Passing> {
+    /// Errors of the engine, [`EvalError::Io`].
+    pub fn copy(&self, set: &EvalSet, purpose: &str) -> Result<TemporaryCatalog> {
         let name = catalog_name(set);
         let copy = format!("{name}.{purpose}");
         self.discard(&copy)?;
-        // Closed before it is copied, so that nothing is left in a log beside the database.
+        // Closed before it is copied: SQLite then moves its write-ahead log into the database.
         let from = self.open(&name)?.path().to_owned();
         copy_folder(&from, &from.with_file_name(&copy))?;
-        self.passing(copy)
+        self.temporary(copy)
     }
 
-    /// A catalog of these tools for as long as it is held, and what building it cost.
+    /// A temporary catalog of these tools, and the cost of building it.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn of_tools(
         &self,
         set: &EvalSet,
         tools: &[Tool],
         embedded: &mut dyn FnMut(EmbedProgress),
-    ) -> Result<(Passing, Build)> {
+    ) -> Result<(TemporaryCatalog, Build)> {
         let name = format!("{}.scale", catalog_name(set));
         let index_s = self.time_indexing(&name, tools)?;
         self.discard(&name)?;
-        let passing = self.passing(name.clone())?;
-        let embedding = fill(&passing.catalog, tools, embedded)?;
-        let disk_bytes = passing.catalog.stats()?.disk_bytes;
+        let temporary = self.temporary(name.clone())?;
+        let embedding = fill(&temporary.catalog, tools, embedded)?;
+        let disk_bytes = temporary.catalog.stats()?.disk_bytes;
         let start = Instant::now();
         let opened = self.open(&name)?;
         let open_s = start.elapsed().as_secs_f64();
         drop(opened);
         let embed_s = embedding.map(|embedding| embedding.seconds);
         Ok((
-            passing,
+            temporary,
             Build {
                 index_s,
                 embed_s,
@@ -222,7 +225,7 @@ impl Workspace {
         ))
     }
 
-    /// Gives a set's catalog the ranker that is measured, or takes back one of an earlier
+    /// Writes the measured ranker to the catalog of a set, or removes that of an earlier
     /// measurement.
     fn set_ranker(&self, catalog: &Catalog, set: &str) -> Result<()> {
         let ranker = self.ranking.of(set)?;
@@ -243,9 +246,9 @@ impl Workspace {
         Ok(self.data.open_or_create(name, Options { embedders })?)
     }
 
-    fn passing(&self, name: String) -> Result<Passing> {
+    fn temporary(&self, name: String) -> Result<TemporaryCatalog> {
         let catalog = self.open(&name)?;
-        Ok(Passing {
+        Ok(TemporaryCatalog {
             catalog,
             _folder: Discarded {
                 data: self.data.clone(),
@@ -261,7 +264,7 @@ impl Workspace {
         }
     }
 
-    /// Seconds to register and index all tools from nothing, without vectors.
+    /// Seconds to store and index all tools in an empty catalog, without vectors.
     fn time_indexing(&self, name: &str, tools: &[Tool]) -> Result<f64> {
         let name = format!("{name}.timed");
         self.discard(&name)?;
@@ -276,15 +279,16 @@ impl Workspace {
         Ok(seconds)
     }
 
-    /// The seconds that embedding the whole set took: now, or when its vectors were computed.
-    fn kept_embedding(
+    /// Seconds to embed the whole set, measured when its vectors were computed.
+    fn embedding_seconds(
         &self,
         name: &str,
         now: Option<Embedding>,
         tools: usize,
     ) -> Result<Option<f64>> {
         let path = self.data.path().join(format!("{name}.embedding.json"));
-        let whole = |embedding: &Embedding| {
+        // A pass over part of the tools says nothing about the time for all of them.
+        let is_whole = |embedding: &Embedding| {
             embedding.tools == tools && embedding.embedder == self.embedder()
         };
         if let Some(mut embedding) = now {
@@ -292,21 +296,21 @@ impl Workspace {
             let text = serde_json::to_string(&embedding).unwrap_or_default();
             super::error::write(&path, &text)?;
             return Ok(Some(embedding)
-                .filter(whole)
+                .filter(is_whole)
                 .map(|embedding| embedding.seconds));
         }
-        let kept = std::fs::read(&path)
+        let stored = std::fs::read(&path)
             .ok()
             .and_then(|bytes| serde_json::from_slice::<Embedding>(&bytes).ok());
-        Ok(kept.filter(whole).map(|embedding| embedding.seconds))
+        Ok(stored.filter(is_whole).map(|embedding| embedding.seconds))
     }
 }
 
 /// A catalog that is deleted when it is dropped.
-pub struct Passing {
+pub struct TemporaryCatalog {
     /// The catalog.
     pub catalog: Catalog,
-    // Dropped after the catalog, whose files are open until then.
+    // Declared after the catalog and so dropped after it: its files are open until then.
     _folder: Discarded,
 }
 
@@ -323,7 +327,7 @@ impl Drop for Discarded {
     }
 }
 
-/// One pass of embedding, as it is kept beside the catalog.
+/// The cost of one embedding pass, stored beside the catalog.
 #[derive(Serialize, Deserialize)]
 struct Embedding {
     embedder: String,
@@ -331,8 +335,8 @@ struct Embedding {
     seconds: f64,
 }
 
-/// Makes the catalog hold exactly these tools and embeds what has no vectors. Returns nothing when
-/// nothing had to be embedded.
+/// Makes the catalog hold exactly these tools, and embeds those without vectors. Returns `None`
+/// when nothing was embedded.
 fn fill(
     catalog: &Catalog,
     tools: &[Tool],
@@ -363,8 +367,8 @@ fn fill(
     }))
 }
 
-/// The set's name made fit for a folder, and a digest of its path: two sets of one name have two
-/// catalogs.
+/// The name of a set's catalog: the name of the set as a folder name, with a digest of its path, so
+/// that two sets with one name have two catalogs.
 fn catalog_name(set: &EvalSet) -> String {
     let path = set.path.canonicalize().unwrap_or_else(|_| set.path.clone());
     let digest = Sha256::digest(path.to_string_lossy().as_bytes());
@@ -420,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_copied_with_all_below_it() {
+    fn folders_are_copied_recursively() {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         std::fs::create_dir_all(from.join("deep")).unwrap();

@@ -4,16 +4,15 @@
 /// A SplitMix64 generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 /// 2014).
 ///
-/// Written here and not taken from a crate, whose streams change between versions: a sample that
-/// moved with an upgrade would make figures incomparable.
+/// Not from a crate, because their streams change between versions: a sample that changes with an
+/// upgrade would make results incomparable.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream of this seed for this purpose; streams of different purposes are independent of
-    /// each other.
+    /// The stream of this seed for a purpose. Streams of different purposes are independent.
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mixed = purpose
             .bytes()
@@ -46,15 +45,14 @@ impl Random {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// Puts a slice into random order.
+    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
     }
 
-    /// `count` of the positions `0..len`, in ascending order; all of them when `count` is not
-    /// smaller.
+    /// A sample of `count` of the positions `0..len`, ascending; all of them for a larger `count`.
     pub fn sample(&mut self, len: usize, count: usize) -> Vec<usize> {
         let mut positions: Vec<usize> = (0..len).collect();
         if count < len {
@@ -85,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_sorted_distinct_and_of_the_size_asked() {
+    fn samples_are_sorted_and_distinct() {
         for seed in 0..20 {
             let sample = Random::new(seed, "test").sample(50, 13);
             assert_eq!(sample.len(), 13);
@@ -106,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_position_is_as_likely() {
+    fn every_position_is_equally_likely() {
         let mut counts = [0_usize; 7];
         let mut random = Random::new(3, "uniform");
         for _ in 0..70_000 {

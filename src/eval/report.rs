@@ -1,4 +1,4 @@
-//! The figures of one set, as they are written to JSON.
+//! The report of one set, as JSON.
 
 use std::collections::BTreeMap;
 
@@ -16,54 +16,54 @@ use super::nomatch::NoMatchReport;
 use super::run::ArmRun;
 use super::tokens::TokensReport;
 
-/// Everything measured on one set. Quality is from 0 to 1, a mean over the queries.
+/// The results of one set. Quality metrics are means over the queries, from 0 to 1.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The set's name.
+    /// The name of the set.
     pub set: String,
     /// Tools in the catalog.
     pub tools: usize,
     /// Queries measured.
     pub queries: usize,
-    /// Of how many in the file.
+    /// Queries in the file.
     pub queries_in_set: usize,
-    /// Decides the sample, the held-out tools and the resampling.
+    /// The seed of the sample, the held-out tools and the resampling.
     pub seed: u64,
-    /// What embedded; `none` without.
+    /// The embedders; `none` without.
     pub embedder: String,
     /// Digest of the tools, the measured queries and their judgements.
     pub fingerprint: String,
     /// Version of this program.
     pub version: &'static str,
-    /// Each arm's figures, in the order they were asked for.
+    /// The results of each arm, in the order of the plan.
     #[serde(serialize_with = "by_name")]
     pub arms: Vec<ArmReport>,
-    /// Every pair of arms compared query by query.
+    /// Paired comparisons of all arms.
     pub significance: Vec<Comparison>,
-    /// Null when it was not measured, or no query lost all its tools.
+    /// Abstention; null when it was not measured, or no query lost all its relevant tools.
     pub no_match: Option<NoMatchReport>,
-    /// What a usage memory is worth, where that was measured.
+    /// The gain of a usage memory, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryReport>,
-    /// Null when it was not measured.
+    /// The cost of the index; null when it was not measured.
     pub cost: Option<CostReport>,
     /// Null when it was not measured.
     pub tokens: Option<TokensReport>,
-    /// Cost and latency at the sizes asked for.
+    /// Cost and latency at the sizes of the plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale: Vec<ScalePoint>,
 }
 
-/// The figures of one arm.
+/// The results of one arm.
 #[derive(Clone, Debug, Serialize)]
 pub struct ArmReport {
-    /// Its name: the key under which it is written.
+    /// The name; the key in the JSON.
     #[serde(skip)]
     pub name: String,
     /// Every metric, by its name.
     #[serde(flatten)]
     pub means: Means,
-    /// Median latency; null for a run that was read from a file or not timed.
+    /// Median latency; null for a run from a file or without timing.
     pub p50_ms: Option<f64>,
     /// 95th percentile of latency.
     pub p95_ms: Option<f64>,
@@ -71,20 +71,20 @@ pub struct ArmReport {
     pub p99_ms: Option<f64>,
     /// 95% bootstrap interval of every metric.
     pub ci95: Intervals,
-    /// The same metrics where near-identical tools count, when asked for.
+    /// The same metrics with near-identical tools counted, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate_tolerant: Option<Means>,
     /// Latency by stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// Queries in whose answer a leg could not take part.
+    /// Queries with a degraded answer.
     pub degraded: usize,
-    /// Queries answered with "no match", which counts as having found nothing.
+    /// Queries answered with "no match", which counts as no hits.
     pub abstained: usize,
 }
 
 impl ArmReport {
-    /// The figures of a judged run.
+    /// The results of an evaluated run.
     pub fn of(run: &ArmRun, scores: &Scores, latency: Option<Latency>, seed: u64) -> Self {
         let totals = latency.map(|latency| latency.total_ms);
         ArmReport {
@@ -108,7 +108,7 @@ impl ArmReport {
         }
     }
 
-    /// The mean of a metric and its interval; none when it was not measured.
+    /// The mean of a metric and its interval; `None` when it was not measured.
     pub fn figure(&self, metric: Metric) -> Option<(f64, Interval)> {
         let interval = self.ci95.0.iter().find(|(other, _)| *other == metric)?.1;
         Some((self.means.value(metric)?, interval))
@@ -120,7 +120,7 @@ impl ArmReport {
 pub struct Means(pub Vec<(Metric, f64)>);
 
 impl Means {
-    /// The means of a judged run.
+    /// The means of an evaluated run.
     pub fn of(scores: &Scores) -> Self {
         Means(
             scores
@@ -131,7 +131,7 @@ impl Means {
         )
     }
 
-    /// The mean of a metric; none when it was not measured.
+    /// The mean of a metric; `None` when it was not measured.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         self.0
             .iter()
@@ -156,14 +156,14 @@ impl Serialize for Intervals {
     }
 }
 
-/// Two arms over the same queries.
+/// A paired comparison of two arms.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The one.
+    /// The first arm.
     pub a: String,
-    /// The other.
+    /// The second arm.
     pub b: String,
-    /// What is compared.
+    /// The metric.
     pub metric: String,
     /// Mean of a minus b.
     pub difference: f64,
@@ -173,7 +173,7 @@ pub struct Comparison {
     pub p: f64,
 }
 
-/// Compares every arm with those after it, on nDCG at the deepest place.
+/// Compares every arm with those after it, by nDCG at the deepest cut-off.
 pub fn comparisons(arms: &[(&str, &Scores)], seed: u64) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for (index, (a, left)) in arms.iter().enumerate() {
@@ -193,7 +193,7 @@ pub fn comparisons(arms: &[(&str, &Scores)], seed: u64) -> Vec<Comparison> {
     comparisons
 }
 
-/// The one figure of a run: nDCG at the deepest place measured.
+/// The main metric: nDCG at the deepest cut-off.
 pub fn headline(metrics: &[Metric]) -> Metric {
     let ndcg = metrics
         .iter()
@@ -203,8 +203,8 @@ pub fn headline(metrics: &[Metric]) -> Metric {
         .unwrap_or(Metric::new(Measure::Ndcg, 10))
 }
 
-/// The plain mean of an arm's metrics over sets: every set weighs the same, however many queries it
-/// has. Metrics and arms that a set lacks are left out.
+/// The macro average of the metrics of each arm: every set has the same weight, whatever its number
+/// of queries. Metrics and arms that a set lacks are left out.
 pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
     let Some(first) = reports.first() else {
         return Vec::new();
@@ -241,7 +241,7 @@ pub fn to_json<T: Serialize>(reports: &[T]) -> serde_json::Result<String> {
     }
 }
 
-/// Identifies what a set's figures depend on.
+/// A report without results: what identifies the set and the run.
 pub(super) fn identity(
     set: &EvalSet,
     queries_in_set: usize,
@@ -285,17 +285,17 @@ fn metrics_map<S: Serializer, V: Serialize>(
 /// The parts of an earlier report that a comparison needs.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Earlier {
-    /// The set's name.
+    /// The name of the set.
     pub set: String,
     /// Tools in the catalog.
     pub tools: usize,
     /// Queries measured.
     pub queries: usize,
-    /// What embedded.
+    /// The embedders.
     pub embedder: String,
     /// Digest of the tools, queries and judgements; absent in a report written by another program.
     pub fingerprint: Option<String>,
-    /// Each arm's figures.
+    /// The results of each arm.
     pub arms: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
 }
 
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_weighs_the_same_in_the_average() {
+    fn sets_have_equal_weights_in_the_average() {
         let sets = [report("a", "lexical", 0.5), report("b", "lexical", 0.7)];
         let average = macro_average(&sets);
         assert_eq!(average.len(), 1);

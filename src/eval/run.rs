@@ -1,4 +1,4 @@
-//! Asks every query of a set by every arm, in one process over one index.
+//! Runs every query of a set with an arm.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,25 +9,25 @@ use super::arms::Arm;
 use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
 
-/// Threads that ask at once while quality is measured. Latency is measured apart, on one.
+/// Threads that search while quality is measured. Latency is measured separately, on one thread.
 pub const THREADS: usize = 2;
 
-/// How much an answer says of itself.
+/// How much detail an answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The hits.
     Plain,
-    /// The hits and how they came to their places.
+    /// The hits and their explanations.
     Explained,
 }
 
-/// What is measured: anything that answers a request by an arm.
-pub trait Ask: Sync {
-    /// The best `depth` tools for a request.
+/// A search engine under test.
+pub trait Engine: Sync {
+    /// The best `depth` tools for a query.
     ///
     /// # Errors
-    /// The engine's.
-    fn ask(
+    /// Errors of the engine.
+    fn answer(
         &self,
         text: &str,
         arm: &Arm,
@@ -36,8 +36,8 @@ pub trait Ask: Sync {
     ) -> toolscout_index::Result<Results>;
 }
 
-impl Ask for Searcher {
-    fn ask(
+impl Engine for Searcher {
+    fn answer(
         &self,
         text: &str,
         arm: &Arm,
@@ -56,27 +56,27 @@ impl Ask for Searcher {
 /// The answers of one arm to every query of a set.
 #[derive(Clone, Debug)]
 pub struct ArmRun {
-    /// The arm's name, or that of the run file it was read from.
+    /// The name of the arm, or of the run file.
     pub name: String,
-    /// The hits of each query, best first, in the set's order.
+    /// The hits of each query, best first. Queries are in the order of the set.
     pub rankings: Vec<Vec<ToolIndex>>,
-    /// Queries in whose answer a leg that was asked for could not take part.
+    /// Queries with a degraded answer.
     pub degraded: usize,
-    /// Queries answered with "no match": each of them counts as having found nothing.
+    /// Queries answered with "no match", which counts as no hits.
     pub abstained: usize,
 }
 
 impl ArmRun {
-    /// Asks every query. `asked` is called after each.
+    /// Runs every query. Calls `on_query` after each.
     ///
     /// # Errors
-    /// The engine's first.
+    /// The first error of the engine.
     pub fn of(
         set: &EvalSet,
-        engine: &dyn Ask,
+        engine: &dyn Engine,
         arm: &Arm,
         depth: usize,
-        asked: &(dyn Fn() + Sync),
+        on_query: &(dyn Fn() + Sync),
     ) -> Result<Self> {
         let texts: Vec<&str> = set
             .queries
@@ -84,8 +84,8 @@ impl ArmRun {
             .map(|query| query.text.as_str())
             .collect();
         let answers = each_text(&texts, THREADS, |text| {
-            let results = engine.ask(text, arm, depth, Detail::Plain)?;
-            asked();
+            let results = engine.answer(text, arm, depth, Detail::Plain)?;
+            on_query();
             let hits: Vec<ToolIndex> = results
                 .hits
                 .iter()
@@ -105,7 +105,7 @@ impl ArmRun {
     }
 }
 
-/// Applies `answer` to every text, on several threads; results come in the order of the texts.
+/// Applies `answer` to every text on several threads. Results are in the order of the texts.
 pub(super) fn each_text<T: Send>(
     texts: &[&str],
     threads: usize,
@@ -140,15 +140,15 @@ pub(super) fn each_text<T: Send>(
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! An engine double whose ranking can be worked out by hand.
+    //! A test double of an engine with a simple ranking.
     use std::sync::Arc;
 
     use toolscout_index::{Hit, Mode, Tool};
 
     use super::*;
 
-    /// Ranks tools by how many of the request's words their description has, by id among equals;
-    /// the dense arm ranks the other way round.
+    /// Ranks tools by the number of query words in their description, ties by id. The dense arm
+    /// ranks in reverse.
     pub(crate) struct WordOverlap(pub(crate) Vec<Arc<Tool>>);
 
     impl WordOverlap {
@@ -157,8 +157,8 @@ pub(crate) mod testing {
         }
     }
 
-    impl Ask for WordOverlap {
-        fn ask(
+    impl Engine for WordOverlap {
+        fn answer(
             &self,
             text: &str,
             arm: &Arm,
@@ -215,7 +215,7 @@ mod tests {
     use crate::eval::dataset::testing::set;
 
     #[test]
-    fn answers_come_in_the_order_of_the_queries_whatever_the_threads() {
+    fn answers_are_in_the_order_of_the_queries() {
         let texts: Vec<String> = (0..200).map(|n| format!("word{n}")).collect();
         let ids: Vec<String> = (0..200).map(|n| format!("tool{n:03}")).collect();
         let tools: Vec<(&str, &str)> = ids
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn an_engine_error_ends_the_run() {
         struct Broken;
-        impl Ask for Broken {
-            fn ask(
+        impl Engine for Broken {
+            fn answer(
                 &self,
                 text: &str,
                 _: &Arm,

@@ -1,4 +1,4 @@
-//! Catalogs of other sizes than the set's: a sample of its tools, or its tools and variations of
+//! Catalogs of other sizes than the set: a sample of its tools, or its tools and variations of
 //! them.
 
 use toolscout_index::Tool;
@@ -7,17 +7,17 @@ use super::dataset::EvalSet;
 use super::error::Result;
 use super::random::Random;
 
-/// Largest size that can be asked for; a million tools of 2 kB are 2 GB.
+/// Largest size; a million tools of 2 kB are 2 GB.
 pub const MAX_TOOLS: usize = 1_000_000;
 
-/// `size` tools for measuring cost, and how many of them were made up.
+/// `size` tools for measuring cost, and how many of them are generated.
 ///
-/// A made-up tool has the name of one tool and the description of another, on a server of its own,
-/// so that terms and texts vary as in a real catalog. Quality over such a catalog would mean
-/// nothing and is not measured.
+/// A generated tool has the name of one tool and the description of another, on a separate server,
+/// so that terms and texts vary as in a real catalog. Quality on such a catalog would mean nothing
+/// and is not measured.
 ///
 /// # Errors
-/// The engine's for a name that grows too long.
+/// An error of the engine for a name that becomes too long.
 pub fn resized(set: &EvalSet, size: usize, seed: u64) -> Result<(Vec<Tool>, usize)> {
     let mut random = Random::new(seed, "scale");
     let kept = random.sample(set.tools.len(), size);
@@ -49,7 +49,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_catalog_shrinks_to_a_sample_and_grows_by_variations_with_ids_of_their_own() {
+    fn catalogs_shrink_by_sampling_and_grow_by_variations() {
         let set = set(
             &[("s/a", "x"), ("b", "y"), ("c", "z")],
             &[("q", "x", &["b"])],

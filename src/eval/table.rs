@@ -1,4 +1,4 @@
-//! The figures as tables for a terminal, and as Markdown for a document.
+//! The results as tables for a terminal, or as Markdown.
 
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table};
@@ -13,17 +13,16 @@ use super::latency::Latency;
 use super::metrics::{Measure, Metric};
 use super::report::{ArmReport, Means, Report, macro_average};
 
-/// How tables look.
+/// The style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Aligned columns.
     Terminal,
-    /// A table of Markdown.
+    /// Markdown.
     Markdown,
 }
 
-/// The quality and latency of every arm on every set, with a macro row an arm when there are
-/// several sets.
+/// Quality and latency of every arm on every set; with several sets, a macro average per arm too.
 pub fn quality(reports: &[Report], style: Style) -> String {
     let metrics = shown_metrics(reports);
     let mut table = new_table(style);
@@ -54,7 +53,7 @@ pub fn quality(reports: &[Report], style: Style) -> String {
     finish(table, 2)
 }
 
-/// What each part is worth, a row a step. `sets` names the columns.
+/// The ablation, one row per step. `sets` names the columns.
 pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
     let mut table = new_table(style);
     let last = ["mean", "95% interval", "added", "95% interval"].map(String::from);
@@ -84,7 +83,7 @@ pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
     finish(table, 1)
 }
 
-/// What the index costs, a row a set.
+/// The cost of the index, one row per set.
 pub fn cost(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
     table.set_header([
@@ -106,7 +105,7 @@ pub fn cost(reports: &[Report], style: Style) -> String {
     finish(table, 1)
 }
 
-/// Latency by stage at every size measured, a row an arm.
+/// Latency by stage at every size, one row per arm.
 pub fn latency(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
     table.set_header([
@@ -157,7 +156,7 @@ pub fn latency(reports: &[Report], style: Style) -> String {
     finish(table, 3)
 }
 
-/// What abstaining would bring, a row a set and signal.
+/// Abstention, one row per set and signal.
 pub fn no_match(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
     table.set_header([
@@ -192,7 +191,7 @@ pub fn no_match(reports: &[Report], style: Style) -> String {
     finish(table, 2)
 }
 
-/// What a usage memory is worth, a row a set.
+/// The gain of a usage memory, one row per set.
 pub fn memory(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
     table.set_header([
@@ -224,7 +223,7 @@ pub fn memory(reports: &[Report], style: Style) -> String {
     finish(table, 1)
 }
 
-/// What tools cost in context, a row a set and format.
+/// Tokens of tools, one row per set and format.
 pub fn tokens(reports: &[Report], style: Style) -> String {
     let mut table = new_table(style);
     table.set_header(["set", "format", "catalog", "answer", "saved"]);
@@ -263,8 +262,7 @@ pub fn significance(reports: &[Report], style: Style) -> String {
     finish(table, 4)
 }
 
-/// What conversations cost and brought under each policy, with a macro row a policy when there are
-/// several sets.
+/// Cost and success of conversations by policy; with several sets, a macro average per policy too.
 pub fn agent(reports: &[AgentReport], style: Style) -> String {
     let mut table = new_table(style);
     table.set_header([
@@ -319,12 +317,12 @@ fn agent_row(set: &str, arm: &ArmFigures) -> [String; 13] {
     ]
 }
 
-/// Figures beside those of a baseline.
+/// Metrics compared with a baseline.
 pub fn changes(changes: &[Change], max_drop: f64) -> String {
     let mut table = new_table(Style::Terminal);
     table.set_header(["set", "arm", "metric", "baseline", "now", "points", ""]);
     for change in changes {
-        let verdict = if change.drops_more_than(max_drop) {
+        let result = if change.drops_more_than(max_drop) {
             "DROP"
         } else {
             ""
@@ -336,13 +334,13 @@ pub fn changes(changes: &[Change], max_drop: f64) -> String {
             share(change.before),
             share(change.after),
             format!("{:+.2}", change.points()),
-            verdict.into(),
+            result.into(),
         ]);
     }
     finish(table, 3)
 }
 
-/// The columns of the quality table: those of the deepest places that were measured.
+/// The columns of the quality table: the metrics at the deepest cut-offs.
 fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
     let measured: Vec<Metric> = reports
         .first()
@@ -400,7 +398,7 @@ fn share(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// Three significant digits: a lexical search takes .1 ms and one with a large model 100.
+/// Three significant digits: a lexical search takes .1 ms, one with a large model 100 ms.
 fn milliseconds(ms: f64) -> String {
     match ms {
         ms if ms >= 100.0 => format!("{ms:.0}"),
@@ -419,7 +417,7 @@ fn new_table(style: Style) -> Table {
     table
 }
 
-/// Right-aligns the figures, which follow `texts` columns of text; empty for a table without rows.
+/// Right-aligns the columns of numbers, which follow `texts` columns of text. Empty without rows.
 fn finish(mut table: Table, texts: usize) -> String {
     if table.is_empty() {
         return String::new();
@@ -469,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_gives_no_table() {
+    fn missing_parts_have_no_table() {
         let reports = [report("a", "lexical", 0.5)];
         assert!(
             cost(&reports, Style::Terminal).is_empty()

@@ -1,4 +1,4 @@
-//! What tools cost in a model's context, counted with a real tokenizer.
+//! Tokens of tools in the context of a model, counted with a real tokenizer.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use toolscout_index::formats::{Emit, emit};
 use super::dataset::{EvalSet, ToolIndex};
 use super::metrics::mean;
 
-/// Hits in the answers that are counted: what agents ask for.
+/// Hits per search result, as agents request them.
 const ANSWER_HITS: usize = 5;
-/// Answers that are counted; their mean moves little beyond.
+/// Search results that are counted; more hardly change the mean.
 const COUNTED_ANSWERS: usize = 200;
-/// Every way tools are given to a model.
+/// The formats in which models receive tools.
 const FORMATS: [(&str, Emit); 6] = [
     ("openai", Emit::Openai),
     ("openai_responses", Emit::OpenaiResponses),
@@ -23,16 +23,16 @@ const FORMATS: [(&str, Emit); 6] = [
     ("names", Emit::Names),
 ];
 
-/// Tokens of the whole catalog and of an answer.
+/// Tokens of the whole catalog and of a search result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TokensReport {
     /// The whole catalog as OpenAI chat tools.
     pub catalog: usize,
-    /// The mean search answer in the same format.
+    /// The mean search result in the same format.
     pub answer: f64,
-    /// Hits in an answer.
+    /// Hits per search result.
     pub answer_hits: usize,
-    /// What counted.
+    /// The tokenizer.
     pub tokenizer: &'static str,
     /// The same for each format.
     pub formats: BTreeMap<&'static str, FormatTokens>,
@@ -43,13 +43,13 @@ pub struct TokensReport {
 pub struct FormatTokens {
     /// The whole catalog.
     pub catalog: usize,
-    /// The mean search answer.
+    /// The mean search result.
     pub answer: f64,
 }
 
 impl TokensReport {
-    /// Counts a set's tools, and the first hits of these rankings as answers. Takes about a second
-    /// for 5 MB of schemas.
+    /// Counts the tools of a set, and the first hits of these rankings as search results. Takes
+    /// about a second for 5 MB of schemas.
     pub fn of(set: &EvalSet, rankings: &[Vec<ToolIndex>]) -> Self {
         let answers: Vec<Vec<&Tool>> = rankings
             .iter()
@@ -86,7 +86,7 @@ impl TokensReport {
     }
 }
 
-/// Tokens of tools as a request to the provider would carry them: compact JSON.
+/// Tokens of tools as compact JSON, as in a request to a provider.
 fn tokens_of(tools: &[&Tool], format: Emit) -> usize {
     tiktoken_rs::o200k_base_singleton().count_ordinary(&emit(tools, format).to_string())
 }
@@ -97,7 +97,7 @@ mod tests {
     use crate::eval::dataset::testing::set;
 
     #[test]
-    fn an_answer_costs_its_hits_and_the_catalog_all_tools() {
+    fn tokens_are_counted_for_the_catalog_and_for_results() {
         let set = set(
             &[
                 ("a", "Sends mail to people"),

@@ -1,4 +1,4 @@
-//! TREC run files and qrels: the form in which other programs check and compare rankings.
+//! TREC run files and qrels, for comparison with other programs.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use super::dataset::{EvalSet, ToolIndex, escape, unescape};
 use super::error::{EvalError, Result, read_text, write};
 use super::run::ArmRun;
 
-/// Writes one run file an arm and the judgements beside them, named after `path`: `runs.trec`
-/// becomes `runs.SET.ARM.trec` and `runs.SET.qrels`. Returns what was written.
+/// Writes one run file per arm, and the judgements. `runs.trec` becomes `runs.SET.ARM.trec` and
+/// `runs.SET.qrels`. Returns the paths.
 ///
-/// Ids are written as one column: white space and `%` are percent-encoded.
+/// White space and `%` in ids are percent-encoded, so that an id is one column.
 ///
 /// # Errors
 /// [`EvalError::Io`].
@@ -40,13 +40,13 @@ pub fn write_all(path: &Path, set: &EvalSet, runs: &[ArmRun]) -> Result<Vec<Path
     Ok(files.into_iter().map(|(file, _)| file).collect())
 }
 
-/// Reads a run file as one more arm, named after the file.
+/// Reads a run file as a further arm with the name of the file.
 ///
-/// Hits are ranked by score, equal scores in the file's order. Queries outside the set are ignored;
-/// a query of the set without hits found nothing.
+/// Hits are ranked by score, ties in the order of the file. Queries outside the set are ignored; a
+/// query of the set without lines has no hits.
 ///
 /// # Errors
-/// [`EvalError::Malformed`] for a line that is no hit or names a tool that the set does not have, [`EvalError::Io`].
+/// [`EvalError::Malformed`] for a line that is not a hit or names an unknown tool, [`EvalError::Io`].
 pub fn read_run(path: &Path, set: &EvalSet) -> Result<ArmRun> {
     let rows: HashMap<&str, usize> = set
         .queries
@@ -64,7 +64,7 @@ pub fn read_run(path: &Path, set: &EvalSet) -> Result<ArmRun> {
         let Some(&row) = rows.get(query.as_str()) else {
             continue;
         };
-        let tool = set.position(&tool).ok_or_else(|| {
+        let tool = set.judged_position(&tool).ok_or_else(|| {
             EvalError::malformed(
                 path,
                 index + 1,
@@ -115,8 +115,8 @@ fn by_score(mut hits: Vec<(f64, ToolIndex)>) -> Vec<ToolIndex> {
         .collect()
 }
 
-/// Scores count down with the rank: programs that read runs sort by score and break ties in ways of
-/// their own, and the engine's order is the one to judge.
+/// Scores count down with the rank. Programs that read runs sort by score and break ties in their
+/// own ways, and the order of the engine must be kept.
 fn run_file(set: &EvalSet, run: &ArmRun) -> String {
     let mut text = String::new();
     for (query, ranking) in set.queries.iter().zip(&run.rankings) {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_written_is_read_back() {
+    fn written_runs_are_read_back() {
         let (set, run) = made();
         let folder = tempfile::tempdir().unwrap();
         let files = write_all(
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_other_programs_are_ranked_by_score() {
+    fn runs_of_other_programs_are_sorted_by_score() {
         let (set, _) = made();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("other.run");

@@ -1,9 +1,8 @@
-//! Looks for settings that serve a catalog better, and shows on other tools whether they do.
+//! Finds better settings for a catalog, and measures the gain on held-out tools.
 //!
-//! The tools are split in two by the seed, and with them the queries: those whose relevant tools
-//! all lie in the train half decide, those whose tools all lie in the test half tell the gain, and
-//! those with tools in both are left out. A split by query instead would let a setting learn the
-//! tools it is tested on.
+//! The seed splits the tools into two halves. Queries whose relevant tools are all in the train
+//! half choose the settings; queries whose tools are all in the test half measure the gain; the
+//! others are left out. A split by queries would fit settings to the tools they are tested on.
 
 use std::sync::Arc;
 
@@ -16,55 +15,55 @@ use super::dataset::{EvalSet, ToolIndex};
 use super::error::{EvalError, Result};
 use super::judge::Scores;
 use super::metrics::{Measure, Metric};
-use super::prepare::Passing;
+use super::prepare::TemporaryCatalog;
 use super::random::Random;
-use super::run::{ArmRun, Ask, Detail};
+use super::run::{ArmRun, Detail, Engine};
 
-/// What is made as large as possible.
+/// The metric to maximise.
 const TARGET: Metric = Metric::new(Measure::Ndcg, 10);
-/// Passes over all knobs; the second seldom changes anything, the third never did.
+/// Passes over all knobs. The second rarely changes anything, a third never did.
 const PASSES: usize = 3;
-/// Fewest queries on either side: below, one query moves the mean by more than two points.
+/// Least queries in each half: with fewer, one query moves the mean by more than two points.
 const FEWEST_QUERIES: usize = 20;
 
-/// A setting that may be turned.
+/// A setting that can be tuned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Knob {
     /// Its name in the settings.
     pub name: String,
-    /// Where it stands.
+    /// Its present value.
     pub value: f32,
-    /// The values that are tried.
+    /// The values to try.
     #[serde(skip)]
     pub choices: Vec<f32>,
 }
 
-/// An engine whose settings may be turned.
+/// An engine whose settings can be tuned.
 pub trait Adjustable {
-    /// The settings as they are, with what may be tried.
+    /// The knobs, with their present values.
     fn knobs(&self) -> Vec<Knob>;
 
-    /// The engine with the knobs at these values, in the order of [`Adjustable::knobs`].
+    /// The engine with these values, in the order of [`Adjustable::knobs`].
     ///
     /// # Errors
-    /// The engine's.
-    fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>>;
+    /// Errors of the engine.
+    fn at(&self, values: &[f32]) -> Result<Box<dyn Engine + '_>>;
 }
 
-/// The better settings, and what they are worth.
+/// The settings found, and their gain.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tuned {
     /// The set's name.
     pub set: String,
-    /// Decides the split.
+    /// The seed of the split.
     pub seed: u64,
-    /// What was made as large as possible.
+    /// The metric that was maximised.
     pub metric: String,
     /// Every knob with its value before and after.
     pub knobs: Vec<Turned>,
-    /// The half that decided.
+    /// The half that chose the settings.
     pub train: Half,
-    /// The half that tells the gain.
+    /// The half that measures the gain.
     pub test: Half,
     /// 95% interval of the gain on the test half.
     pub test_gain_ci95: Interval,
@@ -74,14 +73,14 @@ pub struct Tuned {
     pub left_out: usize,
 }
 
-/// One knob before and after.
+/// A knob before and after tuning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Turned {
     /// Its name in the settings.
     pub name: String,
-    /// Where it stood.
+    /// The value before.
     pub before: f32,
-    /// Where it serves best.
+    /// The best value.
     pub after: f32,
 }
 
@@ -90,27 +89,27 @@ pub struct Turned {
 pub struct Half {
     /// Their number.
     pub queries: usize,
-    /// Mean of the metric with the settings as they were.
+    /// Mean of the metric with the old settings.
     pub before: f64,
     /// Mean of the metric with the new settings.
     pub after: f64,
 }
 
-/// Turns one knob after the other to where the train half is served best. `tried` is called after
-/// each trial.
+/// Sets one knob after the other to its best value on the train half. Calls `on_trial` after each
+/// trial.
 ///
 /// # Errors
-/// [`EvalError::Option`] when a half has too few queries to tell anything, and the engine's.
+/// [`EvalError::Option`] when a half has too few queries; errors of the engine.
 pub fn tune(
     set: &EvalSet,
     engine: &dyn Adjustable,
     seed: u64,
-    tried: &(dyn Fn() + Sync),
+    on_trial: &(dyn Fn() + Sync),
 ) -> Result<Tuned> {
     let split = Split::draw(set, seed)?;
     let knobs = engine.knobs();
     let start: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
-    let best = climb(&split.train, engine, &knobs, tried)?;
+    let best = climb(&split.train, engine, &knobs, on_trial)?;
     let train = [
         column(&split.train, engine, &start)?,
         column(&split.train, engine, &best)?,
@@ -149,8 +148,8 @@ impl Half {
     }
 }
 
-/// The knobs of a catalog's settings: name, place, and the values tried. Values lie around the
-/// defaults, which came from nine public sets; 0 switches a field off.
+/// The knobs of the settings of a catalog: name, accessor, and the values to try. The values are
+/// near the defaults, which come from nine public sets; 0 switches a field off.
 #[expect(
     clippy::type_complexity,
     reason = "a table reads better than a struct with one use"
@@ -195,21 +194,21 @@ const KNOBS: [(&str, fn(&mut Settings) -> &mut f32, &[f32]); 9] = [
     ("b", |s| &mut s.lexical.b, &[0.25, 0.5, 0.75, 1.0]),
 ];
 
-/// A catalog whose settings may be turned: a copy, since a change of field weights rebuilds its
-/// lexical index.
+/// A copy of a catalog whose settings can be tuned. A copy, because a change of field weights
+/// rebuilds the lexical index.
 pub struct Tunable {
-    copy: Passing,
+    copy: TemporaryCatalog,
     start: Settings,
 }
 
 impl Tunable {
     /// Tunes a copy of a catalog, from the settings it has.
-    pub fn new(copy: Passing) -> Self {
+    pub fn new(copy: TemporaryCatalog) -> Self {
         let start = *copy.catalog.searcher().settings();
         Tunable { copy, start }
     }
 
-    /// The settings that were found.
+    /// The settings found.
     pub fn settings(&self, tuned: &Tuned) -> Settings {
         self.with(
             &tuned
@@ -242,7 +241,7 @@ impl Adjustable for Tunable {
         KNOBS.iter().map(&mut knob).collect()
     }
 
-    fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>> {
+    fn at(&self, values: &[f32]) -> Result<Box<dyn Engine + '_>> {
         let settings = self.with(values);
         if *self.copy.catalog.searcher().settings() != settings {
             let mut writer = self.copy.catalog.writer()?;
@@ -255,15 +254,15 @@ impl Adjustable for Tunable {
 
 struct Snapshot(Arc<Searcher>);
 
-impl Ask for Snapshot {
-    fn ask(
+impl Engine for Snapshot {
+    fn answer(
         &self,
         text: &str,
         arm: &Arm,
         depth: usize,
         detail: Detail,
     ) -> toolscout_index::Result<Results> {
-        self.0.ask(text, arm, depth, detail)
+        self.0.answer(text, arm, depth, detail)
     }
 }
 
@@ -307,7 +306,7 @@ fn climb(
     train: &EvalSet,
     engine: &dyn Adjustable,
     knobs: &[Knob],
-    tried: &(dyn Fn() + Sync),
+    on_trial: &(dyn Fn() + Sync),
 ) -> Result<Vec<f32>> {
     let mut best: Vec<f32> = knobs.iter().map(|knob| knob.value).collect();
     let mut best_mean = super::metrics::mean(&column(train, engine, &best)?);
@@ -322,7 +321,7 @@ fn climb(
                 let mut values = best.clone();
                 values[index] = choice;
                 let mean = super::metrics::mean(&column(train, engine, &values)?);
-                tried();
+                on_trial();
                 if mean > best_mean {
                     (best, best_mean) = (values, mean);
                 }
@@ -354,13 +353,13 @@ mod tests {
     use crate::eval::dataset::testing::set;
     use crate::eval::run::testing::WordOverlap;
 
-    /// Ranks rightly when `good` is 3 and the other way round otherwise; `idle` changes nothing.
+    /// Ranks correctly when `good` is 3 and in reverse otherwise; `idle` has no effect.
     struct TwoKnobs(WordOverlap);
 
     struct Turned(WordOverlap, bool);
 
-    impl Ask for Turned {
-        fn ask(
+    impl Engine for Turned {
+        fn answer(
             &self,
             text: &str,
             arm: &Arm,
@@ -368,7 +367,7 @@ mod tests {
             detail: Detail,
         ) -> toolscout_index::Result<Results> {
             let mode = if self.1 { Mode::Lexical } else { Mode::Dense };
-            self.0.ask(
+            self.0.answer(
                 text,
                 &Arm {
                     mode,
@@ -390,7 +389,7 @@ mod tests {
             vec![knob("idle"), knob("good")]
         }
 
-        fn at(&self, values: &[f32]) -> Result<Box<dyn Ask + '_>> {
+        fn at(&self, values: &[f32]) -> Result<Box<dyn Engine + '_>> {
             Ok(Box::new(Turned(
                 WordOverlap(self.0.0.clone()),
                 values[1] == 3.0,
@@ -416,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_knob_that_matters_is_turned_and_the_other_left() {
+    fn only_knobs_with_an_effect_are_changed() {
         let set = words(60);
         let tuned = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap();
         let values: Vec<(&str, f32)> = tuned

@@ -1,4 +1,4 @@
-//! The queries that went worst: what was wanted, what came, and why.
+//! The queries with the lowest scores: their relevant tools, their hits, and why.
 
 use toolscout_index::{Explain, Hit};
 
@@ -7,60 +7,60 @@ use super::dataset::{EvalSet, ToolIndex};
 use super::error::Result;
 use super::judge::Scores;
 use super::report::headline;
-use super::run::{ArmRun, Ask, Detail};
+use super::run::{ArmRun, Detail, Engine};
 
-/// How many are looked at.
-const SHOWN: usize = 20;
-/// Hits shown of each.
+/// Number of queries reported.
+const REPORTED: usize = 20;
+/// Hits reported per query.
 const HITS: usize = 5;
 
-/// One query that went badly.
+/// A query with a low score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorstQuery {
     /// Its id.
     pub id: String,
-    /// What was asked.
+    /// The text of the query.
     pub text: String,
-    /// nDCG at the deepest place.
+    /// nDCG at the deepest cut-off.
     pub score: f64,
     /// The relevant tools.
-    pub wanted: Vec<Wanted>,
+    pub relevant: Vec<RelevantTool>,
     /// The first hits.
-    pub came: Vec<Came>,
+    pub hits: Vec<ReportedHit>,
 }
 
-/// A tool that should have come first.
+/// A relevant tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RelevantTool {
     /// Its id.
     pub id: String,
-    /// What it says of itself.
+    /// Its description.
     pub description: String,
-    /// Its 1-based place among the hits looked at.
-    pub place: Option<usize>,
+    /// Its 1-based rank among the hits.
+    pub rank: Option<usize>,
 }
 
-/// A tool that came.
+/// A hit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Came {
+pub struct ReportedHit {
     /// Its id.
     pub id: String,
     /// The fused score.
     pub score: f32,
     /// Whether it is relevant.
     pub relevant: bool,
-    /// How it came to its place, in words.
+    /// Why it has its rank, in words.
     pub why: String,
 }
 
-/// The worst queries of a run, worst first, in the set's order among equals; queries answered
-/// perfectly are not among them.
+/// The queries of a run with the lowest scores, worst first, ties in the order of the set. Queries
+/// with a perfect score are left out.
 ///
 /// # Errors
-/// The engine's first.
+/// The first error of the engine.
 pub fn worst(
     set: &EvalSet,
-    engine: &dyn Ask,
+    engine: &dyn Engine,
     arm: &Arm,
     run: &ArmRun,
     scores: &Scores,
@@ -70,34 +70,35 @@ pub fn worst(
         .filter(|&query| column[query] < 1.0)
         .collect();
     order.sort_by(|&a, &b| column[a].total_cmp(&column[b]));
-    let look = |query: usize| look_at(set, engine, arm, &run.rankings[query], query, column[query]);
-    order.into_iter().take(SHOWN).map(look).collect()
+    let report =
+        |query: usize| worst_query(set, engine, arm, &run.rankings[query], query, column[query]);
+    order.into_iter().take(REPORTED).map(report).collect()
 }
 
-fn look_at(
+fn worst_query(
     set: &EvalSet,
-    engine: &dyn Ask,
+    engine: &dyn Engine,
     arm: &Arm,
     ranking: &[ToolIndex],
     position: usize,
     score: f64,
 ) -> Result<WorstQuery> {
     let query = &set.queries[position];
-    let results = engine.ask(
+    let results = engine.answer(
         &query.text,
         arm,
         HITS.min(set.tools.len()),
         Detail::Explained,
     )?;
-    let wanted = |tool: &ToolIndex| Wanted {
+    let relevant_tool = |tool: &ToolIndex| RelevantTool {
         id: set.tool(*tool).id.to_string(),
         description: set.tool(*tool).description.clone(),
-        place: ranking
+        rank: ranking
             .iter()
             .position(|hit| hit == tool)
             .map(|index| index + 1),
     };
-    let came = |hit: &Hit| Came {
+    let reported_hit = |hit: &Hit| ReportedHit {
         id: hit.id.to_string(),
         score: hit.score,
         relevant: set
@@ -109,12 +110,12 @@ fn look_at(
         id: query.id.clone(),
         text: query.text.clone(),
         score,
-        wanted: query.relevant.iter().map(wanted).collect(),
-        came: results.hits.iter().map(came).collect(),
+        relevant: query.relevant.iter().map(relevant_tool).collect(),
+        hits: results.hits.iter().map(reported_hit).collect(),
     })
 }
 
-/// An explanation in one line: `bm25 7.2 (place 3), minilm .41 (place 1); name: mail; description:
+/// An explanation in one line: `bm25 7.2 (rank 3), minilm .41 (rank 1); name: mail; description:
 /// send`.
 fn why(explain: &Explain) -> String {
     let mut legs = Vec::new();
@@ -122,12 +123,12 @@ fn why(explain: &Explain) -> String {
         legs.push(format!("{matched:?} name").to_lowercase());
     }
     if let Some(leg) = &explain.lexical {
-        legs.push(format!("bm25 {:.1} (place {})", leg.raw, leg.rank));
+        legs.push(format!("bm25 {:.1} (rank {})", leg.raw, leg.rank));
     }
     let dense = explain
         .dense
         .iter()
-        .map(|(embedder, leg)| format!("{embedder} {:.2} (place {})", leg.raw, leg.rank));
+        .map(|(embedder, leg)| format!("{embedder} {:.2} (rank {})", leg.raw, leg.rank));
     legs.extend(dense);
     let matched = explain
         .matched
@@ -136,11 +137,11 @@ fn why(explain: &Explain) -> String {
     let fuzzy = explain
         .fuzzy
         .iter()
-        .map(|edit| format!("{} read as {}", edit.from, edit.to));
+        .map(|edit| format!("{} corrected to {}", edit.from, edit.to));
     let clause = explain
         .best_clause
         .and_then(|clause| explain.clauses.get(clause));
-    let clause = clause.map(|clause| format!("for the part {clause:?}"));
+    let clause = clause.map(|clause| format!("for the clause {clause:?}"));
     std::iter::once(legs.join(", "))
         .chain(matched)
         .chain(fuzzy)
@@ -158,7 +159,7 @@ mod tests {
     use toolscout_index::hit::{LegScore, MatchedField};
 
     #[test]
-    fn the_worst_come_first_with_what_was_wanted_and_what_came() {
+    fn the_worst_queries_are_first_with_relevant_tools_and_hits() {
         let set = set(
             &[("a", "mail"), ("b", "rain"), ("c", "song")],
             &[
@@ -179,12 +180,12 @@ mod tests {
             ["bad", "middling"]
         );
         assert_eq!(
-            (worst[0].wanted[0].id.as_str(), worst[0].wanted[0].place),
+            (worst[0].relevant[0].id.as_str(), worst[0].relevant[0].rank),
             ("c", Some(3))
         );
         assert_eq!(
             worst[0]
-                .came
+                .hits
                 .iter()
                 .map(|hit| hit.relevant)
                 .collect::<Vec<_>>(),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_is_told_in_one_line() {
+    fn an_explanation_is_one_line() {
         let explain = Explain {
             lexical: Some(LegScore {
                 rank: 3,
@@ -218,7 +219,7 @@ mod tests {
         };
         assert_eq!(
             why(&explain),
-            "bm25 7.2 (place 3), minilm 0.41 (place 1); name: mail send; for the part \"send it\""
+            "bm25 7.2 (rank 3), minilm 0.41 (rank 1); name: mail send; for the clause \"send it\""
         );
     }
 }

@@ -1,5 +1,7 @@
-//! Adding this program to the settings of MCP clients. Other settings stay unchanged.
+//! Adds this program to the settings of MCP clients. Everything else in those files stays as it is,
+//! comments included.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -7,14 +9,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use directories::BaseDirs;
-use serde_json::{Map, Value, json};
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use serde_json::{Value, json};
 
-/// The name of this program in the settings of clients.
+/// The name of our entry in a client's list of servers.
 pub const ENTRY_NAME: &str = "toolscout";
-/// Most backups of one file with a number. A further one replaces the backup without a number.
+/// Numbered backups of one file; after these, a single unnumbered one is overwritten.
 const MAX_BACKUPS: usize = 1000;
 
-/// A client whose settings this program can change.
+/// A client whose settings file and format are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
     /// Claude Desktop.
@@ -45,7 +49,7 @@ impl Client {
         Client::Codex,
     ];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Client::ClaudeDesktop => "claude-desktop",
@@ -58,7 +62,7 @@ impl Client {
         }
     }
 
-    /// The path of its settings; `None` without a home directory.
+    /// The usual path of its settings; `None` without a home directory.
     pub fn settings_file(self) -> Option<PathBuf> {
         let dirs = BaseDirs::new()?;
         let (home, config) = (dirs.home_dir(), dirs.config_dir());
@@ -73,7 +77,7 @@ impl Client {
         })
     }
 
-    /// The key of the servers in its settings.
+    /// The key of its settings whose value lists the servers.
     fn key(self) -> &'static str {
         match self {
             Client::VsCode => "servers",
@@ -82,16 +86,26 @@ impl Client {
         }
     }
 
-    fn entry(self, reached: &Reached) -> Value {
-        match (self, reached) {
-            (Client::VsCode | Client::ClaudeCode, Reached::Stdio { command, args }) => {
-                json!({ "type": "stdio", "command": command, "args": args })
+    /// The server entry in this client's own format.
+    fn entry(self, endpoint: &Endpoint) -> Value {
+        match endpoint {
+            Endpoint::Stdio { command, args, env } => {
+                let mut entry = json!({ "command": command, "args": args });
+                if matches!(self, Client::VsCode | Client::ClaudeCode) {
+                    entry["type"] = json!("stdio");
+                }
+                if !env.is_empty() {
+                    entry["env"] = json!(env);
+                }
+                entry
             }
-            (_, Reached::Stdio { command, args }) => json!({ "command": command, "args": args }),
-            (Client::GeminiCli, Reached::Http { url }) => json!({ "httpUrl": url }),
-            (Client::Windsurf, Reached::Http { url }) => json!({ "serverUrl": url }),
-            (Client::Codex, Reached::Http { url }) => json!({ "url": url }),
-            (_, Reached::Http { url }) => json!({ "type": "http", "url": url }),
+            // Each of these clients has a name of its own for the URL of streamable HTTP.
+            Endpoint::Http { url } => match self {
+                Client::GeminiCli => json!({ "httpUrl": url }),
+                Client::Windsurf => json!({ "serverUrl": url }),
+                Client::Codex => json!({ "url": url }),
+                _ => json!({ "type": "http", "url": url }),
+            },
         }
     }
 }
@@ -106,25 +120,29 @@ impl FromStr for Client {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = || Client::ALL.map(Client::as_str).join(", ");
         let known = Client::ALL
             .into_iter()
             .find(|client| client.as_str() == text);
-        known.ok_or_else(|| format!("unknown client {text:?}; known are {}", names()))
+        known.ok_or_else(|| {
+            let names = Client::ALL.map(Client::as_str).join(", ");
+            format!("unknown client {text:?}; known clients are {names}")
+        })
     }
 }
 
-/// How the client connects to this program.
+/// How the client reaches this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// It starts the program.
+pub enum Endpoint {
+    /// The client starts the program and talks to it over standard input and output.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
         args: Vec<String>,
+        /// Environment variables that the client sets for it.
+        env: BTreeMap<String, String>,
     },
-    /// It connects to a running server.
+    /// The client connects to a running server.
     Http {
         /// The endpoint.
         url: String,
@@ -135,8 +153,8 @@ pub enum Reached {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// The client starts its servers itself.
-    #[error("{client} starts its servers itself and cannot be given a URL; leave out --url")]
+    /// The client only starts servers itself.
+    #[error("{client} starts its servers itself and does not accept a URL; leave out --url")]
     StdioOnly {
         /// The client.
         client: Client,
@@ -148,54 +166,58 @@ pub enum InstallError {
         path: PathBuf,
         /// Where and why.
         reason: String,
-        /// What would have been added.
+        /// The entry that would have been added, as JSON.
         entry: String,
     },
     /// The file cannot be read or written.
     #[error("{action} {path}: {source}", path = path.display())]
     Io {
-        /// The action, as a verb.
+        /// The operation that failed, as a verb.
         action: &'static str,
-        /// The file.
+        /// The file or folder.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
 }
 
-/// A change of a client's settings.
+impl InstallError {
+    fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        InstallError::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+/// A client's settings before and after the merge.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The file.
     pub path: PathBuf,
-    /// Its new content.
+    /// Its content after the merge.
     pub after: String,
     before: Option<String>,
 }
 
 impl Plan {
-    /// Reads the settings and adds this program to them. Nothing is written yet.
+    /// Reads the settings and merges this program into them. Writes nothing.
     ///
     /// # Errors
-    /// [`InstallError`] when the settings cannot be read, or have an unknown format.
-    pub fn new(client: Client, path: &Path, reached: &Reached) -> Result<Self, InstallError> {
-        if client == Client::ClaudeDesktop && matches!(reached, Reached::Http { .. }) {
+    /// [`InstallError`] when the file cannot be read or has an unknown format.
+    pub fn new(client: Client, path: &Path, endpoint: &Endpoint) -> Result<Self, InstallError> {
+        if client == Client::ClaudeDesktop && matches!(endpoint, Endpoint::Http { .. }) {
             return Err(InstallError::StdioOnly { client });
         }
-        // A symbolic link stays one: its target is replaced.
+        // The target of a symbolic link is written, so that the link stays one.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let before = match fs::read_to_string(&path) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => {
-                return Err(InstallError::Io {
-                    action: "read",
-                    path,
-                    source,
-                });
-            }
+            Err(source) => return Err(InstallError::io("read", &path, source)),
         };
-        let entry = client.entry(reached);
+        let entry = client.entry(endpoint);
         let text = before.as_deref().unwrap_or_default();
         let merged = match client {
             Client::Codex => merge_toml(text, client.key(), &entry),
@@ -218,101 +240,131 @@ impl Plan {
         }
     }
 
-    /// Whether the settings have the entry already.
-    pub fn is_done(&self) -> bool {
+    /// True when the file already has this entry.
+    pub fn is_up_to_date(&self) -> bool {
         self.before.as_ref() == Some(&self.after)
     }
 
-    /// Writes the file atomically, and returns the path of the backup.
+    /// Writes the file atomically and returns the path of the backup, where there was a file.
     ///
     /// # Errors
     /// [`InstallError::Io`].
-    pub fn carry_out(&self) -> Result<Option<PathBuf>, InstallError> {
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| InstallError::Io {
-                action,
-                path,
-                source,
-            }
-        };
+    pub fn write(&self) -> Result<Option<PathBuf>, InstallError> {
         if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder).map_err(failed("create", folder))?;
+            fs::create_dir_all(folder)
+                .map_err(|source| InstallError::io("create", folder, source))?;
         }
         let backup = self.before.as_ref().map(|_| self.free_backup());
         if let Some(backup) = &backup {
-            fs::copy(&self.path, backup).map_err(failed("write the backup", backup))?;
+            fs::copy(&self.path, backup)
+                .map_err(|source| InstallError::io("write the backup", backup, source))?;
         }
-        // Written beside the file and renamed, so that a crash leaves the old or the new settings.
-        let fresh = beside(&self.path, "toolscout-new");
-        fs::write(&fresh, &self.after).map_err(failed("write", &fresh))?;
+        // A temporary file in the same folder, because only then is the rename atomic.
+        let new = with_suffix(&self.path, "toolscout-new");
+        fs::write(&new, &self.after).map_err(|source| InstallError::io("write", &new, source))?;
         if let Ok(metadata) = fs::metadata(&self.path) {
-            fs::set_permissions(&fresh, metadata.permissions())
-                .map_err(failed("set the permissions of", &fresh))?;
+            fs::set_permissions(&new, metadata.permissions())
+                .map_err(|source| InstallError::io("set the permissions of", &new, source))?;
         }
-        fs::rename(&fresh, &self.path).map_err(failed("replace", &self.path))?;
+        fs::rename(&new, &self.path)
+            .map_err(|source| InstallError::io("replace", &self.path, source))?;
         Ok(backup)
     }
 
     fn free_backup(&self) -> PathBuf {
-        for number in 1..MAX_BACKUPS {
-            let backup = beside(&self.path, &format!("backup-{number}"));
-            if !backup.exists() {
-                return backup;
-            }
-        }
-        beside(&self.path, "backup")
+        (1..MAX_BACKUPS)
+            .map(|number| with_suffix(&self.path, &format!("backup-{number}")))
+            .find(|path| !path.exists())
+            .unwrap_or_else(|| with_suffix(&self.path, "backup"))
     }
 }
 
-/// A path in the same folder, with a suffix added to the file name.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{suffix}"));
     path.with_file_name(name)
 }
 
-/// Sets `key.toolscout` in a JSON document.
-fn merge_json(text: &str, key: &str, entry: &Value) -> Result<String, String> {
-    let mut settings = match text.trim() {
-        "" => Map::new(),
-        text => match serde_json::from_str(text) {
-            Ok(Value::Object(settings)) => settings,
-            Ok(_) => return Err("it is not a JSON object".into()),
-            Err(error) => return Err(format!("it is not plain JSON ({error})")),
-        },
-    };
-    let servers = settings.entry(key).or_insert_with(|| json!({}));
-    let servers = servers
-        .as_object_mut()
-        .ok_or_else(|| format!("its {key:?} is not an object"))?;
-    if servers.get(ENTRY_NAME) == Some(entry) {
-        return Ok(text.to_owned());
+/// Comments and trailing commas, which VS Code and Gemini CLI write, and nothing beyond them: what
+/// the client itself would refuse must not be rewritten.
+fn jsonc() -> ParseOptions {
+    ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
     }
-    servers.insert(ENTRY_NAME.into(), entry.clone());
-    let text = serde_json::to_string_pretty(&settings).map_err(|error| error.to_string())?;
-    Ok(format!("{text}\n"))
 }
 
-/// Adds the table `key.toolscout` to the end of a TOML document, so that comments and order stay.
+/// Sets `key.toolscout` in a JSON document, with or without comments. The rest stays byte for byte.
+fn merge_json(text: &str, key: &str, entry: &Value) -> Result<String, String> {
+    let text = if text.trim().is_empty() { "{}\n" } else { text };
+    let root = CstRootNode::parse(text, &jsonc())
+        .map_err(|error| format!("it is not valid JSON ({error})"))?;
+    let settings = root.object_value().ok_or("it is not a JSON object")?;
+    let servers = settings
+        .object_value_or_create(key)
+        .ok_or_else(|| format!("its {key:?} is not an object"))?;
+    match servers.get(ENTRY_NAME) {
+        Some(present) if present.to_serde_value().as_ref() == Some(entry) => {
+            return Ok(text.to_owned());
+        }
+        Some(outdated) => outdated.set_value(json_input(entry)),
+        None => {
+            servers.append(ENTRY_NAME, json_input(entry));
+        }
+    }
+    let merged = root.to_string();
+    Ok(if merged.ends_with('\n') {
+        merged
+    } else {
+        merged + "\n"
+    })
+}
+
+fn json_input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(value) => CstInputValue::Bool(*value),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(json_input).collect()),
+        Value::Object(fields) => CstInputValue::Object(
+            fields
+                .iter()
+                .map(|(name, value)| (name.clone(), json_input(value)))
+                .collect(),
+        ),
+    }
+}
+
+/// Appends the table `key.toolscout` to a TOML document, so that comments and order stay.
 fn merge_toml(text: &str, key: &str, entry: &Value) -> Result<String, String> {
     let wanted = toml::Value::try_from(entry).map_err(|error| error.to_string())?;
-    let settings: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        format!("it is not TOML ({})", error.message().replace('\n', "; "))
-    })?;
-    match settings
+    let settings: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| format!("it is not valid TOML ({})", error.message()))?;
+    let present = settings
         .get(key)
-        .and_then(|servers| servers.get(ENTRY_NAME))
-    {
-        Some(existing) if *existing == wanted => return Ok(text.to_owned()),
+        .and_then(|servers| servers.get(ENTRY_NAME));
+    match present {
+        Some(present) if *present == wanted => return Ok(text.to_owned()),
         Some(_) => {
             return Err(format!(
-                "it has another [{key}.{ENTRY_NAME}]; remove that first"
+                "it has another [{key}.{ENTRY_NAME}], which has to be removed first"
             ));
         }
         None => {}
     }
-    let table = toml::to_string(&wanted).map_err(|error| error.to_string())?;
+    // The whole path, so that the variables become the table `key.toolscout.env`.
+    let document = json!({ key: { ENTRY_NAME: entry } });
+    let table = toml::to_string(&document).map_err(|error| error.to_string())?;
     let gap = if text.is_empty() || text.ends_with("\n\n") {
         ""
     } else if text.ends_with('\n') {
@@ -320,17 +372,18 @@ fn merge_toml(text: &str, key: &str, entry: &Value) -> Result<String, String> {
     } else {
         "\n\n"
     };
-    Ok(format!("{text}{gap}[{key}.{ENTRY_NAME}]\n{table}"))
+    Ok(format!("{text}{gap}{table}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stdio() -> Reached {
-        Reached::Stdio {
+    fn stdio() -> Endpoint {
+        Endpoint::Stdio {
             command: "/bin/toolscout".into(),
             args: vec!["mcp".into()],
+            env: BTreeMap::new(),
         }
     }
 
@@ -340,12 +393,12 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_in_the_settings_stays_and_a_backup_is_kept() {
+    fn other_settings_are_unchanged_and_a_backup_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
         let before = r#"{"z": 1, "mcpServers": {"other": {"command": "x"}}, "a": [2]}"#;
         let first = plan(Client::Cursor, &path, before).unwrap();
-        let backup = first.carry_out().unwrap().unwrap();
+        let backup = first.write().unwrap().unwrap();
         assert_eq!(fs::read_to_string(backup).unwrap(), before);
         let after: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(
@@ -359,26 +412,103 @@ mod tests {
         );
 
         let again = Plan::new(Client::Cursor, &path, &stdio()).unwrap();
-        assert!(again.is_done() && !first.is_done());
+        assert!(again.is_up_to_date() && !first.is_up_to_date());
         assert_eq!(
             folder.path().read_dir().unwrap().count(),
             2,
-            "nothing else is left in the folder"
+            "the folder holds the settings and one backup"
         );
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_made() {
+    fn comments_and_trailing_commas_stay_when_an_entry_is_added_or_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        let before = r#"// my servers
+{
+    "servers": {
+        /* the first */
+        "other": { "command": "x" }, // keep
+        "toolscout": { "command": "old" }, // ours
+    },
+    "inputs": [],
+}
+"#;
+        let replaced = plan(Client::VsCode, &path, before).unwrap();
+        for comment in [
+            "// my servers\n",
+            "/* the first */",
+            "// keep\n",
+            "// ours\n",
+        ] {
+            assert!(replaced.after.contains(comment), "{}", replaced.after);
+        }
+        assert!(!replaced.after.contains("\"old\""), "{}", replaced.after);
+        assert!(
+            replaced.after.contains("\"inputs\": [],\n}\n"),
+            "{}",
+            replaced.after
+        );
+        replaced.write().unwrap();
+        assert!(
+            Plan::new(Client::VsCode, &path, &stdio())
+                .unwrap()
+                .is_up_to_date()
+        );
+
+        let added = plan(
+            Client::GeminiCli,
+            &path,
+            "{\n  // a theme\n  \"theme\": \"dark\"\n}\n",
+        )
+        .unwrap();
+        assert!(
+            added.after.contains("// a theme\n  \"theme\": \"dark\",\n"),
+            "{}",
+            added.after
+        );
+        let root = CstRootNode::parse(&added.after, &jsonc()).unwrap();
+        assert_eq!(
+            root.to_serde_value().unwrap()["mcpServers"]["toolscout"]["args"],
+            json!(["mcp"])
+        );
+    }
+
+    #[test]
+    fn environment_variables_are_written_in_the_format_of_each_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("settings");
+        let endpoint = Endpoint::Stdio {
+            command: "/bin/toolscout".into(),
+            args: vec!["mcp".into()],
+            env: BTreeMap::from([("TOOLSCOUT_DATA".to_owned(), "/data".to_owned())]),
+        };
+        for client in Client::ALL {
+            let after = Plan::new(client, &path, &endpoint).unwrap().after;
+            let settings: Value = match client {
+                Client::Codex => toml::from_str(&after).unwrap(),
+                _ => serde_json::from_str(&after).unwrap(),
+            };
+            assert_eq!(
+                settings[client.key()]["toolscout"]["env"],
+                json!({ "TOOLSCOUT_DATA": "/data" }),
+                "{after}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_created() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/er/mcp.json");
         let plan = Plan::new(Client::VsCode, &path, &stdio()).unwrap();
-        assert_eq!(plan.carry_out().unwrap(), None);
+        assert_eq!(plan.write().unwrap(), None);
         let after: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(after["servers"]["toolscout"]["type"], "stdio");
     }
 
     #[test]
-    fn toml_keeps_its_comments() {
+    fn comments_in_toml_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         let before = "# mine\nmodel = \"m\"\n[mcp_servers.other]\ncommand = \"x\"\n";
@@ -389,25 +519,26 @@ mod tests {
                 "{before}\n[mcp_servers.toolscout]\ncommand = \"/bin/toolscout\"\nargs = [\"mcp\"]\n"
             )
         );
-        merged.carry_out().unwrap();
-        assert!(Plan::new(Client::Codex, &path, &stdio()).unwrap().is_done());
+        merged.write().unwrap();
+        assert!(
+            Plan::new(Client::Codex, &path, &stdio())
+                .unwrap()
+                .is_up_to_date()
+        );
         let other = "[mcp_servers.toolscout]\ncommand = \"old\"\n";
         assert!(
             plan(Client::Codex, &path, other)
                 .unwrap_err()
-                .contains("remove that first")
+                .contains("removed first")
         );
     }
 
     #[test]
-    fn settings_that_are_not_understood_are_left_alone_and_the_entry_is_shown() {
+    fn unreadable_settings_are_unchanged_and_the_entry_is_shown() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
         for (before, expected) in [
-            (
-                "{ // a comment\n}",
-                "not plain JSON (key must be a string at line 1",
-            ),
+            ("{ a: 1 }", "not valid JSON ("),
             ("[1]", "not a JSON object"),
             (r#"{"mcpServers": 3}"#, "\"mcpServers\" is not an object"),
         ] {
@@ -418,7 +549,7 @@ mod tests {
             );
             assert_eq!(fs::read_to_string(&path).unwrap(), before);
         }
-        let url = Reached::Http {
+        let url = Endpoint::Http {
             url: "http://127.0.0.1:7700/mcp".into(),
         };
         assert!(
@@ -431,7 +562,7 @@ mod tests {
             "vim"
                 .parse::<Client>()
                 .unwrap_err()
-                .contains("known are claude-desktop")
+                .contains("known clients are claude-desktop")
         );
     }
 }

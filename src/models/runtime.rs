@@ -1,7 +1,7 @@
-//! The ONNX Runtime: finding a library that is new enough, and fetching one.
+//! The ONNX Runtime: finds a library that is new enough, or downloads one.
 //!
-//! fastembed panics when the library is missing or too old, so what can be seen from outside (that
-//! it is a library, its version by its name) is checked here before anything is loaded.
+//! fastembed panics when the library is missing or too old. The type of the file, and the version
+//! in its name, are therefore checked here before it is loaded.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use super::pins::{self, Package};
 use super::{Depth, OnTransfer, Part, pypi};
 use crate::config::Settings;
 
-/// Oldest version with the interface that fastembed is built against.
+/// Oldest version with the API that fastembed needs.
 const OLDEST: (u32, u32) = (1, 24);
 
 /// Directories where package managers put libraries.
@@ -27,8 +27,8 @@ const SYSTEM_DIRS: [&str; 7] = [
     "/opt/onnxruntime/lib",
 ];
 
-/// Finds the library: `ORT_DYLIB_PATH` if that is good, else the cache, else the system's
-/// directories.
+/// Finds the library: that of `ORT_DYLIB_PATH` if usable, else in the cache, else in the
+/// directories of the system.
 pub fn locate(settings: &Settings, depth: Depth) -> Part {
     let mut seen = Vec::new();
     for part in candidates(settings, depth) {
@@ -41,12 +41,12 @@ pub fn locate(settings: &Settings, depth: Depth) -> Part {
         .into_iter()
         .find(|part| matches!(part, Part::Broken { .. }));
     broken.unwrap_or_else(|| Part::Missing {
-        looked_in: places(settings),
+        looked_in: search_paths(settings),
     })
 }
 
-/// Judges one library from outside: is it there, is it a library, is its version new enough, is it
-/// the pinned file.
+/// Checks one library without loading it: it exists, is a library, is new enough, and a pinned file
+/// is unchanged.
 pub fn check(path: &Path, depth: Depth) -> Part {
     let broken = |reason: String| Part::Broken {
         path: path.to_owned(),
@@ -80,7 +80,7 @@ pub fn check(path: &Path, depth: Depth) -> Part {
     }
 }
 
-/// Fetches the pinned library into the cache. Returns its name and version.
+/// Downloads the pinned library into the cache. Returns its name and version.
 pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String> {
     let package = pins::runtime().with_context(|| {
         format!(
@@ -108,7 +108,7 @@ fn candidates(settings: &Settings, depth: Depth) -> impl Iterator<Item = Part> {
         .map(move |path| check(&path, depth))
 }
 
-fn places(settings: &Settings) -> Vec<PathBuf> {
+fn search_paths(settings: &Settings) -> Vec<PathBuf> {
     cached(settings)
         .into_iter()
         .chain(library_dirs(settings))
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_or_too_old_is_refused_before_it_is_loaded() {
+    fn unusable_libraries_are_rejected_before_loading() {
         assert_eq!(
             reason(library("libonnxruntime.so.1.31.1", b"hello world")),
             "is not a shared library"

@@ -1,15 +1,15 @@
-//! A place for what is not yet whole.
+//! Temporary folders for incomplete downloads.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A folder that goes away with the value.
+/// A folder that is deleted on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one inside this folder, which is made too: what is moved out of it never crosses file
-    /// systems.
+    /// Creates one inside this folder, which is created if missing. Files can then be moved to the
+    /// folder by a rename, because both are on one file system.
     pub fn within(folder: &Path) -> Result<Self> {
         let path = folder.join(format!(".partial-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| {
@@ -21,7 +21,7 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -29,12 +29,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing depends on it being gone; a leftover is a few megabytes in a cache.
+        // A failure leaves a few megabytes in the cache and does no other harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Bytes of all files below a folder; what vanishes meanwhile counts nothing.
+/// Total size of the files below a folder; files that vanish meanwhile count 0.
 pub fn bytes_under(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

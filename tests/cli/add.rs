@@ -68,7 +68,7 @@ fn a_dry_run_changes_nothing() {
 }
 
 #[test]
-fn malformed_input_is_told_with_file_line_and_column() {
+fn malformed_input_is_reported_with_file_line_and_column() {
     let world = World::with_tools(&four_tools());
     for (name, content, expected) in [
         ("a.json", "[\n  {\"name\": }\n]", "a.json:2:12"),
@@ -90,7 +90,7 @@ fn malformed_input_is_told_with_file_line_and_column() {
 }
 
 #[test]
-fn a_bad_item_spoils_the_whole_unless_it_is_to_be_skipped() {
+fn a_bad_item_rejects_the_batch_unless_it_is_skipped() {
     let cases = [
         (
             "no name",
@@ -136,7 +136,29 @@ fn a_bad_item_spoils_the_whole_unless_it_is_to_be_skipped() {
 }
 
 #[test]
-fn an_id_in_two_files_is_told_with_both() {
+fn one_bad_item_is_named_once_with_the_way_around_it() {
+    let world = World::new();
+    let tools = json!([tool("s", "a", "x"), { "description": "no name" }]);
+    let file = world.file("mix.json", tools.to_string());
+    let ended = world.run(&["add", text(&file)]);
+    ended.failed(1, &["mix.json, item 2: it has no name", "--skip-invalid"]);
+    assert_eq!(
+        ended.stderr.matches("item 2").count(),
+        1,
+        "{}",
+        ended.stderr
+    );
+    let empty = world.file("mcp.json", r#"{"mcpServers":{}}"#);
+    world.fails(1, &["add", text(&empty)], &["names no servers"]);
+    world.fails(
+        2,
+        &["sync", "--mcp", text(&empty)],
+        &["mcp.json names no MCP servers"],
+    );
+}
+
+#[test]
+fn an_id_in_two_files_is_reported_with_both() {
     let world = World::new();
     let one = world.file("one.json", json!([tool("s", "t", "x")]).to_string());
     let two = world.file("two.json", json!([tool("s", "t", "y")]).to_string());
@@ -149,7 +171,7 @@ fn an_id_in_two_files_is_told_with_both() {
 }
 
 #[test]
-fn a_bad_line_is_told_with_its_number() {
+fn a_bad_line_is_reported_with_its_number() {
     let world = World::new();
     let lines = [
         tool("s", "a", "x").to_string(),
@@ -164,18 +186,18 @@ fn a_bad_line_is_told_with_its_number() {
 }
 
 #[test]
-fn nothing_valid_is_an_error_even_when_skipping() {
+fn a_batch_without_valid_items_is_an_error() {
     let world = World::new();
     let file = world.file("t.json", json!([{ "name": "" }]).to_string());
     world.fails(
         1,
         &["add", text(&file), "--skip-invalid"],
-        &["nothing valid was left"],
+        &["no valid item is left"],
     );
 }
 
 #[test]
-fn a_missing_file_and_no_file_are_told_apart() {
+fn a_missing_file_and_a_missing_argument_differ() {
     let world = World::new();
     world.fails(
         1,
@@ -221,7 +243,7 @@ fn a_description_of_ten_megabytes_is_accepted_and_one_of_twenty_is_named() {
 }
 
 #[test]
-fn an_mcp_configuration_is_told_from_a_catalog() {
+fn an_mcp_configuration_is_recognised() {
     let world = World::new();
     let file = world.file(
         "mcp.json",
@@ -230,12 +252,12 @@ fn an_mcp_configuration_is_told_from_a_catalog() {
     world.fails(
         1,
         &["add", text(&file)],
-        &["MCP servers (git)", "toolscout sync --mcp"],
+        &["1 MCP server (git)", "toolscout sync --mcp"],
     );
 }
 
 #[test]
-fn sync_prints_what_came_what_changed_and_what_went() {
+fn sync_prints_added_changed_and_removed_tools() {
     let world = World::with_tools(&four_tools());
     let tools = json!([
         tool("", "create_issue", "Opens an issue."),

@@ -52,7 +52,7 @@ fn in_order(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn the_demo_searches_twice_evicts_calls_in_parallel_meets_a_failure_and_answers() {
+fn the_demo_searches_evicts_calls_in_parallel_and_answers() {
     let ended = demo(&world(), &[]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(
@@ -110,7 +110,7 @@ fn events_come_as_json_lines_numbered_and_end_in_done() {
 }
 
 #[test]
-fn a_conversation_goes_on_in_the_next_process() {
+fn a_conversation_continues_in_the_next_process() {
     let world = world();
     let first = world.file(
         "first.jsonl",
@@ -208,7 +208,7 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_stops_the_run_and_keeps_what_was_said() {
+fn an_interrupt_stops_the_run_and_keeps_the_conversation() {
     let world = world();
     let script = world.file(
         "s.jsonl",
@@ -348,7 +348,7 @@ fn a_real_model_is_asked_over_a_real_socket() {
 }
 
 #[test]
-fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
+fn calls_are_refused_without_a_terminal_and_audited() {
     let world = world();
     let script = world.file(
         "s.jsonl",
@@ -373,7 +373,7 @@ fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
     assert!(
         refused
             .stderr
-            .contains("--allow PATTERN allows it beforehand"),
+            .contains("--allow PATTERN allows it in advance"),
         "{}",
         refused.stderr
     );
@@ -418,6 +418,12 @@ fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
         &["no entry", "has the hash 00"],
     );
 
+    let anchored = world.ok(&["audit", "anchor"]);
+    assert!(
+        anchored.starts_with("anchored 5 entries, head "),
+        "{anchored}"
+    );
+
     let log = rusqlite::Connection::open(world.path("data/audit.db")).unwrap();
     log.execute_batch(
         "DROP TRIGGER entries_are_not_changed; UPDATE entries SET entry = replace(entry, 'begun', 'ended') WHERE seq = 2",
@@ -436,7 +442,7 @@ fn nobody_at_the_terminal_means_no_and_every_call_is_in_the_audit_log() {
 }
 
 #[test]
-fn a_plan_is_shown_carried_out_and_answered_and_a_profile_switches_tools_on() {
+fn a_plan_is_printed_and_run_and_a_profile_enables_tools() {
     let world = world();
     let root = world.path("files");
     std::fs::create_dir(&root).unwrap();

@@ -29,7 +29,7 @@ fn check<'a>(checks: &'a [Value], name: &str) -> &'a Value {
 }
 
 #[test]
-fn what_is_merely_missing_is_no_failure_and_has_a_remedy() {
+fn missing_parts_are_no_failure_and_have_a_remedy() {
     let (code, checks) = doctor(&World::new(), &[]);
     assert_eq!(code, 0, "{checks:?}");
     assert_eq!(check(&checks, "model")["state"], "missing");
@@ -38,7 +38,7 @@ fn what_is_merely_missing_is_no_failure_and_has_a_remedy() {
 }
 
 #[test]
-fn a_named_library_that_is_none_or_too_old_is_a_failure() {
+fn an_unusable_named_library_is_a_failure() {
     let world = World::new();
     let bogus = world.file("libonnxruntime.so.1.31.1", "not a library");
     let old = world.file("libonnxruntime.so.1.18.0", b"\x7fELF and so on");
@@ -54,7 +54,7 @@ fn a_named_library_that_is_none_or_too_old_is_a_failure() {
 }
 
 #[test]
-fn a_bogus_library_leaves_searching_as_it_was() {
+fn an_unusable_library_does_not_stop_search() {
     let world = World::with_tools(&four_tools());
     let bogus = world.file("libonnxruntime.so.1.31.1", "not a library");
     let mut command = world.command();
@@ -70,6 +70,30 @@ fn a_bogus_library_leaves_searching_as_it_was() {
         ended.stdout
     );
     assert!(ended.stderr.starts_with("warning: "), "{}", ended.stderr);
+}
+
+#[test]
+fn doctor_and_stats_agree_about_the_embedder_and_its_vectors() {
+    let world = World::with_tools(&four_tools());
+    let run = |verb: &str| {
+        let mut command = world.command();
+        command.env_remove("TOOLSCOUT_EMBEDDER").arg(verb);
+        Ended::of(command.output()).stdout
+    };
+    let (doctor, stats) = (run("doctor"), run("stats"));
+    for text in [&doctor, &stats] {
+        assert!(text.contains("embedder\t"), "{text}");
+        assert!(text.contains("auto: the built-in table"), "{text}");
+    }
+    let vectors = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("vectors\t"))
+        .and_then(|text| text.split(' ').next())
+        .expect("a number of vectors");
+    assert!(
+        vectors != "0" && doctor.contains(&format!("{vectors} vectors")),
+        "{doctor}"
+    );
 }
 
 #[test]
@@ -97,11 +121,15 @@ fn a_data_directory_that_is_a_file_is_a_failure() {
     world.file("data", "in the way");
     let ended = world.run(&["doctor"]);
     assert_eq!(ended.code, 1, "{}", ended.stdout);
-    assert!(ended.stdout.contains("is no directory"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("is not a directory"),
+        "{}",
+        ended.stdout
+    );
 }
 
 #[test]
-fn a_damaged_catalog_is_named_and_the_others_are_well() {
+fn a_damaged_catalog_is_reported_and_others_are_checked() {
     let world = World::with_tools(&four_tools());
     let file = world.file("t.json", json!(four_tools()).to_string());
     world.ok(&["--catalog", "hurt", "add", text(&file)]);
@@ -134,7 +162,7 @@ fn database_in(catalog: &Path) -> PathBuf {
 }
 
 #[test]
-fn models_say_where_they_were_looked_for() {
+fn missing_models_list_the_directories_searched() {
     let world = World::new();
     let listed = world.json(&["models", "list"]);
     assert_eq!(listed["model"]["state"], "missing");
@@ -147,7 +175,7 @@ fn models_say_where_they_were_looked_for() {
 }
 
 #[test]
-fn fetching_without_python_says_what_to_install() {
+fn downloads_without_python_name_the_remedy() {
     let world = World::new();
     let mut command = world.command();
     command
@@ -157,7 +185,7 @@ fn fetching_without_python_says_what_to_install() {
 }
 
 #[test]
-fn fetching_without_a_network_says_what_pip_says() {
+fn downloads_without_a_network_report_the_error_of_pip() {
     let world = World::new();
     let mut command = world.command();
     // Nothing listens on the discard port; the refusal comes at once.

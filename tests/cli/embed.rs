@@ -1,6 +1,6 @@
 //! Embedding from the command line, with the deterministic double for a model.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn hashed(world: &World, args: &[&str]) -> Value {
 }
 
 #[test]
-fn what_was_added_without_embedding_is_embedded_later_and_once() {
+fn tools_added_without_embedding_are_embedded_later_and_once() {
     let world = World::with_tools(&four_tools());
     let pending = hashed(&world, &["stats"])["pending_embeddings"].as_u64();
     assert_eq!(pending, Some(4));
@@ -71,7 +71,46 @@ fn a_search_is_hybrid_where_there_are_vectors() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_keeps_what_was_embedded_and_the_next_run_goes_on() {
+fn ctrl_c_while_storing_reports_what_was_stored() {
+    let world = World::new();
+    let tools: Vec<Value> = (0..3000)
+        .map(|n| tool("s", &format!("t{n}"), &format!("Does thing number {n}.")))
+        .collect();
+    let file = world.file("t.json", json!(tools).to_string());
+    let mut add = world.command();
+    add.env("TOOLSCOUT_EMBEDDER", "hashing")
+        .env("TOOLSCOUT_LOG", "info")
+        .args(["add", text(&file)]);
+    let mut child = add
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    stderr.read_line(&mut line).expect("a line");
+    assert!(line.contains("storing"), "{line}");
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    let mut messages = String::new();
+    stderr.read_to_string(&mut messages).expect("text");
+    let ended = Ended::of(child.wait_with_output());
+    assert_eq!(ended.code, 1, "{}{messages}", ended.stdout);
+    // The signal arrives before the commit or after it; either way the message is right.
+    let stored = world.run(&["list"]).stdout.lines().count();
+    if stored == 0 {
+        assert!(messages.contains("nothing was stored"), "{messages}");
+    } else {
+        assert_eq!(stored, 3000);
+        assert!(ended.stdout.contains("3000 added"), "{}", ended.stdout);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_vectors_and_the_next_run_continues() {
     let world = World::new();
     let tools: Vec<Value> = (0..3000)
         .map(|n| tool("s", &format!("t{n}"), &format!("Does thing number {n}.")))
@@ -93,7 +132,7 @@ fn ctrl_c_keeps_what_was_embedded_and_the_next_run_goes_on() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
-    // The program says when it listens for Ctrl-C; only then is it sent.
+    // The signal is sent once the log says that the program listens for it.
     let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut line = String::new();
     stderr.read_line(&mut line).expect("a line");
@@ -105,7 +144,7 @@ fn ctrl_c_keeps_what_was_embedded_and_the_next_run_goes_on() {
     let ended = Ended::of(child.wait_with_output());
     assert_eq!(ended.code, 1, "{}", ended.stdout);
     assert!(
-        ended.stdout.contains("`toolscout embed` goes on"),
+        ended.stdout.contains("`toolscout embed` continues"),
         "{}",
         ended.stdout
     );

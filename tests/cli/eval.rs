@@ -177,7 +177,7 @@ fn a_baseline_passes_on_the_same_figures_and_fails_on_a_drop() {
 }
 
 #[test]
-fn the_default_search_is_taken_apart_step_by_step() {
+fn the_ablation_covers_every_step() {
     let world = World::new();
     let args = [
         "--embedder",
@@ -215,7 +215,7 @@ fn the_default_search_is_taken_apart_step_by_step() {
 /// The project's own gates: the figures of the whole query file by words, and with the built-in
 /// table.
 #[test]
-fn the_fixtures_are_found_as_well_as_they_were() {
+fn the_quality_on_the_fixtures_does_not_drop() {
     for (file, embedder, arm) in [
         ("baseline.json", "none", "lexical"),
         ("baseline-table.json", "table", "hybrid"),
@@ -276,7 +276,7 @@ fn a_baseline_of_another_set_is_named() {
 }
 
 #[test]
-fn bad_sets_end_without_figures() {
+fn bad_sets_are_errors_without_output() {
     let world = World::new();
     for (queries, args, expected) in [
         (
@@ -374,7 +374,7 @@ fn an_agent_is_simulated_under_every_policy() {
 }
 
 #[test]
-fn a_simulation_says_what_does_not_go_together() {
+fn conflicting_options_of_a_simulation_are_errors() {
     let world = World::new();
     let one = small(&world, r#"{"id":"q","query":"x","relevant":["weather"]}"#);
     for (args, code, expected) in [
@@ -411,7 +411,7 @@ fn a_simulation_says_what_does_not_go_together() {
 }
 
 #[test]
-fn tuning_without_a_model_says_what_is_missing() {
+fn tuning_without_a_model_is_an_error() {
     let ended = World::new().run(&["tune", &fixtures()]);
     assert_eq!(ended.code, 1);
     assert!(ended.stderr.contains("embedding model"), "{}", ended.stderr);
@@ -466,7 +466,7 @@ fn figures_equal_those_of_a_public_implementation() {
 /// predictions for a forest of twenty trees are those of the crate's walker. Installs LightGBM from
 /// PyPI, so it runs where `TOOLSCOUT_TEST_LIGHTGBM` is set.
 #[test]
-fn a_ranker_trained_by_lightgbm_predicts_here_what_it_predicts_there() {
+fn predictions_equal_those_of_lightgbm() {
     if std::env::var_os("TOOLSCOUT_TEST_LIGHTGBM").is_none() {
         return;
     }
@@ -509,15 +509,15 @@ fn a_ranker_trained_by_lightgbm_predicts_here_what_it_predicts_there() {
         "--seed",
         "7",
     ];
-    let told = run(
+    let output = run(
         "venv/bin/python",
         &[&[script("check_ranker.py").as_str()], check.as_slice()].concat(),
     );
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    let forest: Forest = serde_json::from_value(told["trees"].clone()).expect("trees");
-    let rows: Vec<Vec<f32>> = serde_json::from_value(told["rows"].clone()).expect("rows");
+    let predicted: Value = serde_json::from_str(&output).expect("JSON");
+    let forest: Forest = serde_json::from_value(predicted["trees"].clone()).expect("trees");
+    let rows: Vec<Vec<f32>> = serde_json::from_value(predicted["rows"].clone()).expect("rows");
     let expected: Vec<f64> =
-        serde_json::from_value(told["predictions"].clone()).expect("predictions");
+        serde_json::from_value(predicted["predictions"].clone()).expect("predictions");
     let found = forest.predict(&rows.concat(), rows[0].len());
     assert!(
         found.len() == 500

@@ -1,4 +1,4 @@
-//! The verbs that look at and change what is there.
+//! The verbs that inspect and change a catalog.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn list_filters_and_limits() {
 }
 
 #[test]
-fn show_prints_all_of_a_tool_and_names_one_that_is_not_there() {
+fn show_prints_a_tool_in_full_and_names_unknown_ones() {
     let world = World::with_tools(&four_tools());
     let card = world.ok(&["show", "github/create_issue"]);
     assert!(
@@ -33,6 +33,40 @@ fn show_prints_all_of_a_tool_and_names_one_that_is_not_there() {
         1,
         &["show", "github/nothing"],
         &["github/nothing", "toolscout search"],
+    );
+}
+
+#[test]
+fn unknown_names_suggest_similar_ones() {
+    let world = World::with_tools(&four_tools());
+    let suggestion = "did you mean \"github/create_issue\"?";
+    world.fails(1, &["show", "create_issues"], &[suggestion]);
+    world.fails(1, &["remove", "githb/create_issue"], &[suggestion]);
+    world.fails(
+        1,
+        &["remove", "--server", "githb"],
+        &["did you mean \"github\"?"],
+    );
+    for verb in [&["list"][..], &["export"], &["search", "issue"]] {
+        let ended = world.run(&[verb, &["--server", "githb"]].concat());
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let warning =
+            "warning: no tool of server \"githb\" in catalog \"default\"; did you mean \"github\"?";
+        assert!(ended.stderr.contains(warning), "{}", ended.stderr);
+    }
+    let key = [
+        "keys",
+        "create",
+        "--scope",
+        "search",
+        "--catalogs",
+        "defualt",
+    ];
+    let ended = world.run(&key);
+    assert!(
+        ended.code == 0 && ended.stderr.contains("did you mean \"default\"?"),
+        "{}",
+        ended.stderr
     );
 }
 
@@ -109,7 +143,7 @@ fn catalogs_are_separate_and_can_be_deleted() {
 }
 
 #[test]
-fn a_catalog_name_that_is_no_folder_name_is_refused() {
+fn invalid_catalog_names_are_refused() {
     let world = World::new();
     let file = world.file("t.json", json!(four_tools()).to_string());
     for name in ["../up", "a/b", "", ".hidden"] {
@@ -139,7 +173,7 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 }
 
 #[test]
-fn embed_without_a_model_is_an_error_that_says_so() {
+fn embed_without_a_model_is_an_error() {
     let world = World::with_tools(&four_tools());
     world.fails(1, &["embed"], &["nothing was embedded", "switched off"]);
     world.fails(

@@ -16,7 +16,7 @@ fn first(world: &World) -> Value {
 }
 
 #[test]
-fn what_is_remembered_is_found_listed_exported_and_forgotten() {
+fn entries_are_used_listed_exported_and_forgotten() {
     let world = world();
     let off = world.run(&["memory", "add", "--embedder", "table", "s/q7", REQUEST]);
     assert!(
@@ -42,7 +42,34 @@ fn what_is_remembered_is_found_listed_exported_and_forgotten() {
 }
 
 #[test]
-fn what_cannot_be_remembered_or_forgotten_is_named() {
+fn an_exported_memory_is_imported_and_an_entry_counts_once() {
+    let world = world();
+    world.ok(&["memory", "on"]);
+    world.ok(&["memory", "add", "--embedder", "table", "s/q7", REQUEST]);
+    let exported = world.ok(&["memory", "export"]);
+    let gone = r#"{"query":"x","tool":"s/gone","times":1,"at_ms":1,"taught_by":["cli"]}"#;
+    let file = world.file("memory.jsonl", format!("{exported}{gone}\n"));
+    world.ok(&["memory", "forget", "--all"]);
+    let file = file.to_str().expect("UTF-8");
+    let import = ["memory", "import", "--embedder", "table", file];
+    let first_import = world.json(&import);
+    assert_eq!(
+        first_import,
+        json!({ "imported": 1, "known": 0, "unknown_tool": 1 })
+    );
+    assert_eq!(world.json(&import)["imported"], 0);
+    assert_eq!(world.ok(&["memory", "export"]), exported);
+    assert_eq!(first(&world), "q7");
+    let bad = world.file("bad.jsonl", "{}");
+    world.fails(
+        1,
+        &["memory", "import", bad.to_str().expect("UTF-8")],
+        &["bad.jsonl:1", "missing field"],
+    );
+}
+
+#[test]
+fn unknown_tools_and_missing_arguments_are_errors() {
     let world = world();
     world.ok(&["memory", "on"]);
     let unknown = world.run(&["memory", "add", "s/none", "x"]);

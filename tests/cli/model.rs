@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::run::{Ended, World, four_tools};
 
 #[test]
-fn meaning_finds_what_shares_no_word_and_nothing_is_embedded_twice() {
+fn semantic_matches_share_no_words_and_texts_are_embedded_once() {
     let Some(cache) = std::env::var_os("TOOLSCOUT_TEST_MODELS") else {
         eprintln!("skipped: TOOLSCOUT_TEST_MODELS is not set");
         return;

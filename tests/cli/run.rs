@@ -1,4 +1,4 @@
-//! Running the program in a world of its own.
+//! Runs the program in a temporary directory.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A data directory, a cache and files, all of which go away at the end.
+/// A temporary directory with a data directory, a cache and files.
 pub struct World {
     pub dir: TempDir,
 }
 
-/// How a run ended.
+/// The result of a run.
 pub struct Ended {
     pub code: i32,
     pub stdout: String,
@@ -20,14 +20,14 @@ pub struct Ended {
 }
 
 impl World {
-    /// An empty one.
+    /// An empty directory.
     pub fn new() -> Self {
         World {
             dir: tempfile::tempdir().expect("a temporary folder"),
         }
     }
 
-    /// One whose default catalog holds these tools.
+    /// A directory whose default catalog has these tools.
     pub fn with_tools(tools: &[Value]) -> Self {
         let world = World::new();
         let file = world.file("tools.json", json!(tools).to_string());
@@ -47,7 +47,7 @@ impl World {
         path
     }
 
-    /// The program with nothing of the machine's own settings, and without a model.
+    /// The program without the settings of this machine, and without a model.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolscout"));
         command
@@ -76,26 +76,26 @@ impl World {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
-        // A program that has already failed does not read; that is not what is being tested.
+        // A program that has failed early does not read its stdin.
         let _ = child.stdin.take().expect("a pipe").write_all(stdin);
         Ended::of(child.wait_with_output())
     }
 
-    /// Runs what must succeed and gives its stdout.
+    /// Runs a command that must succeed, and returns its stdout.
     pub fn ok(&self, args: &[&str]) -> String {
         let ended = self.run(args);
         assert_eq!(ended.code, 0, "{args:?}: {}", ended.stderr);
         ended.stdout
     }
 
-    /// Runs what must succeed with `--json` and gives the JSON.
+    /// Runs a command that must succeed with `--json`, and returns the JSON.
     pub fn json(&self, args: &[&str]) -> Value {
         let stdout = self.ok(&[args, &["--json"]].concat());
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
     }
 
-    /// Runs what must fail with this code, saying all of this on stderr, the last line being the
-    /// error.
+    /// Runs a command that must fail with this code and print these texts on stderr. The error is
+    /// the last message there; its further lines are indented.
     pub fn fails(&self, code: i32, args: &[&str], expected: &[&str]) {
         self.run(args).failed(code, expected);
     }
@@ -130,8 +130,12 @@ impl Ended {
             );
         }
         if code == 1 {
-            let last = self.stderr.lines().last().unwrap_or_default();
-            assert!(last.starts_with("error: "), "{}", self.stderr);
+            let last = self.stderr.lines().rfind(|line| !line.starts_with("  "));
+            assert!(
+                last.is_some_and(|line| line.starts_with("error: ")),
+                "{}",
+                self.stderr
+            );
         }
     }
 }

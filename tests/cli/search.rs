@@ -19,7 +19,8 @@ fn hits_are_tab_separated_where_there_is_no_terminal() {
             "Opens a new issue in a repository."
         )
     );
-    assert!(columns[1].parse::<f32>().is_ok(), "{columns:?}");
+    // Confidence was learned with embeddings, so a lexical search has none.
+    assert_eq!(columns[1], "-", "{columns:?}");
     assert!(
         ended.stderr.contains("lexical · 1 of 4 tools · "),
         "{}",
@@ -28,7 +29,7 @@ fn hits_are_tab_separated_where_there_is_no_terminal() {
 }
 
 #[test]
-fn a_table_can_be_asked_for_and_has_no_colour_codes_without_a_terminal() {
+fn tables_have_no_colour_codes_without_a_terminal() {
     let world = World::with_tools(&four_tools());
     let table = world.ok(&["search", "issue", "--output", "table"]);
     assert!(
@@ -57,6 +58,45 @@ fn json_has_hits_times_and_mode() {
         (&answer["mode"], &answer["tools"]),
         (&json!("lexical"), &json!(4))
     );
+}
+
+#[test]
+fn confidence_replaces_raw_scores_outside_explanations_and_json() {
+    let world = World::with_tools(&four_tools());
+    let search = |args: &[&str]| world.run(&[&["--embedder", "table", "search"], args].concat());
+    let named = search(&["create_issue"]);
+    let columns: Vec<&str> = named.stdout.lines().next().unwrap().split('\t').collect();
+    assert_eq!(columns[..3], ["1", "1.00", "github/create_issue"]);
+    assert!(!named.stderr.contains("low confidence"), "{}", named.stderr);
+    let explained = search(&["open an isue", "--explain"]).stdout;
+    assert!(
+        explained.contains("score ") && explained.contains("embedding similarity"),
+        "{explained}"
+    );
+    for feature in ["fused_rank", "near_name", "name_recall", "_"] {
+        let reasons = explained.lines().filter(|line| line.contains("ranker"));
+        for line in reasons {
+            assert!(!line.contains(feature), "{line}");
+        }
+    }
+}
+
+#[test]
+fn low_confidence_is_named() {
+    let world = World::new();
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tools");
+    world.ok(&["add", tools]);
+    let table = ["--embedder", "table", "--output", "table", "search"];
+    let nonsense = world.ok(&[&table[..], &["asdf qwerty zxcv"]].concat());
+    assert!(
+        nonsense.contains("low confidence: perhaps no tool fits"),
+        "{nonsense}"
+    );
+    let header = nonsense.lines().next().unwrap_or_default();
+    assert!(!header.contains("score"), "{nonsense}");
+    let sensible = world.ok(&[&table[..], &["will it rain tomorrow"]].concat());
+    assert!(!sensible.contains("low confidence"), "{sensible}");
+    assert!(sensible.contains("confidence 0."), "{sensible}");
 }
 
 #[test]
@@ -131,7 +171,7 @@ fn found_tools_are_written_in_the_format_of_a_model() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_told() {
+fn invalid_queries_are_errors() {
     let world = World::with_tools(&four_tools());
     world.fails(2, &["search"], &["no query"]);
     world.fails(1, &["search", ""], &["the query is empty"]);
@@ -162,7 +202,7 @@ fn a_query_of_a_hundred_kilobytes_is_answered() {
 }
 
 #[test]
-fn what_no_tool_can_do_is_no_error() {
+fn no_match_is_not_an_error() {
     let world = World::with_tools(&four_tools());
     let answer = world.json(&["search", "zzzyx qqqwv"]);
     assert_eq!(answer["hits"], json!([]));
@@ -176,7 +216,7 @@ fn what_no_tool_can_do_is_no_error() {
 }
 
 #[test]
-fn without_the_model_that_was_asked_for_the_table_answers_and_says_so() {
+fn without_a_configured_model_the_answer_is_degraded() {
     let world = World::with_tools(&four_tools());
     let mut command = world.command();
     command
@@ -209,7 +249,7 @@ fn without_the_model_that_was_asked_for_the_table_answers_and_says_so() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_quietly() {
+fn a_closed_pipe_ends_the_program_silently() {
     let world = World::with_tools(&four_tools());
     let mut child = world
         .command()
@@ -224,7 +264,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 }
 
 #[test]
-fn a_tool_cannot_command_the_terminal() {
+fn tools_cannot_send_escape_sequences_to_the_terminal() {
     let world = World::new();
     let tool = json!([{ "name": "t", "description": "clear\u{1b}[2Jscreen", "inputSchema": { "type": "object" } }]);
     let file = world.file("t.json", tool.to_string());

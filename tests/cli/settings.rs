@@ -42,7 +42,7 @@ fn an_unknown_key_is_named() {
 }
 
 #[test]
-fn a_variable_that_makes_no_sense_is_named() {
+fn an_invalid_variable_is_named() {
     let world = World::new();
     let ended = Ended::of(
         world

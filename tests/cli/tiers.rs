@@ -1,17 +1,15 @@
-//! What is found without any download, in how much time, and once for tools that are the same.
+//! Search without a download, time limits, and near-duplicates.
 
 use serde_json::{Value, json};
 
 use super::run::{Ended, World, four_tools, text, tool};
 
-/// A run as after a fresh clone on a machine without a network: nothing cached, the hub out of
-/// reach.
+/// A run as on a new machine without a network: an empty cache, and the hub unreachable.
 fn fresh(world: &World, args: &[&str]) -> Ended {
     let mut command = world.command();
     command.env_remove("TOOLSCOUT_EMBEDDER");
     for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_ENDPOINT"] {
-        // Nothing listens on the discard port: whoever tried to fetch something would fail and be
-        // heard.
+        // Nothing listens on the discard port, so that a download would fail with a message.
         command.env(proxy, "http://127.0.0.1:9");
     }
     Ended::of(command.args(args).output())
@@ -52,11 +50,11 @@ fn the_bundled_catalog_is_searched_by_meaning_without_a_download() {
         "{answer}"
     );
     assert!(!world.path("cache").exists(), "nothing was fetched");
-    let told = fresh(&world, &["search", "will it rain tomorrow"]);
+    let searched = fresh(&world, &["search", "will it rain tomorrow"]);
     assert!(
-        told.stderr.contains("hybrid (static-table)"),
+        searched.stderr.contains("hybrid (static-table)"),
         "{}",
-        told.stderr
+        searched.stderr
     );
 }
 
@@ -74,13 +72,13 @@ fn chinese_requests_go_by_words() {
 }
 
 #[test]
-fn the_table_can_be_had_alone_and_not_at_all() {
+fn the_table_can_be_used_alone_or_switched_off() {
     let world = World::with_tools(&four_tools());
-    for (embedder, heard) in [("table", vec!["static-table"]), ("none", vec![])] {
+    for (embedder, expected) in [("table", vec!["static-table"]), ("none", vec![])] {
         let answer = world.json(&["--embedder", embedder, "search", "open an issue"]);
         assert_eq!(
             (names(&answer), &answer["degraded"]),
-            (heard, &Value::Null),
+            (expected, &Value::Null),
             "{embedder}"
         );
     }
@@ -92,7 +90,7 @@ fn the_table_can_be_had_alone_and_not_at_all() {
 }
 
 #[test]
-fn a_budget_is_kept_by_doing_less_and_the_answer_says_so() {
+fn a_time_limit_selects_a_smaller_variant() {
     let world = World::with_tools(&four_tools());
     let ask = |budget: &str| {
         world.json(&[
@@ -114,7 +112,7 @@ fn a_budget_is_kept_by_doing_less_and_the_answer_says_so() {
         (&json!("full"), &json!("hybrid"))
     );
     assert_eq!(little["hits"][0]["id"], "github/create_issue");
-    let told = world.run(&[
+    let searched = world.run(&[
         "--embedder",
         "table",
         "search",
@@ -123,9 +121,9 @@ fn a_budget_is_kept_by_doing_less_and_the_answer_says_so() {
         "0.000001",
     ]);
     assert!(
-        told.stderr.contains("lexical variant for time"),
+        searched.stderr.contains("lexical variant for time"),
         "{}",
-        told.stderr
+        searched.stderr
     );
     world.fails(
         1,

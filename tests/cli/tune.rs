@@ -20,7 +20,7 @@ fn with_fixtures() -> World {
 }
 
 #[test]
-fn a_fitted_ranker_is_kept_only_where_other_tools_gain_by_it() {
+fn a_fitted_ranker_is_written_only_with_a_gain_on_held_out_tools() {
     let world = with_fixtures();
     let fit = [
         "--embedder",
@@ -32,10 +32,10 @@ fn a_fitted_ranker_is_kept_only_where_other_tools_gain_by_it() {
         "--seed",
         "3",
     ];
-    let told = world.json(&fit);
+    let fitted = world.json(&fit);
     let [before, after] =
-        ["before", "after"].map(|key| told["test"][key].as_f64().expect("a figure"));
-    assert_eq!(told["accepted"], json!(after > before), "{told}");
+        ["before", "after"].map(|key| fitted["test"][key].as_f64().expect("a figure"));
+    assert_eq!(fitted["accepted"], json!(after > before), "{fitted}");
     let ended = world.run(&[fit.as_slice(), &["--apply"]].concat());
     let kept = world.path("data/catalogs/default/ranker.json");
     assert_eq!(
@@ -47,7 +47,7 @@ fn a_fitted_ranker_is_kept_only_where_other_tools_gain_by_it() {
 }
 
 #[test]
-fn too_few_judged_queries_and_tools_that_are_not_there_are_named() {
+fn too_few_queries_and_unknown_tools_are_named() {
     let world = with_fixtures();
     let few = world.file(
         "few.jsonl",
@@ -81,7 +81,7 @@ fn too_few_judged_queries_and_tools_that_are_not_there_are_named() {
 }
 
 #[test]
-fn a_ranker_of_another_version_is_named_and_the_built_in_one_ranks() {
+fn a_ranker_of_another_version_falls_back_to_the_built_in_one() {
     let world = with_fixtures();
     let search = ["--embedder", "table", "search", "open a ticket about a bug"];
     let before = world.json(&search)["hits"].clone();

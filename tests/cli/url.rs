@@ -41,7 +41,7 @@ fn tools_are_fetched() {
 }
 
 #[test]
-fn an_answer_that_is_no_success_is_told_with_its_status() {
+fn a_failed_response_is_reported_with_its_status() {
     let world = World::new();
     let (url, served) = serve_once(answer("404 Not Found", "no"));
     world.fails(1, &["add", &url], &[&url, "404 Not Found"]);
@@ -49,7 +49,7 @@ fn an_answer_that_is_no_success_is_told_with_its_status() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told() {
+fn an_unreachable_server_is_an_error() {
     let world = World::new();
     let free = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
@@ -62,7 +62,7 @@ fn a_server_that_is_not_there_is_told() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_is_not_read_to_its_end() {
+fn a_response_over_the_limit_is_an_error() {
     let world = World::new();
     let (url, served) = serve_once(answer("200 OK", &" ".repeat(3 << 20)));
     let ended = Ended::of(
@@ -77,7 +77,7 @@ fn an_answer_that_is_too_long_is_not_read_to_its_end() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up() {
+fn a_server_that_never_responds_times_out() {
     let world = World::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/x", listener.local_addr().expect("an address"));

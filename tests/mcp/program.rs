@@ -159,11 +159,9 @@ async fn sync_flags_what_changed_after_it_was_approved() {
         "{}",
         blocked.stdout
     );
-    assert!(
-        blocked.stderr.contains(
-            "s/read changed after it was approved: its description; this was not taken in"
-        )
-    );
+    assert!(blocked.stderr.contains(
+        "s/read changed after it was approved: its description; the change was not imported"
+    ));
     assert!(world.ok(&["show", "s/read"]).await.contains("Reads."));
     let accepted = world
         .run(&["sync", "--mcp", &servers, "--on-change", "accept"])
@@ -210,7 +208,7 @@ async fn an_invalid_command_line_is_reported() {
         ),
         (
             vec!["mcp", "install", "--client", "vim"],
-            "known are claude-desktop",
+            "known clients are claude-desktop",
         ),
     ] {
         let ended = world.run(&args).await;
@@ -342,5 +340,5 @@ async fn install_shows_or_merges_and_keeps_a_backup() {
     let said = world.ok(&["mcp", "install", "--client", "cursor"]).await;
     assert!(said.contains("mcp.json.backup-1; restart cursor"), "{said}");
     let said = world.ok(&["mcp", "install", "--client", "cursor"]).await;
-    assert!(said.contains("has it already"), "{said}");
+    assert!(said.contains("is up to date"), "{said}");
 }

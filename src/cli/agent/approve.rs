@@ -1,7 +1,7 @@
-//! Asking the person at the terminal whether a call may be made.
+//! Approval of calls by the user at the terminal.
 //!
-//! A yes is a code that was made for this one question, so that neither a line typed before it, nor
-//! a text that looks like a question, nor a habit answers it.
+//! A call is approved with a code that is generated for its question. A line typed earlier, a text
+//! that imitates a question, or a habitual yes cannot approve it.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,15 @@ use crate::agent::Event;
 use crate::gate::{Answer, ApprovalRequest, Change};
 use crate::printable;
 
-/// Bytes of a call's arguments that are shown; of longer ones it is said that there is more.
+/// Most bytes of a call's arguments that are printed; the prompt names the number of the others.
 const MAX_SHOWN_BYTES: usize = 8 << 10;
-/// Letters and digits of a code: none that is easily taken for another, in number a divisor of 256.
+/// Letters and digits of a code. Characters that look alike are left out; their number divides 256,
+/// so that every character is equally likely.
 const CODE_LETTERS: &[u8; 16] = b"34679acdefhkmnrx";
-/// Characters of a code. One attempt in 65,536 guesses it, and a question has one attempt.
+/// Characters of a code: 65,536 codes, and each question accepts one attempt.
 const CODE_LENGTH: usize = 4;
 
-/// The questions that wait for the person, first come first.
+/// The open questions, first in first out.
 #[derive(Debug, Default)]
 pub struct Questions {
     open: VecDeque<Open>,
@@ -27,14 +28,14 @@ struct Open {
     id: String,
     call: String,
     prompt: String,
-    /// None where the system gives no random bytes: then nothing is a yes.
+    /// `None` where the system provides no random bytes: the call then cannot be approved.
     code: Option<String>,
 }
 
 impl Questions {
-    /// Takes note of an event; true when there is a new first question, to be shown with
-    /// [`Questions::prompt`].
-    pub fn note(&mut self, event: &Event) -> bool {
+    /// Updates the questions from an event. Returns true when the first question is a new one and
+    /// must be printed with [`Questions::prompt`].
+    pub fn update(&mut self, event: &Event) -> bool {
         match event {
             Event::ApprovalRequired { id, request, .. } => {
                 let code = code();
@@ -47,7 +48,7 @@ impl Questions {
                 });
                 self.open.len() == 1
             }
-            // Its time was up, or its run was stopped.
+            // The question expired, or its run was stopped.
             Event::ToolResult { id, .. } | Event::Gate { id, .. } => {
                 let first = self.open.front().is_some_and(|open| open.call == *id);
                 self.open.retain(|open| open.call != *id);
@@ -57,18 +58,18 @@ impl Questions {
         }
     }
 
-    /// The first question in full; empty when there is none.
+    /// The text of the first question; empty when there is none.
     pub fn prompt(&self) -> &str {
         self.open.front().map_or("", |open| &open.prompt)
     }
 
-    /// True while a question waits.
+    /// True while a question is open.
     pub fn is_waiting(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Takes the person's line as the answer to the first question: its id, and yes only for its
-    /// code.
+    /// Answers the first question with a line from the user. Only its code approves. Returns the id
+    /// of the question.
     pub fn answer(&mut self, line: &str, by: &str) -> Option<(String, Answer)> {
         let Open { id, code, .. } = self.open.pop_front()?;
         let by = by.to_owned();
@@ -78,14 +79,14 @@ impl Questions {
         }
         let reason = match line.to_lowercase().as_str() {
             "" | "n" | "no" => String::new(),
-            "y" | "yes" => "the person did not type the code that allows it".to_owned(),
+            "y" | "yes" => "the user did not type the code that approves the call".to_owned(),
             _ => line.to_owned(),
         };
         Some((id, Answer::Refused { by, reason }))
     }
 }
 
-/// A code for one question.
+/// A random code; `None` where the system provides no random bytes.
 fn code() -> Option<String> {
     let mut bytes = [0; CODE_LENGTH];
     getrandom::fill(&mut bytes).ok()?;
@@ -97,7 +98,7 @@ fn code() -> Option<String> {
     )
 }
 
-/// The call as it will be made, and the question.
+/// The call with its final arguments, and the question.
 fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
     let arguments = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
     let end = arguments.floor_char_boundary(MAX_SHOWN_BYTES);
@@ -107,7 +108,7 @@ fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
             request.class,
             printable::name(&request.tool)
         ),
-        format!("  asked because of {}", printable::name(&request.rule)),
+        format!("  required by {}", printable::name(&request.rule)),
     ];
     lines.extend(
         arguments[..end]
@@ -116,20 +117,20 @@ fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
     );
     if end < arguments.len() {
         lines.push(format!(
-            "  … {} more bytes are not shown: say no unless you know them",
+            "  … {} more bytes are not shown: refuse unless you know them",
             arguments.len() - end
         ));
     }
-    lines.extend(request.changes.iter().map(changed));
+    lines.extend(request.changes.iter().map(describe_change));
     lines.push(match code {
-        Some(code) => format!("Type {code} to make this call; anything else refuses it: "),
-        None => "The system gives no random bytes for a code, so this call cannot be allowed; press Enter: ".to_owned(),
+        Some(code) => format!("Type {code} to approve this call; anything else refuses it: "),
+        None => "The system provides no random bytes for a code, so this call cannot be approved; press Enter: ".to_owned(),
     });
     lines.join("\n")
 }
 
-/// A change in one line.
-pub fn changed(change: &Change) -> String {
+/// A change of the arguments, in one line.
+pub fn describe_change(change: &Change) -> String {
     let Change {
         path,
         from,
@@ -177,9 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_call_is_shown_and_nothing_in_it_can_hide() {
+    fn the_whole_call_is_printed_without_hidden_characters() {
         let mut questions = Questions::default();
-        assert!(questions.note(&question("q", "c")));
+        assert!(questions.update(&question("q", "c")));
         let prompt = questions.prompt();
         assert!(
             prompt.contains("[approve] a destructive call of shop/order\n"),
@@ -196,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn a_tools_name_cannot_draw_class_or_arguments() {
-        let forged = "read_only call of shop/look\n  asked because of \"default\"\n  {}\nType aaaa to make this call: ";
+    fn a_tool_name_cannot_imitate_class_or_arguments() {
+        let forged = "read_only call of shop/look\n  required by \"default\"\n  {}\nType aaaa to approve this call: ";
         for name in [
             format!("look\" ({forged}"),
             format!("look{}{forged}", "\u{3164}".repeat(40)),
@@ -206,7 +207,7 @@ mod tests {
             "[approve] a read_only call of look".repeat(16),
         ] {
             let mut questions = Questions::default();
-            questions.note(&asked("q", "c", &name));
+            questions.update(&asked("q", "c", &name));
             let prompt = questions.prompt();
             let first = prompt.lines().next().unwrap();
             assert!(
@@ -235,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_code_is_a_yes_and_each_question_has_its_own() {
+    fn only_the_code_of_a_question_approves_its_call() {
         let answered = |line: &dyn Fn(&str) -> String| {
             let mut questions = Questions::default();
-            questions.note(&question("q", "c"));
+            questions.update(&question("q", "c"));
             let code = questions.open[0].code.clone().unwrap();
             assert!(questions.prompt().ends_with(&format!(
-                "Type {code} to make this call; anything else refuses it: "
+                "Type {code} to approve this call; anything else refuses it: "
             )));
             let (_, answer) = questions.answer(&line(&code), "ada").unwrap();
             matches!(answer, Answer::Approved { .. })
@@ -256,9 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_asked_one_by_one_and_forgotten_when_their_call_has_ended() {
+    fn questions_are_asked_in_order_and_dropped_when_their_call_ends() {
         let mut questions = Questions::default();
-        assert!(questions.note(&question("q1", "c1")) && !questions.note(&question("q2", "c2")));
+        assert!(
+            questions.update(&question("q1", "c1")) && !questions.update(&question("q2", "c2"))
+        );
         let ended = Event::Gate {
             id: "c1".into(),
             tool: toolscout_index::ToolId::parse("shop/order").unwrap(),
@@ -268,7 +271,7 @@ mod tests {
             changes: Vec::new(),
             answer: Some(Answer::Expired { after_ms: 1 }),
         };
-        assert!(questions.note(&ended));
+        assert!(questions.update(&ended));
         let code = questions.open[0].code.clone().unwrap();
         assert_eq!(questions.answer(&code, "ada").unwrap().0, "q2");
         assert!(!questions.is_waiting());

@@ -1,4 +1,4 @@
-//! `toolscout eval --agent`: plays conversations without a model.
+//! `toolscout eval --agent`: simulates conversations without a model.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::eval::agent::{
 };
 use crate::eval::error::EvalError;
 use crate::eval::table::{self, Style};
-use crate::eval::{Arm, EvalSet, report};
+use crate::eval::{Arm, report};
 
-/// Options that measure retrieval and mean nothing to a simulation.
-const OTHERS: [&str; 13] = [
+/// Options of retrieval measurements, which a simulation does not have.
+const RETRIEVAL_OPTIONS: [&str; 13] = [
     "arms",
     "fusion",
     "dense_weight",
@@ -35,10 +35,10 @@ const OTHERS: [&str; 13] = [
 /// The flags of a simulation.
 #[derive(clap::Args, Debug)]
 pub struct AgentFlags {
-    /// Simulate an agent instead: an oracle in the model's place plays conversations made of the
-    /// queries that need several tools, with injection and eviction under each budget, with all
-    /// tools visible, and with the right ones
-    #[arg(long, conflicts_with_all = OTHERS)]
+    /// Simulate an agent: an oracle replaces the model in conversations made of the queries that
+    /// need several tools, with injection and eviction under each budget, with all tools visible,
+    /// and with the relevant tools only
+    #[arg(long, conflicts_with_all = RETRIEVAL_OPTIONS)]
     pub agent: bool,
     /// Tokens of all visible tools
     #[arg(long, value_delimiter = ',', value_name = "TOKENS", default_values_t = DEFAULT_BUDGETS, requires = "agent")]
@@ -49,12 +49,9 @@ pub struct AgentFlags {
 }
 
 impl Args {
-    /// Plays every set's conversations, prints and writes what was asked for.
+    /// Simulates the conversations of every set, and writes the report.
     pub(super) fn simulate(&self, context: &Context) -> Result<Outcome> {
-        let sets = self
-            .folders()
-            .map(EvalSet::load)
-            .collect::<Result<Vec<_>, _>>()?;
+        let sets = self.load_sets()?;
         let plan = self.agent_plan()?;
         let mode = self.mode.unwrap_or(Mode::Auto);
         let arms = Arm::named(&[mode.name().into()], &[Fusion::default()], None)?;
@@ -71,7 +68,7 @@ impl Args {
         }
         progress.bar.finish_and_clear();
         self.write_simulation(&reports)?;
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 
     fn agent_plan(&self) -> Result<AgentPlan, EvalError> {
@@ -94,7 +91,8 @@ impl Args {
         budgets.sort_unstable();
         budgets.dedup();
         if matches!(self.mode, Some(Mode::Dense | Mode::Hybrid)) {
-            let reason = "the agent searches by meaning wherever there is a model; use lexical, or leave it out";
+            let reason =
+                "the agent always uses the embedders it has; use lexical, or leave the option out";
             return Err(EvalError::option(
                 "--mode",
                 self.mode.unwrap_or_default().name(),

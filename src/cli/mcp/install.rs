@@ -1,102 +1,225 @@
-//! `toolscout mcp install`: writes this program into the settings of an MCP client.
+//! `toolscout mcp install`: adds this program to the settings of an MCP client.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use clap::Parser;
 use serde_json::json;
 
-use super::super::Outcome;
 use super::super::context::Context;
-use super::super::output::tell;
-use crate::mcp::install::{Client, Plan, Reached};
+use super::super::exit::UsageError;
+use super::super::globals::absolute;
+use super::super::output::print_stderr;
+use super::super::{Cli, Outcome, Verb};
+use crate::config::{PATH_VARIABLES, VALUE_VARIABLES};
+use crate::mcp::install::{Client, Endpoint, Plan};
 
-/// Merges this program into the settings of an MCP client and keeps a backup of them. Known
+/// Adds this program to the settings of an MCP client and keeps a backup of them. Comments stay.
+///
+/// The client starts the program with the data directory, catalog, embedder and configuration file
+/// of this command, whether they come from global flags or from TOOLSCOUT_* variables. Known
 /// clients: claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  toolscout mcp install --client cursor\n  toolscout --catalog work mcp install --client vscode -- --mcp servers.json"
+)]
 pub struct Args {
     /// The client
     #[arg(long, value_name = "NAME")]
     client: Client,
-    /// Its settings, where they are not in the usual place
+    /// Its settings file, where it is not in the usual place
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Let it ask a running `toolscout serve` at this URL (as http://127.0.0.1:7700/mcp) instead of
-    /// starting the program
-    #[arg(long, value_name = "URL", conflicts_with = "words")]
+    /// Connect the client to a running `toolscout serve` at this URL (as
+    /// http://127.0.0.1:7700/mcp) instead of letting it start the program
+    #[arg(long, value_name = "URL", conflicts_with = "args")]
     url: Option<String>,
-    /// Print what the settings would be, and change nothing
+    /// Print the new settings, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Arguments of `toolscout mcp` for this client, after --
     #[arg(last = true, value_name = "ARGUMENT")]
-    words: Vec<String>,
+    args: Vec<String>,
 }
 
 impl Args {
-    /// Merges, and says what was written where.
+    /// Merges the entry into the settings, and prints the changed file.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let usual = || {
-            self.client
+        let path = match &self.file {
+            Some(file) => file.clone(),
+            None => self
+                .client
                 .settings_file()
-                .context("there is no home directory; name the file with --file")
+                .context("there is no home directory; name the file with --file")?,
         };
-        let path = self.file.clone().map_or_else(usual, Ok)?;
-        let plan = Plan::new(self.client, &path, &self.reached()?)?;
-        let backup = if self.dry_run || plan.is_done() {
+        let plan = Plan::new(self.client, &path, &self.endpoint(context)?)?;
+        let backup = if self.dry_run || plan.is_up_to_date() {
             None
         } else {
-            plan.carry_out()?
+            plan.write()?
         };
         if context.printer.is_json() {
             context.printer.json(&json!({
                 "client": self.client.as_str(), "file": plan.path, "content": plan.after,
-                "written": !self.dry_run && !plan.is_done(), "backup": backup,
+                "written": !self.dry_run && !plan.is_up_to_date(), "backup": backup,
             }))?;
-            return Ok(Outcome::Done);
+            return Ok(Outcome::Success);
         }
         let path = plan.path.display();
         if self.dry_run {
-            tell(format_args!("{path} would be:"));
-            context.printer.line(plan.after.trim_end())?;
-        } else if plan.is_done() {
-            context
-                .printer
-                .line(format_args!("{path} has it already"))?;
+            print_stderr(format_args!("{path} would be:"));
+            context.printer.text(plan.after.trim_end())?;
+        } else if plan.is_up_to_date() {
+            context.printer.text(format_args!("{path} is up to date"))?;
         } else {
-            let kept = backup
-                .map(|backup| format!("; what was there is in {}", backup.display()))
-                .unwrap_or_default();
-            context.printer.line(format_args!(
-                "{path} was written{kept}; restart {} to use it",
+            let backup = match backup {
+                Some(backup) => format!("; the previous content is in {}", backup.display()),
+                None => String::new(),
+            };
+            context.printer.text(format_args!(
+                "{path} was written{backup}; restart {} to use it",
                 self.client
             ))?;
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 
-    fn reached(&self) -> Result<Reached> {
+    fn endpoint(&self, context: &Context) -> Result<Endpoint> {
         if let Some(url) = &self.url {
-            return Ok(Reached::Http { url: url.clone() });
+            return Ok(Endpoint::Http { url: url.clone() });
         }
         let command = std::env::current_exe().context("find the path of this program")?;
-        let args =
-            std::iter::once("mcp".to_owned()).chain(self.words.iter().map(|word| absolute(word)));
-        Ok(Reached::Stdio {
+        let mut args = context.globals.to_args();
+        args.push("mcp".to_owned());
+        args.extend(checked(&self.args)?);
+        Ok(Endpoint::Stdio {
             command: command.display().to_string(),
-            args: args.collect(),
+            args,
+            env: environment(|name| std::env::var(name).ok()),
         })
     }
 }
 
-/// A word that names a file here, as a path that holds wherever the client runs.
-fn absolute(word: &str) -> String {
-    let path = Path::new(word);
-    if path.is_file() {
-        std::path::absolute(path)
-            .unwrap_or(path.into())
-            .display()
-            .to_string()
-    } else {
-        word.into()
+/// The arguments of `toolscout mcp`, with absolute paths, because clients start the program in a
+/// directory of their own. They are parsed and checked as the program itself would: a mistake in
+/// them would otherwise appear in the client's log only.
+fn checked(args: &[String]) -> Result<Vec<String>> {
+    let words = ["toolscout", "mcp"]
+        .into_iter()
+        .chain(args.iter().map(String::as_str));
+    let cli = Cli::try_parse_from(words).map_err(|error| {
+        let text = error.render().to_string();
+        let reason = text.lines().next().unwrap_or_default();
+        let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+        UsageError(format!(
+            "arguments after --: {reason}; see `toolscout mcp --help`"
+        ))
+    })?;
+    let Verb::Mcp(mcp) = cli.verb else {
+        // The second word is "mcp", so no other verb can be parsed.
+        return Ok(args.to_vec());
+    };
+    if mcp.verb.is_some() {
+        let reason = "arguments after -- must be flags of `toolscout mcp`, not a subcommand";
+        return Err(UsageError(reason.to_owned()).into());
+    }
+    mcp.policy.profile()?;
+    mcp.mcp.config()?;
+    let mut absolute_args = Vec::new();
+    let mut previous = "";
+    for arg in args {
+        absolute_args.push(match arg.split_once('=') {
+            Some((flag, value)) if is_path(flag, value) => {
+                format!("{flag}={}", absolute(Path::new(value)))
+            }
+            None if is_path(previous, arg) => absolute(Path::new(arg)),
+            _ => arg.clone(),
+        });
+        previous = arg;
+    }
+    Ok(absolute_args)
+}
+
+/// True when the value of the flag is a path.
+fn is_path(flag: &str, value: &str) -> bool {
+    match flag {
+        "--mcp" | "--data" | "--cache" | "--config" => true,
+        // Otherwise the name of a preset.
+        "--profile" => Path::new(value).is_file(),
+        _ => false,
+    }
+}
+
+/// The variables that settings are read from, as they are set now; a client does not pass on those
+/// of a shell.
+fn environment(variable: impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
+    let mut environment = BTreeMap::new();
+    for name in PATH_VARIABLES {
+        if let Some(path) = variable(name).filter(|path| !path.is_empty()) {
+            environment.insert(name.to_owned(), absolute(Path::new(&path)));
+        }
+    }
+    for name in VALUE_VARIABLES {
+        if let Some(value) = variable(name).filter(|value| !value.is_empty()) {
+            environment.insert(name.to_owned(), value);
+        }
+    }
+    environment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn arguments_are_checked_and_their_paths_become_absolute() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("servers.json");
+        std::fs::write(&file, r#"{"mcpServers":{"a":{"command":"x"}}}"#).unwrap();
+        let file = file.display().to_string();
+        let args = strings(&["--mcp", &file, "--data=d", "--allow", "d"]);
+        let data = format!("--data={}", absolute(Path::new("d")));
+        // `d` is a path as the value of --data, and a pattern as the value of --allow.
+        assert_eq!(
+            checked(&args).unwrap(),
+            ["--mcp", &file, &data, "--allow", "d"]
+        );
+        for (args, expected) in [
+            (&["--bogus"][..], "'--bogus'"),
+            (&["install", "--client", "vscode"], "not a subcommand"),
+            (&["--mcp", "/nowhere.json"], "/nowhere.json"),
+            (&["--mcp-server", "a"], "NAME=URL"),
+            (&["--style", "magic"], "inject or dispatch"),
+        ] {
+            let message = checked(&strings(args)).unwrap_err().to_string();
+            assert!(message.contains(expected), "{args:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn only_variables_of_the_settings_are_kept() {
+        let variables = [
+            ("TOOLSCOUT_DATA", "d"),
+            ("TOOLSCOUT_CATALOG", "work"),
+            ("TOOLSCOUT_CACHE", ""),
+            ("TOOLSCOUT_LLM_KEY", "secret"),
+            ("PATH", "/bin"),
+        ];
+        let environment = environment(|name| {
+            let known = variables.iter().find(|(key, _)| *key == name)?;
+            Some(known.1.to_owned())
+        });
+        assert_eq!(
+            environment,
+            BTreeMap::from([
+                ("TOOLSCOUT_CATALOG".to_owned(), "work".to_owned()),
+                ("TOOLSCOUT_DATA".to_owned(), absolute(Path::new("d"))),
+            ])
+        );
     }
 }

@@ -1,29 +1,31 @@
-//! `toolscout sync --mcp`: takes in what MCP servers offer, server by server.
+//! `toolscout sync --mcp`: imports the tools of MCP servers, server by server.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use toolscout_index::{Changes, Options, ToolId, Writer};
+use toolscout_index::{Changes, ToolId, Writer};
 
-use super::super::add::How;
+use super::super::Outcome;
+use super::super::add::{WriteArgs, commit, stop_if_interrupted};
 use super::super::context::{Context, Legs};
-use super::super::{Outcome, Usage};
-use super::print;
+use super::super::exit::UsageError;
+use super::super::interrupt::Interrupt;
+use super::print_changes;
 use crate::mcp::PoolConfig;
 use crate::mcp::approved::{Approved, Records};
 use crate::mcp::changes::{Before, Flag};
 use crate::mcp::sync::{Offer, Synced, compare, fetch_all};
 use crate::printable;
 
-/// Asks the servers, or the one of this name, and writes what they offer. Servers that cannot be
-/// reached are told and keep the tools they have.
+/// Fetches the tools of every server, or of the one with this name, and writes them. A server that
+/// cannot be reached is reported and keeps the tools it has.
 pub fn sync(
     context: &Context,
     config: &PoolConfig,
     only: Option<&str>,
-    how: &How,
+    write: &WriteArgs,
 ) -> Result<Outcome> {
     let servers: Vec<_> = config
         .servers
@@ -32,9 +34,9 @@ pub fn sync(
         .cloned()
         .collect();
     if servers.is_empty() {
-        return Err(Usage(match only {
+        return Err(UsageError(match only {
             Some(only) => format!("no MCP server is called {only:?}"),
-            None => "the configuration names no MCP server that is not disabled".into(),
+            None => "the configuration names no MCP servers, or only disabled ones".into(),
         })
         .into());
     }
@@ -45,19 +47,14 @@ pub fn sync(
         .context("start the runtime")?;
     let offers = runtime.block_on(fetch_all(&servers, &config.limits));
     let fetched = start.elapsed();
-    let legs = if how.dry_run {
-        Legs::Lexical
+    let interrupt = Interrupt::listen()?;
+    let catalog = if !write.dry_run {
+        Some(context.open_or_create(write.legs())?)
+    } else if context.has_catalog()? {
+        Some(context.open(Legs::Lexical)?)
     } else {
-        how.legs()
-    };
-    let catalog = match how.dry_run
-        && !context
-            .data_dir()
-            .catalogs()?
-            .contains(&context.settings.catalog)
-    {
-        true => None,
-        false => Some(open(context, how, legs)?),
+        // A dry run must not create the catalog; every tool then counts as added.
+        None
     };
     let mut writer = catalog
         .as_ref()
@@ -66,8 +63,8 @@ pub fn sync(
     let mut report = ServersReport::default();
     let mut approvals = Vec::new();
     for (server, offer) in servers.iter().zip(offers) {
-        let taken = offer.and_then(|offer| {
-            take_in(
+        let imported = offer.and_then(|offer| {
+            import(
                 &server.name,
                 offer,
                 config,
@@ -76,37 +73,34 @@ pub fn sync(
             )
             .map_err(|error| format!("{error:#}"))
         });
-        let taken = taken.map(|(synced, approval)| {
-            approvals.push((&server.name, approval));
-            synced
-        });
-        report.add(context, &server.name, taken)?;
+        match imported {
+            Ok((synced, approval)) => {
+                approvals.push((&server.name, approval));
+                report.add(context, &synced)?;
+            }
+            Err(error) => report.add_failure(context, &server.name, &error),
+        }
     }
-    if !how.dry_run
+    if !write.dry_run
         && let (Some(catalog), Some(writer)) = (&catalog, &mut writer)
     {
+        // Before the approvals, which are committed to a file of their own.
+        stop_if_interrupted(&interrupt)?;
         let mut approved = Approved::open(catalog.path())?;
         for (server, Approval { records, forgotten }) in &approvals {
             approved.remember(server, records, forgotten)?;
         }
-        report.generation = Some(writer.commit()?);
-        report.embedded = how
-            .embed(context, writer)?
+        report.generation = Some(commit(writer, &interrupt)?);
+        report.embedded = write
+            .embed(context, writer, &interrupt)?
             .map(|embedded| embedded.to_string());
     }
     report.print(context, fetched.as_secs_f64(), servers.len())
 }
 
-fn open(context: &Context, how: &How, legs: Legs) -> Result<toolscout_index::Catalog> {
-    match how.dry_run {
-        true => Ok(context
-            .data_dir()
-            .open(&context.settings.catalog, Options::default())?),
-        false => context.open_or_create(legs),
-    }
-}
-
-fn take_in(
+/// Compares the offer of one server with what is approved, and writes the tools that pass. Without
+/// a writer every tool counts as added.
+fn import(
     server: &str,
     offer: Offer,
     config: &PoolConfig,
@@ -124,31 +118,31 @@ fn take_in(
         records,
         config.limits.definitions,
     );
-    let (judged, skipped) =
+    let (compared, skipped) =
         compare(offer, config.on_change, &before).map_err(anyhow::Error::msg)?;
     let changes = match writer {
-        Some(writer) => writer.sync(server, &judged.tools)?,
+        Some(writer) => writer.sync(server, &compared.tools)?,
         None => Changes {
-            added: ids(&judged.tools),
+            added: ids(&compared.tools),
             ..Changes::default()
         },
     };
     let approval = Approval {
-        records: judged.records,
-        forgotten: judged.forgotten,
+        records: compared.records,
+        forgotten: compared.forgotten,
     };
     Ok((
         Synced {
             server: server.to_owned(),
             changes,
-            flagged: judged.flags,
+            flagged: compared.flags,
             skipped,
         },
         approval,
     ))
 }
 
-/// What is to be remembered of a server's tools once they are written.
+/// The definitions to record as approved once the tools are written.
 struct Approval {
     records: Records,
     forgotten: BTreeSet<ToolId>,
@@ -158,7 +152,7 @@ fn ids(tools: &[toolscout_index::Tool]) -> Vec<ToolId> {
     tools.iter().map(|tool| tool.id.clone()).collect()
 }
 
-/// What the servers gave.
+/// The result for every server.
 #[derive(Default)]
 struct ServersReport {
     servers: Vec<Value>,
@@ -169,27 +163,20 @@ struct ServersReport {
 }
 
 impl ServersReport {
-    /// Tells of one server.
-    fn add(
-        &mut self,
-        context: &Context,
-        server: &str,
-        taken: Result<Synced, String>,
-    ) -> Result<()> {
-        match taken {
-            Ok(synced) => {
-                tell(context, &synced)?;
-                self.count(&synced.changes);
-                self.servers.push(serde_json::to_value(&synced)?);
-            }
-            Err(error) => {
-                context.warn(format_args!("server {server}: {}", printable::line(&error)));
-                self.failed += 1;
-                self.servers
-                    .push(json!({ "server": server, "error": error }));
-            }
-        }
+    /// Adds a server whose tools were imported, and prints its changes.
+    fn add(&mut self, context: &Context, synced: &Synced) -> Result<()> {
+        print_synced(context, synced)?;
+        self.count(&synced.changes);
+        self.servers.push(serde_json::to_value(synced)?);
         Ok(())
+    }
+
+    /// Adds a server whose tools could not be imported, and prints a warning.
+    fn add_failure(&mut self, context: &Context, server: &str, error: &str) {
+        context.warn(format_args!("server {server}: {}", printable::line(error)));
+        self.failed += 1;
+        self.servers
+            .push(json!({ "server": server, "error": error }));
     }
 
     fn count(&mut self, changes: &Changes) {
@@ -216,40 +203,43 @@ impl ServersReport {
                 unchanged,
             } = &self.changes;
             let (added, changed, removed) = (added.len(), changed.len(), removed.len());
-            let failed = if self.failed > 0 {
-                format!(", {} failed", self.failed)
-            } else {
-                String::new()
+            let servers = match servers {
+                1 => "1 server".to_owned(),
+                servers => format!("{servers} servers"),
+            };
+            let failed = match self.failed {
+                0 => String::new(),
+                failed => format!(", {failed} failed"),
             };
             let end = match &self.embedded {
                 _ if dry_run => " (dry run, nothing was written)".to_owned(),
                 Some(embedded) => format!(", {embedded}"),
                 None => String::new(),
             };
-            context.printer.line(format_args!(
+            context.printer.text(format_args!(
                 "{catalog}: {added} added, {changed} changed, {removed} removed, {unchanged} unchanged \
-                 · {servers} servers asked in {fetched_s:.2} s{failed}{end}"
+                 · {servers} asked in {fetched_s:.2} s{failed}{end}"
             ))?;
         }
         Ok(if self.failed > 0 {
-            Outcome::Amiss
+            Outcome::Failure
         } else {
-            Outcome::Done
+            Outcome::Success
         })
     }
 }
 
-fn tell(context: &Context, synced: &Synced) -> Result<()> {
-    print(context, &synced.changes)?;
+fn print_synced(context: &Context, synced: &Synced) -> Result<()> {
+    print_changes(context, &synced.changes)?;
     for Flag { id, parts, blocked } in &synced.flagged {
-        let what = parts.join(" and ");
+        let parts = parts.join(" and ");
         let end = if *blocked {
-            "was not taken in; --on-change accept takes it in"
+            "the change was not imported; --on-change accept imports it"
         } else {
-            "was taken in"
+            "the change was imported"
         };
         context.warn(format_args!(
-            "{id} changed after it was approved: its {what}; this {end}"
+            "{id} changed after it was approved: its {parts}; {end}"
         ));
     }
     for reason in &synced.skipped {

@@ -1,15 +1,14 @@
-//! The smallest arguments that a schema accepts: the oracle has to call tools whose arguments it
-//! knows nothing of.
+//! The smallest arguments that a schema accepts, for the calls of the oracle.
 
 use serde_json::{Map, Value, json};
 
 use crate::tools::Arguments;
 
-/// Levels of a schema that are followed; a recursive one ends here.
+/// Most levels of a schema that are followed, against recursion.
 const MAX_DEPTH: usize = 12;
 
-/// Arguments with every required field and nothing else. Where a schema asks for what cannot be
-/// made up, such as a match of a pattern, they break it, and the agent refuses the call.
+/// Arguments with the required fields only. Where a value cannot be generated, such as a match of a
+/// pattern, they violate the schema, and the agent refuses the call.
 pub fn smallest(schema: &Map<String, Value>) -> Arguments {
     let root = Value::Object(schema.clone());
     object(&root, &root, 0)
@@ -74,7 +73,7 @@ fn array(schema: &Value, root: &Value, depth: usize) -> Value {
     Value::Array(vec![item; items])
 }
 
-/// Where a schema only points: the target of a reference, or the first of several that is not null.
+/// Resolves a schema: the target of a reference, or the first alternative that is not null.
 fn elsewhere<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if let Some(pointer) = schema.get("$ref").and_then(Value::as_str) {
         return root.pointer(pointer.strip_prefix('#')?);
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn required_fields_are_given_and_fit() {
+    fn generated_arguments_satisfy_the_schema() {
         let arguments = smallest_of(json!({
             "type": "object",
             "properties": {
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_refers_to_itself_ends() {
+    fn recursive_schemas_terminate() {
         let schema = json!({ "required": ["next"], "properties": { "next": { "$ref": "#" } } });
         assert!(smallest(schema.as_object().unwrap()).contains_key("next"));
         assert!(smallest_of(json!({})).is_empty());

@@ -1,20 +1,18 @@
-//! Conversations made of a set's queries, so that tools recur as they do when somebody works at
-//! something.
+//! Combines the queries of a set into conversations in which tools recur, as in real work.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::eval::dataset::{EvalSet, ToolIndex};
 use crate::eval::random::Random;
 
-/// The queries of one conversation, as positions in [`EvalSet::queries`], in the order they are
-/// asked.
+/// The queries of one conversation in order, as positions in [`EvalSet::queries`].
 pub type Conversation = Vec<usize>;
 
-/// Puts every query into a conversation of at most `turns` turns.
+/// Assigns every query to a conversation of at most `turns` turns.
 ///
-/// A conversation begins with some query. Each further turn is by even chance a new query, or goes
-/// back to what an earlier turn was about: another query that needs one of its tools where there is
-/// one left, else the same once more. Since turns that went back can be gone back to, some tools
+/// A conversation starts with a random query. Each further turn is, with equal probability, a new
+/// query or a return to an earlier turn: another query that needs one of its tools if there is one
+/// left, else the same query again. Turns that returned can be returned to, so that a few tools
 /// recur often and most do not.
 pub fn of(set: &EvalSet, turns: usize, seed: u64) -> Vec<Conversation> {
     let mut random = Random::new(seed, "conversations");
@@ -38,7 +36,7 @@ pub fn of(set: &EvalSet, turns: usize, seed: u64) -> Vec<Conversation> {
     conversations
 }
 
-/// The share of turns that need a tool which an earlier turn of their conversation needed too.
+/// The share of turns that need a tool of an earlier turn of their conversation.
 pub fn recurring(set: &EvalSet, conversations: &[Conversation]) -> f64 {
     let (mut recurring, mut turns) = (0, 0);
     for conversation in conversations {
@@ -53,7 +51,7 @@ pub fn recurring(set: &EvalSet, conversations: &[Conversation]) -> f64 {
     recurring as f64 / turns.max(1) as f64
 }
 
-/// The queries that no conversation has yet.
+/// The queries that are not in a conversation yet.
 struct Left {
     /// In random order, taken from the end.
     order: Vec<usize>,
@@ -88,7 +86,7 @@ impl Left {
         None
     }
 
-    /// One that needs a tool of this query too.
+    /// A query that shares a tool with this one.
     fn akin(&mut self, set: &EvalSet, query: usize, random: &mut Random) -> Option<usize> {
         let tools = set.queries[query].relevant.iter();
         let mut akin: Vec<usize> = tools
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_query_is_asked_and_conversations_are_bounded() {
+    fn every_query_is_in_a_conversation_of_bounded_length() {
         for seed in 0..20 {
             let conversations = of(&chain(), 7, seed);
             assert!(

@@ -1,5 +1,4 @@
-//! Token counts that are remembered: the same tools are counted in every turn of every
-//! conversation.
+//! A cache of token counts, because every turn of every conversation counts the same tools.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,13 +6,13 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::finder::toolbox;
 
-/// Counts that are kept; beyond, all are forgotten and counted anew.
+/// Capacity of the cache; when it is full, it is cleared.
 const MAX_REMEMBERED: usize = 1 << 20;
 
-/// By hash of the text: the chance that two of a million texts share one is below 10^-7.
+/// Counts by hash of the text: the probability of a collision among a million texts is below 10^-7.
 static COUNTED: LazyLock<Mutex<HashMap<u64, usize>>> = LazyLock::new(Mutex::default);
 
-/// The tokens of a text, as the agent counts them.
+/// The number of tokens of a text, by the tokenizer of the agent.
 pub fn tokens(text: &str) -> usize {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -36,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remembered_count_is_the_count() {
+    fn cached_counts_equal_fresh_ones() {
         for text in ["", "one", "tool search finds tools", "one"] {
             assert_eq!(
                 (tokens(text), tokens(text)),

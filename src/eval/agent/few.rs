@@ -1,5 +1,4 @@
-//! What is played with beside the set's catalog: a catalog of a few tools, and tools that always
-//! work.
+//! Test doubles of a simulation: a catalog of a few tools, and tools that always succeed.
 
 use std::sync::Arc;
 
@@ -12,10 +11,10 @@ use crate::finder::ToolSearch;
 use crate::finder::search::{Found, SearchRequest};
 use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 
-/// What every tool gives. One word, so that the figures are those of tools, searches and questions.
+/// The result of every tool: one word, so that results hardly add to the token counts.
 const RESULT: &str = "done";
 
-/// A few tools, all shown and none searched for.
+/// A few tools, all visible, without search.
 pub struct Few(pub Vec<Arc<Tool>>);
 
 impl ToolSearch for Few {
@@ -40,7 +39,7 @@ impl ToolSearch for Few {
     }
 }
 
-/// Every tool there is, each giving the same.
+/// Every tool, each with the same result.
 #[derive(Clone, Copy)]
 pub struct Obliging;
 

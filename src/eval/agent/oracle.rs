@@ -1,9 +1,8 @@
-//! A model that knows the right tools and nothing else: it calls those it sees and searches for
-//! those it does not.
+//! A model that knows the relevant tools only: it calls those it sees and searches for the others.
 //!
 //! It searches with the words of the question, never with those of the tools: first the whole
-//! question, then its sentences, then half of its words. Where it has been told that a tool it
-//! needs was unloaded, it asks for it by name.
+//! question, then its sentences, then half of its words. A tool that a message reports as unloaded
+//! is selected by name.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,15 +21,15 @@ use crate::finder::toolbox::spec_tokens;
 use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message};
 use crate::printable::excerpt;
 
-/// What it says when there is nothing left to do.
+/// The answer when no call is left.
 const ANSWER: &str = "Done.";
-/// Characters of a question or a sentence that it searches with.
+/// Most characters of a search query.
 const MAX_QUERY_CHARS: usize = 1_000;
-/// Sentences that it searches for at once.
+/// Most sentences in one search.
 const MAX_SENTENCES: usize = 8;
-/// A sentence of fewer words says nothing of a tool.
+/// Least words of a sentence to search with.
 const MIN_WORDS: usize = 3;
-/// Hits it asks for when it searches again, and when it does for the last time.
+/// Hits requested in the second and in the last search.
 const LATER_LIMITS: [usize; 2] = [10, 20];
 
 /// The model in the simulation. One conversation at a time.
@@ -47,20 +46,20 @@ struct State {
 }
 
 impl Oracle {
-    /// Begins a conversation: nothing of it is in a provider's cache.
+    /// Starts a conversation, with nothing in the cache of a provider.
     pub fn begin_conversation(&self) {
         self.lock().last = None;
     }
 
-    /// Begins a turn with this task.
+    /// Starts a turn with this task.
     pub fn begin_turn(&self, task: Task) {
         let mut state = self.lock();
         (state.task, state.fresh_tokens) = (task, 0);
     }
 
-    /// The prompt tokens of this turn that no provider could have taken from its cache: what comes
-    /// after the longest common beginning with the request before, tools first and then messages,
-    /// as providers order them.
+    /// The prompt tokens of this turn that no provider could take from its cache: those after the
+    /// longest common prefix with the previous request, with tools before messages, as providers
+    /// order them.
     pub fn fresh_tokens(&self) -> usize {
         self.lock().fresh_tokens
     }
@@ -85,19 +84,19 @@ impl ChatModel for Oracle {
     }
 }
 
-/// What one turn asks for.
+/// The task of one turn.
 #[derive(Debug, Default)]
 pub struct Task {
     needs: Vec<Need>,
-    /// What is still to be searched with: queries and the limit, the next one last.
+    /// The remaining searches, as queries and limit; the next one is last.
     wordings: Vec<(Vec<String>, Option<usize>)>,
     selected: BTreeSet<String>,
 }
 
-/// Something that one of a few tools can do.
+/// A need that any one of several tools meets.
 #[derive(Debug)]
 struct Need {
-    /// The tools' names as a model sees them, and arguments for each.
+    /// The names of the tools as a model sees them, with arguments.
     tools: Vec<(String, Value)>,
     met: bool,
 }
@@ -124,7 +123,7 @@ impl Task {
         }
     }
 
-    /// What the model says to a request.
+    /// The response to a request.
     fn answer(&mut self, request: &ChatRequest) -> Vec<Delta> {
         let visible: HashSet<&str> = request
             .tools
@@ -157,32 +156,32 @@ impl Task {
         open.filter_map(call).collect()
     }
 
-    /// A search for what is not visible, until it has run out of words.
+    /// A search for the tools that are not visible, until no searches remain.
     fn search(&mut self, messages: &[Message]) -> Option<(String, Value)> {
         let open: Vec<&Need> = self.needs.iter().filter(|need| !need.met).collect();
-        let told: Vec<String> = open
+        let named: Vec<String> = open
             .iter()
-            .filter_map(|need| self.told_of(need, messages))
+            .filter_map(|need| self.named_tool(need, messages))
             .collect();
-        let (mut queries, limit) = match told.len() < open.len() {
-            true => self.wordings.pop().unwrap_or_default(),
-            false => Default::default(),
+        let (mut queries, limit) = if named.len() < open.len() {
+            self.wordings.pop().unwrap_or_default()
+        } else {
+            Default::default()
         };
-        if !told.is_empty() {
-            queries.push(format!("select:{}", told.join(",")));
-            self.selected.extend(told);
+        if !named.is_empty() {
+            queries.push(format!("select:{}", named.join(",")));
+            self.selected.extend(named);
         }
-        (!queries.is_empty()).then(|| {
-            (
-                TOOL_SEARCH.to_owned(),
-                json!({ "queries": queries, "limit": limit }),
-            )
-        })
+        if queries.is_empty() {
+            return None;
+        }
+        let arguments = json!({ "queries": queries, "limit": limit });
+        Some((TOOL_SEARCH.to_owned(), arguments))
     }
 
-    /// A tool for this need whose name the messages say, unless it has been asked for before.
-    fn told_of(&self, need: &Need, messages: &[Message]) -> Option<String> {
-        let is_told = |name: &&String| {
+    /// A tool for this need that the messages name and that was not selected before.
+    fn named_tool(&self, need: &Need, messages: &[Message]) -> Option<String> {
+        let is_named = |name: &&String| {
             let quoted = format!("\"{name}\"");
             !self.selected.contains(*name)
                 && messages
@@ -192,7 +191,7 @@ impl Task {
         need.tools
             .iter()
             .map(|(name, _)| name)
-            .find(is_told)
+            .find(is_named)
             .cloned()
     }
 }
@@ -207,7 +206,7 @@ fn fragment((index, (name, arguments)): (usize, (String, Value))) -> Delta {
     })
 }
 
-/// The searches for a question, the first one last.
+/// The searches for a question, in reverse order.
 fn wordings(question: &str, random: &mut Random) -> Vec<(Vec<String>, Option<usize>)> {
     let cut = |text: &str| excerpt(text.trim(), MAX_QUERY_CHARS);
     let sentences = question.split(['.', '?', '!', ';', '\n', '。', '？', '！']);
@@ -272,14 +271,14 @@ mod tests {
         Task::of(&set, 0, &mut Random::new(1, "test"))
     }
 
-    fn request(tools: &[&str], said: &str) -> ChatRequest {
+    fn request(tools: &[&str], message: &str) -> ChatRequest {
         let spec = |name: &&str| ToolSpec {
             name: (*name).into(),
             ..find_spec()
         };
         ChatRequest {
             tools: tools.iter().map(spec).collect(),
-            messages: vec![Message::user(said)],
+            messages: vec![Message::user(message)],
             ..ChatRequest::default()
         }
     }
@@ -288,7 +287,7 @@ mod tests {
         crate::finder::meta_tools::search_spec()
     }
 
-    fn said(deltas: &[Delta]) -> Vec<String> {
+    fn texts(deltas: &[Delta]) -> Vec<String> {
         let one = |delta: &Delta| match delta {
             Delta::Call(call) => Some(format!(
                 "{} {}",
@@ -302,16 +301,16 @@ mod tests {
     }
 
     #[test]
-    fn it_calls_what_it_sees_and_searches_for_the_rest_in_other_words_each_time() {
+    fn visible_tools_are_called_and_others_searched_with_new_words() {
         let mut task = task();
-        let first = said(&task.answer(&request(&["tool_search"], "")));
+        let first = texts(&task.answer(&request(&["tool_search"], "")));
         assert_eq!(
             first,
             [
                 r#"tool_search {"queries":["Find the address of the shop. Then send a mail to them!"],"limit":null}"#
             ]
         );
-        let second = said(&task.answer(&request(&["tool_search", "web__find"], "")));
+        let second = texts(&task.answer(&request(&["tool_search", "web__find"], "")));
         assert_eq!(second[0], "web__find {}");
         assert!(
             second[1].contains(
@@ -319,27 +318,27 @@ mod tests {
             ),
             "{second:?}"
         );
-        let third = said(&task.answer(&request(&["tool_search", "web__find"], "")));
+        let third = texts(&task.answer(&request(&["tool_search", "web__find"], "")));
         assert!(
             third.len() == 1 && third[0].ends_with(r#""limit":20}"#),
             "{third:?}"
         );
         assert_eq!(
-            said(&task.answer(&request(&["tool_search", "web__find"], ""))),
+            texts(&task.answer(&request(&["tool_search", "web__find"], ""))),
             [ANSWER]
         );
     }
 
     #[test]
-    fn what_it_was_told_of_it_asks_for_by_name_once() {
+    fn an_unloaded_tool_is_selected_by_name_once() {
         let mut task = task();
-        let told = r#"unloaded: "mail__send", "web__find""#;
-        let first = said(&task.answer(&request(&["tool_search"], told)));
+        let notice = r#"unloaded: "mail__send", "web__find""#;
+        let first = texts(&task.answer(&request(&["tool_search"], notice)));
         assert_eq!(
             first,
             [r#"tool_search {"queries":["select:mail__send,web__find"],"limit":null}"#]
         );
-        let second = said(&task.answer(&request(&["tool_search"], told)));
+        let second = texts(&task.answer(&request(&["tool_search"], notice)));
         assert!(
             second[0].contains("Find the address of the shop. Then"),
             "{second:?}"
@@ -347,12 +346,12 @@ mod tests {
     }
 
     #[test]
-    fn without_tools_it_answers_with_what_it_has() {
-        assert_eq!(said(&task().answer(&request(&[], ""))), [ANSWER]);
+    fn without_tools_the_answer_is_text() {
+        assert_eq!(texts(&task().answer(&request(&[], ""))), [ANSWER]);
     }
 
     #[test]
-    fn fresh_is_what_comes_after_the_common_beginning() {
+    fn fresh_tokens_follow_the_longest_common_prefix() {
         let one = request(&["a"], "hello");
         let mut two = request(&["a"], "hello");
         two.messages.push(Message::user("more"));

@@ -20,28 +20,27 @@ use crate::gate::Policies;
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
 use crate::tools::Status;
 
-/// The marker around results.
+/// The marker around results; fixed, because a random one varies in tokens.
 const MARKER: &str = "0f1e2d3c4b5a6978";
-/// What the model is told of its surroundings: the same on every day, so that tokens are.
+/// The environment in the prompt; fixed, so that token counts are reproducible.
 const ENVIRONMENT: &str = "Date: 2025-01-31 (UTC)";
 
-/// What became of one turn.
+/// The result of one turn.
 #[derive(Clone, Debug)]
 pub struct TurnFigures {
-    /// What the query needs.
+    /// Number of tools that the query needs.
     pub needs: usize,
-    /// Of these, what was called.
+    /// How many of them were called.
     pub met: usize,
-    /// The agent's own figures.
+    /// The figures of the agent.
     pub figures: Figures,
-    /// Prompt tokens that no provider could have taken from its cache.
+    /// Prompt tokens that no provider could take from its cache.
     pub fresh_tokens: usize,
-    /// Calls that gave an error: arguments that could not be made up, or a search too many in a
-    /// row.
+    /// Calls that failed: arguments that could not be generated, or too many searches in a row.
     pub refused: usize,
 }
 
-/// A set, its conversations, and its catalog as the agent searches it.
+/// A set, its conversations, and its catalog.
 pub struct Stage<'a> {
     set: &'a EvalSet,
     conversations: &'a [Conversation],
@@ -52,10 +51,10 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Prepares to play these conversations over this catalog.
+    /// Prepares the simulation of these conversations on this catalog.
     ///
     /// # Errors
-    /// [`EvalError::Io`] when no runtime can be had.
+    /// [`EvalError::Io`] when the runtime cannot be started.
     pub fn new(
         set: &'a EvalSet,
         conversations: &'a [Conversation],
@@ -77,11 +76,11 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Plays every conversation under a policy; `played` is told of each turn.
+    /// Simulates every conversation under a policy. Calls `on_turn` after each turn.
     ///
     /// # Errors
-    /// [`EvalError::Play`] naming the query at which the agent failed.
-    pub fn play(&self, policy: Policy, played: &dyn Fn()) -> Result<Vec<TurnFigures>> {
+    /// [`EvalError::Play`] with the query at which the agent failed.
+    pub fn play(&self, policy: Policy, on_turn: &dyn Fn()) -> Result<Vec<TurnFigures>> {
         let oracle = Arc::new(Oracle::default());
         let failed = |reason: String| EvalError::Play {
             set: self.set.name.clone(),
@@ -104,7 +103,7 @@ impl<'a> Stage<'a> {
                     .begin_turn(Task::of(self.set, query, &mut random));
                 let turn = self.turn(&cast, &whole, number, query);
                 turns.push(turn.map_err(|reason| self.failed(query, reason))?);
-                played();
+                on_turn();
             }
         }
         Ok(turns)
@@ -161,7 +160,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Who plays under one policy.
+/// The agent of one policy.
 struct Cast {
     policy: Policy,
     oracle: Arc<Oracle>,
@@ -176,9 +175,9 @@ impl Cast {
             ..AgentConfig::default()
         };
         config.run.environment = ENVIRONMENT.into();
-        // A random marker has now more and now fewer tokens.
+        // A random marker would vary in tokens.
         config.run.fence = Some(Fence::with_marker(MARKER));
-        // The tools played here do nothing, and nobody is there to ask.
+        // These tools have no effect, and no user can approve calls.
         config.policies = Policies::permissive();
         match self.policy {
             Policy::Search {
@@ -192,7 +191,7 @@ impl Cast {
                     ..config.toolbox
                 };
             }
-            // No catalog is large enough to be searched: all of it is shown.
+            // The threshold of search is out of reach, so that every tool is visible.
             Policy::All | Policy::Relevant => config.search_from_tools = usize::MAX,
         }
         let builder = Agent::builder()
@@ -207,7 +206,7 @@ impl Cast {
     }
 }
 
-/// Asks the agent and waits for the end: its figures, and how many calls gave an error.
+/// Runs one question to its end. Returns the figures, and the number of failed calls.
 async fn answered(agent: &Agent, question: Question) -> Result<(Figures, usize), String> {
     let mut stream = agent.start(question).map_err(|error| error.to_string())?;
     let (mut refused, mut error) = (0, String::from("it ended without a word"));

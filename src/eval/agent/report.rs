@@ -1,4 +1,4 @@
-//! The figures of a simulation, as they are written to JSON.
+//! The report of a simulation, as JSON.
 
 use serde::{Serialize, Serializer};
 
@@ -9,36 +9,36 @@ use crate::eval::bootstrap::{Interval, intervals};
 use crate::eval::dataset::EvalSet;
 use crate::eval::metrics::mean;
 
-/// Everything simulated on one set.
+/// The results of one set.
 #[derive(Clone, Debug, Serialize)]
 pub struct AgentReport {
-    /// The set's name.
+    /// The name of the set.
     pub set: String,
     /// Tools in the catalog.
     pub tools: usize,
-    /// Queries that need several tools, as far as they were taken.
+    /// Queries that need several tools, after sampling.
     pub queries: usize,
     /// Conversations made of them.
     pub conversations: usize,
-    /// Their turns; every policy plays all of them.
+    /// Their turns; every policy runs all of them.
     pub turns: usize,
-    /// Share of the turns that need a tool which an earlier one of their conversation needed.
+    /// Share of the turns that need a tool of an earlier turn of their conversation.
     pub recurring: f64,
-    /// Decides the sample, the conversations and the oracle's words.
+    /// The seed of the sample, the conversations and the oracle's choices.
     pub seed: u64,
-    /// What embedded; `none` where search was lexical.
+    /// The embedders; `none` where search was lexical.
     pub embedder: String,
     /// Digest of the tools, the queries and their judgements.
     pub fingerprint: String,
     /// Version of this program.
     pub version: &'static str,
-    /// The figures of each policy and budget, by name.
+    /// The results of each policy and budget, by name.
     #[serde(serialize_with = "by_name")]
     pub arms: Vec<ArmFigures>,
 }
 
 impl AgentReport {
-    /// A report without figures yet.
+    /// A report without results.
     pub(super) fn of(
         set: &EvalSet,
         conversations: &[Conversation],
@@ -62,18 +62,18 @@ impl AgentReport {
     }
 }
 
-/// The figures of one policy at one budget: means over the turns, unless they say otherwise.
+/// The results of one policy at one budget: means over the turns, unless noted otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ArmFigures {
-    /// What was shown.
+    /// The policy.
     pub policy: &'static str,
-    /// Most tokens of all visible tools; null where there is no such bound.
+    /// Most tokens of all visible tools; null without a budget.
     pub budget_tokens: Option<usize>,
-    /// Share of the turns in which everything needed was called.
+    /// Share of the turns in which every needed tool was called.
     pub success: f64,
-    /// Its 95% bootstrap interval over turns; null for a mean over sets.
+    /// Its 95% bootstrap interval over turns; null for a macro average.
     pub success_ci95: Option<Interval>,
-    /// Share of what was needed that was called.
+    /// Share of the needed tools that were called.
     pub needs_met: f64,
     /// Searches.
     pub searches: f64,
@@ -81,22 +81,22 @@ pub struct ArmFigures {
     pub rounds: f64,
     /// Prompt tokens of all rounds, tools and searches included.
     pub tokens_in: f64,
-    /// Of these, tokens after the longest common beginning with the request before: what a provider
-    /// that caches prompts reads anew.
+    /// Of these, the tokens after the longest common prefix with the previous request, which a
+    /// provider with a prompt cache must process.
     pub tokens_in_fresh: f64,
-    /// Tokens of the model's calls and words.
+    /// Tokens of the model's calls and text.
     pub tokens_out: f64,
     /// Tools injected.
     pub tools_injected: f64,
     /// Tools evicted.
     pub tools_evicted: f64,
-    /// Calls in all turns that gave an error: arguments that could not be made up, or a search too
-    /// many in a row.
+    /// Failed calls in all turns: arguments that could not be generated, or too many searches in a
+    /// row.
     pub calls_refused: usize,
 }
 
 impl ArmFigures {
-    /// The figures of these turns.
+    /// The results of these turns.
     pub(super) fn of(policy: Policy, turns: &[TurnFigures], seed: u64) -> Self {
         let column =
             |of: &dyn Fn(&TurnFigures) -> f64| -> Vec<f64> { turns.iter().map(of).collect() };
@@ -123,7 +123,7 @@ impl ArmFigures {
         }
     }
 
-    /// The arm's name: the policy, and the budget where there is one.
+    /// The name of the arm: the policy, and the budget if there is one.
     pub fn name(&self) -> String {
         match self.budget_tokens {
             Some(tokens) => format!("{} {tokens}", self.policy),
@@ -132,8 +132,8 @@ impl ArmFigures {
     }
 }
 
-/// The plain mean of each arm's figures over sets: every set weighs the same. Arms that a set lacks
-/// are left out; refused calls are added up.
+/// The macro average of each arm: every set has the same weight. Arms that a set lacks are left
+/// out; failed calls are summed.
 pub fn macro_average(reports: &[AgentReport]) -> Vec<ArmFigures> {
     let Some(first) = reports.first() else {
         return Vec::new();

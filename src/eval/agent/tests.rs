@@ -81,7 +81,7 @@ fn arm<'a>(report: &'a AgentReport, name: &str) -> &'a ArmFigures {
 }
 
 #[test]
-fn every_policy_plays_the_same_turns_and_the_bounds_hold() {
+fn every_policy_runs_the_same_turns_within_its_budget() {
     let report = simulated(pairs(), &plan(&[250, 5_000])).unwrap();
     let names: Vec<String> = report.arms.iter().map(ArmFigures::name).collect();
     assert_eq!(
@@ -134,7 +134,7 @@ fn every_policy_plays_the_same_turns_and_the_bounds_hold() {
 }
 
 #[test]
-fn eviction_makes_room_where_refusing_cannot() {
+fn eviction_succeeds_where_a_full_budget_fails() {
     let report = simulated(pairs(), &plan(&[250])).unwrap();
     let (lru, none) = (arm(&report, "lru 250"), arm(&report, "no eviction 250"));
     assert!(lru.success > 0.9, "{lru:?}");
@@ -162,7 +162,7 @@ fn a_seed_gives_the_same_figures_each_time() {
 }
 
 #[test]
-fn a_set_of_single_tools_gives_nothing_to_play() {
+fn a_set_of_single_tool_queries_cannot_be_simulated() {
     let single = set(&[("a", "x"), ("b", "y")], &[("q", "x", &["a"])]);
     let message = simulated(single, &plan(&[250])).unwrap_err().to_string();
     assert!(message.contains("none of the 1 queries"), "{message}");

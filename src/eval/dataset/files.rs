@@ -1,4 +1,4 @@
-//! Where a set's parts lie in its folder, and how they are read.
+//! Reads the files of a set.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,20 +24,26 @@ const QRELS_NAMES: [&str; 5] = [
 pub(super) fn read_set(path: &Path) -> Result<RawSet> {
     std::fs::read_dir(path).map_err(|source| EvalError::io("open the set", path, source))?;
     let corpus = path.join("corpus.jsonl");
-    let tools = if corpus.is_file() {
-        read_corpus(&corpus)?
+    let (tools, id_fields) = if corpus.is_file() {
+        let tools = read_corpus(&corpus)?;
+        let id_fields = vec![None; tools.len()];
+        (tools, id_fields)
     } else {
         read_tools(path)?
     };
     let (queries, unanswerable) = read_queries(path)?;
     Ok(RawSet {
         tools,
+        id_fields,
         queries,
         unanswerable,
     })
 }
 
-fn read_tools(set: &Path) -> Result<Vec<Tool>> {
+/// Tools, with the `id` field of each in its file.
+type ToolsWithIds = (Vec<Tool>, Vec<Option<String>>);
+
+fn read_tools(set: &Path) -> Result<ToolsWithIds> {
     let single = TOOL_EXTENSIONS
         .iter()
         .map(|extension| set.join("tools").with_extension(extension));
@@ -48,17 +54,19 @@ fn read_tools(set: &Path) -> Result<Vec<Tool>> {
     if !folder.is_dir() {
         return Err(not_a_set(set, "it has no tools.jsonl"));
     }
-    let mut tools = Vec::new();
+    let (mut tools, mut id_fields) = (Vec::new(), Vec::new());
     for file in files_in(&folder)? {
         let stem = file
             .file_stem()
             .map(|stem| stem.to_string_lossy().into_owned());
-        tools.extend(read_tool_file(&file, stem)?);
+        let (of_file, ids) = read_tool_file(&file, stem)?;
+        tools.extend(of_file);
+        id_fields.extend(ids);
     }
-    Ok(tools)
+    Ok((tools, id_fields))
 }
 
-fn read_tool_file(path: &Path, default_server: Option<String>) -> Result<Vec<Tool>> {
+fn read_tool_file(path: &Path, default_server: Option<String>) -> Result<ToolsWithIds> {
     let bytes = read(path)?;
     let options = toolscout_index::formats::ReadOptions {
         source_name: path.display().to_string(),
@@ -66,17 +74,36 @@ fn read_tool_file(path: &Path, default_server: Option<String>) -> Result<Vec<Too
         ..Default::default()
     };
     let parsed = toolscout_index::formats::parse(&bytes, &options)?;
-    match parsed.skipped.first() {
-        None => Ok(parsed.tools),
-        Some(skipped) => Err(EvalError::malformed(
-            path,
-            skipped.line.unwrap_or(skipped.index),
-            skipped.error.to_string(),
-        )),
+    if let Some(skipped) = parsed.skipped.first() {
+        let line = skipped.line.unwrap_or(skipped.index);
+        return Err(EvalError::malformed(path, line, skipped.error.to_string()));
     }
+    let id_fields = id_fields(&bytes, parsed.tools.len());
+    Ok((parsed.tools, id_fields))
 }
 
-/// A BEIR corpus: `_id` is the tool's id, `title` its title, `text` its description.
+/// The `id` field of each tool in a file of JSON, or NDJSON. All are `None` in other formats, and
+/// where the file has groups of tools: its items are then not the tools.
+fn id_fields(bytes: &[u8], tools: usize) -> Vec<Option<String>> {
+    let text = String::from_utf8_lossy(bytes);
+    let items = match serde_json::from_str(&text) {
+        Ok(Value::Array(items)) => items,
+        Ok(Value::Object(mut object)) => match object.remove("tools") {
+            Some(Value::Array(items)) => items,
+            _ => vec![Value::Object(object)],
+        },
+        _ => text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect(),
+    };
+    if items.len() != tools {
+        return vec![None; tools];
+    }
+    items.iter().map(|item| text_of(item, &["id"])).collect()
+}
+
+/// Reads a BEIR corpus: `_id` is the id of the tool, `title` its title, `text` its description.
 fn read_corpus(path: &Path) -> Result<Vec<Tool>> {
     each_object(path, |line, value| {
         let id = text_of(&value, &["_id", "id"])
@@ -97,7 +124,7 @@ fn read_queries(set: &Path) -> Result<(Vec<RawQuery>, Vec<Unanswerable>)> {
     read_query_file(&path, set)
 }
 
-/// Reads a file of queries; judgements that are not in it are looked for in `set`.
+/// Reads a file of queries. Judgements that are not in it are read from the folder `set`.
 pub(super) fn read_query_file(
     path: &Path,
     set: &Path,
@@ -129,19 +156,19 @@ pub(super) fn read_query_file(
     let judged = if judged_here {
         others
     } else {
-        judged_elsewhere(set, others)?
+        with_qrels(set, others)?
     };
     Ok((judged, unanswerable.collect()))
 }
 
-/// What a line says about the tools that serve its query.
+/// The judgement in the line of a query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Judgement {
-    /// Nothing: another file may.
+    /// None: another file has it.
     Absent,
-    /// It lists them.
+    /// A list of relevant tools.
     Listed,
-    /// That there are none.
+    /// The query is unanswerable.
     NoTool,
 }
 
@@ -168,8 +195,9 @@ fn read_query(path: &Path, line: usize, value: &Value) -> Result<RawQuery> {
     }
     let relevant = match value.get("relevant") {
         None => Vec::new(),
-        Some(ids) => serde_json::from_value(ids.clone())
-            .map_err(|_| malformed("`relevant` must be a list of tool ids"))?,
+        Some(ids) => {
+            ids_of(ids).ok_or_else(|| malformed("`relevant` must be a list of tool ids"))?
+        }
     };
     Ok(RawQuery {
         id,
@@ -180,22 +208,24 @@ fn read_query(path: &Path, line: usize, value: &Value) -> Result<RawQuery> {
     })
 }
 
-/// The lists of ids under `groups`. A field of another shape is somebody's own and ignored like
-/// other fields.
-fn groups_of(value: &Value) -> Vec<Vec<String>> {
-    let groups = value
-        .get("groups")
-        .and_then(|groups| serde_json::from_value::<Vec<Vec<String>>>(groups.clone()).ok());
-    groups
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|group| !group.is_empty())
-        .collect()
+/// The ids of a list; numbers count as text. `None` for anything else.
+fn ids_of(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(text_of_value).collect()
 }
 
-/// Joins queries with judgement files; queries of other splits, which these do not judge, fall
-/// away.
-fn judged_elsewhere(set: &Path, queries: Vec<RawQuery>) -> Result<Vec<RawQuery>> {
+/// The lists of ids under `groups`. A field of another type is not ours and ignored, as other
+/// unknown fields are.
+fn groups_of(value: &Value) -> Vec<Vec<String>> {
+    let lists = value.get("groups").and_then(Value::as_array);
+    let groups: Option<Vec<Vec<String>>> = lists.into_iter().flatten().map(ids_of).collect();
+    let mut groups = groups.unwrap_or_default();
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+/// Joins queries with judgement files. Queries without a judgement belong to another split and are
+/// left out.
+fn with_qrels(set: &Path, queries: Vec<RawQuery>) -> Result<Vec<RawQuery>> {
     if queries.is_empty() {
         return Ok(queries);
     }
@@ -221,16 +251,16 @@ fn judged_elsewhere(set: &Path, queries: Vec<RawQuery>) -> Result<Vec<RawQuery>>
             })
         })
         .collect();
-    match judged.is_empty() {
-        true => Err(EvalError::Empty {
+    if judged.is_empty() {
+        return Err(EvalError::Empty {
             path: set.to_owned(),
             what: "judged queries",
-        }),
-        false => Ok(judged),
+        });
     }
+    Ok(judged)
 }
 
-/// `qrels/test.tsv` alone where it exists, as BEIR reports, else every file there is.
+/// `qrels/test.tsv` alone where it exists, as in BEIR's own figures, else every judgement file.
 fn qrels_files(set: &Path) -> Result<Vec<PathBuf>> {
     let folder = set.join("qrels");
     if folder.is_dir() {
@@ -248,7 +278,7 @@ fn qrels_files(set: &Path) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Reads a file of one JSON object a line, blank lines aside.
+/// Reads a file with one JSON object per line. Blank lines are ignored.
 fn each_object<T>(path: &Path, mut read: impl FnMut(usize, Value) -> Result<T>) -> Result<Vec<T>> {
     let text = read_text(path)?;
     let lines = text
@@ -265,11 +295,17 @@ fn each_object<T>(path: &Path, mut read: impl FnMut(usize, Value) -> Result<T>) 
 }
 
 fn text_of(value: &Value, names: &[&str]) -> Option<String> {
-    names.iter().find_map(|name| match value.get(name)? {
+    names
+        .iter()
+        .find_map(|name| text_of_value(value.get(name)?))
+}
+
+fn text_of_value(value: &Value) -> Option<String> {
+    match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
-    })
+    }
 }
 
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {

@@ -1,13 +1,13 @@
-//! Relevance judgements in the TREC format (`query 0 document grade`) and BEIR's (`query document
-//! grade`, with a header).
+//! Reads relevance judgements in the TREC format (`query 0 document grade`) and BEIR's (`query
+//! document grade`, with a header).
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use crate::eval::error::{EvalError, Result, read_text};
 
-/// The relevant documents of each query, in the file's order. A grade of 0 or less says that a
-/// document is not.
+/// The relevant documents of each query, in the order of the file. A grade of 0 or less marks a
+/// document that is not relevant.
 pub(super) type Judgements = HashMap<String, Vec<String>>;
 
 /// Adds the judgements of a file.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_judgement_is_named() {
+    fn an_invalid_judgement_is_a_named_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("qrels");
         for (text, expected) in [

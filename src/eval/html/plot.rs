@@ -10,11 +10,11 @@ const LEFT: f64 = 110.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
-/// Height of one row of a plot with a row an item.
+/// Height of a row in a plot with one row per item.
 const ROW: f64 = 20.0;
-/// Room between groups of rows.
+/// Space between groups of rows.
 const GAP: f64 = 14.0;
-/// Colours the page defines, `--c0` onwards.
+/// Number of colours that the page defines, from `--c0`.
 const COLOURS: usize = 6;
 
 /// A named line through points.
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_drawn_where_their_axes_say() {
+    fn values_are_drawn_on_the_scale_of_their_axes() {
         let frame = Frame {
             x_end: 1.0,
             y_end: 1.0,

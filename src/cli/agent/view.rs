@@ -1,0 +1,385 @@
+//! The events of a run as text on the terminal.
+
+use std::io::{self, IsTerminal};
+use std::mem;
+
+use toolscout_index::ToolId;
+
+use super::approve::describe_change;
+use crate::agent::Event;
+use crate::agent::plan::PlannedStep;
+use crate::cli::output::colour_wanted;
+use crate::gate::{Answer, Change, Class, Decision};
+use crate::printable::{self, MARK, Margin, excerpt};
+use crate::session::{Figures, TurnStatus};
+use crate::tools::Status;
+
+/// Columns of a terminal that does not report its size.
+const DEFAULT_COLUMNS: usize = 80;
+/// Most characters of a call's arguments and results.
+const SHOWN_CHARS: usize = 160;
+
+/// The stream that a text is written to: answers go to stdout, everything else to stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// Turns events into text, and keeps track of unfinished lines.
+pub struct View {
+    /// How text of the model's thinking is styled.
+    thinking_style: ThinkingStyle,
+    /// The stream with an unfinished line of an answer or of thinking.
+    open: Option<Stream>,
+    /// The margin of the answer; `None` where stdout is not a terminal.
+    answer: Option<Margin>,
+    /// The margin of thinking.
+    thinking: Margin,
+    /// Columns of stderr, if it is a terminal.
+    columns: Option<usize>,
+}
+
+/// How text of the model's thinking is styled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThinkingStyle {
+    /// Without escape sequences.
+    Plain,
+    /// Dimmed, on terminals that show colours.
+    Dimmed,
+}
+
+impl View {
+    /// A view for stdout and stderr of this process.
+    pub fn at_terminal() -> Self {
+        let thinking_style = if colour_wanted() {
+            ThinkingStyle::Dimmed
+        } else {
+            ThinkingStyle::Plain
+        };
+        View::new(thinking_style, columns(io::stdout()), columns(io::stderr()))
+    }
+
+    /// A view for streams with these numbers of columns, `None` for one that is not a terminal.
+    /// Every line of the model's text starts with a mark, so that it cannot imitate a line of the
+    /// program. An answer that goes to another program has no marks.
+    fn new(thinking_style: ThinkingStyle, stdout: Option<usize>, stderr: Option<usize>) -> Self {
+        let answer = stdout.map(|columns| Margin::new(MARK, columns));
+        let thinking = Margin::new(MARK, stderr.unwrap_or(usize::MAX));
+        View {
+            thinking_style,
+            open: None,
+            answer,
+            thinking,
+            columns: stderr,
+        }
+    }
+
+    /// The texts to write for an event, in order.
+    pub fn show(&mut self, event: &Event) -> Vec<(Stream, String)> {
+        match event {
+            Event::Text { content } => self.model_text(Stream::Stdout, content),
+            Event::Thinking { content } => self.model_text(Stream::Stderr, content),
+            other => {
+                let mut shown = self.close(None);
+                for line in describe_event(other) {
+                    shown.push((Stream::Stderr, format!("{}\n", self.wrapped(&line))));
+                }
+                shown
+            }
+        }
+    }
+
+    /// Text of the program, wrapped to the width of the terminal.
+    pub fn wrapped(&self, lines: &str) -> String {
+        self.columns.map_or_else(
+            || lines.to_owned(),
+            |columns| printable::hanging(lines, columns),
+        )
+    }
+
+    fn model_text(&mut self, stream: Stream, content: &str) -> Vec<(Stream, String)> {
+        let mut shown = self.close(Some(stream));
+        let content = printable::prose(content);
+        let margin = if stream == Stream::Stdout {
+            self.answer.as_mut()
+        } else {
+            Some(&mut self.thinking)
+        };
+        let content = margin.map_or_else(|| content.clone(), |margin| margin.write(&content));
+        let content = match self.thinking_style {
+            ThinkingStyle::Dimmed if stream == Stream::Stderr => {
+                format!("\x1b[2m{content}\x1b[0m")
+            }
+            _ => content,
+        };
+        shown.push((stream, content));
+        shown
+    }
+
+    /// Ends an unfinished line, unless the next text continues it.
+    fn close(&mut self, next: Option<Stream>) -> Vec<(Stream, String)> {
+        let unfinished = mem::replace(&mut self.open, next);
+        let Some(stream) = unfinished.filter(|stream| Some(*stream) != next) else {
+            return Vec::new();
+        };
+        match (stream, &mut self.answer) {
+            (Stream::Stdout, Some(margin)) => margin.restart(),
+            (Stream::Stdout, None) => {}
+            (Stream::Stderr, _) => self.thinking.restart(),
+        }
+        vec![(stream, "\n".to_owned())]
+    }
+}
+
+/// The columns of a terminal; `None` where there is none.
+#[cfg(unix)]
+fn columns(output: impl IsTerminal + std::os::fd::AsFd) -> Option<usize> {
+    if !output.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(output)
+        .ok()
+        .filter(|size| size.ws_col > 0);
+    Some(size.map_or(DEFAULT_COLUMNS, |size| usize::from(size.ws_col)))
+}
+
+/// The columns of a terminal; `None` where there is none.
+#[cfg(not(unix))]
+fn columns(output: impl IsTerminal) -> Option<usize> {
+    output.is_terminal().then_some(DEFAULT_COLUMNS)
+}
+
+/// The lines that describe an event; none for one that is printed elsewhere.
+fn describe_event(event: &Event) -> Vec<String> {
+    match event {
+        Event::Text { .. } | Event::Thinking { .. } => Vec::new(),
+        Event::ToolSearch {
+            queries,
+            select,
+            hits,
+            no_match,
+            ..
+        } => {
+            let asked: Vec<&str> = queries.iter().chain(select).map(String::as_str).collect();
+            let found = no_match
+                .as_ref()
+                .filter(|_| hits.is_empty())
+                .cloned()
+                .unwrap_or_else(|| names(hits));
+            vec![format!(
+                "[search] {} -> {}",
+                printable::line(&asked.join(" | ")),
+                printable::line(&found)
+            )]
+        }
+        Event::ToolsInjected { tools, tokens } => {
+            vec![format!("[loaded] {} ({tokens} tokens)", names(tools))]
+        }
+        Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", names(tools))],
+        Event::ToolCall {
+            name, arguments, ..
+        } => {
+            vec![format!(
+                "[call] {} {}",
+                printable::name(name),
+                printable::line(&excerpt(&arguments.to_string(), SHOWN_CHARS))
+            )]
+        }
+        Event::Plan { steps, problems } => {
+            let mut lines: Vec<String> = steps.iter().map(describe_step).collect();
+            for problem in problems {
+                lines.push(format!("[problem] {}", printable::line(problem)));
+            }
+            lines
+        }
+        Event::PlanOutcome { steps } => {
+            let mut lines = Vec::new();
+            for (step, result) in steps {
+                let message = result["error_message"].as_str().unwrap_or("ok");
+                lines.push(format!(
+                    "[outcome] {}: {}",
+                    printable::name(step),
+                    printable::line(&excerpt(message, SHOWN_CHARS))
+                ));
+            }
+            lines
+        }
+        // The user gets the whole question, or it is answered at once.
+        Event::ApprovalRequired { .. } => Vec::new(),
+        Event::Gate {
+            tool,
+            decision,
+            rule,
+            changes,
+            answer,
+            ..
+        } => describe_decision(tool.as_str(), *decision, rule, changes, answer),
+        Event::ToolResult {
+            name,
+            status,
+            content,
+            took_ms,
+            ..
+        } => {
+            let label = if *status == Status::Ok {
+                "result"
+            } else {
+                "failed"
+            };
+            vec![format!(
+                "[{label}] {} ({took_ms} ms) {}",
+                printable::name(name),
+                printable::line(&excerpt(content, SHOWN_CHARS))
+            )]
+        }
+        Event::Reference { content, .. } => {
+            let mut lines = Vec::new();
+            for (index, reference) in content.iter().enumerate() {
+                lines.push(format!(
+                    "[{}] {} {}",
+                    index + 1,
+                    printable::line(&reference.title),
+                    printable::line(&reference.url)
+                ));
+            }
+            lines
+        }
+        Event::Recommend { content, .. } => content
+            .iter()
+            .map(|question| format!("[next] {}", printable::line(question)))
+            .collect(),
+        Event::Error { content } => vec![format!("error: {}", printable::line(content))],
+        Event::Done {
+            conversation,
+            status,
+            figures,
+            ..
+        } => vec![describe_run(conversation, *status, figures)],
+    }
+}
+
+fn names(ids: &[ToolId]) -> String {
+    ids.iter()
+        .map(|id| printable::name(id.as_str()))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn count(number: impl Into<u64>, one: &str, many: &str) -> String {
+    match number.into() {
+        1 => format!("1 {one}"),
+        number => format!("{number} {many}"),
+    }
+}
+
+fn describe_step(step: &PlannedStep) -> String {
+    let class = step.class.map_or("unknown", Class::name);
+    let arguments = excerpt(&step.arguments.to_string(), SHOWN_CHARS);
+    let (key, tool) = (printable::name(&step.step), printable::name(&step.tool));
+    format!(
+        "[plan] {key}. {tool} ({class}) {}",
+        printable::line(&arguments)
+    )
+}
+
+fn describe_decision(
+    tool: &str,
+    decision: Decision,
+    rule: &str,
+    changes: &[Change],
+    answer: &Option<Answer>,
+) -> Vec<String> {
+    let result = match (decision, answer) {
+        (Decision::Allow, _) => "allowed",
+        (Decision::Ask, Some(Answer::Approved { .. })) => "approved",
+        (Decision::Ask, Some(Answer::Expired { .. })) => "refused, because the question expired",
+        (Decision::Ask, _) => "refused",
+        (Decision::DryRun, _) => "dry run",
+        (Decision::Deny, _) => "denied",
+    };
+    let head = format!(
+        "[gate] {}: {result} ({})",
+        printable::name(tool),
+        printable::line(rule)
+    );
+    std::iter::once(head)
+        .chain(changes.iter().map(describe_change))
+        .collect()
+}
+
+fn describe_run(conversation: &str, status: TurnStatus, figures: &Figures) -> String {
+    let about = if figures.tokens_estimated {
+        "about "
+    } else {
+        ""
+    };
+    format!(
+        "[{}] {}, {}, {} ms (first words after {} ms), {about}{} tokens in and {} out, {} saved; --conversation {}",
+        status.name(),
+        count(figures.rounds, "round", "rounds"),
+        count(figures.searches, "search", "searches"),
+        figures.total_ms,
+        figures
+            .first_token_ms
+            .map_or("-".to_owned(), |ms| ms.to_string()),
+        figures.tokens_in,
+        figures.tokens_out,
+        figures.tokens_saved,
+        printable::line(conversation),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_go_to_stdout_and_everything_else_to_stderr() {
+        let events = [
+            Event::Thinking {
+                content: "hm".into(),
+            },
+            Event::ToolsInjected {
+                tools: vec![ToolId::parse("mail/send").unwrap()],
+                tokens: 40,
+            },
+            Event::Text {
+                content: "so ".into(),
+            },
+            Event::Text {
+                content: "it\x1b[31m is".into(),
+            },
+            Event::Error {
+                content: "broken\noff".into(),
+            },
+        ];
+        let mut view = View::new(ThinkingStyle::Dimmed, None, None);
+        let shown: Vec<(Stream, String)> =
+            events.iter().flat_map(|event| view.show(event)).collect();
+        let shown: Vec<(Stream, &str)> = shown
+            .iter()
+            .map(|(stream, text)| (*stream, text.as_str()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (Stream::Stderr, "\x1b[2m│ hm\x1b[0m"),
+                (Stream::Stderr, "\n"),
+                (Stream::Stderr, "[loaded] mail/send (40 tokens)\n"),
+                (Stream::Stdout, "so "),
+                (Stream::Stdout, "it [31m is"),
+                (Stream::Stdout, "\n"),
+                (Stream::Stderr, "error: broken off\n"),
+            ]
+        );
+    }
+
+    #[test]
+    fn plain_thinking_has_no_escape_sequences() {
+        let shown = View::new(ThinkingStyle::Plain, None, None).show(&Event::Thinking {
+            content: "hm".into(),
+        });
+        assert_eq!(shown, [(Stream::Stderr, "│ hm".to_owned())]);
+    }
+}

@@ -1,0 +1,106 @@
+//! How a run ends: its outcome, its exit code, and the error message on stderr.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use super::output::print_stderr;
+use crate::hints;
+
+/// The result of a verb that ran without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything succeeded: exit code 0.
+    Success,
+    /// Something failed or is left to do, and the output names it: exit code 1.
+    Failure,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Success => ExitCode::SUCCESS,
+            Outcome::Failure => ExitCode::from(1),
+        }
+    }
+}
+
+/// A mistake in the command line that clap cannot detect: exit code 2.
+#[derive(Debug)]
+pub struct UsageError(pub String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// Prints an error on stderr and returns its exit code.
+///
+/// A reader that closes its end of the pipe early (`toolscout list | head`) is not an error: the
+/// program ends silently with 0.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    if error.chain().any(is_broken_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    // Further lines are indented, so that text from outside cannot imitate another message.
+    let message = error_message(error).replace('\n', "\n  ");
+    let hint = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<toolscout_index::Error>())
+        .and_then(hints::for_error);
+    match hint {
+        Some(hint) => print_stderr(format_args!("error: {message}; {hint}")),
+        None => print_stderr(format_args!("error: {message}")),
+    }
+    ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+}
+
+/// The error and its causes, joined by colons. A cause that the message already contains is left
+/// out. Line breaks are kept; blank lines are not.
+pub fn error_message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+        .split(['\n', '\r'])
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn an_error_message_keeps_its_lines_and_names_each_cause_once() {
+        let error = Err::<(), _>(anyhow!("no such file\r\n\n  {{\n    \"a\": 1"))
+            .context("read a.json")
+            .unwrap_err();
+        assert_eq!(
+            error_message(&error),
+            "read a.json: no such file\n  {\n    \"a\": 1"
+        );
+        let repeated = Err::<(), _>(anyhow!("gone"))
+            .context("read a.json: gone")
+            .unwrap_err();
+        assert_eq!(error_message(&repeated), "read a.json: gone");
+    }
+}

@@ -1,0 +1,126 @@
+//! The flags that every verb accepts.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::output::Output;
+use crate::config::{EmbedderKind, Layer};
+
+/// Flags that every verb accepts.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Global options")]
+pub struct Globals {
+    /// Directory of the catalogs [env: TOOLSCOUT_DATA; default: the platform's data directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Directory of models and the ONNX Runtime [env: TOOLSCOUT_CACHE; default: the platform's
+    /// cache directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Catalog to use [env: TOOLSCOUT_CATALOG; default: default]
+    #[arg(long, global = true, value_name = "NAME")]
+    catalog: Option<String>,
+    /// Embedding: auto (the built-in table, and the model once it was pulled), table, minilm
+    /// (the same as auto, but searches without the model count as degraded) or none
+    /// [env: TOOLSCOUT_EMBEDDER; default: auto]
+    #[arg(long, global = true, value_name = "MODEL")]
+    embedder: Option<EmbedderKind>,
+    /// Configuration file [env: TOOLSCOUT_CONFIG; default: config.toml in the platform's
+    /// configuration directory]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Output format [default: a table on a terminal, tab-separated columns elsewhere]
+    #[arg(long, global = true, value_name = "KIND")]
+    output: Option<Output>,
+    /// Print JSON; the same as --output json
+    // A text instead of a switch: `eval --json FILE` redefines the flag, and clap copies the values
+    // of global flags between a command and its subcommands, which must have one type.
+    #[arg(
+        long,
+        global = true,
+        conflicts_with = "output",
+        num_args = 0,
+        default_missing_value = "-"
+    )]
+    json: Option<String>,
+}
+
+impl Globals {
+    /// The settings that the flags give.
+    pub fn layer(&self) -> Layer {
+        Layer {
+            data: self.data.clone(),
+            cache: self.cache.clone(),
+            catalog: self.catalog.clone(),
+            embedder: self.embedder,
+            ..Layer::default()
+        }
+    }
+
+    /// The configuration file of `--config`.
+    pub fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// The output format of `--output` or `--json`.
+    pub fn output(&self) -> Option<Output> {
+        if self.json.is_some() {
+            Some(Output::Json)
+        } else {
+            self.output
+        }
+    }
+
+    /// The flags that choose data and settings, as arguments for another run of this program in any
+    /// directory: paths are absolute.
+    pub fn to_args(&self) -> Vec<String> {
+        let flags = [
+            ("--data", self.data.as_deref().map(absolute)),
+            ("--cache", self.cache.as_deref().map(absolute)),
+            ("--catalog", self.catalog.clone()),
+            (
+                "--embedder",
+                self.embedder.map(|embedder| embedder.as_str().to_owned()),
+            ),
+            ("--config", self.config.as_deref().map(absolute)),
+        ];
+        let mut args = Vec::new();
+        for (flag, value) in flags {
+            if let Some(value) = value {
+                args.extend([flag.to_owned(), value]);
+            }
+        }
+        args
+    }
+}
+
+/// The path from the root, whether or not something exists there.
+pub fn absolute(path: &Path) -> String {
+    std::path::absolute(path)
+        .unwrap_or_else(|_| path.to_owned())
+        .display()
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_repeated_with_absolute_paths() {
+        let globals = Globals {
+            data: Some("d".into()),
+            catalog: Some("work".into()),
+            embedder: Some(EmbedderKind::Table),
+            json: Some("-".into()),
+            ..Globals::default()
+        };
+        let data = absolute(Path::new("d"));
+        assert!(Path::new(&data).is_absolute());
+        assert_eq!(
+            globals.to_args(),
+            ["--data", &data, "--catalog", "work", "--embedder", "table"]
+        );
+    }
+}
