@@ -30,8 +30,6 @@ use lru::LruCache;
 use serde_json::{Value, json};
 use toolscout_index::{Tool, ToolId};
 
-pub use CallOutcome as Passed;
-pub use GateContext as Passage;
 pub use approval::{Answer, ApprovalRequest, Approvals, Approver};
 pub use audit::AuditLog;
 pub use class::Class;
@@ -39,7 +37,7 @@ pub use definition::Definition;
 pub use ledger::Ledger;
 pub use normalize::{Change, Why};
 pub use pattern::Pattern;
-pub use policy::{AppliedRule, AppliedRule as Ruling, Decision, Policies, Rule};
+pub use policy::{AppliedRule, Decision, Policies, Rule};
 
 use crate::gate::audit::{AuditError, CallEntry, Entry, now_ms};
 use crate::gate::precondition::{OnFailedCheck, Precondition, SubCall};

@@ -1,7 +1,7 @@
 //! MCP both ways: doubles that misbehave, and the servers and clients of others.
 //!
-//! The doubles need Python 3. Those of others are installed by `scripts/mcp_peers.sh`, which
-//! `.ci/run` runs, and are used where `TOOLSCOUT_TEST_MCP_PEERS` names the folder they are in.
+//! The doubles need Python 3. `scripts/mcp_peers.sh` installs those of others into the folder that
+//! `TOOLSCOUT_TEST_MCP_PEERS` names; their tests are ignored unless `.ci/run` asks for them.
 
 mod mcp {
     pub mod changes;

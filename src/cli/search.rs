@@ -441,7 +441,10 @@ fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
         reasons.push(("clauses", describe_clauses(explain)));
     }
     if let Some(memory) = explain.memory {
-        let text = format!("called before for similar requests, strength {memory:.2}");
+        let mut text = format!("called before for similar requests, strength {memory:.2}");
+        if let Some(moved) = &explain.memory_moved {
+            text.push_str(&format!("; rank {} to {}", moved.before, moved.after));
+        }
         reasons.push(("memory", text));
     }
     let text = format!(

@@ -186,16 +186,39 @@ impl From<SearchParams> for SearchRequest {
     }
 }
 
+/// The name of a tool for a model, and its id.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ToolName {
+    /// The name in `tools`, which a model calls.
+    #[schema(example = "github__create_issue")]
+    pub name: String,
+    /// The id in the catalog.
+    #[schema(example = "github/create_issue")]
+    pub id: String,
+}
+
+impl ToolName {
+    fn of(id: &ToolId) -> Self {
+        ToolName {
+            name: formats::model_name(id),
+            id: id.to_string(),
+        }
+    }
+}
+
 /// The answer to a search.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SearchAnswer {
     /// Best first.
     pub hits: Vec<SearchHit>,
-    /// The found tools in the requested format, in the order of `hits`: an array, or for `mcp` and
-    /// `openai_responses` an object around one.
+    /// The found tools in the requested format, in the order of `hits`: an array; for `mcp` an
+    /// object with `tools`; with a `call_id` the answer to a client-side tool search.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub tools: Option<Value>,
+    /// The id of each tool in `tools`, in the same order, with the name it has there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_names: Vec<ToolName>,
     /// How `tools` was fitted into `max_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetReport>,
@@ -430,13 +453,15 @@ impl PreparedSearch {
             .flat_map(|hit| [&hit.id].into_iter().chain(&hit.also_on))
             .map(ToolId::as_str);
         let feedback_token = signer.token(context, self.query.texts(), ids, SystemTime::now());
-        let (tools, budget) = match self.output {
-            Some(output) => output.write(&results.hits),
-            None => (None, None),
+        let written = self.output.map(|output| output.write(&results.hits));
+        let (tools, tool_names, budget) = match written {
+            Some((tools, names, budget)) => (Some(tools), names, budget),
+            None => (None, Vec::new(), None),
         };
         let answer = SearchAnswer {
             hits: results.hits.iter().map(SearchHit::from).collect(),
             tools,
+            tool_names,
             budget,
             took_ms: TookMs::from(&results.timings),
             mode: results.mode.into(),
@@ -475,30 +500,31 @@ impl Output {
         }
     }
 
-    fn write(self, hits: &[Hit]) -> (Option<Value>, Option<BudgetReport>) {
+    fn write(self, hits: &[Hit]) -> (Value, Vec<ToolName>, Option<BudgetReport>) {
         let tools: Vec<Arc<Tool>> = hits.iter().map(|hit| Arc::clone(&hit.tool)).collect();
         let emit = Emit::from(self.format);
-        let (value, budget) = match self.max_tokens {
-            Some(max_tokens) => {
-                let fitted = budget::fit(&tools, emit, max_tokens);
-                let report = BudgetReport::from(&fitted);
-                (fitted.value, Some(report))
-            }
-            None => (
-                formats::emit(&tools.iter().map(Arc::as_ref).collect::<Vec<_>>(), emit),
-                None,
-            ),
+        let Some(max_tokens) = self.max_tokens else {
+            let all: Vec<&Tool> = tools.iter().map(Arc::as_ref).collect();
+            let names = tools.iter().map(|tool| ToolName::of(&tool.id)).collect();
+            return (self.wrap(formats::emit(&all, emit)), names, None);
         };
-        (Some(self.wrap(value)), budget)
+        let fitted = budget::fit(&tools, emit, max_tokens);
+        let names = tools
+            .iter()
+            .filter(|tool| !fitted.omitted.contains(&tool.id))
+            .map(|tool| ToolName::of(&tool.id))
+            .collect();
+        let report = BudgetReport::from(&fitted);
+        (self.wrap(fitted.value), names, Some(report))
     }
 
     /// For the OpenAI Responses API, the output item of a client-side tool search.
     fn wrap(self, tools: Value) -> Value {
-        match self.format {
-            ToolFormat::OpenaiResponses => json!({
+        match (self.format, self.call_id) {
+            (ToolFormat::OpenaiResponses, Some(call_id)) => json!({
                 "type": "tool_search_output",
                 "execution": "client",
-                "call_id": self.call_id,
+                "call_id": call_id,
                 "status": "completed",
                 "tools": tools,
             }),

@@ -42,7 +42,7 @@ use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::Found;
 use crate::finder::toolbox::{Injection, Toolbox, ToolboxConfig, o200k};
 use crate::finder::{Style, ToolSearch};
-use crate::gate::{Call, Caller, Gate, Passage, Passed};
+use crate::gate::{Call, CallOutcome, Caller, Gate, GateContext};
 use crate::mcp::connection::{CallContext, Progress};
 use crate::mcp::implementation;
 use crate::mcp::pool::Pool;
@@ -356,7 +356,7 @@ impl Session {
             &shared.questions,
             reply,
         );
-        let passage = Passage {
+        let gate_context = GateContext {
             caller: &caller,
             ledger: &shared.ledgers.of(&caller.who),
             directory: &reach,
@@ -368,7 +368,7 @@ impl Session {
             tool,
             arguments: given,
         };
-        let passed = shared.gate.pass(passage, call).await;
+        let outcome = shared.gate.pass(gate_context, call).await;
         let answer = reach.forwarded.answer();
         // Drops the sender of the progress, which ends the forwarding task.
         drop(reach);
@@ -382,7 +382,7 @@ impl Session {
         let result = match answer {
             Some(Ok(result)) => result,
             Some(Err(error)) => failed(&error.to_string()),
-            None => describe_refusal(passed),
+            None => describe_refusal(outcome),
         };
         with_tool_id(result, &id).into()
     }
@@ -569,8 +569,8 @@ fn with_tool_id(mut result: CallToolResult, id: &ToolId) -> CallToolResult {
 }
 
 /// The result of a call that did not reach its server.
-fn describe_refusal(passed: Passed) -> CallToolResult {
-    let result = passed.result;
+fn describe_refusal(outcome: CallOutcome) -> CallToolResult {
+    let result = outcome.result;
     if result.status == Status::Ok {
         // The result of a dry run is the call that would have been made.
         return CallToolResult::success(vec![ContentBlock::text(result.data.to_string())]);

@@ -160,7 +160,7 @@ async fn files_cannot_leave_their_root() {
             "is not a valid path",
         ),
         ("read an endless path", &long, "cannot be used"),
-        ("read bytes as text", "zero.bin", "no text file"),
+        ("read bytes as text", "zero.bin", "is not a text file"),
         ("read what is not there", "nothing", "there is no"),
         ("read a Windows path", "C:\\secret.txt", "there is no"),
         (

@@ -34,7 +34,7 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "A tool's name of 512 bytes with brackets, blanks and a class of its own",
             happens: "The name is quoted, its blanks are collapsed or escaped, and it is cut",
-            test: "a_tools_name_cannot_draw_class_or_arguments",
+            test: "a_tool_name_cannot_imitate_class_or_arguments",
         },
         Attack {
             tried: "Escape sequences, C1 controls, bidirectional controls and blank-looking letters in tools",

@@ -147,13 +147,17 @@ async fn found_tools_come_in_every_format() {
             json!({ "query": "send an email", "k": 1, "format": format, "call_id": "call-7" });
         server.post("/v1/search", &body).await.body["tools"].clone()
     };
-    assert_eq!(tools("openai").await[0]["function"]["name"], "send_email");
+    assert_eq!(
+        tools("openai").await[0]["function"]["name"],
+        "mail__send_email"
+    );
     let output = tools("openai_responses").await;
     assert_eq!(
         (&output["type"], &output["call_id"]),
         (&json!("tool_search_output"), &json!("call-7"))
     );
-    assert_eq!(output["tools"][0]["name"], "send_email");
+    assert_eq!(output["tools"][0]["name"], "mail__send_email");
+    assert_eq!(output["tools"][0]["strict"], false);
     assert_eq!(
         tools("anthropic").await[0]["input_schema"]["required"],
         json!(["text"])
@@ -166,13 +170,40 @@ async fn found_tools_come_in_every_format() {
         tools("mcp").await["tools"][0]["inputSchema"]["required"],
         json!(["text"])
     );
-    assert_eq!(tools("names").await, json!(["send_email"]));
+    assert_eq!(tools("names").await, json!(["mail__send_email"]));
     assert!(
         tools("signature").await[0]
             .as_str()
             .unwrap()
             .contains("send_email")
     );
+}
+
+#[tokio::test]
+async fn names_are_the_same_in_every_answer_and_mapped_to_ids() {
+    let server = Server::with_tools(&mail_and_more()).await;
+    let search = async |query: &str, more: Value| {
+        let mut body = json!({ "query": query, "format": "openai_responses" });
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        server.post("/v1/search", &body).await.body
+    };
+    for answer in [
+        search("send an email", json!({ "k": 1 })).await,
+        search("send an email or create an issue", json!({ "k": 5 })).await,
+        search("send an email", json!({ "k": 5, "max_tokens": 60 })).await,
+    ] {
+        // Without a call to answer, the tools are a list.
+        let tools = answer["tools"].as_array().unwrap();
+        let mapped = answer["tool_names"].as_array().unwrap();
+        assert!(!tools.is_empty() && tools.len() == mapped.len(), "{answer}");
+        for (tool, mapped) in tools.iter().zip(mapped) {
+            assert_eq!(tool["name"], mapped["name"]);
+            let id = mapped["id"].as_str().unwrap();
+            assert_eq!(mapped["name"], id.replace('/', "__"));
+        }
+    }
 }
 
 #[tokio::test]

@@ -258,7 +258,9 @@ impl Header {
             .update(&bytes[CHECKSUM.end..])
             .finalize();
         if found.as_slice() != &bytes[CHECKSUM] {
-            return Err(failed(format!("its checksum does not match; {REFETCH}")));
+            return Err(failed(format!(
+                "it is damaged: its checksum does not match; {REFETCH}"
+            )));
         }
         Ok(format!("{NAME}/{}", &found.to_hex()[..8]))
     }

@@ -144,7 +144,7 @@ impl Callable for UpstreamCall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::{Class, Decision, Ruling, policy::CallLimits};
+    use crate::gate::{AppliedRule, Class, Decision, policy::CallLimits};
 
     #[test]
     fn a_caller_has_one_ledger_over_all_its_sessions() {
@@ -154,7 +154,7 @@ mod tests {
             ..CallLimits::default()
         };
         let (decision, rule) = (Decision::Allow, String::new());
-        let ruling = Ruling {
+        let ruling = AppliedRule {
             class: Class::ReadOnly,
             decision,
             rule,
