@@ -71,21 +71,21 @@ impl Field {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Weights {
-    /// Weight of [`Field::Name`].
+    /// Weight of the name.
     pub name: f32,
-    /// Weight of [`Field::Server`].
+    /// Weight of the server.
     pub server: f32,
-    /// Weight of [`Field::Title`].
+    /// Weight of the title.
     pub title: f32,
-    /// Weight of [`Field::Description`].
+    /// Weight of the description.
     pub description: f32,
-    /// Weight of [`Field::ParameterNames`].
+    /// Weight of the parameter names.
     pub parameter_names: f32,
-    /// Weight of [`Field::ParameterDescriptions`].
+    /// Weight of the parameter descriptions.
     pub parameter_descriptions: f32,
-    /// Weight of [`Field::EnumValues`].
+    /// Weight of the enum values.
     pub enum_values: f32,
-    /// Weight of [`Field::Tags`].
+    /// Weight of the tags.
     pub tags: f32,
 }
 

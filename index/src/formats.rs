@@ -101,7 +101,7 @@ pub enum Emit {
     AnthropicReference,
     /// A Model Context Protocol `tools/list` result. The only format without loss.
     Mcp,
-    /// The names for a model, see [`model_name`].
+    /// The names for a model, see [`model_name()`].
     Names,
     /// One line a tool, see [`signature()`].
     Signature,
@@ -224,7 +224,7 @@ pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
 }
 
 /// A whole list in one format: an array, for [`Emit::Mcp`] the `{"tools":[…]}` around it. Every
-/// tool is named by [`model_name`].
+/// tool is named by [`model_name()`].
 pub fn emit(tools: &[&Tool], format: Emit) -> Value {
     let items: Vec<Value> = tools
         .iter()

@@ -8,7 +8,7 @@
 //!
 //! Every pair of request and tool records who taught it. A pair taught by the owner has full weight.
 //! An API key that may only search has one vote a pair, and few votes have little weight: see
-//! [`trust`].
+//! `trust`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

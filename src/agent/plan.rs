@@ -374,7 +374,7 @@ pub struct NextStep {
     /// The tool.
     pub tool: Arc<Tool>,
     /// Its arguments with the references filled in, or the result of a step that cannot run.
-    pub arguments: Result<Arguments, ToolResult>,
+    pub arguments: Result<Arguments, Box<ToolResult>>,
 }
 
 impl Execution {
@@ -392,18 +392,18 @@ impl Execution {
     ///
     /// # Errors
     /// The result of a step that cannot run.
-    fn arguments_of(&self, step: &ExecutableStep) -> Result<Arguments, ToolResult> {
+    fn arguments_of(&self, step: &ExecutableStep) -> Result<Arguments, Box<ToolResult>> {
         for need in &step.needs {
             if self
                 .result(need)
                 .is_none_or(|result| result.status == Status::Error)
             {
                 let message = format!("step {need} did not succeed, and this one needs it");
-                return Err(ToolResult::error(ErrorCode::Skipped, message));
+                return Err(Box::new(ToolResult::error(ErrorCode::Skipped, message)));
             }
         }
         self.substitute_fields(&step.arguments)
-            .map_err(|message| ToolResult::error(ErrorCode::InvalidArguments, message))
+            .map_err(|message| Box::new(ToolResult::error(ErrorCode::InvalidArguments, message)))
     }
 
     /// Records the result of the next step.

@@ -225,7 +225,7 @@ fn a_failed_step_stops_those_that_need_it_and_no_other() {
     for _ in 0..2 {
         let skipped = execution.next().unwrap().arguments.unwrap_err();
         assert_eq!(skipped.error_code, Some(ErrorCode::Skipped));
-        execution.record(skipped);
+        execution.record(*skipped);
     }
     assert!(execution.next().unwrap().arguments.is_ok());
     execution.record(ToolResult::ok(Value::Null));

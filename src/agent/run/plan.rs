@@ -93,7 +93,7 @@ impl Run {
             };
             let action = match step.arguments {
                 Ok(arguments) => Action::Call(step.tool, arguments),
-                Err(result) => Action::Refused(result),
+                Err(result) => Action::Refused(*result),
             };
             let planned = PlannedCall { call, action };
             self.open_calls(slice::from_ref(&planned));
