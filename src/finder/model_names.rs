@@ -36,7 +36,7 @@ pub fn denotes(name: &str, id: &ToolId) -> bool {
     name == id.as_str() || name == id.name() || name == model_name(id)
 }
 
-/// The most similar names, best first. Names below [`MIN_SIMILARITY`] are left out.
+/// The most similar names, best first. Names that share little are left out.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = bigrams(name);
     let mut scored: Vec<(f64, &str)> = names

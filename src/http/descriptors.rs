@@ -8,7 +8,7 @@ const ENOUGH: u64 = 65_536;
 /// What some systems allow although they report no limit.
 const USUAL_HARD_LIMIT: u64 = 10_240;
 
-/// Raises the soft limit to the hard limit, or to [`ENOUGH`], and returns the new soft limit;
+/// Raises the soft limit to the hard limit, or to 65,536, and returns the new soft limit;
 /// `None` for no limit.
 ///
 /// The soft limit is 1,024 almost everywhere, for programs that use `select`. This one does not.
