@@ -192,7 +192,7 @@ async fn names_are_the_same_in_every_answer_and_mapped_to_ids() {
     for answer in [
         search("send an email", json!({ "k": 1 })).await,
         search("send an email or create an issue", json!({ "k": 5 })).await,
-        search("send an email", json!({ "k": 5, "max_tokens": 60 })).await,
+        search("send an email", json!({ "k": 5, "max_tokens": 150 })).await,
     ] {
         // Without a call to answer, the tools are a list.
         let tools = answer["tools"].as_array().unwrap();
