@@ -243,7 +243,6 @@ fn many_tools(count: usize) -> Vec<Tool> {
     (0..count).map(tool).collect()
 }
 
-/// The table, with its texts counted.
 /// The table, by all of its dimensions from the start.
 struct Whole(Arc<StaticTable>);
 

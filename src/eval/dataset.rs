@@ -241,7 +241,7 @@ impl EvalSet {
             digest.update(&query.id);
             digest.update(&query.text);
         }
-        hex(&digest.finalize()[..8])
+        hex::encode(&digest.finalize()[..8])
     }
 }
 
@@ -406,10 +406,6 @@ fn name_of(path: &Path) -> String {
     whole
         .file_name()
         .map_or_else(|| "set".into(), |name| name.to_string_lossy().into_owned())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

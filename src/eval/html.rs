@@ -10,6 +10,7 @@ use super::Evaluation;
 use super::metrics::{Measure, Metric, mean};
 use super::report::{ArmReport, Report, macro_average};
 use super::worst::{RelevantTool, ReportedHit, WorstQuery};
+use crate::printable::excerpt;
 
 const STYLE: &str = include_str!("html/report.css");
 /// Most characters of a query or a description.
@@ -388,7 +389,7 @@ fn worst_query(query: &WorstQuery) -> String {
     let hits: String = query.hits.iter().map(hit_item).collect();
     format!(
         "<article><h4>{}</h4><p class=\"note\">{} · nDCG {}</p><div class=\"two\"><div><h5>relevant tools</h5><ul>{relevant}</ul></div><div><h5>hits</h5><ol>{hits}</ol></div></div></article>",
-        escape(&cut(&query.text)),
+        escape(&excerpt(&query.text, SHOWN_CHARS)),
         escape(&query.id),
         share(query.score)
     )
@@ -402,7 +403,7 @@ fn relevant_item(tool: &RelevantTool) -> String {
     format!(
         "<li><code>{}</code> <b>{rank}</b><br><small>{}</small></li>",
         escape(&tool.id),
-        escape(&cut(&tool.description))
+        escape(&excerpt(&tool.description, SHOWN_CHARS))
     )
 }
 
@@ -412,15 +413,8 @@ fn hit_item(hit: &ReportedHit) -> String {
         "<li><code>{}</code> {:.3}{right}<br><small>{}</small></li>",
         escape(&hit.id),
         hit.score,
-        escape(&cut(&hit.why))
+        escape(&excerpt(&hit.why, SHOWN_CHARS))
     )
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 fn share(value: f64) -> String {

@@ -381,10 +381,7 @@ fn catalog_name(set: &EvalSet) -> String {
     };
     let name: String = set.name.chars().map(fit).take(NAME_CHARS).collect();
     let name = name.trim_start_matches(['-', '_']);
-    format!(
-        "eval-{name}-{:02x}{:02x}{:02x}{:02x}",
-        digest[0], digest[1], digest[2], digest[3]
-    )
+    format!("eval-{name}-{}", hex::encode(&digest[..4]))
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {

@@ -308,24 +308,10 @@ fn drop_repeats(texts: &mut Vec<String>) {
 mod tests {
     use super::*;
     use crate::finder::search::NoMatch;
-    use crate::finder::search::doubles::tool;
+    use crate::finder::search::doubles::found;
 
     fn read(arguments: Value) -> Result<SearchRequest, String> {
         parse(arguments.as_object().unwrap(), &FindConfig::default())
-    }
-
-    fn found(ids: &[&str]) -> Found {
-        let hits = ids
-            .iter()
-            .map(|id| FoundTool {
-                tool: tool(id, "does it"),
-                score: 1.0,
-            })
-            .collect();
-        Found {
-            hits,
-            no_match: None,
-        }
     }
 
     fn ids(texts: &[&str]) -> Vec<ToolId> {

@@ -114,6 +114,21 @@ pub(crate) mod doubles {
         )
     }
 
+    /// Hits with these ids, in order.
+    pub(crate) fn found(ids: &[&str]) -> Found {
+        let hits = ids
+            .iter()
+            .map(|id| FoundTool {
+                tool: tool(id, "does it"),
+                score: 1.0,
+            })
+            .collect();
+        Found {
+            hits,
+            no_match: None,
+        }
+    }
+
     fn overlap(tool: &Tool, query: &str) -> usize {
         let text = format!("{} {}", tool.id, tool.description).to_lowercase();
         query

@@ -144,11 +144,7 @@ pub fn copy_summed(mut from: impl Read, mut to: impl Write) -> io::Result<String
     loop {
         let count = from.read(&mut buffer)?;
         if count == 0 {
-            return Ok(hasher
-                .finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect());
+            return Ok(hex::encode(hasher.finalize()));
         }
         hasher.update(&buffer[..count]);
         to.write_all(&buffer[..count])?;

@@ -7,6 +7,28 @@ use serde_json::{Value, json};
 
 use super::run::{Ended, World, four_tools, text, tool};
 
+/// Sends SIGINT once the log has a line with this text, which says that the program listens for the
+/// signal. Returns how the program ended, and what else it wrote to stderr.
+#[cfg(unix)]
+fn interrupted(command: &mut std::process::Command, once_it_logs: &str) -> (Ended, String) {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    stderr.read_line(&mut line).expect("a line");
+    assert!(line.contains(once_it_logs), "{line}");
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    let mut messages = String::new();
+    stderr.read_to_string(&mut messages).expect("text");
+    (Ended::of(child.wait_with_output()), messages)
+}
+
 /// Runs with hashed words for a model and gives the JSON.
 fn hashed(world: &World, args: &[&str]) -> Value {
     let ended = Ended::of(
@@ -81,22 +103,7 @@ fn ctrl_c_while_storing_reports_what_was_stored() {
     add.env("TOOLSCOUT_EMBEDDER", "hashing")
         .env("TOOLSCOUT_LOG", "info")
         .args(["add", text(&file)]);
-    let mut child = add
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    stderr.read_line(&mut line).expect("a line");
-    assert!(line.contains("storing"), "{line}");
-    let killed = std::process::Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(killed.is_ok_and(|status| status.success()));
-    let mut messages = String::new();
-    stderr.read_to_string(&mut messages).expect("text");
-    let ended = Ended::of(child.wait_with_output());
+    let (ended, messages) = interrupted(&mut add, "storing");
     assert_eq!(ended.code, 1, "{}{messages}", ended.stdout);
     // The signal arrives before the commit or after it; either way the message is right.
     let stored = world.run(&["list"]).stdout.lines().count();
@@ -127,21 +134,7 @@ fn ctrl_c_keeps_vectors_and_the_next_run_continues() {
         .env("TOOLSCOUT_EMBEDDER", "hashing")
         .env("TOOLSCOUT_LOG", "info")
         .arg("embed");
-    let mut child = embed
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    // The signal is sent once the log says that the program listens for it.
-    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    stderr.read_line(&mut line).expect("a line");
-    assert!(line.contains("embedding"), "{line}");
-    let killed = std::process::Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(killed.is_ok_and(|status| status.success()));
-    let ended = Ended::of(child.wait_with_output());
+    let (ended, _) = interrupted(&mut embed, "embedding");
     assert_eq!(ended.code, 1, "{}", ended.stdout);
     assert!(
         ended.stdout.contains("`toolscout embed` continues"),

@@ -79,22 +79,8 @@ fn entry(id: &ToolId, mut value: Value, pool: &Pool) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finder::search::doubles::tool;
-    use crate::finder::search::{FoundTool, NoMatch};
-
-    fn found(ids: &[&str]) -> Found {
-        let hits = ids
-            .iter()
-            .map(|id| FoundTool {
-                tool: tool(id, "does it"),
-                score: 1.0,
-            })
-            .collect();
-        Found {
-            hits,
-            no_match: None,
-        }
-    }
+    use crate::finder::search::NoMatch;
+    use crate::finder::search::doubles::found;
 
     #[test]
     fn every_tool_has_its_server_and_whether_it_can_be_called() {
