@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use toolscout_index::{Catalog, Changes, Error, Result, Tool, ToolId, Writer};
+use toolscout_index::{
+    Catalog, Changes, Error, Result, SearchOptions, Settings, Tool, ToolId, Writer,
+};
 
 use crate::telemetry::GaugeGuard;
 
@@ -36,6 +38,13 @@ pub enum Change {
         server: String,
         /// All its tools.
         tools: Vec<Tool>,
+    },
+    /// Replaces the description and the search defaults. Other settings stay.
+    Settings {
+        /// What the catalog is for.
+        description: String,
+        /// The defaults of its searches.
+        search: SearchOptions,
     },
 }
 
@@ -255,10 +264,13 @@ impl WriterThread {
     fn commit(&self, group: &[QueuedChange]) -> Result<Vec<Written>> {
         let mut writer = self.catalog.writer()?;
         let mut all_changes = Vec::with_capacity(group.len());
+        let mut is_changed = false;
         for queued in group {
-            all_changes.push(queued.change.apply(&mut writer)?);
+            let applied = queued.change.apply(&mut writer)?;
+            is_changed |= applied.is_changed;
+            all_changes.push(applied.changes);
         }
-        let generation = if all_changes.iter().any(changes_something) {
+        let generation = if is_changed {
             writer.commit()?
         } else {
             // An empty commit would cost a new snapshot and a new generation. Dropping the writer
@@ -336,18 +348,55 @@ impl QueuedChange {
     }
 }
 
+/// What a change did.
+struct Applied {
+    changes: Changes,
+    /// False where the catalog is as before, so that there is nothing to commit.
+    is_changed: bool,
+}
+
 impl Change {
-    fn apply(&self, writer: &mut Writer) -> Result<Changes> {
-        match self {
-            Change::Upsert(tools) => writer.upsert(tools),
-            Change::Remove(ids) => writer.remove(ids),
-            Change::Sync { server, tools } => writer.sync(server, tools),
-        }
+    fn apply(&self, writer: &mut Writer) -> Result<Applied> {
+        let changes = match self {
+            Change::Upsert(tools) => writer.upsert(tools)?,
+            Change::Remove(ids) => writer.remove(ids)?,
+            Change::Sync { server, tools } => writer.sync(server, tools)?,
+            Change::Settings {
+                description,
+                search,
+            } => {
+                return Ok(Applied {
+                    changes: Changes::default(),
+                    is_changed: set_search_defaults(writer, description, *search)?,
+                });
+            }
+        };
+        Ok(Applied {
+            is_changed: !(changes.added.is_empty()
+                && changes.changed.is_empty()
+                && changes.removed.is_empty()),
+            changes,
+        })
     }
 }
 
-fn changes_something(changes: &Changes) -> bool {
-    !changes.added.is_empty() || !changes.changed.is_empty() || !changes.removed.is_empty()
+/// Sets the description and the search defaults; true if they were others.
+fn set_search_defaults(
+    writer: &mut Writer,
+    description: &str,
+    search: SearchOptions,
+) -> Result<bool> {
+    let before = writer.settings()?;
+    let after = Settings {
+        description: description.to_owned(),
+        search,
+        ..before.clone()
+    };
+    if after == before {
+        return Ok(false);
+    }
+    writer.set_settings(&after)?;
+    Ok(true)
 }
 
 #[cfg(test)]

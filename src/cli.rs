@@ -34,6 +34,7 @@ mod memory;
 mod models;
 mod remove;
 mod search;
+mod search_options;
 mod serve;
 mod show;
 mod stats;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use directories::ProjectDirs;
 use serde::{Deserialize, Serialize};
-use toolscout_index::{Fusion, Mode};
+use toolscout_index::SearchOptions;
 
 /// The catalog of runs that name none.
 pub const DEFAULT_CATALOG: &str = "default";
@@ -27,7 +27,7 @@ pub const PATH_VARIABLES: [&str; 5] = [
 ];
 
 /// The other environment variables of the settings.
-pub const VALUE_VARIABLES: [&str; 9] = [
+pub const VALUE_VARIABLES: [&str; 10] = [
     "TOOLSCOUT_CATALOG",
     "TOOLSCOUT_EMBEDDER",
     "TOOLSCOUT_FETCH_MAX_MB",
@@ -35,6 +35,7 @@ pub const VALUE_VARIABLES: [&str; 9] = [
     "TOOLSCOUT_SEARCH_DENSE_WEIGHT",
     "TOOLSCOUT_SEARCH_FUSION",
     "TOOLSCOUT_SEARCH_K",
+    "TOOLSCOUT_SEARCH_MIN_CONFIDENCE",
     "TOOLSCOUT_SEARCH_MIN_SCORE",
     "TOOLSCOUT_SEARCH_MODE",
 ];
@@ -54,8 +55,8 @@ pub struct Settings {
     pub catalog: String,
     /// The embedders.
     pub embedder: EmbedderKind,
-    /// The defaults of a search.
-    pub search: Search,
+    /// The defaults of a search on the command line; they override those of the catalog.
+    pub search: SearchOptions,
     /// The limits of fetching a URL.
     pub fetch: Fetch,
     /// Further locations of models and the ONNX Runtime, from the variables of other programs.
@@ -121,21 +122,6 @@ impl FromStr for EmbedderKind {
     }
 }
 
-/// The defaults of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Search {
-    /// Number of hits.
-    pub k: usize,
-    /// Retrieval legs.
-    pub mode: Mode,
-    /// How the scores of the legs are combined.
-    pub fusion: Fusion,
-    /// The weight of the dense legs; `None` for the engine's default.
-    pub dense_weight: Option<f32>,
-    /// Hits below this raw score are left out.
-    pub min_score: f32,
-}
-
 /// The limits of fetching a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fetch {
@@ -181,25 +167,9 @@ pub struct Layer {
     /// See [`Settings::embedder`].
     pub embedder: Option<EmbedderKind>,
     /// See [`Settings::search`].
-    pub search: SearchLayer,
+    pub search: SearchOptions,
     /// See [`Settings::fetch`].
     pub fetch: FetchLayer,
-}
-
-/// The part of a [`Layer`] about searching.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SearchLayer {
-    /// See [`Search::k`].
-    pub k: Option<usize>,
-    /// See [`Search::mode`].
-    pub mode: Option<Mode>,
-    /// See [`Search::fusion`].
-    pub fusion: Option<Fusion>,
-    /// See [`Search::dense_weight`].
-    pub dense_weight: Option<f32>,
-    /// See [`Search::min_score`].
-    pub min_score: Option<f32>,
 }
 
 /// The part of a [`Layer`] about fetching.
@@ -236,23 +206,8 @@ impl Settings {
     }
 
     fn validate(&self) -> Result<()> {
-        let Search {
-            k,
-            dense_weight,
-            min_score,
-            ..
-        } = self.search;
-        if !(1..=toolscout_index::query::MAX_K).contains(&k) {
-            bail!(
-                "search.k is {k}, it must be from 1 to {}",
-                toolscout_index::query::MAX_K
-            );
-        }
-        if let Some(weight) = dense_weight.filter(|weight| !(0.0..=1.0).contains(weight)) {
-            bail!("search.dense_weight is {weight}, it must be from 0 to 1");
-        }
-        if min_score.is_nan() {
-            bail!("search.min_score is not a number");
+        if let Err(problem) = self.search.validate() {
+            bail!("search.{problem}");
         }
         if !(1..=3600).contains(&self.fetch.timeout_s) {
             bail!(
@@ -278,12 +233,13 @@ impl Layer {
             cache: env.path("TOOLSCOUT_CACHE"),
             catalog: env.parse("TOOLSCOUT_CATALOG")?,
             embedder: env.parse("TOOLSCOUT_EMBEDDER")?,
-            search: SearchLayer {
+            search: SearchOptions {
                 k: env.parse("TOOLSCOUT_SEARCH_K")?,
                 mode: env.parse("TOOLSCOUT_SEARCH_MODE")?,
                 fusion: env.parse("TOOLSCOUT_SEARCH_FUSION")?,
                 dense_weight: env.parse("TOOLSCOUT_SEARCH_DENSE_WEIGHT")?,
                 min_score: env.parse("TOOLSCOUT_SEARCH_MIN_SCORE")?,
+                min_confidence: env.parse("TOOLSCOUT_SEARCH_MIN_CONFIDENCE")?,
             },
             fetch: FetchLayer {
                 timeout_s: env.parse("TOOLSCOUT_FETCH_TIMEOUT_S")?,
@@ -294,19 +250,13 @@ impl Layer {
 
     /// The values of this layer; absent ones from the other layer.
     fn or(self, other: Layer) -> Layer {
-        let (search, fetch) = (self.search, self.fetch);
+        let fetch = self.fetch;
         Layer {
             data: self.data.or(other.data),
             cache: self.cache.or(other.cache),
             catalog: self.catalog.or(other.catalog),
             embedder: self.embedder.or(other.embedder),
-            search: SearchLayer {
-                k: search.k.or(other.search.k),
-                mode: search.mode.or(other.search.mode),
-                fusion: search.fusion.or(other.search.fusion),
-                dense_weight: search.dense_weight.or(other.search.dense_weight),
-                min_score: search.min_score.or(other.search.min_score),
-            },
+            search: self.search.or(other.search),
             fetch: FetchLayer {
                 timeout_s: fetch.timeout_s.or(other.fetch.timeout_s),
                 max_mb: fetch.max_mb.or(other.fetch.max_mb),
@@ -325,13 +275,7 @@ impl Layer {
                 .map_or_else(|| platform(ProjectDirs::cache_dir, "--cache"), Ok)?,
             catalog: self.catalog.unwrap_or_else(|| DEFAULT_CATALOG.to_owned()),
             embedder: self.embedder.unwrap_or_default(),
-            search: Search {
-                k: self.search.k.unwrap_or(toolscout_index::query::DEFAULT_K),
-                mode: self.search.mode.unwrap_or_default(),
-                fusion: self.search.fusion.unwrap_or_default(),
-                dense_weight: self.search.dense_weight,
-                min_score: self.search.min_score.unwrap_or(0.0),
-            },
+            search: self.search,
             fetch: Fetch {
                 timeout_s: self.fetch.timeout_s.unwrap_or(60),
                 max_mb: self.fetch.max_mb.unwrap_or(64),
@@ -423,6 +367,8 @@ fn project_dirs() -> Option<ProjectDirs> {
 
 #[cfg(test)]
 mod tests {
+    use toolscout_index::Mode;
+
     use super::*;
 
     fn resolve(flags: Layer, file: &str, variables: &[(&str, &str)]) -> Result<Settings> {
@@ -468,7 +414,10 @@ mod tests {
         assert_eq!(settings.data, Path::new("/flag"));
         assert_eq!(settings.cache, Path::new("/env"));
         assert_eq!(settings.catalog, "file");
-        assert_eq!((settings.search.k, settings.search.mode), (7, Mode::Dense));
+        assert_eq!(
+            (settings.search.k, settings.search.mode),
+            (Some(7), Some(Mode::Dense))
+        );
     }
 
     #[test]

@@ -55,7 +55,6 @@ mod tools;
 mod wire;
 
 pub use descriptors::raise_descriptor_limit;
-pub use feedback::{FILE_NAME as FEEDBACK_FILE, FeedbackStore};
 pub use limits::Limits;
 pub use server::{bind, serve};
 pub use state::{AgentSource, App, AppState, Exposure, Settings};

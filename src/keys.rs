@@ -21,7 +21,10 @@ use toolscout_index::database::{self, DatabaseError};
 use uuid::Uuid;
 
 /// The database of keys, beside the catalogs in the data directory.
-pub const FILE_NAME: &str = "keys.sqlite";
+pub const FILE_NAME: &str = "keys.db";
+
+/// Its name in earlier versions.
+const FORMER_FILE_NAME: &str = "keys.sqlite";
 
 const PREFIX: &str = "tsk_";
 const SECRET_BYTES: usize = 32;
@@ -292,9 +295,12 @@ impl KeyStore {
             source,
         })?;
         let path = data_dir.join(FILE_NAME);
-        let connection = database::open(&path, &[SCHEMA]).map_err(|source| KeyError::Database {
-            path: path.clone(),
-            source,
+        let former = data_dir.join(FORMER_FILE_NAME);
+        let connection = database::open_renamed(&path, &former, &[SCHEMA]).map_err(|source| {
+            KeyError::Database {
+                path: path.clone(),
+                source,
+            }
         })?;
         Ok(KeyStore {
             path,

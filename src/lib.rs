@@ -16,6 +16,7 @@ pub mod hints;
 
 pub mod budget;
 pub mod embed_cache;
+pub mod feedback;
 pub mod keys;
 pub mod telemetry;
 pub mod catalog_writer;

@@ -531,6 +531,14 @@ impl Writer {
         Ok(changes)
     }
 
+    /// The catalog's settings, as this writer has set them.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn settings(&self) -> Result<Settings> {
+        crate::snapshot::settings(&self.store)
+    }
+
     /// Replaces the catalog's settings from the next commit on.
     ///
     /// # Errors

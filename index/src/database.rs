@@ -103,6 +103,51 @@ pub fn open(path: &Path, steps: &[&str]) -> Result<Connection, DatabaseError> {
     prepared(Connection::open(path)?, steps)
 }
 
+/// As [`open`], for a database whose file had another name in earlier versions: it is renamed first.
+/// While another process has it open under the former name, that name is used. A database with both
+/// names is refused, because either may be the one with the data.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_renamed(
+    path: &Path,
+    former: &Path,
+    steps: &[&str],
+) -> Result<Connection, DatabaseError> {
+    if !former.exists() {
+        return open(path, steps);
+    }
+    // In this order: another process may rename it between the two.
+    if path.exists() && former.exists() {
+        return Err(io::Error::other(format!(
+            "{} is there too, from an earlier version; move away the one that is not needed",
+            former.display()
+        ))
+        .into());
+    }
+    match rename_alone(former, path) {
+        Err(DatabaseError::Sqlite(error)) if is_busy(&error) => open(former, steps),
+        // Another process has renamed it meanwhile.
+        Err(_) if !former.exists() => open(path, steps),
+        renamed => renamed.and_then(|()| open(path, steps)),
+    }
+}
+
+/// Renames a database that no other process has open.
+fn rename_alone(from: &Path, to: &Path) -> Result<(), DatabaseError> {
+    // Without the flag to create it, a database renamed by another process is not made anew.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(from, flags)?;
+    // Leaving WAL mode needs the database for itself alone, and moves all changes from the log
+    // into the file. A process that is killed after this has lost nothing.
+    connection.pragma_update(None, "journal_mode", "delete")?;
+    // The lock is kept until the file has its new name.
+    connection.pragma_update(None, "locking_mode", "exclusive")?;
+    connection.execute_batch("BEGIN EXCLUSIVE")?;
+    fs::rename(from, to)?;
+    Ok(())
+}
+
 /// Gives a connection the settings and the layout that [`open`] gives.
 ///
 /// # Errors
@@ -291,6 +336,31 @@ mod tests {
         assert!(
             message.contains("layout 2, this version knows 1"),
             "{message}"
+        );
+    }
+
+    #[test]
+    fn a_database_with_a_former_name_is_renamed_once_nobody_uses_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, former) = (folder.path().join("a.db"), folder.path().join("a.sqlite"));
+        let count = |connection: &Connection| -> u32 {
+            let sql = "SELECT count(*) FROM a";
+            connection.query_row(sql, [], |row| row.get(0)).unwrap()
+        };
+        let other = open(&former, &[FIRST]).unwrap();
+        other.execute("INSERT INTO a VALUES (1)", []).unwrap();
+        let open_now = || open_renamed(&path, &former, &[FIRST]).unwrap();
+        assert_eq!(count(&open_now()), 1, "the former file is used meanwhile");
+        assert!(!path.exists());
+        drop(other);
+        assert_eq!(count(&open_now()), 1);
+        assert!(path.exists() && !former.exists());
+        assert_eq!(count(&open_now()), 1, "and again");
+        fs::write(&former, "").unwrap();
+        let refused = open_renamed(&path, &former, &[FIRST]).unwrap_err();
+        assert!(
+            refused.to_string().contains("a.sqlite is there too"),
+            "{refused}"
         );
     }
 

@@ -84,17 +84,8 @@ pub enum Error {
     #[error("{0}")]
     InvalidMemoryEntry(MemoryEntryProblem),
     /// A setting out of its range.
-    #[error("the setting {setting} is {value}, it must be from {lo} to {hi}")]
-    InvalidSetting {
-        /// Which one.
-        setting: &'static str,
-        /// The value given.
-        value: f32,
-        /// Least allowed value.
-        lo: f32,
-        /// Largest allowed value.
-        hi: f32,
-    },
+    #[error("invalid settings: {0}")]
+    InvalidSetting(OutOfRange),
     /// Vectors of another length than the embedder promises.
     #[error(
         "embedder {embedder} returned {received} dimensions where {expected} were expected; the model's files do not belong together, replace them"
@@ -178,15 +169,36 @@ pub enum QueryProblem {
         max: usize,
     },
     /// A number out of its range.
-    #[error("{parameter} is {value}, it must be {range}")]
-    OutOfRange {
-        /// Which one.
-        parameter: &'static str,
-        /// The value given.
-        value: String,
-        /// The allowed values, in words.
-        range: String,
-    },
+    #[error(transparent)]
+    OutOfRange(OutOfRange),
+}
+
+/// A number out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value}, it must be {range}")]
+pub struct OutOfRange {
+    /// Which number.
+    pub name: &'static str,
+    /// The value given.
+    pub value: String,
+    /// The allowed values, in words.
+    pub range: String,
+}
+
+impl OutOfRange {
+    pub(crate) fn new(name: &'static str, value: impl ToString, range: impl Into<String>) -> Self {
+        OutOfRange {
+            name,
+            value: value.to_string(),
+            range: range.into(),
+        }
+    }
+}
+
+impl From<OutOfRange> for Error {
+    fn from(problem: OutOfRange) -> Self {
+        Error::InvalidQuery(QueryProblem::OutOfRange(problem))
+    }
 }
 
 /// Why the usage memory cannot store a request.
@@ -242,14 +254,6 @@ pub enum StoreProblem {
         /// The log.
         log: PathBuf,
     },
-    /// A file of settings beside it is not valid.
-    #[error("its {file} is damaged: {reason}; correct the file or delete it")]
-    Settings {
-        /// The file's name.
-        file: &'static str,
-        /// The reason.
-        reason: String,
-    },
     /// SQLite or the file system failed.
     #[error("{source}{}", source.next_step())]
     Database {
@@ -291,19 +295,6 @@ impl Error {
             tool: tool.into(),
             reason: reason.into(),
         }
-    }
-
-    /// An [`Error::InvalidQuery`] for a number out of its range.
-    pub(crate) fn out_of_range(
-        parameter: &'static str,
-        value: impl ToString,
-        range: impl Into<String>,
-    ) -> Self {
-        Error::InvalidQuery(QueryProblem::OutOfRange {
-            parameter,
-            value: value.to_string(),
-            range: range.into(),
-        })
     }
 
     /// True where a file or its folder may not be read or written: another data directory would

@@ -78,14 +78,14 @@ pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writ
 pub use database::DatabaseError;
 pub use document::{View, Weights};
 pub use embed::{Embedder, EmbedderProfile, Scripts};
-pub use error::{Error, MemoryEntryProblem, QueryProblem, Result, StoreProblem};
+pub use error::{Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem};
 pub use hit::{
     Degraded, DegradedCause, Explain, Hit, Moved, NoMatch, NoMatchReason, Reranked, Results,
     Signals, Timings,
 };
 pub use lexical::LexicalSettings;
 pub use memory::Memory;
-pub use query::{Filter, Fusion, Mode, Query};
+pub use query::{Filter, Fusion, Mode, Query, SearchOptions};
 pub use ranker::Ranker;
 pub use search::{RankerSample, Searcher};
 pub use settings::Settings;

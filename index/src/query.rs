@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, QueryProblem, Result};
+use crate::error::{Error, OutOfRange, QueryProblem, Result};
 use crate::tool::{Tool, ToolId};
 use crate::variant::{Parts, Variant};
 
@@ -165,25 +165,104 @@ pub(crate) enum Effort {
     BudgetMs(f64),
 }
 
-/// A query, built step by step: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
-#[derive(Clone, Debug)]
-pub struct Query {
-    pub(crate) texts: Vec<String>,
+/// Options of a search that a request, its user and the catalog may each set. An absent value comes
+/// from the next of them, and at last from the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SearchOptions {
+    /// Most hits, 1 to [`MAX_K`]; [`DEFAULT_K`] if not set.
+    pub k: Option<usize>,
+    /// The retrieval legs; [`Mode::Auto`] if not set.
+    pub mode: Option<Mode>,
+    /// How the legs' scores are joined; [`Fusion::Convex`] if not set.
+    pub fusion: Option<Fusion>,
+    /// The weight of the dense legs, 0 to 1; if not set, that of the catalog's
+    /// [`Settings`](crate::Settings) for the number of its dense legs.
+    pub dense_weight: Option<f32>,
+    /// Drops hits below this fused score; 0 if not set.
+    pub min_score: Option<f32>,
+    /// Returns no match below this confidence, 0 to 1; 0 if not set, which disables the threshold.
+    pub min_confidence: Option<f32>,
+}
+
+impl SearchOptions {
+    /// These options, with absent ones from `other`.
+    pub fn or(self, other: SearchOptions) -> Self {
+        SearchOptions {
+            k: self.k.or(other.k),
+            mode: self.mode.or(other.mode),
+            fusion: self.fusion.or(other.fusion),
+            dense_weight: self.dense_weight.or(other.dense_weight),
+            min_score: self.min_score.or(other.min_score),
+            min_confidence: self.min_confidence.or(other.min_confidence),
+        }
+    }
+
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] naming the option, its value and its range.
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        if let Some(k) = self.k
+            && !(1..=MAX_K).contains(&k)
+        {
+            return Err(OutOfRange::new("k", k, format!("from 1 to {MAX_K}")));
+        }
+        for (name, share) in [
+            ("dense_weight", self.dense_weight),
+            ("min_confidence", self.min_confidence),
+        ] {
+            if let Some(share) = share
+                && !(0.0..=1.0).contains(&share)
+            {
+                return Err(OutOfRange::new(name, share, "from 0 to 1"));
+            }
+        }
+        match self.min_score {
+            Some(score) if score.is_nan() => Err(OutOfRange::new("min_score", score, "a number")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The engine's values for all that is absent.
+    pub(crate) fn resolve(self) -> SearchParameters {
+        SearchParameters {
+            k: self.k.unwrap_or(DEFAULT_K),
+            mode: self.mode.unwrap_or_default(),
+            fusion: self.fusion.unwrap_or_default(),
+            dense_weight: self.dense_weight,
+            min_score: self.min_score.unwrap_or(0.0),
+            min_confidence: self.min_confidence.unwrap_or(0.0),
+        }
+    }
+}
+
+/// [`SearchOptions`] with a value for each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SearchParameters {
     pub(crate) k: usize,
     pub(crate) mode: Mode,
-    pub(crate) filter: Filter,
     pub(crate) fusion: Fusion,
+    /// `None` for the weight that the settings have for the number of dense legs.
     pub(crate) dense_weight: Option<f32>,
-    pub(crate) parts: Parts,
-    pub(crate) effort: Effort,
-    pub(crate) fold: bool,
-    pub(crate) explain: bool,
     pub(crate) min_score: f32,
     pub(crate) min_confidence: f32,
 }
 
+/// A query, built step by step: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub(crate) texts: Vec<String>,
+    pub(crate) options: SearchOptions,
+    pub(crate) filter: Filter,
+    pub(crate) parts: Parts,
+    pub(crate) effort: Effort,
+    pub(crate) fold: bool,
+    pub(crate) explain: bool,
+}
+
 impl Query {
-    /// A query for one text, with the defaults: [`DEFAULT_K`] hits, [`Mode::Auto`], no filter.
+    /// A query for one text, with the catalog's defaults and no filter.
     pub fn new(text: impl Into<String>) -> Self {
         Query::any_of([text])
     }
@@ -193,29 +272,30 @@ impl Query {
     pub fn any_of<S: Into<String>>(texts: impl IntoIterator<Item = S>) -> Self {
         Query {
             texts: texts.into_iter().map(Into::into).collect(),
-            k: DEFAULT_K,
-            mode: Mode::Auto,
+            options: SearchOptions::default(),
             filter: Filter::default(),
-            fusion: Fusion::Convex,
-            dense_weight: None,
             parts: Parts::ALL,
             effort: Effort::All,
             fold: false,
             explain: false,
-            min_score: 0.0,
-            min_confidence: 0.0,
         }
+    }
+
+    /// Sets the options that are present; the others stay as they are.
+    pub fn options(mut self, options: SearchOptions) -> Self {
+        self.options = options.or(self.options);
+        self
     }
 
     /// At most this many hits, 1 to [`MAX_K`].
     pub fn k(mut self, k: usize) -> Self {
-        self.k = k;
+        self.options.k = Some(k);
         self
     }
 
     /// Sets the retrieval legs.
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
+        self.options.mode = Some(mode);
         self
     }
 
@@ -227,13 +307,13 @@ impl Query {
 
     /// Sets how the legs' scores are joined.
     pub fn fusion(mut self, fusion: Fusion) -> Self {
-        self.fusion = fusion;
+        self.options.fusion = Some(fusion);
         self
     }
 
     /// Sets the weight of the dense legs, 0 to 1, instead of the catalog's setting.
     pub fn dense_weight(mut self, weight: f32) -> Self {
-        self.dense_weight = Some(weight);
+        self.options.dense_weight = Some(weight);
         self
     }
 
@@ -277,7 +357,7 @@ impl Query {
 
     /// Drops hits below this fused score.
     pub fn min_score(mut self, min_score: f32) -> Self {
-        self.min_score = min_score;
+        self.options.min_score = Some(min_score);
         self
     }
 
@@ -290,7 +370,7 @@ impl Query {
     /// Returns no match below this confidence, 0 to 1. The default, 0, disables the threshold. Every
     /// higher value also drops some right answers; BENCHMARKS.md has the trade-off.
     pub fn min_confidence(mut self, min_confidence: f32) -> Self {
-        self.min_confidence = min_confidence;
+        self.options.min_confidence = Some(min_confidence);
         self
     }
 
@@ -313,39 +393,12 @@ impl Query {
                 max: MAX_TEXTS,
             }));
         }
-        if !(1..=MAX_K).contains(&self.k) {
-            return Err(Error::out_of_range(
-                "k",
-                self.k,
-                format!("from 1 to {MAX_K}"),
-            ));
-        }
-        if let Some(weight) = self.dense_weight
-            && !(0.0..=1.0).contains(&weight)
-        {
-            return Err(Error::out_of_range(
-                "the dense weight",
-                weight,
-                "from 0 to 1",
-            ));
-        }
         if let Effort::BudgetMs(budget_ms) = self.effort
             && !(budget_ms > 0.0 && budget_ms.is_finite())
         {
             let budget = format!("{budget_ms} ms");
-            return Err(Error::out_of_range("the budget", budget, "above 0"));
+            return Err(OutOfRange::new("the budget", budget, "above 0").into());
         }
-        if self.min_score.is_nan() {
-            return Err(Error::out_of_range("min_score", self.min_score, "a number"));
-        }
-        if !(0.0..=1.0).contains(&self.min_confidence) {
-            let confidence = self.min_confidence;
-            return Err(Error::out_of_range(
-                "min_confidence",
-                confidence,
-                "from 0 to 1",
-            ));
-        }
-        Ok(())
+        Ok(self.options.validate()?)
     }
 }

@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::exact_names::Names;
 use crate::hit::{Degraded, DegradedCause, Results, Timings};
 use crate::memory::Memory;
-use crate::query::{Effort, Filter, Mode, Query};
+use crate::query::{Effort, Filter, Mode, Query, SearchParameters};
 use crate::ranker::Ranker;
 use crate::settings::Settings;
 use crate::store::Version;
@@ -75,6 +75,7 @@ pub(crate) enum OwnRanker {
 struct Search<'a> {
     searcher: &'a Searcher,
     query: &'a Query,
+    parameters: SearchParameters,
     /// The mode that answers: the one asked for, or the one that is possible.
     mode: Mode,
     /// How much of the pipeline the time budget allows, and which parts that leaves.
@@ -92,9 +93,11 @@ impl Searcher {
     pub fn search(&self, query: &Query) -> Result<Results> {
         let clock = Instant::now();
         let mut timings = Timings::default();
-        let mut degraded = self.degraded(query.mode);
+        query.validate()?;
+        let parameters = self.parameters(query);
+        let mut degraded = self.degraded(parameters.mode);
         let (search, requests, mut scores) =
-            self.score_requests(query, &mut degraded, &mut timings)?;
+            self.score_requests(query, parameters, &mut degraded, &mut timings);
         let deadline = Deadline::of(query.effort, clock);
         timed(&mut timings.rank_ms, || {
             for (request, scores) in requests.iter().zip(&mut scores) {
@@ -133,29 +136,36 @@ impl Searcher {
     /// # Errors
     /// As [`Searcher::search`].
     pub fn ranker_sample(&self, query: &Query) -> Result<Option<RankerSample>> {
+        query.validate()?;
+        let parameters = self.parameters(query);
         let (search, requests, scores) =
-            self.score_requests(query, &mut None, &mut Timings::default())?;
+            self.score_requests(query, parameters, &mut None, &mut Timings::default());
         let Some((request, scores)) = requests.first().zip(scores.first()) else {
             return Ok(None);
         };
         Ok(rerank::sample(&search, request, scores))
     }
 
+    /// The query's options, then the catalog's defaults, then the engine's.
+    fn parameters(&self, query: &Query) -> SearchParameters {
+        query.options.or(self.settings.search).resolve()
+    }
+
     /// Scores every text of a query by every leg, up to and including fusion.
     fn score_requests<'a>(
         &'a self,
         query: &'a Query,
+        parameters: SearchParameters,
         degraded: &mut Option<Degraded>,
         timings: &mut Timings,
-    ) -> Result<(Search<'a>, Vec<RequestTexts>, Vec<RequestScores>)> {
-        query.validate()?;
-        let requested = requested_parts(query);
+    ) -> (Search<'a>, Vec<RequestTexts>, Vec<RequestScores>) {
+        let requested = requested_parts(query, parameters.mode);
         let mut requests: Vec<RequestTexts> = query
             .texts
             .iter()
             .map(|text| RequestTexts::new(text, requested))
             .collect();
-        let variant = self.variant(query, requested, &requests);
+        let variant = self.variant(query.effort, parameters.mode, requested, &requests);
         let parts = variant.of(requested, self.instant_leg(requested));
         if !parts.clauses {
             for request in &mut requests {
@@ -165,7 +175,7 @@ impl Searcher {
         let vectors = timed(&mut timings.embed_ms, || {
             self.embed(&requests, parts, degraded)
         });
-        let mode = match query.mode {
+        let mode = match parameters.mode {
             // Without any vector of the query only words are left, whatever was asked for.
             _ if vectors.is_empty() => Mode::Lexical,
             Mode::Auto => Mode::Hybrid,
@@ -174,6 +184,7 @@ impl Searcher {
         let search = Search {
             searcher: self,
             query,
+            parameters,
             mode,
             variant,
             parts,
@@ -184,7 +195,7 @@ impl Searcher {
             .enumerate()
             .map(|(number, request)| search.score(request, number, &vectors, timings))
             .collect();
-        Ok((search, requests, scores))
+        (search, requests, scores)
     }
 
     /// The tool of this id.
@@ -318,8 +329,14 @@ impl Searcher {
     }
 
     /// The variant that the query asks for, or the best one expected to fit its budget.
-    fn variant(&self, query: &Query, requested: Parts, requests: &[RequestTexts]) -> Variant {
-        let budget_ms = match query.effort {
+    fn variant(
+        &self,
+        effort: Effort,
+        mode: Mode,
+        requested: Parts,
+        requests: &[RequestTexts],
+    ) -> Variant {
+        let budget_ms = match effort {
             Effort::All => return Variant::Full,
             Effort::Variant(variant) => return variant,
             Effort::BudgetMs(budget_ms) => budget_ms,
@@ -328,7 +345,7 @@ impl Searcher {
         let offered = Variant::ALL
             .into_iter()
             // Dense mode has no use for a search by words alone.
-            .filter(|variant| query.mode != Mode::Dense || *variant != Variant::Lexical)
+            .filter(|variant| mode != Mode::Dense || *variant != Variant::Lexical)
             .map(|variant| {
                 let parts = variant.of(requested, instant_leg);
                 (variant, self.work(parts, requests))
@@ -428,8 +445,8 @@ impl Searcher {
 }
 
 /// The parts that a query asks for, less those that its mode excludes.
-fn requested_parts(query: &Query) -> Parts {
-    match query.mode {
+fn requested_parts(query: &Query, mode: Mode) -> Parts {
+    match mode {
         Mode::Lexical => Parts {
             instant_embedders: false,
             slow_embedders: false,

@@ -2,13 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, OutOfRange, Result};
 use crate::lexical::LexicalSettings;
+use crate::query::SearchOptions;
+
+/// Most characters of a catalog's description.
+const MAX_DESCRIPTION_CHARS: usize = 2000;
 
 /// A catalog's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
+    /// What the catalog is for, at most 2,000 characters. Not searched.
+    pub description: String,
+    /// The defaults of its searches, which a query overrides.
+    pub search: SearchOptions,
     /// Field weights, k1 and b.
     pub lexical: LexicalSettings,
     /// The share of the dense leg in a hybrid score, 0 to 1.
@@ -28,6 +36,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            description: String::new(),
+            search: SearchOptions::default(),
             lexical: LexicalSettings::default(),
             dense_weight: 0.6,
             joint_dense_weight: 0.7,
@@ -50,18 +60,20 @@ impl Settings {
     /// [`Error::InvalidSetting`] naming the setting and its range.
     pub fn validate(&self) -> Result<()> {
         let weights = &self.lexical.weights;
-        let in_range = |setting: &'static str, value: f32, lo: f32, hi: f32| {
+        let in_range = |name: &'static str, value: f32, lo: f32, hi: f32| {
             if (lo..=hi).contains(&value) {
-                Ok(())
-            } else {
-                Err(Error::InvalidSetting {
-                    setting,
-                    value,
-                    lo,
-                    hi,
-                })
+                return Ok(());
             }
+            let range = format!("from {lo} to {hi}");
+            Err(Error::InvalidSetting(OutOfRange::new(name, value, range)))
         };
+        self.search.validate().map_err(Error::InvalidSetting)?;
+        let length = self.description.chars().count();
+        if length > MAX_DESCRIPTION_CHARS {
+            let range = format!("at most {MAX_DESCRIPTION_CHARS} characters");
+            let problem = OutOfRange::new("the length of description", length, range);
+            return Err(Error::InvalidSetting(problem));
+        }
         for field in crate::document::Field::ALL {
             in_range(field.name(), weights.of(field), 0.0, 20.0)?;
         }

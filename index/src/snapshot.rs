@@ -194,13 +194,18 @@ impl Loaded {
 /// The settings stored with a catalog.
 ///
 /// # Errors
-/// [`crate::Error::Store`] if they cannot be parsed.
+/// [`crate::Error::Store`] if they cannot be parsed, or have a value out of its range, which would
+/// fail every search as if its query had it.
 pub(crate) fn settings(store: &Store) -> Result<Settings> {
     let Some(json) = store.meta("settings")? else {
         return Ok(Settings::default());
     };
-    serde_json::from_str(&json)
-        .map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))
+    let settings: Settings = serde_json::from_str(&json)
+        .map_err(|e| store.damaged(format!("its settings cannot be read ({e})")))?;
+    settings
+        .validate()
+        .map_err(|e| store.damaged(format!("its settings are wrong ({e})")))?;
+    Ok(settings)
 }
 
 /// The catalog's own ranker, or the bundled one. If its own cannot be read, the previous snapshot's

@@ -96,7 +96,7 @@ impl Twin {
         Twin {
             catalog,
             writer: None,
-            settings,
+            settings: settings.clone(),
             committed: State::new(),
             pending: State::new(),
             pending_settings: settings,
@@ -166,7 +166,7 @@ impl Twin {
     fn commit(&mut self) {
         self.writer().commit().unwrap();
         self.committed = self.pending.clone();
-        self.settings = self.pending_settings;
+        self.settings = self.pending_settings.clone();
     }
 
     /// Ends writer and catalog without a commit and opens anew: what was not committed is undone.
@@ -174,7 +174,7 @@ impl Twin {
         self.writer = None;
         self.catalog = data.open("twin", hashing()).unwrap();
         self.pending = self.committed.clone();
-        self.pending_settings = self.settings;
+        self.pending_settings = self.settings.clone();
     }
 
     fn survivors(&self) -> Vec<Tool> {

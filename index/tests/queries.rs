@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{
-    Catalog, DataDir, Error, Mode, NoMatchReason, Options, Query, Searcher, Tool, ToolId,
+    Catalog, DataDir, Error, Mode, NoMatchReason, Options, Query, SearchOptions, Searcher,
+    Settings, Tool, ToolId,
 };
 use world::{Chance, fresh, hashing, plain};
 
@@ -448,4 +449,48 @@ fn texts_that_say_nothing_beside_one_that_does_are_no_harm() {
         assert_eq!(results.hits[0].id, alone.hits[0].id, "{mode}");
         assert!(results.hits[0].matched_queries.contains(&1), "{mode}");
     }
+}
+
+#[test]
+fn defaults_of_the_catalog_apply_where_a_query_is_silent() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path());
+    let catalog = fresh(
+        &data,
+        "c",
+        &["send", "read", "sort"].map(|name| plain("mail", name, "")),
+    );
+    let mut writer = catalog.writer().unwrap();
+    let search = SearchOptions {
+        k: Some(1),
+        min_score: Some(0.0),
+        ..SearchOptions::default()
+    };
+    writer
+        .set_settings(&Settings {
+            search,
+            ..Settings::default()
+        })
+        .unwrap();
+    writer.commit().unwrap();
+    drop(writer);
+    let hits = |query: Query| catalog.searcher().search(&query).unwrap().hits.len();
+    assert_eq!(hits(Query::new("mail")), 1);
+    assert_eq!(hits(Query::new("mail").k(3)), 3);
+    assert_eq!(hits(Query::new("mail").min_score(9.0)), 0);
+    let reopened = data.open("c", Options::default()).unwrap();
+    assert_eq!(reopened.searcher().settings().search, search);
+    let bad = SearchOptions {
+        min_confidence: Some(2.0),
+        ..search
+    };
+    let mut writer = reopened.writer().unwrap();
+    let refused = writer.set_settings(&Settings {
+        search: bad,
+        ..Settings::default()
+    });
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "invalid settings: min_confidence is 2, it must be from 0 to 1"
+    );
 }

@@ -256,7 +256,7 @@ fn pinned_tools(shared: &AgentState) -> Vec<Arc<Tool>> {
     if !shared.config.pins.is_empty() {
         let request = SearchRequest {
             select: shared.config.pins.clone(),
-            limit: 1,
+            limit: Some(1),
             ..SearchRequest::default()
         };
         let found = shared.search.search(&request);

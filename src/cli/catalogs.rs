@@ -1,16 +1,17 @@
-//! `toolscout catalogs`: lists and deletes catalogs.
+//! `toolscout catalogs`: lists, configures and deletes catalogs.
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use toolscout_index::{Error, Options};
+use toolscout_index::{Error, Options, SearchOptions, Settings};
 
 use super::Outcome;
-use super::context::Context;
+use super::context::{Context, Legs};
 use super::exit::UsageError;
-use crate::http::{FEEDBACK_FILE, FeedbackStore};
+use super::search_options::SearchOptionArgs;
+use crate::feedback::FeedbackStore;
 
-/// Lists or deletes catalogs. `toolscout --catalog NAME add …` creates one.
+/// Lists, configures or deletes catalogs. `toolscout --catalog NAME add …` creates one.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  toolscout catalogs list\n  toolscout catalogs delete old --yes"
@@ -27,6 +28,22 @@ enum Action {
         after_help = "Examples:\n  toolscout catalogs list\n  toolscout catalogs list --json"
     )]
     List,
+    /// Show the settings of a catalog, or change those that are given
+    ///
+    /// They are the defaults of its searches in every interface: command line, HTTP, agent and MCP.
+    #[command(
+        after_help = "Examples:\n  toolscout catalogs settings\n  toolscout catalogs settings -k 8 --min-confidence 0.2\n  toolscout --catalog team-a catalogs settings --reset"
+    )]
+    Settings {
+        #[command(flatten)]
+        options: SearchOptionArgs,
+        /// What the catalog is for
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
+        /// First clear all of them
+        #[arg(long)]
+        reset: bool,
+    },
     /// Delete a catalog with its tools, its usage memory and the feedback on it
     #[command(
         after_help = "Examples:\n  toolscout catalogs delete old --yes\n  toolscout --data old-data catalogs delete default --yes"
@@ -45,6 +62,11 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.action {
             Action::List => list(context),
+            Action::Settings {
+                options,
+                description,
+                reset,
+            } => settings(context, &options, description, reset),
             Action::Delete { yes: false, name } => Err(UsageError(format!(
                 "this deletes every tool in {name:?} permanently; add --yes to confirm"
             ))
@@ -96,15 +118,57 @@ fn as_json(name: &str, tools: &toolscout_index::Result<usize>) -> Value {
     }
 }
 
+fn settings(
+    context: &Context,
+    options: &SearchOptionArgs,
+    description: Option<String>,
+    reset: bool,
+) -> Result<Outcome> {
+    let catalog = context.open(Legs::Lexical)?;
+    let before = catalog.searcher().settings().clone();
+    let mut settings = before.clone();
+    if reset {
+        settings.search = SearchOptions::default();
+        settings.description.clear();
+    }
+    settings.search = options.options().or(settings.search);
+    settings.description = description.unwrap_or(settings.description);
+    if settings != before {
+        let mut writer = catalog.writer()?;
+        writer.set_settings(&settings)?;
+        writer.commit()?;
+    }
+    print_settings(context, &settings)?;
+    Ok(Outcome::Success)
+}
+
+fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
+    let mut fields = json!(settings.search);
+    fields["description"] = json!(settings.description);
+    if context.printer.is_json() {
+        return context.printer.json(&fields);
+    }
+    let mut rows = Vec::new();
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        let value = match value {
+            Value::Null => "not set".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        rows.push(vec![name.clone(), value]);
+    }
+    context.printer.rows(&["setting", "value"], rows)
+}
+
 fn delete(context: &Context, name: &str) -> Result<Outcome> {
     let deleted = context.data_dir().delete(name);
     let data = &context.settings.data;
     // Feedback on a missing catalog is deleted too: an earlier delete may have been interrupted
     // after the catalog.
     let is_gone = matches!(deleted, Ok(()) | Err(Error::UnknownCatalog { .. }));
-    if is_gone && data.join(FEEDBACK_FILE).exists() {
+    if is_gone && FeedbackStore::exists(data) {
         FeedbackStore::open(data)?
-            .forget_now(name)
+            .forget(name)
             .context("delete the catalog's feedback")?;
     }
     deleted?;

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
 use toolscout_index::{
-    Degraded, DegradedCause, Explain, Fusion, Hit, Mode, Query, Results, Searcher, Timings, Tool,
-    Variant,
+    Degraded, DegradedCause, Explain, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant,
 };
 
 use super::Outcome;
@@ -17,6 +16,7 @@ use super::exit::UsageError;
 use super::export::print_emitted;
 use super::list::FilterArgs;
 use super::output::summary;
+use super::search_options::SearchOptionArgs;
 use crate::config::EmbedderKind;
 use crate::{hints, printable};
 
@@ -39,27 +39,11 @@ pub struct Args {
     /// A further request; the hits of all requests are merged into one list (repeatable)
     #[arg(short, long = "query", value_name = "QUERY")]
     queries: Vec<String>,
-    /// Number of hits, 1 to 50 [default: search.k, 5]
-    #[arg(short, value_name = "N")]
-    k: Option<usize>,
-    /// lexical, dense, hybrid or auto [default: search.mode, auto]
-    #[arg(short, long)]
-    mode: Option<Mode>,
-    /// How the scores of the legs are combined: convex or rrf [default: search.fusion, convex]
-    #[arg(long)]
-    fusion: Option<Fusion>,
-    /// Weight of the dense legs, 0 to 1 [default: search.dense_weight, else the engine's]
-    #[arg(long, value_name = "W")]
-    dense_weight: Option<f32>,
-    /// Leave out hits below this raw score, see --explain [default: search.min_score, 0]
-    #[arg(long, value_name = "SCORE")]
-    min_score: Option<f32>,
+    #[command(flatten)]
+    options: SearchOptionArgs,
     /// Rank by the fused score alone, without the learned ranker
     #[arg(long)]
     no_ranker: bool,
-    /// Answer "no match" below this confidence, 0 to 1 [default: 0, never]
-    #[arg(long, value_name = "CONFIDENCE")]
-    min_confidence: Option<f32>,
     /// Search the request as a whole, never split into clauses
     #[arg(long)]
     whole: bool,
@@ -88,13 +72,16 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let (texts, format) = (self.texts()?, self.format);
         let servers = self.filter.server.clone();
-        let mode = self.mode_in(context);
-        let legs = if mode == Mode::Lexical {
-            Legs::Lexical
-        } else {
-            Legs::All
+        let mut options = self.options.options().or(context.settings.search);
+        if context.settings.embedder == EmbedderKind::None && options.mode.is_none_or(is_auto) {
+            // The user chose words alone, so the answer is not degraded.
+            options.mode = Some(Mode::Lexical);
+        }
+        let legs = match options.mode {
+            Some(Mode::Lexical) => Legs::Lexical,
+            _ => Legs::All,
         };
-        let query = self.query(context, &texts).mode(mode);
+        let query = self.query(&texts).options(options);
         query.validate()?;
         let start = Instant::now();
         let searcher = context.open(legs)?.searcher();
@@ -133,32 +120,12 @@ impl Args {
         Ok(texts)
     }
 
-    /// The search mode. With embedding switched off, `auto` means lexical: the answer is then not
-    /// degraded.
-    fn mode_in(&self, context: &Context) -> Mode {
-        match self.mode.unwrap_or(context.settings.search.mode) {
-            Mode::Auto if context.settings.embedder == EmbedderKind::None => Mode::Lexical,
-            mode => mode,
-        }
-    }
-
-    fn query(self, context: &Context, texts: &[String]) -> Query {
-        let defaults = context.settings.search;
+    fn query(self, texts: &[String]) -> Query {
         let mut filter = self.filter.filter();
         filter.ids = self.id.into_iter().collect();
-        let mut query = Query::any_of(texts)
-            .k(self.k.unwrap_or(defaults.k))
-            .fusion(self.fusion.unwrap_or(defaults.fusion))
-            .min_score(self.min_score.unwrap_or(defaults.min_score))
-            .filter(filter);
-        if let Some(weight) = self.dense_weight.or(defaults.dense_weight) {
-            query = query.dense_weight(weight);
-        }
+        let mut query = Query::any_of(texts).filter(filter);
         if self.no_ranker {
             query = query.without_ranker();
-        }
-        if let Some(confidence) = self.min_confidence {
-            query = query.min_confidence(confidence);
         }
         if let Some(budget_ms) = self.budget_ms {
             query = query.budget_ms(budget_ms);
@@ -174,6 +141,10 @@ impl Args {
         }
         query
     }
+}
+
+fn is_auto(mode: Mode) -> bool {
+    mode == Mode::Auto
 }
 
 /// An answer, with the context to print it.

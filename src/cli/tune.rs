@@ -12,7 +12,7 @@ use super::eval::{Bar, workspace};
 use crate::eval::adapt::{Adapted, adapt};
 use crate::eval::tune::{Half, Tunable, Tuned, tune};
 use crate::eval::{Arm, EvalSet, Progress};
-use crate::http::FeedbackStore;
+use crate::feedback::FeedbackStore;
 
 /// Finds the fusion weight and the field weights with the best quality on a judged set.
 ///

@@ -204,7 +204,7 @@ pub struct Tunable {
 impl Tunable {
     /// Tunes a copy of a catalog, from the settings it has.
     pub fn new(copy: TemporaryCatalog) -> Self {
-        let start = *copy.catalog.searcher().settings();
+        let start = copy.catalog.searcher().settings().clone();
         Tunable { copy, start }
     }
 
@@ -220,7 +220,7 @@ impl Tunable {
     }
 
     fn with(&self, values: &[f32]) -> Settings {
-        let mut settings = self.start;
+        let mut settings = self.start.clone();
         KNOBS
             .iter()
             .zip(values)
@@ -231,7 +231,7 @@ impl Tunable {
 
 impl Adjustable for Tunable {
     fn knobs(&self) -> Vec<Knob> {
-        let mut settings = self.start;
+        let mut settings = self.start.clone();
         let mut knob =
             |(name, place, choices): &(&str, fn(&mut Settings) -> &mut f32, &[f32])| Knob {
                 name: (*name).into(),

@@ -26,8 +26,6 @@ const MAX_NEAREST: usize = 5;
 /// Limits of a model's searches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FindConfig {
-    /// Number of hits if the model sets no limit.
-    pub default_limit: usize,
     /// Largest limit that the model may set.
     pub max_limit: usize,
     /// Which tools may be found at all.
@@ -37,7 +35,6 @@ pub struct FindConfig {
 impl Default for FindConfig {
     fn default() -> Self {
         FindConfig {
-            default_limit: 5,
             max_limit: 20,
             filter: Filter::default(),
         }
@@ -69,7 +66,7 @@ pub fn search_spec() -> ToolSpec {
                 "items": { "type": "string" },
                 "description": "Several needs at once, one query each.",
             },
-            "limit": { "type": "integer", "description": "Most tools to load, 5 if left out." },
+            "limit": { "type": "integer", "description": "Most tools to load." },
             "server": { "type": "string", "description": "Only tools of this server." },
         },
     });
@@ -263,15 +260,16 @@ fn strings(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-fn limit(arguments: &Arguments, config: &FindConfig) -> Result<usize, String> {
+/// The limit that the model sets; without one, the catalog's default applies.
+fn limit(arguments: &Arguments, config: &FindConfig) -> Result<Option<usize>, String> {
     let wanted = match arguments.get("limit") {
-        None | Some(Value::Null) => return Ok(config.default_limit),
+        None | Some(Value::Null) => return Ok(None),
         // Some models write numbers as strings.
         Some(Value::String(text)) => text.trim().parse().ok(),
         Some(other) => other.as_u64(),
     };
     match wanted.and_then(|limit| usize::try_from(limit).ok()) {
-        Some(limit) if limit > 0 => Ok(limit.min(config.max_limit)),
+        Some(limit) if limit > 0 => Ok(Some(limit.min(config.max_limit))),
         _ => Err(format!(
             "`limit` is {}, it must be a whole number from 1 to {}",
             arguments["limit"], config.max_limit
@@ -329,17 +327,17 @@ mod tests {
         .unwrap();
         assert_eq!(
             (request.queries, request.limit),
-            (vec!["send mail".into(), "weather".into()], 3)
+            (vec!["send mail".into(), "weather".into()], Some(3))
         );
         let request = read(json!({ "query": "select: a/b , c,,a/b", "limit": 900 })).unwrap();
         assert_eq!(
             (request.select, request.limit),
-            (vec!["a/b".into(), "c".into()], 20)
+            (vec!["a/b".into(), "c".into()], Some(20))
         );
         let request = read(json!({ "query": "x", "server": "mail" })).unwrap();
         assert_eq!(
             (request.filter.servers, request.limit),
-            (BTreeSet::from(["mail".to_owned()]), 5)
+            (BTreeSet::from(["mail".to_owned()]), None)
         );
     }
 

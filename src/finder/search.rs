@@ -31,8 +31,8 @@ pub struct SearchRequest {
     pub queries: Vec<String>,
     /// Tools selected by name: ids, bare names, or names as shown to models.
     pub select: Vec<String>,
-    /// Maximum number of hits for the queries, not counting selected tools.
-    pub limit: usize,
+    /// Most hits for the queries, not counting selected tools; if not set, the catalog's default.
+    pub limit: Option<usize>,
     /// Which tools may be found.
     pub filter: Filter,
 }
@@ -157,15 +157,12 @@ pub(crate) mod doubles {
                     allowed().map(|tool| (overlap(tool, query), tool)).collect();
                 ranked.retain(|(shared, _)| *shared > 0);
                 ranked.sort_by_key(|(shared, tool)| (std::cmp::Reverse(*shared), tool.id.clone()));
-                hits.extend(
-                    ranked
-                        .into_iter()
-                        .take(request.limit)
-                        .map(|(shared, tool)| FoundTool {
-                            tool: tool.clone(),
-                            score: shared as f32,
-                        }),
-                );
+                hits.extend(ranked.into_iter().take(request.limit.unwrap_or(5)).map(
+                    |(shared, tool)| FoundTool {
+                        tool: tool.clone(),
+                        score: shared as f32,
+                    },
+                ));
             }
             let nearest: Vec<ToolId> = self.0.iter().take(2).map(|tool| tool.id.clone()).collect();
             let reason = match (missing.is_empty(), hits.is_empty()) {

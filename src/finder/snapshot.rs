@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolscout_index::Version;
-use toolscout_index::{Catalog, Query, Searcher, Tool, ToolId};
+use toolscout_index::{Catalog, Query, SearchOptions, Searcher, Tool, ToolId};
 
 use crate::finder::model_names;
 use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest, ToolSearch};
@@ -69,8 +69,12 @@ fn search(searcher: &Searcher, request: &SearchRequest) -> Found {
         }
     }
     if !request.queries.is_empty() {
+        let options = SearchOptions {
+            k: request.limit,
+            ..SearchOptions::default()
+        };
         let query = Query::any_of(&request.queries)
-            .k(request.limit)
+            .options(options)
             .filter(request.filter.clone());
         match searcher.search(&query) {
             Ok(results) => {
@@ -163,7 +167,7 @@ mod tests {
         let catalog = catalog(directory.path());
         let by_words = SearchRequest {
             queries: vec!["weather forecast".into()],
-            limit: 1,
+            limit: Some(1),
             ..SearchRequest::default()
         };
         assert_eq!(
@@ -173,7 +177,7 @@ mod tests {
         for name in ["mail/send", "mail__send"] {
             let by_name = SearchRequest {
                 select: vec![name.into()],
-                limit: 5,
+                limit: Some(5),
                 ..SearchRequest::default()
             };
             assert_eq!(
@@ -195,7 +199,7 @@ mod tests {
         let request = SearchRequest {
             select: vec!["mail/sned".into()],
             queries: vec!["mail".into()],
-            limit: 900,
+            limit: Some(900),
             ..SearchRequest::default()
         };
         let no_match = ToolSearch::search(&catalog, &request).no_match.unwrap();
@@ -213,7 +217,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut request = SearchRequest {
             select: vec!["mail/send".into()],
-            limit: 5,
+            limit: Some(5),
             ..SearchRequest::default()
         };
         request.filter.servers.insert("chat".into());

@@ -1,8 +1,6 @@
 //! Catalogs: create, list, delete, settings, stats. Keys are limited to catalogs, so a catalog can
 //! be a tenant.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +11,7 @@ use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult, ErrorType};
 use super::extract::{self, Json, Path};
-use super::registry::{Created, OpenCatalog};
+use super::registry::{Created, OpenCatalog, blocking};
 use super::settings::CatalogSettings;
 
 /// A catalog to create.
@@ -181,7 +179,9 @@ pub async fn delete(
         Err(error) => error.status == StatusCode::NOT_FOUND,
     };
     if is_gone {
-        app.feedback.delete_of(&name).await?;
+        let (store, name) = (app.feedback.clone(), name.clone());
+        let forgotten = blocking(move || store.forget(&name)).await?;
+        forgotten.map_err(ApiError::internal)?;
     }
     deleted.map(|()| StatusCode::NO_CONTENT)
 }
@@ -193,7 +193,7 @@ pub async fn delete(
     responses((status = 200, body = CatalogSettings, description = "The settings"))
 )]
 pub async fn settings(Reading(catalog): Reading) -> Json<CatalogSettings> {
-    Json(catalog.settings())
+    Json(catalog.searcher().settings().into())
 }
 
 /// Replaces a catalog's settings.
@@ -242,7 +242,7 @@ impl CatalogBody {
             tools: searcher.len(),
             generation: searcher.generation(),
             pending_embeddings: searcher.pending_embeddings(),
-            settings: catalog.settings(),
+            settings: searcher.settings().into(),
             damaged: None,
         }
     }
@@ -268,10 +268,9 @@ fn created_response(catalog: &OpenCatalog) -> Response {
     response
 }
 
-async fn save_settings(catalog: &Arc<OpenCatalog>, settings: CatalogSettings) -> ApiResult<()> {
-    let catalog = Arc::clone(catalog);
-    let saved = tokio::task::spawn_blocking(move || catalog.set_settings(settings));
-    Ok(saved.await.map_err(ApiError::internal)??)
+async fn save_settings(catalog: &OpenCatalog, settings: CatalogSettings) -> ApiResult<()> {
+    catalog.writer.try_write(settings.into_change()).await?;
+    Ok(())
 }
 
 fn counts(pairs: Vec<(String, usize)>) -> Vec<Count> {

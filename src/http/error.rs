@@ -192,6 +192,9 @@ impl From<Error> for ApiError {
             Error::InvalidQuery(_) | Error::UnknownName { .. } | Error::InvalidMemoryEntry(_) => {
                 ApiError::unprocessable("invalid_query", error.to_string())
             }
+            Error::InvalidSetting(_) => {
+                ApiError::unprocessable("invalid_settings", error.to_string())
+            }
             Error::InvalidCatalogName { .. } => {
                 ApiError::unprocessable("invalid_catalog_name", error.to_string())
             }

@@ -1,18 +1,13 @@
 //! Feedback: which tool was used for which search. It is accepted only with the token of an answer
 //! that this server gave to the same key, with that tool among its hits.
 
-mod token;
-
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
-use toolscout_index::database;
 use utoipa::ToSchema;
 
 use super::App;
@@ -20,52 +15,17 @@ use super::access::{Grant, Reading};
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
 use super::memory;
-use super::registry::OpenCatalog;
+use super::registry::{OpenCatalog, blocking};
 use super::tools::find_tool;
-use token::VerifiedAnswer;
-pub use token::{SearchContext, Signer};
+use crate::feedback::{
+    FeedbackRecord, MAX_TOKEN_BYTES, Outcome, SearchContext, Signer, VerifiedAnswer,
+};
 
-/// The database of feedback, beside the catalogs in the data directory.
-pub const FILE_NAME: &str = "feedback.sqlite";
-
-/// Most records of a catalog, about 200 bytes each. New ones replace the oldest.
-const MAX_RECORDS: usize = 100_000;
 const MAX_QUERY_BYTES: usize = 8 << 10;
 /// Most feedback from one key within [`RATE_WINDOW`]: far more than an agent calls tools, and far
 /// less than would fill a usage memory.
 const MAX_RATE: u32 = 60;
 const RATE_WINDOW: Duration = Duration::from_secs(60);
-
-/// The migrations of the database.
-const MIGRATIONS: &[&str] = &[
-    "
-    CREATE TABLE IF NOT EXISTS feedback (
-        id INTEGER PRIMARY KEY,
-        catalog TEXT NOT NULL,
-        at_ms INTEGER NOT NULL,
-        request_id TEXT NOT NULL,
-        tool TEXT NOT NULL,
-        outcome TEXT NOT NULL,
-        query TEXT
-    ) STRICT;
-    CREATE INDEX IF NOT EXISTS feedback_by_catalog ON feedback (catalog, id);",
-    "
-    CREATE TABLE IF NOT EXISTS signer (id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL) STRICT;
-    INSERT OR IGNORE INTO signer VALUES (1, randomblob(32));",
-];
-
-/// The outcome of a found tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It was called.
-    #[default]
-    Used,
-    /// It was the right tool.
-    Helpful,
-    /// It was not the right tool.
-    NotHelpful,
-}
 
 /// Feedback on a search.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -111,11 +71,11 @@ pub async fn record(
     State(app): State<App>,
     Json(request): Json<FeedbackRequest>,
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
-    app.feedback.rate.count(grant.key(), Instant::now())?;
+    app.feedback_rate.count(grant.key(), Instant::now())?;
     request.validate()?;
     let tool = find_tool(&catalog, &request.tool)?;
     let request_id = {
-        let answer = request.verify(&app.feedback.signer, &catalog, &grant)?;
+        let answer = request.verify(app.feedback.signer(), &catalog, &grant)?;
         answer.request_id().to_owned()
     };
     // The memory learns from tools that served a request, not from those that did not.
@@ -123,9 +83,10 @@ pub async fn record(
         .query
         .clone()
         .filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
-    app.feedback
-        .store(catalog.name.clone(), request_id, request)
-        .await?;
+    let (store, name) = (app.feedback.clone(), catalog.name.clone());
+    let record = request.into_record(request_id);
+    let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
+    stored.map_err(ApiError::internal)?;
     if let Some(query) = learned {
         memory::remember(&app, catalog, query, tool.id.clone(), grant.teacher()).await?;
     }
@@ -134,9 +95,18 @@ pub async fn record(
 }
 
 impl FeedbackRequest {
+    fn into_record(self, request_id: String) -> FeedbackRecord {
+        FeedbackRecord {
+            request_id,
+            tool: self.tool,
+            outcome: self.outcome,
+            query: self.query,
+        }
+    }
+
     fn validate(&self) -> ApiResult<()> {
-        if !(1..=token::MAX_BYTES).contains(&self.feedback_token.len()) {
-            return Err(bad_length("feedback_token", token::MAX_BYTES));
+        if !(1..=MAX_TOKEN_BYTES).contains(&self.feedback_token.len()) {
+            return Err(bad_length("feedback_token", MAX_TOKEN_BYTES));
         }
         if self
             .query
@@ -196,7 +166,7 @@ fn bad_length(field: &str, most: usize) -> ApiError {
 
 /// The rate limit of feedback. Holds one window for each key that sent any within the last minute.
 #[derive(Default)]
-struct RateLimit {
+pub struct RateLimit {
     /// When the window of a key started, and the feedback since.
     windows: Mutex<HashMap<Option<String>, (Instant, u32)>>,
 }
@@ -230,225 +200,9 @@ impl RateLimit {
     }
 }
 
-/// The feedback of one data directory.
-#[derive(Clone)]
-pub struct FeedbackStore {
-    connection: Arc<Mutex<Connection>>,
-    max_records: usize,
-    /// Signs the answers to searches.
-    signer: Signer,
-    rate: Arc<RateLimit>,
-}
-
-impl FeedbackStore {
-    /// Opens the feedback of a data directory; creates the file if necessary.
-    ///
-    /// # Errors
-    /// When the database cannot be used.
-    pub fn open(data_dir: &Path) -> anyhow::Result<Self> {
-        let path: PathBuf = data_dir.join(FILE_NAME);
-        let opened = database::open(&path, MIGRATIONS)
-            .and_then(|connection| Ok((secret(&connection)?, connection)));
-        let (secret, connection) =
-            opened.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
-        Ok(FeedbackStore {
-            connection: Arc::new(Mutex::new(connection)),
-            max_records: MAX_RECORDS,
-            signer: Signer::new(secret),
-            rate: Arc::default(),
-        })
-    }
-
-    /// The signer of the answers to searches.
-    pub(super) fn signer(&self) -> &Signer {
-        &self.signer
-    }
-
-    async fn store(
-        &self,
-        catalog: String,
-        request_id: String,
-        feedback: FeedbackRequest,
-    ) -> ApiResult<()> {
-        let store = self.clone();
-        let stored = tokio::task::spawn_blocking(move || {
-            store.insert(&catalog, &request_id, &feedback, SystemTime::now())
-        });
-        stored
-            .await
-            .map_err(ApiError::internal)?
-            .map_err(ApiError::internal)
-    }
-
-    /// The queries in the feedback of a catalog, each with the ids of the tools that were used or
-    /// helpful. A tool may have been removed since.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub fn called(&self, catalog: &str) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
-        self.with(|connection| {
-            let mut rows = connection.prepare(
-                "SELECT DISTINCT trim(query), tool FROM feedback
-                 WHERE catalog = ?1 AND outcome <> 'not_helpful' AND trim(coalesce(query, '')) <> '' ORDER BY 1, 2",
-            )?;
-            let mut called: Vec<(String, Vec<String>)> = Vec::new();
-            for row in rows.query_map([catalog], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))? {
-                let (query, tool) = row?;
-                // The rows are sorted by query.
-                match called.last_mut().filter(|(known, _)| *known == query) {
-                    Some((_, tools)) => tools.push(tool),
-                    None => called.push((query, vec![tool])),
-                }
-            }
-            Ok(called)
-        })
-    }
-
-    /// Deletes the feedback of a catalog.
-    ///
-    /// # Errors
-    /// 500 when the database fails.
-    pub async fn delete_of(&self, catalog: &str) -> ApiResult<()> {
-        let (store, catalog) = (self.clone(), catalog.to_owned());
-        let deleted = tokio::task::spawn_blocking(move || store.forget_now(&catalog));
-        deleted
-            .await
-            .map_err(ApiError::internal)?
-            .map_err(ApiError::internal)
-    }
-
-    /// Deletes the feedback of a catalog, from the database's write-ahead log too. Blocks.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub fn forget_now(&self, catalog: &str) -> rusqlite::Result<()> {
-        self.with(|connection| {
-            connection.execute("DELETE FROM feedback WHERE catalog = ?1", [catalog])?;
-            // While another process reads, the log is truncated by a later checkpoint.
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        })
-    }
-
-    fn insert(
-        &self,
-        catalog: &str,
-        request_id: &str,
-        feedback: &FeedbackRequest,
-        now: SystemTime,
-    ) -> rusqlite::Result<()> {
-        let at_ms = now
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_millis() as i64;
-        let outcome = serde_json::to_value(feedback.outcome)
-            .ok()
-            .and_then(|outcome| Some(outcome.as_str()?.to_owned()));
-        self.with(|connection| {
-            let change = connection.transaction()?;
-            change.prepare_cached(
-                "INSERT INTO feedback (catalog, at_ms, request_id, tool, outcome, query) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![catalog, at_ms, request_id, feedback.tool, outcome, feedback.query])?;
-            change.prepare_cached(
-                "DELETE FROM feedback WHERE catalog = ?1 AND id <= (
-                     SELECT id FROM feedback WHERE catalog = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-            )?
-            .execute(params![catalog, self.max_records as i64])?;
-            change.commit()
-        })
-    }
-
-    fn with<T>(
-        &self,
-        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<T> {
-        work(
-            &mut self
-                .connection
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
-    }
-}
-
-/// The secret that signs answers. The first server of a data directory creates it, and all use it.
-fn secret(connection: &Connection) -> rusqlite::Result<[u8; 32]> {
-    connection.query_row("SELECT secret FROM signer", [], |row| row.get(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn feedback() -> FeedbackRequest {
-        FeedbackRequest {
-            feedback_token: "t".into(),
-            tool: "s/t".into(),
-            outcome: Outcome::NotHelpful,
-            query: Some("q".into()),
-        }
-    }
-
-    fn rows(store: &FeedbackStore) -> Vec<String> {
-        let read = |connection: &mut Connection| {
-            let mut rows = connection
-                .prepare("SELECT catalog || request_id || outcome FROM feedback ORDER BY id")?;
-            rows.query_map([], |row| row.get(0))?.collect()
-        };
-        store.with(read).unwrap()
-    }
-
-    #[test]
-    fn called_lists_the_useful_tools_of_each_query_of_one_catalog() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = FeedbackStore::open(dir.path()).unwrap();
-        let called = |tool: &str, outcome, query: Option<&str>| FeedbackRequest {
-            feedback_token: "t".into(),
-            tool: tool.into(),
-            outcome,
-            query: query.map(str::to_owned),
-        };
-        for (catalog, feedback) in [
-            ("a", called("s/t", Outcome::Used, Some("mail it "))),
-            ("a", called("s/t", Outcome::Used, Some("mail it"))),
-            ("a", called("s/u", Outcome::Helpful, Some("mail it"))),
-            ("a", called("s/v", Outcome::NotHelpful, Some("mail it"))),
-            ("a", called("s/t", Outcome::Used, None)),
-            ("b", called("s/w", Outcome::Used, Some("other"))),
-        ] {
-            store
-                .insert(catalog, "r", &feedback, SystemTime::now())
-                .unwrap();
-        }
-        assert_eq!(
-            store.called("a").unwrap(),
-            [(
-                "mail it".to_owned(),
-                vec!["s/t".to_owned(), "s/u".to_owned()]
-            )]
-        );
-        assert!(store.called("none").unwrap().is_empty());
-    }
-
-    #[tokio::test]
-    async fn new_records_replace_the_oldest_of_their_own_catalog() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = FeedbackStore {
-            max_records: 2,
-            ..FeedbackStore::open(dir.path()).unwrap()
-        };
-        for (catalog, id) in [("b", "0"), ("a", "1"), ("a", "2"), ("a", "3")] {
-            store
-                .insert(catalog, id, &feedback(), SystemTime::now())
-                .unwrap();
-        }
-        assert_eq!(
-            rows(&store),
-            ["b0not_helpful", "a2not_helpful", "a3not_helpful"]
-        );
-        store.delete_of("a").await.unwrap();
-        assert_eq!(rows(&store), ["b0not_helpful"]);
-    }
 
     #[test]
     fn each_key_has_a_rate_limit_of_its_own() {

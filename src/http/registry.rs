@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::StatusCode;
 use toolscout_index::{Catalog, DataDir, Embedder, Error, Memory, Options, Searcher};
 
 use super::Limits;
 use super::error::{ApiError, ApiResult, unknown_catalog};
-use super::settings::CatalogSettings;
+use super::settings;
 use crate::catalog_writer::CatalogWriter;
 use crate::embed_cache::CachedEmbedder;
 use crate::telemetry::Metrics;
@@ -22,9 +22,6 @@ pub struct OpenCatalog {
     /// Applies changes.
     pub writer: CatalogWriter,
     catalog: Catalog,
-    settings: RwLock<CatalogSettings>,
-    /// Held while new settings are saved, so that file and memory agree.
-    saving_settings: Mutex<()>,
     folder: PathBuf,
     /// The registry's clock when it was last requested.
     last_used: AtomicU64,
@@ -52,32 +49,6 @@ impl OpenCatalog {
     /// [`Error::Store`].
     pub fn stats(&self) -> toolscout_index::Result<toolscout_index::Stats> {
         self.catalog.stats()
-    }
-
-    /// The defaults of its searches.
-    pub fn settings(&self) -> CatalogSettings {
-        self.settings
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Replaces the settings, on disk first. Blocks.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn set_settings(&self, settings: CatalogSettings) -> toolscout_index::Result<()> {
-        // Searches read the settings while the disk is slow, so their own lock is not held for it.
-        let _saving = self
-            .saving_settings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        settings.save(&self.folder)?;
-        *self
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = settings;
-        Ok(())
     }
 }
 
@@ -413,7 +384,7 @@ impl Opener {
 
     fn serve(&self, name: &str, catalog: Catalog) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
-        let settings = RwLock::new(CatalogSettings::load(&folder)?);
+        settings::adopt_former_file(&catalog)?;
         // Damaged vectors and a damaged memory do not keep the catalog from being served.
         let vectors = catalog.searcher().damaged_vectors();
         if vectors > 0 {
@@ -433,8 +404,6 @@ impl Opener {
             name: name.to_owned(),
             writer,
             catalog,
-            settings,
-            saving_settings: Mutex::default(),
             folder,
             last_used: AtomicU64::default(),
         })
@@ -474,7 +443,9 @@ fn without_folder(error: &Error) -> String {
 }
 
 /// Runs blocking work off the async threads.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> ApiResult<T> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(ApiError::internal)

@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolscout_index::formats::{self, Emit};
-use toolscout_index::{Filter, Hit, Query, Results, Searcher, Tool, ToolId};
+use toolscout_index::{Filter, Hit, Query, Results, SearchOptions, Searcher, Tool, ToolId};
 use tracing::Instrument as _;
 use utoipa::{IntoParams, ToSchema};
 
@@ -16,10 +16,9 @@ use super::access::{Grant, Reading};
 use super::envelope::RequestId;
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, QueryString};
-use super::feedback::{SearchContext, Signer};
-use super::settings::CatalogSettings;
 use super::wire::{SearchFusion, SearchMode, SearchVariant, ToolFormat};
 use crate::budget::{self, Fitted};
+use crate::feedback::{SearchContext, Signer};
 use crate::telemetry::traces;
 
 /// A search.
@@ -332,7 +331,7 @@ pub async fn search(
     RequestId(request_id): RequestId,
     Json(request): Json<SearchRequest>,
 ) -> ApiResult<Json<SearchAnswer>> {
-    let prepared = PreparedSearch::new(request, &catalog.settings())?;
+    let prepared = PreparedSearch::new(request)?;
     let searcher = catalog.searcher();
     let span = traces::search_span();
     let signer = app.feedback.signer().clone();
@@ -397,31 +396,23 @@ struct Output {
 }
 
 impl PreparedSearch {
-    fn new(request: SearchRequest, defaults: &CatalogSettings) -> ApiResult<Self> {
+    fn new(request: SearchRequest) -> ApiResult<Self> {
         let output = Output::new(&request)?;
+        let options = SearchOptions {
+            k: request.k,
+            mode: request.mode.map(Into::into),
+            fusion: request.fusion.map(Into::into),
+            dense_weight: request.dense_weight,
+            min_score: request.min_score,
+            min_confidence: request.min_confidence,
+        };
         // `matched_queries` of the hits are positions in this order.
         let texts = request.query.into_iter().chain(request.queries);
-        let mut query = Query::any_of(texts).filter(request.filter.into());
-        if let Some(k) = request.k.or(defaults.k) {
-            query = query.k(k);
-        }
-        if let Some(mode) = request.mode.or(defaults.mode) {
-            query = query.mode(mode.into());
-        }
-        if let Some(fusion) = request.fusion {
-            query = query.fusion(fusion.into());
-        }
-        if let Some(weight) = request.dense_weight.or(defaults.dense_weight) {
-            query = query.dense_weight(weight);
-        }
+        let mut query = Query::any_of(texts)
+            .options(options)
+            .filter(request.filter.into());
         if request.whole {
             query = query.whole();
-        }
-        if let Some(min_score) = request.min_score.or(defaults.min_score) {
-            query = query.min_score(min_score);
-        }
-        if let Some(min_confidence) = request.min_confidence.or(defaults.min_confidence) {
-            query = query.min_confidence(min_confidence);
         }
         if request.ranker == Some(false) {
             query = query.without_ranker();

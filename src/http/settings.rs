@@ -1,20 +1,14 @@
-//! The search defaults of a catalog, stored in its folder.
-
-use std::path::Path;
+//! The settings of a catalog in the API.
 
 use serde::{Deserialize, Serialize};
-use toolscout_index::query::MAX_K;
-use toolscout_index::{Error, StoreProblem, files};
+use toolscout_index::{Catalog, Error, SearchOptions, Settings};
 use utoipa::ToSchema;
 
-use super::error::{ApiError, ApiResult};
-use super::wire::SearchMode;
+use super::wire::{SearchFusion, SearchMode};
+use crate::catalog_writer::Change;
 
-/// Separate from the engine's settings, which are about the index and not about requests.
-const FILE_NAME: &str = "search-defaults.json";
-const MAX_DESCRIPTION_CHARS: usize = 2000;
-
-/// The settings of a catalog: defaults of its searches, which a request overrides.
+/// The settings of a catalog: defaults of its searches, which a request overrides. Every interface
+/// obeys them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CatalogSettings {
@@ -26,6 +20,8 @@ pub struct CatalogSettings {
     pub k: Option<usize>,
     /// The retrieval legs.
     pub mode: Option<SearchMode>,
+    /// How the scores of the legs are combined.
+    pub fusion: Option<SearchFusion>,
     /// The share of the dense legs in the score; the engine's default when not set.
     #[schema(minimum = 0.0, maximum = 1.0)]
     pub dense_weight: Option<f32>,
@@ -40,113 +36,110 @@ impl CatalogSettings {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// 422 naming the value and its range.
-    pub fn validate(&self) -> ApiResult<()> {
-        self.check()
-            .map_err(|reason| ApiError::unprocessable("invalid_settings", reason))
-    }
-
-    /// Checks the ranges; the error names the value and its range.
-    fn check(&self) -> Result<(), String> {
-        if let Some(k) = self.k
-            && !(1..=MAX_K).contains(&k)
-        {
-            return Err(format!("k is {k}, it must be from 1 to {MAX_K}"));
-        }
-        for (name, share) in [
-            ("dense_weight", self.dense_weight),
-            ("min_confidence", self.min_confidence),
-        ] {
-            if let Some(share) = share
-                && !(0.0..=1.0).contains(&share)
-            {
-                return Err(format!("{name} is {share}, it must be from 0 to 1"));
-            }
-        }
-        if self.description.chars().count() > MAX_DESCRIPTION_CHARS {
-            return Err(format!(
-                "the description is longer than {MAX_DESCRIPTION_CHARS} characters"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Reads the settings in a catalog's folder; the defaults if there are none.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::Store`] for a file that is malformed or has a value out of range.
-    pub fn load(folder: &Path) -> Result<Self, Error> {
-        let path = folder.join(FILE_NAME);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(CatalogSettings::default());
-            }
-            Err(error) => return Err(Error::io("read", path, error)),
+    /// [`Error::InvalidSetting`].
+    pub fn validate(&self) -> Result<(), Error> {
+        let settings = Settings {
+            description: self.description.clone(),
+            search: self.search_options(),
+            ..Settings::default()
         };
-        // A value out of range would fail every search, as if the request had it.
-        let read = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
-        let checked =
-            read.and_then(|settings: CatalogSettings| settings.check().map(|()| settings));
-        checked.map_err(|reason| Error::Store {
-            path,
-            problem: StoreProblem::Settings {
-                file: FILE_NAME,
-                reason,
-            },
-        })
+        settings.validate()
     }
 
-    /// Writes the settings into a catalog's folder; a crash leaves the old or the new ones.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn save(&self, folder: &Path) -> Result<(), Error> {
-        let path = folder.join(FILE_NAME);
-        let text = serde_json::to_vec_pretty(self)
-            .map_err(|error| Error::io("write", &path, error.into()))?;
-        files::replace(&path, &text)
+    /// The change that stores them.
+    pub fn into_change(self) -> Change {
+        Change::Settings {
+            search: self.search_options(),
+            description: self.description,
+        }
     }
+
+    fn search_options(&self) -> SearchOptions {
+        SearchOptions {
+            k: self.k,
+            mode: self.mode.map(Into::into),
+            fusion: self.fusion.map(Into::into),
+            dense_weight: self.dense_weight,
+            min_score: self.min_score,
+            min_confidence: self.min_confidence,
+        }
+    }
+}
+
+impl From<&Settings> for CatalogSettings {
+    fn from(settings: &Settings) -> Self {
+        let search = settings.search;
+        CatalogSettings {
+            description: settings.description.clone(),
+            k: search.k,
+            mode: search.mode.map(Into::into),
+            fusion: search.fusion.map(Into::into),
+            dense_weight: search.dense_weight,
+            min_score: search.min_score,
+            min_confidence: search.min_confidence,
+        }
+    }
+}
+
+/// Where earlier versions stored the settings, in the catalog's folder.
+const FORMER_FILE: &str = "search-defaults.json";
+
+/// Moves settings that an earlier version stored in a file of their own into the catalog. Until
+/// that succeeds, the file stays.
+///
+/// # Errors
+/// [`Error::Parse`] for a file that cannot be read as settings, and the errors of a write.
+pub fn adopt_former_file(catalog: &Catalog) -> Result<(), Error> {
+    let path = catalog.path().join(FORMER_FILE);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io("read", path, error)),
+    };
+    let former: CatalogSettings = serde_json::from_slice(&bytes).map_err(|error| Error::Parse {
+        source_name: FORMER_FILE.to_owned(),
+        line: Some(error.line()),
+        column: Some(error.column()),
+        reason: format!("{error}; correct the file or delete it"),
+    })?;
+    let mut writer = catalog.writer()?;
+    writer.set_settings(&Settings {
+        description: former.description.clone(),
+        search: former.search_options(),
+        ..writer.settings()?
+    })?;
+    writer.commit()?;
+    std::fs::remove_file(&path).map_err(|error| Error::io("delete", path, error))
 }
 
 #[cfg(test)]
 mod tests {
+    use toolscout_index::{DataDir, Mode, Options};
+
     use super::*;
 
     #[test]
-    fn saved_settings_are_loaded_and_damaged_ones_refused() {
+    fn settings_of_an_earlier_version_are_moved_into_the_catalog() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(
-            CatalogSettings::load(dir.path()).unwrap(),
-            CatalogSettings::default()
-        );
-        let settings = CatalogSettings {
-            k: Some(7),
-            mode: Some(SearchMode::Lexical),
-            ..CatalogSettings::default()
-        };
-        settings.save(dir.path()).unwrap();
-        assert_eq!(CatalogSettings::load(dir.path()).unwrap(), settings);
-        for (damaged, expected) in [("{", "line 1 column 1"), (r#"{"k":0}"#, "k is 0")] {
-            std::fs::write(dir.path().join(FILE_NAME), damaged).unwrap();
-            let error = CatalogSettings::load(dir.path()).unwrap_err();
-            assert!(error.to_string().contains(expected), "{error}");
-            // Not the client's fault, who may have sent a correct search.
-            assert_eq!(ApiError::from(error).status.as_u16(), 500);
+        let catalog = DataDir::new(dir.path())
+            .open_or_create("c", Options::default())
+            .unwrap();
+        let file = catalog.path().join(FORMER_FILE);
+        for damaged in ["{", r#"{"k":0}"#] {
+            std::fs::write(&file, damaged).unwrap();
+            adopt_former_file(&catalog).unwrap_err();
+            assert!(file.exists(), "nothing is lost");
         }
-    }
-
-    #[test]
-    fn values_out_of_range_are_named() {
-        let bad = CatalogSettings {
-            dense_weight: Some(1.5),
-            ..CatalogSettings::default()
+        std::fs::write(&file, r#"{"description":"mail","k":7,"mode":"lexical"}"#).unwrap();
+        adopt_former_file(&catalog).unwrap();
+        assert!(!file.exists());
+        let expected = SearchOptions {
+            k: Some(7),
+            mode: Some(Mode::Lexical),
+            ..SearchOptions::default()
         };
-        assert!(bad.validate().unwrap_err().message.contains("1.5"));
-        let bad = CatalogSettings {
-            k: Some(0),
-            ..CatalogSettings::default()
-        };
-        assert!(bad.validate().unwrap_err().message.contains("k is 0"));
+        let searcher = catalog.searcher();
+        assert_eq!(searcher.settings().search, expected);
+        assert_eq!(searcher.settings().description, "mail");
     }
 }

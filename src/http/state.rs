@@ -11,13 +11,14 @@ use toolscout_index::{DataDir, Embedder};
 
 use super::agent::{PageToken, Runs};
 use super::error::{ApiError, ApiResult};
-use super::feedback::FeedbackStore;
+use super::feedback::RateLimit;
 use super::limits::Limits;
 use super::mcp::{self, McpService};
 use super::registry::{OpenCatalog, Registry};
 use super::search_pool::SearchPool;
 use super::tasks::Tasks;
 use crate::agent::Agent;
+use crate::feedback::FeedbackStore;
 use crate::finder::ToolSearch;
 use crate::finder::snapshot::Newest;
 use crate::gate::{AuditLog, Gate, Policies, audit};
@@ -82,6 +83,7 @@ pub struct AppState {
     pub(super) default_catalog: String,
     pub(super) keys: KeyStore,
     pub(super) feedback: FeedbackStore,
+    pub(super) feedback_rate: RateLimit,
     pub(super) tasks: Arc<Tasks>,
     pub(super) search_pool: SearchPool,
     /// One permit for each body of tools that is being read.
@@ -126,6 +128,7 @@ impl App {
         Ok(App(Arc::new(AppState {
             keys: KeyStore::open(&data)?,
             feedback: FeedbackStore::open(&data)?,
+            feedback_rate: RateLimit::default(),
             catalogs: Registry::new(
                 DataDir::new(data),
                 &embedders,

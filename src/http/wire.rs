@@ -86,6 +86,15 @@ impl From<SearchFusion> for Fusion {
     }
 }
 
+impl From<Fusion> for SearchFusion {
+    fn from(fusion: Fusion) -> Self {
+        match fusion {
+            Fusion::Convex => SearchFusion::Convex,
+            Fusion::Rrf => SearchFusion::Rrf,
+        }
+    }
+}
+
 /// The format of the found tools, ready to be passed to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

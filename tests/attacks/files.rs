@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use toolscout::feedback::FeedbackStore;
 use toolscout::gate::AuditLog;
 use toolscout::gate::audit::Entry;
-use toolscout::http::FeedbackStore;
 use toolscout::tools::Status;
 
 use super::run::World;
@@ -310,7 +310,7 @@ fn asked() -> World {
     world.ok(&["memory", "add", "s/t", &format!("default {QUERY}")]);
     let data = world.path("data");
     drop(FeedbackStore::open(&data).unwrap());
-    let feedback = rusqlite::Connection::open(data.join("feedback.sqlite")).unwrap();
+    let feedback = rusqlite::Connection::open(data.join("feedback.db")).unwrap();
     for catalog in ["default", "other"] {
         let row = "INSERT INTO feedback (catalog, at_ms, request_id, tool, outcome, query)
                    VALUES (?1, 1, 'r', 's/t', 'used', ?2)";

@@ -184,7 +184,7 @@ fn invalid_queries_are_errors() {
     world.fails(
         1,
         &["search", "x", "--dense-weight", "2"],
-        &["dense weight is 2"],
+        &["dense_weight is 2"],
     );
     world.fails(
         1,

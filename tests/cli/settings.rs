@@ -1,5 +1,7 @@
 //! Flag over environment over file.
 
+use serde_json::json;
+
 use super::run::{Ended, World, four_tools, text};
 
 #[test]
@@ -52,4 +54,33 @@ fn an_invalid_variable_is_named() {
             .output(),
     );
     ended.failed(1, &["TOOLSCOUT_SEARCH_K", "lots"]);
+}
+
+#[test]
+fn settings_of_the_catalog_are_obeyed_below_file_and_flags() {
+    let world = World::with_tools(&four_tools());
+    let file = world.file("c.toml", "[search]\nk = 2\n");
+    let hits = |args: &[&str]| {
+        let request = ["search", "e-mail message inbox issue"];
+        world.ok(&[args, &request].concat()).lines().count()
+    };
+    let config = ["--config", text(&file)];
+    world.ok(&["catalogs", "settings", "-k", "1", "--min-confidence", "0"]);
+    assert_eq!((hits(&[]), hits(&config)), (1, 2));
+    let shown = world.json(&["catalogs", "settings", "--description", "ours"]);
+    assert_eq!(
+        (&shown["k"], &shown["description"]),
+        (&json!(1), &json!("ours"))
+    );
+    let reset = world.json(&["catalogs", "settings", "--reset", "--mode", "lexical"]);
+    assert_eq!(
+        (&reset["k"], &reset["mode"]),
+        (&json!(null), &json!("lexical"))
+    );
+    assert!(hits(&[]) > 2);
+    world.fails(
+        1,
+        &["catalogs", "settings", "-k", "51"],
+        &["k is 51", "from 1 to 50"],
+    );
 }

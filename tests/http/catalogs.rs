@@ -60,7 +60,7 @@ async fn a_deleted_catalog_comes_back_empty() {
 async fn settings_and_tools_outlive_the_server() {
     let server = Server::with_tools(&[tool("s", "t", "")]).await;
     let settings = json!({
-        "description": "ours", "k": 7, "mode": "lexical", "dense_weight": null, "min_score": null, "min_confidence": 0.25
+        "description": "ours", "k": 7, "mode": "lexical", "fusion": "rrf", "dense_weight": null, "min_score": null, "min_confidence": 0.25
     });
     assert_eq!(
         server
@@ -111,8 +111,12 @@ async fn settings_out_of_range_change_nothing() {
 async fn damaged_settings_are_a_failure_of_the_server_and_named_in_the_list() {
     let server = Server::with_tools(&[tool("s", "t", "Does a thing.")]).await;
     let data = server.stop().await;
-    let file = data.path().join("catalogs/default/search-defaults.json");
-    std::fs::write(file, r#"{"k": 0}"#).unwrap();
+    let database = data.path().join("catalogs/default/tools.db");
+    let sql = r#"INSERT OR REPLACE INTO meta VALUES ('settings', '{"search": {"k": 0}}')"#;
+    rusqlite::Connection::open(database)
+        .unwrap()
+        .execute(sql, [])
+        .unwrap();
     let server = Server::start_with(|settings| settings.data = data.path().to_owned()).await;
     let search = server
         .post("/v1/search", &json!({ "query": "thing" }))
@@ -148,11 +152,10 @@ async fn settings_that_are_put_at_the_same_time_are_all_accepted() {
         );
     }
     let served = server.get("/v1/catalogs/default/settings").await.body;
-    let file = server
-        .dir
-        .path()
-        .join("catalogs/default/search-defaults.json");
-    let stored: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let server = std::sync::Arc::into_inner(server).expect("every PUT has ended");
+    let data = server.stop().await;
+    let server = Server::start_with(|settings| settings.data = data.path().to_owned()).await;
+    let stored = server.get("/v1/catalogs/default/settings").await.body;
     assert_eq!(stored, served);
 }
 

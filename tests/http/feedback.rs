@@ -25,7 +25,7 @@ async fn feedback_is_recorded_for_every_key_that_may_search() {
         "{answer:?}"
     );
     let data = server.stop().await;
-    let kept = rusqlite::Connection::open(data.path().join("feedback.sqlite")).unwrap();
+    let kept = rusqlite::Connection::open(data.path().join("feedback.db")).unwrap();
     let row = kept.query_row(
         "SELECT catalog || ' ' || request_id || ' ' || tool || ' ' || outcome FROM feedback",
         [],

@@ -31,7 +31,7 @@ impl Search<'_> {
             Some(first) => folded.insert(*first),
             None => true,
         });
-        found.truncate(self.query.k);
+        found.truncate(self.parameters.k);
         let hits: Vec<Hit> = found
             .into_iter()
             .filter_map(|found| self.hit(found, requests, all_scores))
@@ -63,7 +63,7 @@ impl Search<'_> {
         }
         by_tool
             .into_values()
-            .filter(|found| found.score >= self.query.min_score)
+            .filter(|found| found.score >= self.parameters.min_score)
             .collect()
     }
 
@@ -119,7 +119,7 @@ impl Search<'_> {
             let found = scores.fused[tool] > 0.0 || scores.memory_scores.contains_key(&tool);
             found && self.is_allowed(tool) && !scores.named.contains_key(&(tool as u32))
         };
-        let mut best = TopK::new(self.query.k);
+        let mut best = TopK::new(self.parameters.k);
         if self.query.fold {
             // Duplicates must be folded before the best k are taken, or they would take up its
             // places.
@@ -183,7 +183,7 @@ impl Search<'_> {
         is_close
             && scores
                 .confidence()
-                .is_none_or(|confidence| confidence >= self.query.min_confidence)
+                .is_none_or(|confidence| confidence >= self.parameters.min_confidence)
     }
 
     /// The rank of a tool among those that pass the filter, from 1.

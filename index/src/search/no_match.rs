@@ -22,7 +22,8 @@ impl Search<'_> {
     }
 
     fn no_match_reason(&self, all_scores: &[RequestScores]) -> NoMatchReason {
-        let (min_confidence, min_score) = (self.query.min_confidence, self.query.min_score);
+        let (min_confidence, min_score) =
+            (self.parameters.min_confidence, self.parameters.min_score);
         if self.searcher.is_empty() {
             return NoMatchReason::EmptyCatalog;
         }

@@ -158,7 +158,7 @@ fn contributing_legs<'a>(
     search: &Search<'a>,
     scores: &'a RequestScores,
 ) -> Option<Vec<ContributingLeg<'a>>> {
-    if search.mode == Mode::Dense || search.query.fusion == Fusion::Rrf {
+    if search.mode == Mode::Dense || search.parameters.fusion == Fusion::Rrf {
         return None;
     }
     let mut contributing = Vec::new();

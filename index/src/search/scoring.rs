@@ -187,7 +187,7 @@ impl Search<'_> {
             let best = top_k::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool));
             likely.extend(best.into_iter().map(|(tool, _)| tool));
         };
-        add_best(fused, LIKELY.max(2 * self.query.k));
+        add_best(fused, LIKELY.max(2 * self.parameters.k));
         for result in results {
             add_best(&result.scores.raw, LIKELY_BY_LEG);
         }
@@ -246,9 +246,12 @@ impl Search<'_> {
         match (self.mode, legs) {
             (_, 0) => 0.0,
             (Mode::Dense, _) => 1.0,
-            (_, 1) => self.query.dense_weight.unwrap_or(settings.dense_weight),
+            (_, 1) => self
+                .parameters
+                .dense_weight
+                .unwrap_or(settings.dense_weight),
             _ => self
-                .query
+                .parameters
                 .dense_weight
                 .unwrap_or(settings.joint_dense_weight),
         }
@@ -284,7 +287,7 @@ impl Search<'_> {
         let weighted = dense
             .iter()
             .map(|&(scores, share)| (scores, dense_weight * share / shares));
-        if self.query.fusion == Fusion::Rrf && !dense.is_empty() {
+        if self.parameters.fusion == Fusion::Rrf && !dense.is_empty() {
             let lists: Vec<(&[f32], f32)> = [(lexical, 1.0 - dense_weight)]
                 .into_iter()
                 .chain(weighted)

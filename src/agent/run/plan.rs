@@ -34,7 +34,7 @@ impl Run {
         let arguments = serde_json::json!({ "query": query }).to_string();
         let request = SearchRequest {
             queries: vec![query],
-            limit: find.max_limit,
+            limit: Some(find.max_limit),
             filter: find.filter.clone(),
             ..SearchRequest::default()
         };

@@ -1,0 +1,41 @@
+//! The flags of search options, shared by several verbs.
+
+use toolscout_index::{Fusion, Mode, SearchOptions};
+
+/// Options of a search. Without a flag the configuration file counts, then the settings of the
+/// catalog, then the value in brackets.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct SearchOptionArgs {
+    /// Number of hits, 1 to 50 [default: 5]
+    #[arg(short, value_name = "N")]
+    k: Option<usize>,
+    /// lexical, dense, hybrid or auto [default: auto]
+    #[arg(short, long)]
+    mode: Option<Mode>,
+    /// How the scores of the legs are combined: convex or rrf [default: convex]
+    #[arg(long)]
+    fusion: Option<Fusion>,
+    /// Weight of the dense legs, 0 to 1 [default: by their number]
+    #[arg(long, value_name = "W")]
+    dense_weight: Option<f32>,
+    /// Leave out hits below this raw score, see --explain [default: 0]
+    #[arg(long, value_name = "SCORE")]
+    min_score: Option<f32>,
+    /// Answer "no match" below this confidence, 0 to 1 [default: 0, never]
+    #[arg(long, value_name = "CONFIDENCE")]
+    min_confidence: Option<f32>,
+}
+
+impl SearchOptionArgs {
+    /// The engine's options.
+    pub fn options(&self) -> SearchOptions {
+        SearchOptions {
+            k: self.k,
+            mode: self.mode,
+            fusion: self.fusion,
+            dense_weight: self.dense_weight,
+            min_score: self.min_score,
+            min_confidence: self.min_confidence,
+        }
+    }
+}
