@@ -39,7 +39,7 @@ mod registry;
     reason = "in what utoipa's macro generates for query parameters"
 )]
 mod search;
-mod search_pool;
+mod threads;
 mod server;
 mod servers;
 mod service;

@@ -18,6 +18,7 @@ use super::App;
 use super::access::Grant;
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Json, Path, QueryString, RawBody, parse_json};
+use super::threads::blocking;
 use crate::agent::{Agent, Question, StartError};
 use crate::gate::Answer;
 use crate::keys::Scope;
@@ -479,12 +480,13 @@ async fn with_sessions<T: Send + 'static>(
     work: impl FnOnce(&Sessions) -> Result<T, SessionError> + Send + 'static,
 ) -> ApiResult<T> {
     let sessions = agent.sessions().clone();
-    let outcome = tokio::task::spawn_blocking(move || work(&sessions)).await;
-    Ok(outcome.map_err(ApiError::internal)??)
+    Ok(blocking(move || work(&sessions)).await??)
 }
 
 fn unknown(id: &str) -> ApiError {
-    ApiError::not_found("unknown_conversation", format!("no conversation {id:?}"))
+    let message =
+        format!("no conversation {id:?}; GET /v1/agent/conversations lists those of this key");
+    ApiError::not_found("unknown_conversation", message)
 }
 
 impl From<StartError> for ApiError {

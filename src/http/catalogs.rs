@@ -11,8 +11,9 @@ use super::App;
 use super::access::{Grant, Reading, Writing};
 use super::error::{ApiError, ApiResult, ErrorType};
 use super::extract::{self, Json, Path};
-use super::registry::{Created, OpenCatalog, blocking};
+use super::registry::{Created, OpenCatalog};
 use super::settings::CatalogSettings;
+use super::threads::blocking;
 
 /// A catalog to create.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -223,7 +224,7 @@ pub async fn stats(
     Reading(catalog): Reading,
     State(app): State<App>,
 ) -> ApiResult<Json<CatalogStats>> {
-    let stats = app.search_pool.run(move || catalog.stats()).await??;
+    let stats = app.cpu_pool.run(move || catalog.stats()).await??;
     Ok(Json(CatalogStats {
         tools: stats.tools,
         servers: counts(stats.servers),

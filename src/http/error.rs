@@ -226,6 +226,15 @@ pub fn unknown_catalog(name: &str) -> ApiError {
     )
 }
 
+/// The error while the server starts.
+pub fn not_ready() -> ApiError {
+    ApiError::busy(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "not_ready",
+        "the catalogs are being opened; try again in a moment",
+    )
+}
+
 impl From<WriteError> for ApiError {
     fn from(error: WriteError) -> Self {
         match error {

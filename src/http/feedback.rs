@@ -15,7 +15,8 @@ use super::access::{Grant, Reading};
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
 use super::memory;
-use super::registry::{OpenCatalog, blocking};
+use super::registry::OpenCatalog;
+use super::threads::blocking;
 use super::tools::find_tool;
 use crate::feedback::{
     FeedbackRecord, MAX_TOKEN_BYTES, Outcome, SearchContext, Signer, VerifiedAnswer,

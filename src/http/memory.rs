@@ -104,7 +104,7 @@ pub async fn list(
         Some(cursor) => Some(paging::read_cursor(cursor)?),
         None => None,
     };
-    let page = app.search_pool.run(move || page(&catalog, after, limit));
+    let page = app.cpu_pool.run(move || page(&catalog, after, limit));
     Ok(Json(page.await??))
 }
 
@@ -121,7 +121,7 @@ pub async fn switch(
     Json(MemorySwitch { enabled }): Json<MemorySwitch>,
 ) -> ApiResult<Json<MemorySwitch>> {
     let switch = if enabled { Switch::On } else { Switch::Off };
-    app.search_pool
+    app.cpu_pool
         .run(move || catalog.memory().set_switch(switch))
         .await??;
     Ok(Json(MemorySwitch { enabled }))
@@ -135,7 +135,7 @@ pub async fn switch(
 )]
 pub async fn export(Writing(catalog): Writing, State(app): State<App>) -> ApiResult<Response> {
     let entries = app
-        .search_pool
+        .cpu_pool
         .run(move || catalog.memory().entries(None, MAX_ENTRIES))
         .await??;
     let mut lines = String::new();
@@ -168,7 +168,7 @@ pub async fn forget(
         }
     };
     let forgotten = app
-        .search_pool
+        .cpu_pool
         .run(move || catalog.memory().forget(&what))
         .await??;
     Ok(Json(Forgotten { forgotten }))
@@ -189,7 +189,7 @@ pub async fn remember(
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_millis() as i64;
-    app.search_pool
+    app.cpu_pool
         .run(move || catalog.memory().remember(&query, &tool, at_ms, &teacher))
         .await??;
     Ok(())

@@ -11,6 +11,7 @@ use toolscout_index::{Catalog, DataDir, Embedder, Error, Memory, Options, Search
 use super::Limits;
 use super::error::{ApiError, ApiResult, unknown_catalog};
 use super::settings;
+use super::threads::blocking;
 use crate::catalog_writer::CatalogWriter;
 use crate::embed_cache::CachedEmbedder;
 use crate::telemetry::Metrics;
@@ -440,13 +441,4 @@ fn without_folder(error: &Error) -> String {
         }
         _ => "it cannot be opened; the server's log says why".to_owned(),
     }
-}
-
-/// Runs blocking work off the async threads.
-pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> ApiResult<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(ApiError::internal)
 }

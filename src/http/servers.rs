@@ -14,7 +14,9 @@ use super::error::ApiResult;
 use super::extract::{Json, Path};
 use super::registry::OpenCatalog;
 use super::tasks;
-use super::tools::{LoadParams, all_valid, read_tools, runs_as_task, to_strings};
+use super::tools::body::{all_valid, read_tools};
+use super::tools::load::runs_as_task;
+use super::tools::{LoadParams, to_strings};
 use crate::catalog_writer::Change;
 
 /// What a sync changed.

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::bail;
-use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use toolscout_index::{DataDir, Embedder};
 
 use super::agent::{PageToken, Runs};
-use super::error::{ApiError, ApiResult};
+use super::error::{self, ApiResult};
 use super::feedback::RateLimit;
 use super::limits::Limits;
 use super::mcp::{self, McpService};
 use super::registry::{OpenCatalog, Registry};
-use super::search_pool::SearchPool;
+use super::stream::Streams;
 use super::tasks::Tasks;
+use super::threads::CpuPool;
 use crate::agent::Agent;
 use crate::feedback::FeedbackStore;
 use crate::finder::ToolSearch;
@@ -84,8 +84,9 @@ pub struct AppState {
     pub(super) keys: KeyStore,
     pub(super) feedback: FeedbackStore,
     pub(super) feedback_rate: RateLimit,
+    pub(super) streams: Streams,
     pub(super) tasks: Arc<Tasks>,
-    pub(super) search_pool: SearchPool,
+    pub(super) cpu_pool: CpuPool,
     /// One permit for each body of tools that is being read.
     pub(super) bulk_bodies: Semaphore,
     pub(super) metrics: Arc<Metrics>,
@@ -129,6 +130,7 @@ impl App {
             keys: KeyStore::open(&data)?,
             feedback: FeedbackStore::open(&data)?,
             feedback_rate: RateLimit::default(),
+            streams: Streams::default(),
             catalogs: Registry::new(
                 DataDir::new(data),
                 &embedders,
@@ -137,7 +139,7 @@ impl App {
             ),
             default_catalog,
             tasks: Arc::default(),
-            search_pool: SearchPool::new(
+            cpu_pool: CpuPool::new(
                 limits.search_threads,
                 limits.search_queue,
                 limits.search_patience,
@@ -253,7 +255,7 @@ impl App {
         if self.ready.load(Ordering::Acquire) {
             Ok(())
         } else {
-            Err(not_ready())
+            Err(error::not_ready())
         }
     }
 
@@ -270,13 +272,4 @@ impl App {
         self.metrics.tools.set(tools);
         self.metrics.pending_embeddings.set(pending);
     }
-}
-
-/// The error while the server starts.
-pub(super) fn not_ready() -> ApiError {
-    ApiError::busy(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "not_ready",
-        "the catalogs are being opened; try again in a moment",
-    )
 }

@@ -9,22 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::task::TaskTracker;
 use toolscout_index::Tool;
 use toolscout_index::formats::{self, ReadOptions};
 
 use super::App;
-use super::error::ApiError;
+use super::error::{ApiError, ApiResult};
 use super::extract;
 use super::registry::OpenCatalog;
-use super::tools::failed_item;
-use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus};
+use super::wire::{ChangeCounts, ItemError, ItemResult, ItemStatus, failed_item};
 use crate::catalog_writer::Change;
 
+/// Most bodies that are streamed at a time. The results of each, up to 10 MB, may wait in memory.
+const MAX_STREAMS: usize = 16;
 /// Longest line. A description may have 16 MiB; such a tool needs the route for a single tool.
 const MAX_LINE_BYTES: usize = 4 << 20;
 /// Most lines of one request. All their results, about 100 bytes each, may wait for the client.
@@ -45,8 +47,51 @@ struct Summary {
     error: Option<ItemError>,
 }
 
+/// The streamed loads of a server: a bounded number, awaited when it ends.
+pub struct Streams {
+    permits: Arc<Semaphore>,
+    running: TaskTracker,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Streams {
+            permits: Arc::new(Semaphore::new(MAX_STREAMS)),
+            running: TaskTracker::new(),
+        }
+    }
+}
+
+impl Streams {
+    /// Waits for the loads to end, which they do after the batch in progress once the server shuts
+    /// down.
+    pub async fn finished(&self) {
+        self.running.close();
+        self.running.wait().await;
+    }
+}
+
 /// Upserts the tools of a body as they arrive, and answers with a stream of results.
-pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: Body) -> Response {
+///
+/// # Errors
+/// 503 while too many bodies are streamed.
+pub fn upsert(
+    app: App,
+    catalog: Arc<OpenCatalog>,
+    options: ReadOptions,
+    body: Body,
+) -> ApiResult<Response> {
+    let permit = Arc::clone(&app.streams.permits)
+        .try_acquire_owned()
+        .map_err(|_| {
+            app.metrics.rejected("streamed_bodies");
+            ApiError::busy(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                format!("{MAX_STREAMS} NDJSON bodies are being read, the most; try again later"),
+            )
+        })?;
+    let running = app.streams.running.clone();
     let (results, lines) = mpsc::channel(MAX_LINES + 1);
     let load = StreamedLoad {
         app,
@@ -56,8 +101,9 @@ pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: B
         counts: ChangeCounts::default(),
         line: 0,
         batch: Vec::new(),
+        _permit: permit,
     };
-    tokio::spawn(load.run(body));
+    running.spawn(load.run(body));
     let lines = futures_util::stream::unfold(lines, |mut lines| async {
         let line: Vec<u8> = lines.recv().await?;
         Some((Ok::<_, std::convert::Infallible>(line), lines))
@@ -67,7 +113,7 @@ pub fn upsert(app: App, catalog: Arc<OpenCatalog>, options: ReadOptions, body: B
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/x-ndjson"),
     );
-    response
+    Ok(response)
 }
 
 /// A load in progress. It ends after the batch in progress when the body ends, the client leaves or
@@ -82,6 +128,7 @@ struct StreamedLoad {
     line: usize,
     /// Tools to commit next, with their line numbers.
     batch: Vec<(usize, Tool)>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl StreamedLoad {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolscout_index::formats::Emit;
+use toolscout_index::formats::{Emit, Skipped};
 use toolscout_index::{Changes, Fusion, Mode, Tool, ToolId, Variant};
 use utoipa::ToSchema;
 
@@ -252,5 +252,27 @@ impl ItemStatus {
         } else {
             ItemStatus::Unchanged
         }
+    }
+}
+
+/// The result of an item that the parser skipped.
+pub fn failed_item(skipped: &Skipped) -> ItemResult {
+    ItemResult {
+        item: skipped.line.unwrap_or(skipped.index),
+        id: skipped.name.clone(),
+        status: ItemStatus::Failed,
+        error: Some(item_error(&skipped.error)),
+    }
+}
+
+fn item_error(error: &toolscout_index::Error) -> ItemError {
+    let code = match error {
+        toolscout_index::Error::DuplicateTool { .. } => "duplicate_tool",
+        toolscout_index::Error::Parse { .. } => "unreadable_tools",
+        _ => "invalid_tool",
+    };
+    ItemError {
+        code: code.to_owned(),
+        message: error.to_string(),
     }
 }

@@ -1,5 +1,4 @@
-//! Threads for CPU work: a bounded number runs at a time, a bounded number waits, and the rest is
-//! refused at once.
+//! Work off the async threads: a bounded pool for CPU work, and a way to wait for the disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +11,22 @@ use tokio::time::timeout;
 use super::error::{ApiError, ApiResult};
 use crate::telemetry::GaugeGuard;
 
-/// A bounded number of threads for searches, and a bounded queue for them.
-pub struct SearchPool {
-    /// One permit for each running search.
+/// Threads for CPU work. A bounded number runs at a time, a bounded number waits, and the rest is
+/// refused at once.
+pub struct CpuPool {
+    /// One permit for each running piece of work.
     threads: Arc<Semaphore>,
-    /// One permit for each search that runs or is queued.
+    /// One permit for each piece of work that runs or is queued.
     admitted: Arc<Semaphore>,
     patience: Duration,
     queue_depth: Gauge,
 }
 
-impl SearchPool {
-    /// A pool of `threads` with a queue of `queue` searches, each of which waits at most
+impl CpuPool {
+    /// A pool of `threads` with a queue of `queue` pieces of work, each of which waits at most
     /// `patience`.
     pub fn new(threads: usize, queue: usize, patience: Duration, queue_depth: Gauge) -> Self {
-        SearchPool {
+        CpuPool {
             threads: Arc::new(Semaphore::new(threads)),
             admitted: Arc::new(Semaphore::new(threads + queue)),
             patience,
@@ -57,15 +57,24 @@ impl SearchPool {
             work()
         });
         work.await
-            .map_err(|error| ApiError::internal(format!("a search panicked: {error}")))
+            .map_err(|error| ApiError::internal(format!("work on the pool panicked: {error}")))
     }
+}
+
+/// Runs blocking work off the async threads.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> ApiResult<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(ApiError::internal)
 }
 
 fn overloaded() -> ApiError {
     ApiError::busy(
         StatusCode::SERVICE_UNAVAILABLE,
         "overloaded",
-        "too many searches are waiting; try again later",
+        "too many requests are waiting; try again later",
     )
 }
 
@@ -77,7 +86,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_refuses_at_once_and_empties_again() {
-        let pool = Arc::new(SearchPool::new(
+        let pool = Arc::new(CpuPool::new(
             1,
             1,
             Duration::from_secs(60),

@@ -1,0 +1,61 @@
+//! A page of the tools of a catalog.
+
+use toolscout_index::{Searcher, Tool};
+
+use super::super::paging;
+use super::super::wire::ToolBody;
+use super::ToolPage;
+
+/// A page ends early when its tools reach this size. It has at least one tool.
+const MAX_PAGE_BYTES: usize = 8 << 20;
+
+/// The tools after this id, at most `limit`.
+pub fn page(
+    searcher: &Searcher,
+    after: Option<&str>,
+    server: Option<&str>,
+    limit: usize,
+) -> ToolPage {
+    let mut ids = searcher
+        .ids_after(after)
+        .filter(|id| server.is_none_or(|server| id.server() == server))
+        .peekable();
+    let (mut tools, mut bytes, mut last) = (Vec::new(), 0, None);
+    // The size is checked before a tool is added, so a page has at least one.
+    while tools.len() < limit && bytes < MAX_PAGE_BYTES {
+        let Some(id) = ids.next() else { break };
+        last = Some(id);
+        if let Some(tool) = searcher.tool(id) {
+            bytes += json_bytes(&tool);
+            tools.push(ToolBody::from(&*tool));
+        }
+    }
+    let next_cursor = last
+        // Without further tools there is no next page, even if the page is full.
+        .filter(|_| ids.peek().is_some())
+        .map(|id| paging::cursor_after(id.as_str()));
+    ToolPage {
+        tools,
+        next_cursor,
+        total: searcher.len(),
+        generation: searcher.generation(),
+    }
+}
+
+/// The size of a tool as JSON, counted without writing it.
+fn json_bytes(tool: &Tool) -> usize {
+    struct ByteCounter(usize);
+    impl std::io::Write for ByteCounter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = ByteCounter(0);
+    // Counting does not fail.
+    let _ = serde_json::to_writer(&mut counter, tool);
+    counter.0
+}
