@@ -582,7 +582,7 @@ impl Run {
     /// Why the call is refused.
     fn action_of(&self, index: usize, raw: &RawCall) -> Result<Action, CallError> {
         if index >= self.config.max_calls {
-            let calls = counted(self.config.max_calls as u64, "call");
+            let calls = counted(self.config.max_calls, "call");
             let message = format!("the limit is {calls} in one answer; make this one again");
             return Err((ErrorCode::Limit, message));
         }

@@ -12,6 +12,8 @@ use super::Outcome;
 use super::context::{Context, Legs};
 use super::interrupt::Interrupt;
 use super::progress::{ITEMS, bar};
+use crate::models::Unavailable;
+use crate::printable::counted;
 
 /// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
 /// after `models pull`. Ctrl-C keeps the vectors made so far; the next run makes the rest.
@@ -23,8 +25,14 @@ impl Args {
     /// Embeds, and prints how many texts in what time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         let catalog = context.open(Legs::All)?;
-        if let Some(unavailable) = context.without_model() {
-            bail!("nothing was embedded: {unavailable}");
+        match context.without_model() {
+            None => {}
+            Some(disabled @ Unavailable::Disabled { .. }) => {
+                bail!("nothing was embedded: {disabled}")
+            }
+            Some(Unavailable::NotFetched { reason } | Unavailable::Unusable { reason }) => {
+                bail!("nothing was embedded: {reason}; `toolscout models pull` fetches it")
+            }
         }
         let embedded = pending(&mut catalog.writer()?, &Interrupt::listen()?)?;
         if context.printer.is_json() {
@@ -72,12 +80,14 @@ impl fmt::Display for Embedded {
             (0, 0) => f.write_str("nothing to embed"),
             (texts, 0) => write!(
                 f,
-                "{texts} texts embedded in {:.2} s",
+                "{} embedded in {:.2} s",
+                counted(texts, "text"),
                 self.took.as_secs_f64()
             ),
             (texts, left) => write!(
                 f,
-                "interrupted with {texts} texts embedded and {left} left; `toolscout embed` continues"
+                "interrupted with {} embedded and {left} left; `toolscout embed` continues",
+                counted(texts, "text")
             ),
         }
     }

@@ -24,6 +24,7 @@ use crate::gate::audit::anchor::{Anchor, AnchorError};
 use crate::gate::class::Class;
 use crate::gate::normalize::Change;
 use crate::gate::policy::Decision;
+use crate::printable::counted;
 use crate::tools::{ErrorCode, Status};
 
 /// The log's file name in the data directory.
@@ -154,7 +155,7 @@ pub enum AuditError {
         source: std::io::Error,
     },
     /// There are entries but no anchor.
-    #[error("the audit log {} has {entries} entries and no anchor {}: the anchor was deleted, or the log was copied without it; review the entries, then trust the log with `toolscout audit anchor`", path.display(), anchor.display())]
+    #[error("the audit log {} has {} and no anchor {}: the anchor was deleted, or the log was copied without it; review the entries, then trust the log with `toolscout audit anchor`", path.display(), counted(*entries, "entry"), anchor.display())]
     AnchorMissing {
         /// The file.
         path: PathBuf,
@@ -170,7 +171,7 @@ pub enum AuditError {
         anchor: PathBuf,
     },
     /// The log ends before its anchor.
-    #[error("the audit log {} has {found} entries and its anchor counts {expected}: the newest {} were cut off, or lost when the machine lost power", path.display(), expected - found)]
+    #[error("the audit log {} has {} and its anchor counts {expected}: the newest {} were cut off, or lost when the machine lost power", path.display(), counted(*found, "entry"), expected - found)]
     CutOff {
         /// The file.
         path: PathBuf,

@@ -233,8 +233,12 @@ impl ScriptedModel {
         let answered = state.requests.len();
         let next = state.turns.get_mut(&purpose).and_then(VecDeque::pop_front);
         let turn = next.ok_or_else(|| {
+            let wanted = match purpose {
+                Purpose::Round => "`reply`",
+                Purpose::Recommend => "`reply` and `\"for\": \"recommend\"`",
+            };
             self.error(format!(
-                "no reply left for request {answered} ({purpose:?})"
+                "no reply left for request {answered}; add a line with {wanted}"
             ))
         })?;
         match &turn.expect_tools {
