@@ -121,6 +121,15 @@ impl Context {
         self.loaded().without_model.as_ref()
     }
 
+    /// As [`Context::without_model`], for a verb that fails without a model: where there is none, the
+    /// error says so, and no warning is printed above it.
+    pub fn required_model(&self) -> Result<(), &Unavailable> {
+        let embedders = self
+            .embedders
+            .get_or_init(|| models::embedders(&self.settings));
+        embedders.without_model.as_ref().map_or(Ok(()), Err)
+    }
+
     /// Why a configured embedding model could not be loaded; `None` where nothing was loaded yet.
     pub fn missing_model(&self) -> Option<&Unavailable> {
         let without = self.embedders.get()?.without_model.as_ref();

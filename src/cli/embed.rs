@@ -24,16 +24,11 @@ pub struct Args {}
 impl Args {
     /// Embeds, and prints how many texts in what time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let catalog = context.open(Legs::All)?;
-        match context.without_model() {
-            None => {}
-            Some(disabled @ Unavailable::Disabled { .. }) => {
-                bail!("nothing was embedded: {disabled}")
-            }
-            Some(Unavailable::NotFetched { reason } | Unavailable::Unusable { reason }) => {
-                bail!("nothing was embedded: {reason}; `toolscout models pull` fetches it")
-            }
+        // A missing catalog is reported before a missing model, by `open` below.
+        if context.has_catalog()? {
+            require_model(context)?;
         }
+        let catalog = context.open(Legs::All)?;
         let embedded = pending(&mut catalog.writer()?, &Interrupt::listen()?)?;
         if context.printer.is_json() {
             let json = json!({
@@ -49,6 +44,19 @@ impl Args {
                 .text(format_args!("{}: {embedded}", context.settings.catalog))?;
         }
         Ok(embedded.outcome())
+    }
+}
+
+/// Fails where there is nothing to embed with.
+fn require_model(context: &Context) -> Result<()> {
+    match context.required_model() {
+        Ok(()) => Ok(()),
+        Err(disabled @ Unavailable::Disabled { .. }) => {
+            bail!("nothing was embedded: {disabled}")
+        }
+        Err(Unavailable::NotFetched { reason } | Unavailable::Unusable { reason }) => {
+            bail!("nothing was embedded: {reason}; `toolscout models pull` fetches it")
+        }
     }
 }
 
