@@ -289,6 +289,7 @@ impl Agent {
         owner: &str,
     ) -> Result<RunningTurn, StartError> {
         match self.shared.running().entry(conversation.clone()) {
+            // Before `Busy`: another owner learns only that the id is taken.
             Entry::Occupied(run) if run.get().owner != owner => {
                 Err(StartError::NotOwned(conversation.clone()))
             }
@@ -322,6 +323,8 @@ impl AgentState {
 
     /// Tokens of all tools of the catalog.
     fn catalog_tokens(&self) -> usize {
+        // The lock is held while counting: turns that start together wait for one count, on
+        // blocking threads, and do not make one each.
         let mut cached = self
             .catalog_tokens
             .lock()
@@ -353,6 +356,8 @@ struct RunningTurn {
 
 impl Drop for RunningTurn {
     fn drop(&mut self) {
+        // Runs also when the turn's task panics, so that a bug does not leave the conversation
+        // busy.
         self.shared.running().remove(&self.conversation);
     }
 }
@@ -467,6 +472,7 @@ impl AgentBuilder {
     /// [`BuildError`] naming what is missing.
     pub fn build(self) -> Result<Agent, BuildError> {
         let own_tools = self.registry.definitions().cloned().map(Arc::new).collect();
+        // The user's own tools come first, so that no other set can take their ids.
         let mut toolsets: Vec<Arc<dyn Toolset>> = vec![Arc::new(self.registry)];
         toolsets.extend(self.toolsets);
         let sessions = match self.sessions {

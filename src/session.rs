@@ -390,6 +390,8 @@ impl Sessions {
             )?;
             connection.execute(
                 "UPDATE conversations SET toolbox = ?2, updated_ms = ?3 WHERE id = ?1",
+                // In the same transaction as the answer: a toolbox of another turn would show tools
+                // that the model never loaded.
                 params![conversation.as_str(), end.toolbox.to_string(), now_ms()],
             )
         })
@@ -428,6 +430,7 @@ impl Sessions {
         before: i64,
         max: usize,
     ) -> Result<Vec<Message>, SessionError> {
+        // Two messages a turn.
         let turns = max.div_ceil(2);
         let mut rows: Vec<(String, String, String)> = self.query(
             "SELECT question, answer, status FROM turns WHERE conversation = ?1 AND number < ?2
@@ -435,6 +438,7 @@ impl Sessions {
             params![conversation.as_str(), before, turns as i64],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )?;
+        // Read newest first, so that the limit keeps the latest.
         rows.reverse();
         let mut messages = Vec::with_capacity(2 * rows.len());
         for (question, answer, status) in rows {

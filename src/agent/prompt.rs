@@ -310,6 +310,8 @@ pub(super) fn without_trailing_commas(text: &str) -> String {
                 repaired.truncate(end - 1);
             }
         }
+        // A quote after a backslash does not end the string, unless the backslash is escaped
+        // itself.
         in_string ^= c == '"' && !escaped;
         escaped = in_string && c == '\\' && !escaped;
         repaired.push(c);

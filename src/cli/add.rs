@@ -119,6 +119,7 @@ fn upsert(writer: &mut Writer, tools: &[Tool], interrupt: &Interrupt) -> Result<
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();
+    // Each batch is sorted in itself only.
     changes.added.sort_unstable();
     changes.changed.sort_unstable();
     Ok(changes)

@@ -33,6 +33,7 @@ use crate::llm::{ChatModel, OpenAi, ScriptedModel};
 use crate::mcp::{Pool, SingleWriterSink};
 use crate::printable;
 use crate::session::{ConversationId, Sessions, TurnStatus};
+use crate::shutdown::EXIT_INTERRUPTED;
 use crate::tools::ScriptedTools;
 use crate::tools::operation::Operations;
 use approve::Questions;
@@ -206,6 +207,8 @@ impl AgentArgs {
                 .audit(audit)
                 .config(config.clone())
                 .registry(builtins.clone())
+                // Where several offer a tool, the first is called: built-in tools, then those of a
+                // script.
                 .tools(tools.clone())
                 .tools(skills.clone())
                 .tools(operations)
@@ -405,7 +408,7 @@ impl Terminal {
 
     fn interrupt(&self, interrupted: &mut bool, stream: &RunStream) {
         if mem::replace(interrupted, true) {
-            std::process::exit(130);
+            std::process::exit(EXIT_INTERRUPTED);
         }
         self.agent.stop(stream.conversation());
     }

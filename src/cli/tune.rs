@@ -71,6 +71,7 @@ impl Args {
         progress.begin(&set.name);
         progress.stage("embedding tools", 0);
         workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
+        // A copy, so that trials change neither the user's catalog nor the measured one.
         let tunable = Tunable::new(workspace.copy(&set, "tuned")?);
         progress.stage("trying settings", 0);
         let tuned = tune(&set, &tunable, self.seed, &|| progress.step())?;
@@ -113,6 +114,7 @@ impl Args {
         } else {
             print_adapted(context, &adapted)?;
         }
+        // Checked on the test half: a gain on the train half alone is overfitting.
         if self.apply && !adapted.accepted {
             context
                 .printer

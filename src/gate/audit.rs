@@ -331,6 +331,8 @@ impl AuditLog {
                 path: path.to_owned(),
             });
         }
+        // Writable, since SQLite has to write to recover the write-ahead log of a process that was
+        // killed.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(DatabaseError::from);
         AuditLog::with_connection(path, connection)
@@ -427,6 +429,7 @@ impl AuditLog {
                 anchor,
                 entries: last.seq,
             }),
+            // An anchor of an empty log covers no entry, so none can be missing.
             Some(Link { seq: 0, .. }) => Ok(0),
             Some(Link { seq, .. }) if seq > last.seq => Err(AuditError::CutOff {
                 path,
@@ -444,6 +447,8 @@ impl AuditLog {
     /// records: an anchor that is missing later was deleted.
     fn anchor_first_time(&self) -> Result<(), AuditError> {
         let log = self.lock();
+        // Marked in the database and not by the anchor's file, which whoever cuts the log would
+        // delete too.
         let marked = log
             .connection
             .execute("INSERT OR IGNORE INTO anchored VALUES (1)", []);
@@ -540,6 +545,8 @@ impl AuditLog {
                 self.move_anchor(&mut log);
                 return Ok(seq);
             };
+            // The number is the primary key, so two processes cannot append the same one. A process
+            // that loses continues the chain after the other's entry.
             let is_taken =
                 error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation);
             if !is_taken || races == MAX_RACES {

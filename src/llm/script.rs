@@ -273,6 +273,7 @@ impl ChatModel for ScriptedModel {
             Answer::Reply(reply) => reply_deltas(reply),
             Answer::Chunks(chunks) => chunk_deltas(&chunks),
             Answer::Fail(message) => return Err(LlmError::Reported { message }),
+            // Ends when the request is dropped, as a real connection does.
             Answer::Hang => return Ok(stream::pending().boxed()),
         };
         Ok(stream::iter(deltas).boxed())

@@ -124,6 +124,7 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
     let root = CstRootNode::parse(&text, &jsonc()).map_err(|error| malformed(error.to_string()))?;
     let file: File = serde_json::from_value(root.to_serde_value().unwrap_or_default())
         .map_err(|error| malformed(error.to_string()))?;
+    // A file with both is one of a desktop client; `servers` alone is VS Code's.
     let entries = file.mcp_servers.or(file.servers);
     let entries = entries.ok_or_else(|| malformed("it has no `mcpServers` object".into()))?;
     let place = path.display().to_string();
@@ -357,6 +358,7 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
             (Err(_), Some(default)) => expanded.push_str(default),
             (Err(reason), None) => return Err(reason),
         }
+        // The value itself is not expanded again: it may contain `${` literally.
         rest = after;
     }
     expanded.push_str(rest);

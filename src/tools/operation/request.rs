@@ -91,6 +91,7 @@ fn parameters(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value
 fn joined(base: &Url, path: &str, query: &[(String, String)]) -> Result<Url, String> {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    // `set_path` resolves `..` in the document's own path too.
     if !url.path().starts_with(base.path().trim_end_matches('/')) {
         return Err("the arguments lead out of the service's own paths".into());
     }
@@ -185,6 +186,7 @@ fn add_header(
     name: &str,
     value: &str,
 ) -> Result<(), String> {
+    // Header names have no case, so `Host` is forbidden as `host` is.
     let lower = name.to_ascii_lowercase();
     if FORBIDDEN_HEADERS.contains(&lower.as_str()) {
         return Err(format!(
