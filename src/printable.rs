@@ -181,11 +181,6 @@ impl Margin {
         written
     }
 
-    /// True when the next character begins a line.
-    pub fn is_at_start(&self) -> bool {
-        self.column == 0
-    }
-
     /// Starts a new line, without writing anything.
     pub fn restart(&mut self) {
         self.column = 0;

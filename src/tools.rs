@@ -191,7 +191,7 @@ impl ToolResult {
 }
 
 /// A string as it is, anything else as JSON.
-fn text_of(data: &Value) -> String {
+pub(crate) fn text_of(data: &Value) -> String {
     match data {
         Value::String(text) => text.clone(),
         other => other.to_string(),

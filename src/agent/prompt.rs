@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::llm::ToolSpec;
 use crate::printable;
+use crate::tools::text_of;
 
 /// The role in the system prompt unless a profile sets another.
 pub const DEFAULT_ROLE: &str =
@@ -290,13 +291,6 @@ fn field<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value
         .iter()
         .find_map(|name| object.get(*name))
         .filter(|value| !value.is_null())
-}
-
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// Removes commas before closing brackets, outside strings.

@@ -5,7 +5,7 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 
 use crate::printable::excerpt;
-use crate::tools::Arguments;
+use crate::tools::{Arguments, text_of};
 
 /// Headers that only the client may set, since they change the meaning of a request.
 const FORBIDDEN_HEADERS: [&str; 9] = [
@@ -129,20 +129,13 @@ fn encoded(text: &str) -> String {
 /// A value in OpenAPI's style `simple`: items separated by commas.
 fn simple(value: &Value) -> String {
     match value {
-        Value::Array(items) => items.iter().map(scalar).collect::<Vec<_>>().join(","),
+        Value::Array(items) => items.iter().map(text_of).collect::<Vec<_>>().join(","),
         Value::Object(fields) => fields
             .iter()
-            .map(|(name, value)| format!("{name},{}", scalar(value)))
+            .map(|(name, value)| format!("{name},{}", text_of(value)))
             .collect::<Vec<_>>()
             .join(","),
-        other => scalar(other),
-    }
-}
-
-fn scalar(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        other => text_of(other),
     }
 }
 
@@ -164,17 +157,21 @@ fn pairs(name: &str, target: &Map<String, Value>, value: &Value) -> Vec<(String,
         declared.unwrap_or(style == "form" && format.is_none_or(|format| format == "multi"));
     let named = |value: String| (name.to_owned(), value);
     match value {
-        Value::Array(items) if explodes => items.iter().map(|item| named(scalar(item))).collect(),
+        Value::Array(items) if explodes => items.iter().map(|item| named(text_of(item))).collect(),
         Value::Array(items) => vec![named(
-            items.iter().map(scalar).collect::<Vec<_>>().join(separator),
+            items
+                .iter()
+                .map(text_of)
+                .collect::<Vec<_>>()
+                .join(separator),
         )],
         Value::Object(fields) if style == "deepObject" => fields
             .iter()
-            .map(|(key, value)| (format!("{name}[{key}]"), scalar(value)))
+            .map(|(key, value)| (format!("{name}[{key}]"), text_of(value)))
             .collect(),
         Value::Object(fields) if explodes => fields
             .iter()
-            .map(|(key, value)| (key.clone(), scalar(value)))
+            .map(|(key, value)| (key.clone(), text_of(value)))
             .collect(),
         other => vec![named(simple(other))],
     }
