@@ -155,7 +155,7 @@ impl fmt::Display for Unavailable {
             Unavailable::NotFetched { reason } | Unavailable::Unusable { reason } => {
                 write!(
                     f,
-                    "{reason}; searching without it (`toolscout models pull` fetches what it needs)"
+                    "{reason} (`toolscout models pull` fetches what it needs)"
                 )
             }
         }

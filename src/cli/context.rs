@@ -140,7 +140,7 @@ impl Context {
         self.embedders.get_or_init(|| {
             let embedders = models::embedders(&self.settings);
             if let Some(unavailable @ Unavailable::Unusable { .. }) = &embedders.without_model {
-                self.warn(unavailable);
+                self.warn(format_args!("{unavailable}; searching without it"));
             }
             embedders
         })

@@ -12,7 +12,6 @@ use super::Outcome;
 use super::context::{Context, Legs};
 use super::interrupt::Interrupt;
 use super::progress::{ITEMS, bar};
-use crate::models::Unavailable;
 use crate::printable::counted;
 
 /// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
@@ -25,8 +24,10 @@ impl Args {
     /// Embeds, and prints how many texts in what time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         // A missing catalog is reported before a missing model, by `open` below.
-        if context.has_catalog()? {
-            require_model(context)?;
+        if context.has_catalog()?
+            && let Err(unavailable) = context.required_model()
+        {
+            bail!("nothing was embedded: {unavailable}");
         }
         let catalog = context.open(Legs::All)?;
         let embedded = pending(&mut catalog.writer()?, &Interrupt::listen()?)?;
@@ -44,19 +45,6 @@ impl Args {
                 .text(format_args!("{}: {embedded}", context.settings.catalog))?;
         }
         Ok(embedded.outcome())
-    }
-}
-
-/// Fails where there is nothing to embed with.
-fn require_model(context: &Context) -> Result<()> {
-    match context.required_model() {
-        Ok(()) => Ok(()),
-        Err(disabled @ Unavailable::Disabled { .. }) => {
-            bail!("nothing was embedded: {disabled}")
-        }
-        Err(Unavailable::NotFetched { reason } | Unavailable::Unusable { reason }) => {
-            bail!("nothing was embedded: {reason}; `toolscout models pull` fetches it")
-        }
     }
 }
 
