@@ -15,7 +15,7 @@ pub struct Random {
 impl Random {
     /// The stream of this seed for a purpose. Streams of different purposes are independent.
     pub fn new(seed: u64, purpose: &str) -> Self {
-        // FNV-1a, so that the purpose changes every bit of the state.
+        // FNV-1a of the purpose.
         let mixed = purpose
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -65,7 +65,6 @@ impl Checker {
             return Vec::new();
         };
         validator
-            // Lazy, so that a wrong list of a million items is not validated to its end.
             .iter_errors(arguments)
             .take(MAX_VIOLATIONS)
             .map(|error| violation(&error))

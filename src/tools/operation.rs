@@ -285,7 +285,7 @@ impl Callable for Operation {
         let call = self.tool.metadata.get("openapi").unwrap_or(&Value::Null);
         let base = self.service.base(call)?;
         let mut parts = request::parts(call, &base, &arguments).map_err(ToolFailure::new)?;
-        // After the arguments are in place, so that none of them can replace the secret.
+        // After the arguments are in place: a header with the secret replaces one of the same name.
         match &self.service.secret {
             Some(Secret::Header(name, value)) => {
                 drop(parts.headers.insert(name.clone(), value.clone()))
