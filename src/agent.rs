@@ -22,7 +22,9 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use toolscout_index::Version;
 use toolscout_index::{Tool, ToolId};
 
@@ -82,6 +84,9 @@ impl Default for AgentConfig {
     }
 }
 
+/// How long a stopped run may take to save its turn.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Answers questions with tools. Cheap to clone; clones share conversations and running turns.
 #[derive(Clone)]
 pub struct Agent {
@@ -101,6 +106,8 @@ struct AgentState {
     own_tools: Vec<Arc<Tool>>,
     sessions: Arc<Sessions>,
     config: AgentConfig,
+    /// The tasks of all runs, so that closing can wait for them.
+    tasks: TaskTracker,
     /// One run per conversation.
     running: Mutex<BTreeMap<ConversationId, Running>>,
     /// Tokens of the whole catalog at a version. Cached, since counting ten thousand tools takes a
@@ -243,13 +250,8 @@ impl Agent {
         Ok(driver::start(running, question, held))
     }
 
-    /// Stops a conversation's run; false when none is in progress.
-    pub fn stop(&self, conversation: &ConversationId) -> bool {
-        self.stop_within(&Reach::All, conversation)
-    }
-
-    /// As [`Agent::stop`], for a run within reach only.
-    pub fn stop_within(&self, reach: &Reach, conversation: &ConversationId) -> bool {
+    /// Stops a conversation's run; false when none within reach is in progress.
+    pub fn stop(&self, reach: &Reach, conversation: &ConversationId) -> bool {
         let running = self.shared.running();
         let run = running
             .get(conversation)
@@ -257,13 +259,28 @@ impl Agent {
         run.inspect(|run| run.token.cancel()).is_some()
     }
 
-    /// Answers an [`Event::ApprovalRequired`]; false when no request with this id is open.
-    pub fn answer_approval(&self, id: &str, answer: Answer) -> bool {
-        self.answer_approval_within(&Reach::All, id, answer)
+    /// Waits for all runs to end, detached ones too. Those that are still running after `grace` are
+    /// stopped, and their turns saved.
+    pub async fn close(&self, grace: Duration) {
+        let tasks = &self.shared.tasks;
+        tasks.close();
+        if timeout(grace, tasks.wait()).await.is_ok() {
+            return;
+        }
+        for run in self.shared.running().values() {
+            run.token.cancel();
+        }
+        if timeout(SAVE_TIMEOUT, tasks.wait()).await.is_err() {
+            tracing::warn!(
+                runs = tasks.len(),
+                "runs did not end when they were stopped"
+            );
+        }
     }
 
-    /// As [`Agent::answer_approval`], for a run within reach only.
-    pub fn answer_approval_within(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
+    /// Answers an [`Event::ApprovalRequired`]; false when no request with this id is open within
+    /// reach.
+    pub fn answer_approval(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
         self.shared.approvals.answer(reach, id, answer)
     }
 
@@ -289,6 +306,7 @@ impl Agent {
         owner: &str,
     ) -> Result<RunningTurn, StartError> {
         match self.shared.running().entry(conversation.clone()) {
+            // Before `Busy`: another owner learns only that the id is taken.
             Entry::Occupied(run) if run.get().owner != owner => {
                 Err(StartError::NotOwned(conversation.clone()))
             }
@@ -322,6 +340,8 @@ impl AgentState {
 
     /// Tokens of all tools of the catalog.
     fn catalog_tokens(&self) -> usize {
+        // The lock is held while counting: turns that start together wait for one count, on
+        // blocking threads, and do not make one each.
         let mut cached = self
             .catalog_tokens
             .lock()
@@ -353,6 +373,8 @@ struct RunningTurn {
 
 impl Drop for RunningTurn {
     fn drop(&mut self) {
+        // Runs also when the turn's task panics, so that a bug does not leave the conversation
+        // busy.
         self.shared.running().remove(&self.conversation);
     }
 }
@@ -467,6 +489,7 @@ impl AgentBuilder {
     /// [`BuildError`] naming what is missing.
     pub fn build(self) -> Result<Agent, BuildError> {
         let own_tools = self.registry.definitions().cloned().map(Arc::new).collect();
+        // The user's own tools come first, so that no other set can take their ids.
         let mut toolsets: Vec<Arc<dyn Toolset>> = vec![Arc::new(self.registry)];
         toolsets.extend(self.toolsets);
         let sessions = match self.sessions {
@@ -487,6 +510,7 @@ impl AgentBuilder {
             own_tools,
             sessions,
             config: self.config,
+            tasks: TaskTracker::new(),
             running: Mutex::default(),
             catalog_tokens: Mutex::default(),
         };

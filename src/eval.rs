@@ -157,6 +157,8 @@ pub fn evaluate(
         Some(count) => set.sampled(count, plan.seed),
         None => set,
     };
+    // Before anything is prepared: a process that measures several sets would report the largest
+    // one for all.
     cost::reset_peak_rss();
     workspace.forget_queries();
     progress.stage("embedding tools", 0);

@@ -252,6 +252,8 @@ impl Gate {
         checked: &mut CheckedCall,
         counts: impl Fn(&Violation) -> bool,
     ) -> Result<(), Refusal> {
+        // The class by the policies, which can make the tools of an untrusted server count as
+        // changing.
         let class = checked.applied_rule.class;
         if caller.only_reads && class != Class::ReadOnly {
             return Err(outside_scope(caller, tool, class));
@@ -259,6 +261,8 @@ impl Gate {
         let denied = |message| Refusal::new(ErrorCode::Denied, message);
         let identity = caller.identity.as_deref();
         let (arguments, changes) = (&mut checked.arguments, &mut checked.changes);
+        // Before normalizing, which fills in the schema's defaults: a user that was left out
+        // becomes the caller, whatever the default.
         identity::enforce(&self.policies, tool, identity, arguments, changes).map_err(denied)?;
         normalize::normalize(&tool.input_schema, arguments, changes);
         // Normalizing may have filled in defaults and unpacked JSON that name another user.
@@ -333,6 +337,8 @@ impl Gate {
             ..
         } = &pending.checked.applied_rule;
         let (decision, id) = (*decision, pending.call.tool.id.clone());
+        // Before the arguments' own problems: a model that reads how to correct a call would try a
+        // denied one again.
         if decision == Decision::Deny {
             let message = format!("{id} ({class}) is denied by {rule}; do without it, and say so");
             return Err(Refusal::new(ErrorCode::Denied, message).into());
@@ -340,6 +346,7 @@ impl Gate {
         if let Some(refusal) = pending.checked.refusal.take() {
             return Err(refusal.into());
         }
+        // Before the lookup, so that a tool without a connected server can be tried out.
         if decision == Decision::DryRun {
             return Err(NotMade::DryRun);
         }
@@ -354,8 +361,10 @@ impl Gate {
             .map_err(|message| Refusal::new(ErrorCode::Limit, message))?;
         if decision == Decision::Ask {
             self.request_approval(context, pending).await?;
+            // The person may have taken minutes, in which a server can replace the tool.
             ensure_unchanged(context.directory, &pending.call.tool)?;
         }
+        // Last, so that what a precondition says is as recent as possible when the call is made.
         for precondition in self.policies.preconditions_of(&id) {
             self.ensure_precondition(context, pending, precondition)
                 .await?;
@@ -378,6 +387,7 @@ impl Gate {
             changes: checked.changes.clone(),
             rule: checked.applied_rule.rule.clone(),
         };
+        // No lock is held here: the wait lasts until a person answers or the timeout.
         let answer = context.approver.ask(request).await;
         let id = &call.tool.id;
         let refused = match &answer {
@@ -418,6 +428,7 @@ impl Gate {
             self.establish(context, pending, precondition, &result)
                 .await?;
         }
+        // Only now: a precondition that could not be established is checked again by the next call.
         context.ledger.mark_held(key);
         Ok(())
     }
@@ -471,6 +482,8 @@ impl Gate {
             })?;
         let mut required_by = pending.required_by.clone();
         required_by.push(id.clone());
+        // A tool may occur once on the way, so the recursion ends after as many levels as there are
+        // tools.
         if required_by.contains(&tool.id) {
             let circle: Vec<&str> = required_by
                 .iter()
@@ -508,6 +521,8 @@ impl Gate {
             time_ms: now_ms(),
             call: Box::new(self.call_entry(context.caller, pending, None)),
         };
+        // Written before the call, so that a call whose process dies is in the log. `OpenCall`
+        // writes the end also when this future is dropped.
         let open = match self.append(&entry) {
             Ok(begun) => OpenCall {
                 gate: self,
@@ -587,6 +602,7 @@ impl Gate {
             client: caller.client.clone(),
             call: call.id.clone(),
             tool: call.tool.id.to_string(),
+            // What the model wrote and what was sent, so that a changed argument can be traced.
             given: self.redaction.arguments(&call.arguments),
             sent: changed.then(|| self.redaction.arguments(&checked.arguments)),
             changes: self.redaction.changes(&checked.changes),

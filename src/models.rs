@@ -155,7 +155,7 @@ impl fmt::Display for Unavailable {
             Unavailable::NotFetched { reason } | Unavailable::Unusable { reason } => {
                 write!(
                     f,
-                    "{reason}; searching without it (`toolscout models pull` fetches what it needs)"
+                    "{reason} (`toolscout models pull` fetches what it needs)"
                 )
             }
         }
@@ -225,6 +225,8 @@ pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
     let (Some(library), Some(folder)) = (status.runtime.ready(), status.model.ready()) else {
         let reason = status.problems();
         return Err(match (settings.embedder, &status.model) {
+            // By default the model is optional: nobody is warned that it was never fetched. A
+            // broken one is always reported.
             (EmbedderKind::Auto, Part::Missing { .. }) => Unavailable::NotFetched { reason },
             _ => Unavailable::Unusable { reason },
         });
@@ -314,6 +316,7 @@ pub fn pull(
     if options.force || before.model.ready().is_none() {
         fetched.push(fetch_model(settings, options, on_transfer)?);
     }
+    // Once more with checksums: the download may have ended in a file that cannot be used.
     let status = verify(settings);
     if !status.is_ready() {
         bail!("{} after the download", status.problems());

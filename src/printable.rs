@@ -21,11 +21,18 @@ pub(crate) fn excerpt(text: &str, max_chars: usize) -> String {
     short
 }
 
-/// A number with its noun, in the plural unless the number is 1: `1 call`, `2 calls`.
-pub(crate) fn counted(number: impl Into<u64>, noun: &str) -> String {
-    match number.into() {
-        1 => format!("1 {noun}"),
-        number => format!("{number} {noun}s"),
+/// A number with its noun, in the plural unless the number is 1: `1 call`, `2 calls`, `3 entries`.
+pub(crate) fn counted(number: impl TryInto<u64>, noun: &str) -> String {
+    // Only a negative number or one above `u64::MAX` does not convert; no caller has one.
+    let number = number.try_into().unwrap_or(u64::MAX);
+    if number == 1 {
+        return format!("1 {noun}");
+    }
+    match noun.strip_suffix('y') {
+        // After a vowel the `y` stays: `2 keys`.
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{number} {stem}ies"),
+        _ if noun.ends_with(['s', 'x']) || noun.ends_with("ch") => format!("{number} {noun}es"),
+        _ => format!("{number} {noun}s"),
     }
 }
 
@@ -174,11 +181,6 @@ impl Margin {
         written
     }
 
-    /// True when the next character begins a line.
-    pub fn is_at_start(&self) -> bool {
-        self.column == 0
-    }
-
     /// Starts a new line, without writing anything.
     pub fn restart(&mut self) {
         self.column = 0;
@@ -203,6 +205,19 @@ pub fn hanging(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nouns_get_their_plural() {
+        for (number, noun, expected) in [
+            (0, "tool", "0 tools"),
+            (1, "entry", "1 entry"),
+            (2, "entry", "2 entries"),
+            (2, "key", "2 keys"),
+            (3, "search", "3 searches"),
+        ] {
+            assert_eq!(counted(number, noun), expected);
+        }
+    }
 
     #[test]
     fn nothing_hides_on_a_line() {

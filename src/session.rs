@@ -390,6 +390,8 @@ impl Sessions {
             )?;
             connection.execute(
                 "UPDATE conversations SET toolbox = ?2, updated_ms = ?3 WHERE id = ?1",
+                // In the same transaction as the answer: a toolbox of another turn would show tools
+                // that the model never loaded.
                 params![conversation.as_str(), end.toolbox.to_string(), now_ms()],
             )
         })
@@ -428,6 +430,7 @@ impl Sessions {
         before: i64,
         max: usize,
     ) -> Result<Vec<Message>, SessionError> {
+        // Two messages a turn.
         let turns = max.div_ceil(2);
         let mut rows: Vec<(String, String, String)> = self.query(
             "SELECT question, answer, status FROM turns WHERE conversation = ?1 AND number < ?2
@@ -435,6 +438,7 @@ impl Sessions {
             params![conversation.as_str(), before, turns as i64],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )?;
+        // Read newest first, so that the limit keeps the latest.
         rows.reverse();
         let mut messages = Vec::with_capacity(2 * rows.len());
         for (question, answer, status) in rows {
@@ -489,19 +493,11 @@ impl Sessions {
         })
     }
 
-    /// The turns of a conversation, oldest first; empty if it does not exist.
+    /// The turns of a conversation, oldest first; empty if none with this id is within reach.
     ///
     /// # Errors
     /// [`SessionError::Database`].
-    pub fn turns(&self, conversation: &ConversationId) -> Result<Vec<Turn>, SessionError> {
-        self.turns_within(&Reach::All, conversation)
-    }
-
-    /// As [`Sessions::turns`]; a conversation out of reach is treated as missing.
-    ///
-    /// # Errors
-    /// [`SessionError::Database`].
-    pub fn turns_within(
+    pub fn turns(
         &self,
         reach: &Reach,
         conversation: &ConversationId,
@@ -666,7 +662,7 @@ mod tests {
             1
         );
         assert_eq!(
-            sessions.turns(&conversation).unwrap()[0].status,
+            sessions.turns(&Reach::All, &conversation).unwrap()[0].status,
             TurnStatus::Running
         );
         sessions
@@ -685,7 +681,7 @@ mod tests {
             sessions.begin_turn(&conversation, "ada", "third?").unwrap(),
             3
         );
-        let turns = sessions.turns(&conversation).unwrap();
+        let turns = sessions.turns(&Reach::All, &conversation).unwrap();
         assert_eq!(
             (turns[0].answer.as_str(), turns[0].figures.rounds),
             ("yes", 2)
@@ -744,7 +740,11 @@ mod tests {
             "%",
         ] {
             sessions.begin_turn(&id(name), "ada", "q").unwrap();
-            assert_eq!(sessions.turns(&id(name)).unwrap().len(), 1, "{name:?}");
+            assert_eq!(
+                sessions.turns(&Reach::All, &id(name)).unwrap().len(),
+                1,
+                "{name:?}"
+            );
         }
         assert_eq!(sessions.list(&Reach::All, 10, 0).unwrap().len(), 5);
         assert!(ConversationId::new("").is_err());
@@ -766,7 +766,7 @@ mod tests {
         );
         assert!(sessions.delete(&Reach::All, &id("c")).unwrap());
         assert!(!sessions.delete(&Reach::All, &id("c")).unwrap());
-        assert!(sessions.turns(&id("c")).unwrap().is_empty());
+        assert!(sessions.turns(&Reach::All, &id("c")).unwrap().is_empty());
     }
 
     #[test]
@@ -783,7 +783,7 @@ mod tests {
             [1, 0, 1]
         );
         assert_eq!(
-            [&ada, &bob].map(|reach| sessions.turns_within(reach, &id("c")).unwrap().len()),
+            [&ada, &bob].map(|reach| sessions.turns(reach, &id("c")).unwrap().len()),
             [1, 0]
         );
         assert_eq!(
@@ -813,14 +813,14 @@ mod tests {
         let sessions = Sessions::open(&path).unwrap();
         let nobody = Reach::Own(String::new());
         assert!(sessions.list(&nobody, 10, 0).unwrap().is_empty());
-        assert!(sessions.turns_within(&nobody, &id("c")).unwrap().is_empty());
+        assert!(sessions.turns(&nobody, &id("c")).unwrap().is_empty());
         assert!(!sessions.may_continue(&id("c"), "").unwrap());
         assert!(matches!(
             sessions.begin_turn(&id("c"), "", "q"),
             Err(SessionError::NotOwned { .. })
         ));
         assert_eq!(
-            sessions.turns_within(&Reach::All, &id("c")).unwrap()[0].answer,
+            sessions.turns(&Reach::All, &id("c")).unwrap()[0].answer,
             "answer"
         );
         sessions.adopt(&id("c"), "terminal:ada").unwrap();

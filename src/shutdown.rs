@@ -23,6 +23,7 @@ impl Shutdown {
         let shutdown = Shutdown::new();
         let mut signals = Signals::listen()?;
         let trigger = shutdown.clone();
+        // Lives as long as the process: the second signal may come at any time.
         tokio::spawn(async move {
             signals.next().await;
             tracing::info!("shutting down; a second signal ends the program at once");
@@ -55,7 +56,7 @@ impl Shutdown {
 }
 
 /// The exit code that shells report for a program ended by SIGINT.
-const EXIT_INTERRUPTED: i32 = 130;
+pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
 #[cfg(unix)]
 struct Signals {

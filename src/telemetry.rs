@@ -52,6 +52,7 @@ pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> anyhow
     let spans = traces.map(|traces| {
         let layer = tracing_opentelemetry::layer()
             .with_tracer(traces.tracer())
+            // Paths and threads of this program say nothing to whoever reads the spans.
             .with_location(false)
             .with_threads(false);
         layer.with_filter(filter_fn(|span| span.target() == traces::TARGET))
@@ -189,6 +190,8 @@ impl Metrics {
 
     /// Counts a search and the time of its stages.
     pub fn search(&self, results: &Results) {
+        // The mode that was answered with, which is not the requested one where the answer is
+        // degraded.
         let mode = results.mode.name();
         let timings = &results.timings;
         let total = ("total", timings.total_ms);

@@ -163,12 +163,14 @@ impl ToolResult {
 
     /// Cuts the data to this many bytes. Longer data becomes text that ends with a note.
     pub fn truncated(mut self, max_bytes: usize) -> Self {
+        // An error has no data, and its message may be as long as a result.
         if let Some(message) = self.error_message.take() {
             self.error_message = Some(cut(message, max_bytes).0);
             return self;
         }
         let text = text_of(&self.data);
         if text.len() > max_bytes {
+            // JSON that is cut is no JSON any more, so it becomes text.
             let (shortened, from_bytes) = cut(text, max_bytes);
             self.data = Value::String(shortened);
             self.truncated_from_bytes = from_bytes;
@@ -189,7 +191,7 @@ impl ToolResult {
 }
 
 /// A string as it is, anything else as JSON.
-fn text_of(data: &Value) -> String {
+pub(crate) fn text_of(data: &Value) -> String {
     match data {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -125,6 +125,7 @@ impl Context {
         if !self.notice.is_empty() {
             opening.push_str(&format!("\n\n[{}]", self.notice));
         }
+        // As long as this run's messages are there, they contain the facts.
         if !self.this_run.is_empty() || self.facts.is_empty() {
             return opening;
         }

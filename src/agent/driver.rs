@@ -55,7 +55,8 @@ pub(super) fn start(
         token: running.token.clone(),
         detached: question.detached,
     };
-    tokio::spawn(async move {
+    let tasks = running.shared.tasks.clone();
+    tasks.spawn(async move {
         run_turn(running, question, events).await;
         drop(held);
     });
@@ -114,6 +115,7 @@ struct EventSender {
 impl EventSender {
     /// Sends an event. Stops the run if nobody receives it, unless the run is detached.
     async fn send(&self, event: Event) {
+        // A dropped receiver fails at once. The timeout is for one that is kept and not read.
         let sent = timeout(RECEIVER_TIMEOUT, self.sender.send(event)).await;
         if !matches!(sent, Ok(Ok(()))) && !self.detached {
             self.token.cancel();
@@ -137,6 +139,7 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
         Ok((number, run)) => (number, run.with_gate(shared.gate.clone(), caller.clone())),
         Err(error) => {
             events.send(Event::Error { content: error }).await;
+            // Before the last event: whoever has seen it may ask the next question at once.
             drop(running);
             return events.send(failed_event(&conversation)).await;
         }
@@ -199,6 +202,7 @@ async fn prepare(
         (shared.clone(), conversation.clone(), question.to_owned());
     let owner = caller.who.clone();
     let prepared = spawn_blocking(move || {
+        // The question is saved first, so that a turn that fails is in the history too.
         let number = shared
             .sessions
             .begin_turn(&conversation, &owner, &question)?;
@@ -206,6 +210,8 @@ async fn prepare(
             .sessions
             .history(&conversation, number, shared.config.run.window)?;
         let state = shared.sessions.toolbox(&conversation)?;
+        // A toolbox that cannot be read costs some searches, which is better than losing the
+        // conversation.
         let state = state
             .and_then(|state| serde_json::from_value(state).ok())
             .unwrap_or_default();
@@ -220,6 +226,8 @@ async fn prepare(
 
 fn new_run(shared: &AgentState, state: &ToolboxState, context: Context) -> Run {
     let mut config = shared.config.run.clone();
+    // The date and not the time, so that the prompt stays the same for a day and providers can
+    // cache it.
     if config.environment.is_empty() {
         config.environment = format!("Date: {} (UTC)", chrono::Utc::now().format("%F"));
     }
@@ -362,6 +370,9 @@ impl<'a> Turn<'a> {
     /// Runs round by round until the run ends, is stopped, or reaches its time to live.
     async fn run_to_end(&mut self, token: &CancellationToken) -> (TurnStatus, Option<String>) {
         let time_to_live = self.shared.config.time_to_live;
+        // In this order: a stop wins over an answer that is ready at the same moment. `rounds` is
+        // dropped at its current await, which aborts its requests; `end` then gives the open calls
+        // a result.
         let outcome = tokio::select! {
             biased;
             () = token.cancelled() => Err(TurnStatus::Stopped),
@@ -499,6 +510,7 @@ impl<'a> Turn<'a> {
         };
         stream::iter(calls)
             .map(|call| self.shared.gate.pass(context, call))
+            // Not `buffer_unordered`: outcomes are matched to calls by position.
             .buffered(config.parallel_calls.max(1))
             .collect()
             .await

@@ -112,6 +112,7 @@ fn read_at_start(text: &str) -> Option<Reading> {
     let (text, object) = match parse_prefix::<Map<String, Value>>(text) {
         Ok(object) => (text, object),
         Err(_) => {
+            // Each candidate copies its text, so the length is bounded.
             repaired = without_trailing_commas(
                 &text[..text.floor_char_boundary(arguments::MAX_ARGUMENT_BYTES)],
             );
@@ -137,6 +138,7 @@ fn read_at_start(text: &str) -> Option<Reading> {
 /// Parses the JSON value at the start of a text, whatever follows it.
 fn parse_prefix<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    // A text without any value has no first one; `from_str` gives the error for it.
     values.next().unwrap_or_else(|| serde_json::from_str(text))
 }
 
@@ -243,6 +245,7 @@ pub fn check(
         problems: Vec::new(),
         execution: Execution::default(),
     };
+    // A step may refer to earlier ones only, so a plan has no cycles and is already sorted.
     let mut earlier: Vec<&str> = Vec::new();
     for step in &plan.steps {
         let references = references(&Value::Object(step.arguments.clone()), "");
@@ -340,6 +343,7 @@ fn collect_needs(
 
 /// The key of the step that a reference names, with or without the prefix `step`.
 fn key_of<'a>(name: &str, keys: &[&'a str]) -> Option<&'a str> {
+    // A step may be called `step1` itself, so the exact name wins.
     let exact = keys.iter().find(|key| **key == name);
     let bare = name
         .strip_prefix("step")
@@ -380,6 +384,7 @@ pub struct NextStep {
 impl Execution {
     /// The first step without a result; `None` when all have one.
     pub fn next(&self) -> Option<NextStep> {
+        // Results are recorded in order, so their number is the position of the next step.
         let step = self.steps.get(self.outcome.len())?;
         Some(NextStep {
             key: step.key.clone(),
@@ -441,6 +446,7 @@ impl Execution {
         if has_failed || answer.trim().is_empty() {
             return None;
         }
+        // If it refers to something that no result has, the model is asked for another answer.
         let answer = self.substitute_text(answer).ok()?;
         Some(text_of(&answer))
     }
@@ -576,6 +582,7 @@ fn expressions(text: &str) -> Vec<Expression> {
         let Some(end) = text[start..].find('}').map(|at| start + at) else {
             break;
         };
+        // `${1.items[0]}` means the same as `${1.items.0}`.
         let inner = text[start + 2..end].replace('[', ".").replace(']', "");
         let mut parts = inner.split('.').map(|part| part.trim().to_owned());
         let step = parts.next().unwrap_or_default();

@@ -157,6 +157,7 @@ impl Profile {
         set(&mut config.run.style, style);
         set(
             &mut config.run.max_rounds,
+            // A run without a round has no answer.
             limits.max_rounds.map(|rounds| rounds.max(1)),
         );
         set(&mut config.run.max_searches, limits.max_searches);

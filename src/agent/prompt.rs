@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
 use crate::llm::ToolSpec;
 use crate::printable;
+use crate::tools::text_of;
 
 /// The role in the system prompt unless a profile sets another.
 pub const DEFAULT_ROLE: &str =
@@ -292,13 +293,6 @@ fn field<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value
         .filter(|value| !value.is_null())
 }
 
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
 /// Removes commas before closing brackets, outside strings.
 pub(super) fn without_trailing_commas(text: &str) -> String {
     let mut repaired = String::with_capacity(text.len());
@@ -310,6 +304,8 @@ pub(super) fn without_trailing_commas(text: &str) -> String {
                 repaired.truncate(end - 1);
             }
         }
+        // A quote after a backslash does not end the string, unless the backslash is escaped
+        // itself.
         in_string ^= c == '"' && !escaped;
         escaped = in_string && c == '\\' && !escaped;
         repaired.push(c);

@@ -85,6 +85,8 @@ impl ReplyBuilder {
                     self.text_bytes += text.len();
                     self.reply.text.push_str(text);
                 }
+                // Thinking is shown and counted, but not kept: it is no part of the answer or of
+                // the context.
                 Piece::Thinking(text) => self.text_bytes += text.len(),
             }
         }
@@ -103,6 +105,7 @@ impl ReplyBuilder {
         }
         let arguments = fragment.arguments.unwrap_or_default();
         call.argument_bytes += arguments.len();
+        // Never negative: the cut below keeps the arguments at the limit.
         let room = MAX_ARGUMENT_BYTES - call.arguments.len();
         call.arguments
             .push_str(&arguments[..arguments.floor_char_boundary(room)]);

@@ -88,9 +88,11 @@ impl Default for RunConfig {
             style: Style::Inject,
             role: prompt::DEFAULT_ROLE.into(),
             environment: String::new(),
+            // The last round has no tools, so four can search and call.
             max_rounds: 5,
             max_searches: 3,
             max_calls: 16,
+            // About 16,000 tokens at four bytes each.
             max_result_bytes: 64 << 10,
             refresh_interval: None,
             window: DEFAULT_WINDOW,
@@ -154,6 +156,15 @@ pub struct Run {
     plan_problems: Vec<String>,
     /// The summary of the plan's results, once the model has been asked to report on them.
     plan_summary: Option<String>,
+}
+
+/// What the model may do in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// Call tools, or answer.
+    WithTools,
+    /// Only answer.
+    Last,
 }
 
 #[derive(Clone, Debug)]
@@ -249,15 +260,17 @@ impl Run {
         if !matches!(self.state, State::CallModel) {
             return Vec::new();
         }
+        // Both look at the round that was just answered, so they come before the counter moves.
         self.count_tokens(&reply);
-        let last_round = self.is_last_round();
+        let round = self.kind_of_round();
         self.round += 1;
         if self.config.protocol == Protocol::Plan {
-            return self.plan_answered(reply.text, last_round);
+            return self.plan_answered(reply.text, round);
         }
         let (text, calls, mut events) = self.parse_reply(reply);
-        if calls.is_empty() || last_round {
-            self.finish(text, last_round);
+        // A model may call tools that it was not shown; in the last round such calls are not made.
+        if calls.is_empty() || round == Round::Last {
+            self.finish(text, round);
             return events;
         }
         let mut planned = Vec::with_capacity(calls.len());
@@ -286,6 +299,8 @@ impl Run {
         };
         let planned = std::mem::take(planned);
         self.state = State::CallModel;
+        // The searches of one answer are injected together, and before the results, so that each
+        // search's answer can name what was loaded and unloaded.
         let injection = self.toolbox.inject(&meta_tools::merged(&founds));
         let mut events = Vec::new();
         let (mut founds, mut results) = (founds.into_iter(), results.into_iter());
@@ -337,6 +352,7 @@ impl Run {
         for PlannedCall { call, action } in planned {
             let result = match action {
                 Action::Refused(result) => result,
+                // A search is announced by the event with its hits, so there is nothing to end.
                 Action::Search(_) => continue,
                 Action::Call(tool, _) => {
                     self.toolbox.close_call(&tool.id);
@@ -379,14 +395,24 @@ impl Run {
         self.shown_tokens
     }
 
-    fn is_last_round(&self) -> bool {
-        let last = self.round + 1 >= self.config.max_rounds;
+    /// The kind of the round that is next, or that is being answered.
+    fn kind_of_round(&self) -> Round {
+        let at_limit = self.round + 1 >= self.config.max_rounds;
         // A plan needs one round with tools, even if the limit is 1.
-        if self.config.protocol == Protocol::Plan {
-            self.plan_summary.is_some() || (last && self.round > 0)
+        let is_last = if self.config.protocol == Protocol::Plan {
+            self.plan_summary.is_some() || (at_limit && self.round > 0)
         } else {
-            last
+            at_limit
+        };
+        if is_last {
+            Round::Last
+        } else {
+            Round::WithTools
         }
+    }
+
+    fn is_last_round(&self) -> bool {
+        self.kind_of_round() == Round::Last
     }
 
     fn request(&self) -> ChatRequest {
@@ -418,6 +444,7 @@ impl Run {
         let mut messages = vec![Message::system(system)];
         messages.extend(self.context.messages());
         if self.is_last_round() {
+            // Part of this request only: the context of later turns should not contain it.
             messages.push(Message::user(prompt::LAST_ROUND));
         }
         messages
@@ -531,10 +558,13 @@ impl Run {
     }
 
     /// Ends the run with an answer, or asks once more for one that is not empty.
-    fn finish(&mut self, text: String, last_round: bool) {
+    fn finish(&mut self, text: String, round: Round) {
         if !text.trim().is_empty() {
             self.state = State::Ended(Outcome::Answered(text));
-        } else if !self.asked_for_answer && !last_round && self.round + 1 < self.config.max_rounds {
+        } else if !self.asked_for_answer
+            && round == Round::WithTools
+            && self.round + 1 < self.config.max_rounds
+        {
             self.asked_for_answer = true;
             self.context.push(Message::user(prompt::EMPTY_ANSWER));
         } else {
@@ -562,6 +592,7 @@ impl Run {
 
     /// The model's id if it gave a new one, else a generated id.
     fn unused_id(&mut self, index: usize, given: Option<&str>) -> String {
+        // Providers match a result to its call by id, and some models repeat ids.
         let generated = format!("call_{}_{index}", self.round);
         let mut id = match given {
             Some(id) if !id.is_empty() && !self.used_ids.contains(id) => id.to_owned(),
@@ -581,11 +612,13 @@ impl Run {
     /// # Errors
     /// Why the call is refused.
     fn action_of(&self, index: usize, raw: &RawCall) -> Result<Action, CallError> {
+        // Refused and not left out: providers reject a call without a result.
         if index >= self.config.max_calls {
-            let calls = counted(self.config.max_calls as u64, "call");
+            let calls = counted(self.config.max_calls, "call");
             let message = format!("the limit is {calls} in one answer; make this one again");
             return Err((ErrorCode::Limit, message));
         }
+        // The reply builder stops keeping arguments at the limit, and goes on counting them.
         if raw.argument_bytes > raw.arguments.len() {
             let bytes = raw.argument_bytes;
             let message = format!(
@@ -711,6 +744,8 @@ impl Run {
     }
 
     fn remember_calls(&mut self, text: String, planned: &[PlannedCall]) {
+        // Without function calling the calls are JSON in the text. `tool_calls` would require
+        // results with the role `tool`.
         let tool_calls = match self.config.protocol {
             Protocol::Native => planned.iter().map(|planned| planned.call.clone()).collect(),
             Protocol::Manual | Protocol::Plan => Vec::new(),
@@ -722,6 +757,8 @@ impl Run {
     }
 
     fn remember_results(&mut self, results: Vec<(ToolCall, SourcedText)>) {
+        // In plan mode nothing is sent here: the results of all steps go into one message at the
+        // end of the plan.
         let fence = self.context.fence().clone();
         let fenced = |result: &SourcedText| fence.enclose(&result.source, &result.text);
         if self.config.protocol == Protocol::Manual {

@@ -5,7 +5,7 @@
 //! ```text
 //! ---
 //! name: weekly-report
-//! description: How to write the weekly report: sources, order, tone.
+//! description: How to write the weekly report, with its sources and tone
 //! ---
 //! # Weekly report
 //! ...
@@ -92,7 +92,7 @@ pub enum SkillError {
         second: PathBuf,
     },
     /// A folder has no skills, or too many.
-    #[error("{} holds {}, 1 to {MAX_SKILLS} are possible; a skill is a file NAME.md or NAME/{FOLDER_FILE}", path.display(), counted(*count as u64, "skill"))]
+    #[error("{} holds {}, 1 to {MAX_SKILLS} are possible; a skill is a file NAME.md or NAME/{FOLDER_FILE}", path.display(), counted(*count, "skill"))]
     Count {
         /// The folder.
         path: PathBuf,

@@ -157,7 +157,10 @@ async fn a_question_goes_through_search_and_calls_to_its_answer() {
     // twice.
     assert_eq!(figures.tokens_saved, 90 - 50);
     assert_eq!(figures.references[0].url, "https://w.example/1");
-    let turns = agent.sessions().turns(&conversation()).unwrap();
+    let turns = agent
+        .sessions()
+        .turns(&Reach::All, &conversation())
+        .unwrap();
     assert_eq!(
         (turns[0].question.as_str(), turns[0].answer.as_str()),
         ("will it rain?", "It rains.")
@@ -215,7 +218,10 @@ async fn a_failing_model_gives_one_error_and_the_next_question_works() {
             (1, TurnStatus::Failed),
             "{failing}"
         );
-        let turn = &agent.sessions().turns(&conversation()).unwrap()[0];
+        let turn = &agent
+            .sessions()
+            .turns(&Reach::All, &conversation())
+            .unwrap()[0];
         assert_eq!(
             (turn.status, turn.error.as_deref()),
             (TurnStatus::Failed, Some(errors(&broken)[0]))
@@ -376,8 +382,8 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
         StartError::Busy(conversation())
     );
     let other = ConversationId::new("other").unwrap();
-    assert!(!agent.stop(&other));
-    assert!(agent.stop(&conversation()));
+    assert!(!agent.stop(&Reach::All, &other));
+    assert!(agent.stop(&Reach::All, &conversation()));
     let mut seen = Vec::new();
     while let Some((_, event)) = within_timeout(stream.next()).await {
         seen.push(event);
@@ -386,7 +392,11 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
     assert_eq!(names(&seen), ["text", "tool_call", "tool_result", "done"]);
     assert_eq!(ended(&seen).0, TurnStatus::Stopped);
     assert_eq!(
-        agent.sessions().turns(&conversation()).unwrap()[0].answer,
+        agent
+            .sessions()
+            .turns(&Reach::All, &conversation())
+            .unwrap()[0]
+            .answer,
         "Wait. "
     );
     assert_eq!(text(&within_timeout(ask(&agent, "again")).await), "after");
@@ -420,13 +430,23 @@ async fn a_detached_run_goes_on_without_its_client() {
     gate.called.notified().await;
     gate.open.notify_one();
     let answered = async {
-        while agent.sessions().turns(&conversation()).unwrap()[0].status == TurnStatus::Running {
+        while agent
+            .sessions()
+            .turns(&Reach::All, &conversation())
+            .unwrap()[0]
+            .status
+            == TurnStatus::Running
+        {
             tokio::task::yield_now().await;
         }
     };
     within_timeout(answered).await;
     assert_eq!(
-        agent.sessions().turns(&conversation()).unwrap()[0].answer,
+        agent
+            .sessions()
+            .turns(&Reach::All, &conversation())
+            .unwrap()[0]
+            .answer,
         "after"
     );
 }
@@ -514,7 +534,10 @@ async fn recommended_questions_come_after_the_answer_is_kept_and_failing_to_does
         );
         assert_eq!(ended(&events).1.recommended.len(), expected, "{line}");
         assert_eq!(
-            agent.sessions().turns(&conversation()).unwrap()[0]
+            agent
+                .sessions()
+                .turns(&Reach::All, &conversation())
+                .unwrap()[0]
                 .figures
                 .recommended
                 .len(),

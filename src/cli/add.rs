@@ -119,6 +119,7 @@ fn upsert(writer: &mut Writer, tools: &[Tool], interrupt: &Interrupt) -> Result<
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();
+    // The batches follow the input, so their ids are not in order together.
     changes.added.sort_unstable();
     changes.changed.sort_unstable();
     Ok(changes)

@@ -32,7 +32,8 @@ use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel};
 use crate::mcp::{Pool, SingleWriterSink};
 use crate::printable;
-use crate::session::{ConversationId, Sessions, TurnStatus};
+use crate::session::{ConversationId, Reach, Sessions, TurnStatus};
+use crate::shutdown::EXIT_INTERRUPTED;
 use crate::tools::ScriptedTools;
 use crate::tools::operation::Operations;
 use approve::Questions;
@@ -206,6 +207,8 @@ impl AgentArgs {
                 .audit(audit)
                 .config(config.clone())
                 .registry(builtins.clone())
+                // Where several offer a tool, the first is called: built-in tools, then those of a
+                // script.
                 .tools(tools.clone())
                 .tools(skills.clone())
                 .tools(operations)
@@ -378,7 +381,7 @@ impl Terminal {
             return Ok(());
         };
         let is_approved = matches!(answer, Answer::Approved { .. });
-        if !self.agent.answer_approval(&id, answer) && is_approved {
+        if !self.agent.answer_approval(&Reach::All, &id, answer) && is_approved {
             print_stderr("[approve] too late: the question expired and the call was refused");
         }
         self.ask()
@@ -405,9 +408,9 @@ impl Terminal {
 
     fn interrupt(&self, interrupted: &mut bool, stream: &RunStream) {
         if mem::replace(interrupted, true) {
-            std::process::exit(130);
+            std::process::exit(EXIT_INTERRUPTED);
         }
-        self.agent.stop(stream.conversation());
+        self.agent.stop(&Reach::All, stream.conversation());
     }
 
     fn show(&mut self, id: u64, event: &Event) -> Result<()> {

@@ -121,6 +121,15 @@ impl Context {
         self.loaded().without_model.as_ref()
     }
 
+    /// As [`Context::without_model`], for a verb that fails without a model: where there is none, the
+    /// error says so, and no warning is printed above it.
+    pub fn required_model(&self) -> Result<(), &Unavailable> {
+        let embedders = self
+            .embedders
+            .get_or_init(|| models::embedders(&self.settings));
+        embedders.without_model.as_ref().map_or(Ok(()), Err)
+    }
+
     /// Why a configured embedding model could not be loaded; `None` where nothing was loaded yet.
     pub fn missing_model(&self) -> Option<&Unavailable> {
         let without = self.embedders.get()?.without_model.as_ref();
@@ -131,7 +140,7 @@ impl Context {
         self.embedders.get_or_init(|| {
             let embedders = models::embedders(&self.settings);
             if let Some(unavailable @ Unavailable::Unusable { .. }) = &embedders.without_model {
-                self.warn(unavailable);
+                self.warn(format_args!("{unavailable}; searching without it"));
             }
             embedders
         })

@@ -14,6 +14,7 @@ use super::exit::error_message;
 use super::models::describe_part;
 use crate::config::EmbedderKind;
 use crate::models::{self, MODEL_DIMENSIONS, Part};
+use crate::printable::counted;
 
 const PULL: &str = "toolscout models pull";
 
@@ -145,11 +146,12 @@ fn data_dir(path: &Path) -> Check {
         let problem = format!("{} is not a directory", path.display());
         return Check::broken("data", problem, remedy);
     }
-    // A missing directory will be created, so its nearest existing ancestor must be writable.
+    // A missing directory will be created, so its nearest existing ancestor must be writable. The
+    // last ancestor of a relative path is the empty path, which stands for the current directory.
     let existing = path
         .ancestors()
         .find(|ancestor| ancestor.is_dir())
-        .unwrap_or(path);
+        .unwrap_or(Path::new("."));
     let probe = existing.join(format!(".toolscout-probe-{}", std::process::id()));
     let written = std::fs::write(&probe, b"probe");
     // An empty file left behind does no harm, so a failure to delete it is ignored.
@@ -203,8 +205,10 @@ fn catalog(context: &Context, name: &str) -> Check {
             Check::ok(
                 title,
                 format!(
-                    "{} tools, {vectors} vectors, generation {}, {megabytes:.1} MB",
-                    stats.tools, stats.generation
+                    "{}, {}, generation {}, {megabytes:.1} MB",
+                    counted(stats.tools, "tool"),
+                    counted(vectors, "vector"),
+                    stats.generation
                 ),
             )
         }

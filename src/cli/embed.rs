@@ -12,6 +12,7 @@ use super::Outcome;
 use super::context::{Context, Legs};
 use super::interrupt::Interrupt;
 use super::progress::{ITEMS, bar};
+use crate::printable::counted;
 
 /// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
 /// after `models pull`. Ctrl-C keeps the vectors made so far; the next run makes the rest.
@@ -22,10 +23,13 @@ pub struct Args {}
 impl Args {
     /// Embeds, and prints how many texts in what time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let catalog = context.open(Legs::All)?;
-        if let Some(unavailable) = context.without_model() {
+        // A missing catalog is reported before a missing model, by `open` below.
+        if context.has_catalog()?
+            && let Err(unavailable) = context.required_model()
+        {
             bail!("nothing was embedded: {unavailable}");
         }
+        let catalog = context.open(Legs::All)?;
         let embedded = pending(&mut catalog.writer()?, &Interrupt::listen()?)?;
         if context.printer.is_json() {
             let json = json!({
@@ -72,12 +76,14 @@ impl fmt::Display for Embedded {
             (0, 0) => f.write_str("nothing to embed"),
             (texts, 0) => write!(
                 f,
-                "{texts} texts embedded in {:.2} s",
+                "{} embedded in {:.2} s",
+                counted(texts, "text"),
                 self.took.as_secs_f64()
             ),
             (texts, left) => write!(
                 f,
-                "interrupted with {texts} texts embedded and {left} left; `toolscout embed` continues"
+                "interrupted with {} embedded and {left} left; `toolscout embed` continues",
+                counted(texts, "text")
             ),
         }
     }

@@ -281,6 +281,7 @@ impl Args {
             let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
             let table: Arc<dyn Embedder> = Arc::new(StaticTable::read(bytes)?);
             embedders.retain(|embedder| !embedder.is_instant());
+            // First, as `models::embedders` orders them.
             embedders.insert(0, table);
         }
         let ranking = Ranking::load(self.ranker.as_deref())?;
@@ -353,6 +354,7 @@ impl Args {
         for report in reports {
             changes.extend(baseline.compare(report, &self.gate)?);
         }
+        // On stderr, since stdout may carry the JSON report.
         print_stderr(table::changes(&changes, self.max_drop));
         let dropped = changes
             .iter()

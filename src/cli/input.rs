@@ -14,7 +14,7 @@ use toolscout_index::{Error, Tool, ToolId};
 
 use super::exit::error_message;
 use crate::config::Fetch;
-use crate::printable;
+use crate::printable::{self, counted};
 
 /// Largest file or stream accepted, in bytes. The largest public set has 19,000 tools in 40 MB.
 const MAX_BYTES: u64 = 1 << 30;
@@ -212,12 +212,9 @@ fn describe_empty(parsed: &formats::Parsed, bytes: &[u8]) -> String {
         [] if is_server_config(bytes) => "its `mcpServers` object names no servers".into(),
         [] => "there are no tools in it".into(),
         servers => {
-            let count = match servers.len() {
-                1 => "1 MCP server".to_owned(),
-                count => format!("{count} MCP servers"),
-            };
             format!(
-                "it names {count} ({}) and has no tools itself; `toolscout sync --mcp FILE` imports the servers' tools",
+                "it names {} ({}) and has no tools itself; `toolscout sync --mcp FILE` imports the servers' tools",
+                counted(servers.len(), "MCP server"),
                 servers.join(", ")
             )
         }
@@ -300,6 +297,7 @@ fn members(folder: &Path) -> Result<Vec<Location>> {
         .map(|entry| entry.path())
         .filter(|path| path.is_file() && has_known_extension(path))
         .collect();
+    // The system lists files in any order, and of two tools with one id the first is kept.
     files.sort();
     if files.is_empty() {
         bail!(
@@ -323,6 +321,7 @@ fn has_known_extension(path: &Path) -> bool {
 /// Reads to the end, or fails after `max_bytes`.
 fn bounded(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
+    // One byte more, to tell an input of exactly the limit from a longer one.
     from.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
         return Err(io::Error::new(

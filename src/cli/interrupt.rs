@@ -8,8 +8,7 @@ use std::task::Poll;
 
 use anyhow::{Context, Result};
 
-/// Exit code of a program that Ctrl-C ended, as shells report it.
-const INTERRUPTED: i32 = 130;
+use crate::shutdown::EXIT_INTERRUPTED;
 
 /// Set once Ctrl-C is pressed. A second Ctrl-C exits at once, which is safe at any time: committed
 /// data stays.
@@ -22,6 +21,7 @@ impl Interrupt {
         let interrupt = Interrupt::default();
         let raised = Arc::clone(&interrupt.0);
         let (installed, is_installed) = mpsc::sync_channel(1);
+        // A runtime on a thread of its own: the verb blocks its thread, and may have no runtime.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()
@@ -33,6 +33,7 @@ impl Interrupt {
 
     /// True once Ctrl-C was pressed.
     pub fn is_raised(&self) -> bool {
+        // The flag alone is read; no other memory depends on it.
         self.0.load(Ordering::Relaxed)
     }
 
@@ -59,6 +60,6 @@ async fn wait_twice(raised: &AtomicBool, installed: &SyncSender<()>) {
     }
     raised.store(true, Ordering::Relaxed);
     if tokio::signal::ctrl_c().await.is_ok() {
-        std::process::exit(INTERRUPTED);
+        std::process::exit(EXIT_INTERRUPTED);
     }
 }

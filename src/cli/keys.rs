@@ -170,6 +170,7 @@ fn lifetime(text: &str) -> Result<Duration> {
     let Some(unit) = unit else {
         bail!("{text:?} has no unit; write it as 30d, 12h, 45m or 90s")
     };
+    // The unit is one byte, so this is a character boundary.
     let number: u64 = text[..text.len() - 1]
         .parse()
         .with_context(|| format!("{text:?} is not a whole number and a unit"))?;

@@ -7,6 +7,7 @@ use toolscout_index::{Filter, Tool};
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::output::summary;
+use crate::printable::counted;
 
 /// Lists tools by id.
 #[derive(clap::Args, Debug)]
@@ -73,8 +74,8 @@ impl Args {
         let listed = rows.len();
         context.printer.rows(&["id", "description"], rows)?;
         context.printer.note(format_args!(
-            "{listed} of {} tools in {}",
-            searcher.len(),
+            "{listed} of {} in {}",
+            counted(searcher.len(), "tool"),
             context.settings.catalog
         ))?;
         Ok(Outcome::Success)

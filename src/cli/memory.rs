@@ -16,6 +16,7 @@ use toolscout_index::memory::{Entry, Forget, MAX_ENTRIES, Memory, Switch, Teache
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::suggest::did_you_mean;
+use crate::printable::counted;
 
 /// Remembers requests and the tools that were called for them, so that similar requests find these
 /// tools again.
@@ -122,13 +123,6 @@ fn state(switch: Switch) -> &'static str {
     }
 }
 
-fn count(entries: usize) -> String {
-    match entries {
-        1 => "1 entry".to_owned(),
-        entries => format!("{entries} entries"),
-    }
-}
-
 fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
     // With every embedder, because entries are found by their vectors.
     let catalog = context.open(Legs::All)?;
@@ -181,7 +175,7 @@ fn list(context: &Context) -> Result<()> {
         .rows(&["times", "taught by", "tool", "query"], rows)?;
     context.printer.note(format_args!(
         "{}; the memory is {}",
-        count(entries.len()),
+        counted(entries.len(), "entry"),
         state(switch)
     ))
 }
@@ -206,7 +200,7 @@ fn import(context: &Context, file: &Path) -> Result<()> {
     if let Some(first) = unknown.first() {
         context.warn(format_args!(
             "{} left out, because the catalog does not have the tool, for example {}",
-            count(unknown.len()),
+            counted(unknown.len(), "entry"),
             first.tool
         ));
     }
@@ -221,7 +215,7 @@ fn import(context: &Context, file: &Path) -> Result<()> {
     }
     context.printer.note(format_args!(
         "{} imported, {known} known already; the memory is {}",
-        count(imported),
+        counted(imported, "entry"),
         state(memory.switch()?)
     ))
 }
@@ -330,7 +324,7 @@ fn forget(context: &Context, args: ForgetArgs) -> Result<()> {
     }
     context
         .printer
-        .note(format_args!("{} forgotten", count(forgotten)))
+        .note(format_args!("{} forgotten", counted(forgotten, "entry")))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use comfy_table::{
 use serde::Serialize;
 use toolscout_index::Tool;
 
-use crate::printable;
+use crate::printable::{self, excerpt};
 
 /// Width of a table without a terminal and without `COLUMNS`.
 const DEFAULT_WIDTH: u16 = 110;
@@ -129,7 +129,7 @@ pub fn summary(tool: &Tool) -> String {
         .flat_map(|text| text.lines())
         .map(str::trim)
         .find(|line| !line.is_empty());
-    shortened(line.unwrap_or_default(), SUMMARY_CHARS)
+    excerpt(line.unwrap_or_default(), SUMMARY_CHARS)
 }
 
 /// Prints a message of one or several lines on stderr.
@@ -146,13 +146,6 @@ pub fn colour_wanted() -> bool {
 /// The convention of no-color.org: set and not empty means no colours.
 fn styles_allowed() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-fn shortened(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}…", text[..end].trim_end()),
-        None => text.to_owned(),
-    }
 }
 
 fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {

@@ -41,6 +41,7 @@ impl PolicyArgs {
 
     /// Puts the rules of the flags before those of the profile, the strictest first.
     pub fn apply_to(&self, policies: &mut Policies) {
+        // The first rule that matches decides, so this order makes the strictest flag win.
         let flags = [
             (&self.deny, Decision::Deny, "deny"),
             (&self.ask, Decision::Ask, "ask"),
@@ -57,6 +58,7 @@ impl PolicyArgs {
             }
         }
         policies.rules.splice(..0, rules);
+        // A flag cannot switch off the dry run of a profile.
         policies.dry_run |= self.dry_run;
     }
 }

@@ -99,6 +99,7 @@ impl Args {
         let mut limits = Limits::within(http::raise_descriptor_limit());
         if let Some(connections) = self.max_connections {
             limits.max_connections = connections.get();
+            // Behind a proxy on this machine all clients have the loopback address.
             limits.connections_per_loopback_address = connections.get();
         }
         limits.connections_per_address = self
@@ -126,6 +127,7 @@ impl Args {
 }
 
 async fn serve(address: SocketAddr, settings: Settings, context: &Context) -> Result<()> {
+    // Before the address is printed: whoever reads it may send a signal at once.
     let shutdown = Shutdown::on_signals()?;
     let listener = http::bind(address, &settings).await?;
     context.printer.text(format_args!(

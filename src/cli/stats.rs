@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::Outcome;
 use super::context::{Context, Legs};
+use crate::printable::counted;
 
 /// Shows tools, servers, vectors and size on disk of a catalog.
 #[derive(clap::Args, Debug)]
@@ -35,10 +36,7 @@ impl Args {
             stats.pending_embeddings.to_string(),
         ));
         for (server, count) in &stats.servers {
-            let count = match count {
-                1 => "1 tool".to_owned(),
-                count => format!("{count} tools"),
-            };
+            let count = counted(*count, "tool");
             rows.push(match server.as_str() {
                 "" => row("without server", count),
                 server => row("server", format!("{server}: {count}")),

@@ -13,6 +13,7 @@ use crate::eval::adapt::{Adapted, adapt};
 use crate::eval::tune::{Half, Tunable, Tuned, tune};
 use crate::eval::{Arm, EvalSet, Progress};
 use crate::feedback::FeedbackStore;
+use crate::printable::counted;
 
 /// Finds the fusion weight and the field weights with the best quality on a judged set.
 ///
@@ -70,6 +71,7 @@ impl Args {
         progress.begin(&set.name);
         progress.stage("embedding tools", 0);
         workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
+        // A copy, so that trials change neither the user's catalog nor the measured one.
         let tunable = Tunable::new(workspace.copy(&set, "tuned")?);
         progress.stage("trying settings", 0);
         let tuned = tune(&set, &tunable, self.seed, &|| progress.step())?;
@@ -112,6 +114,7 @@ impl Args {
         } else {
             print_adapted(context, &adapted)?;
         }
+        // Checked on the test half: a gain on the train half alone is overfitting.
         if self.apply && !adapted.accepted {
             context
                 .printer
@@ -148,8 +151,9 @@ fn print_adapted(context: &Context, adapted: &Adapted) -> Result<()> {
     print_halves(context, &adapted.train, &adapted.test)?;
     let [low, high] = adapted.test_gain_ci95;
     context.printer.note(format_args!(
-        "nDCG@10 on held-out tools: {low:+.4} to {high:+.4} (95% interval), p = {:.4}; {} queries have tools in both halves and were left out",
-        adapted.test_gain_p, adapted.left_out
+        "nDCG@10 on held-out tools: {low:+.4} to {high:+.4} (95% interval), p = {:.4}; {} with tools in both halves left out",
+        adapted.test_gain_p,
+        counted(adapted.left_out, "query")
     ))?;
     let [before, after] = adapted.mix;
     context
@@ -165,8 +169,10 @@ fn print_tuned(context: &Context, tuned: &Tuned) -> Result<()> {
     print_halves(context, &tuned.train, &tuned.test)?;
     let [low, high] = tuned.test_gain_ci95;
     context.printer.note(format_args!(
-        "{} on held-out tools: {low:+.4} to {high:+.4} (95% interval), p = {:.4}; {} queries have tools in both halves and were left out",
-        tuned.metric, tuned.test_gain_p, tuned.left_out
+        "{} on held-out tools: {low:+.4} to {high:+.4} (95% interval), p = {:.4}; {} with tools in both halves left out",
+        tuned.metric,
+        tuned.test_gain_p,
+        counted(tuned.left_out, "query")
     ))?;
     for knob in &tuned.knobs {
         context.printer.note(format_args!(

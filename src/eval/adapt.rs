@@ -69,6 +69,8 @@ pub fn adapt(
     on_query: &(dyn Fn() + Sync),
 ) -> Result<(Adapted, Ranker)> {
     let split = Split::draw(set, seed)?;
+    // Split once more, because the share and the weight must not be chosen on queries that the
+    // leaves were fitted to.
     let inner = Split::draw(&split.train, seed.wrapping_add(1))?;
     let mut ranker = searcher
         .ranker()
@@ -82,6 +84,7 @@ pub fn adapt(
         .model_mut(legs.iter().map(String::as_str))
         .ok_or_else(no_ranker)?;
     let (kept, mix) = choose(model.trees(), model.mix(), &fitting, &choosing);
+    // Fitted again to the whole train half, with what was chosen on its inner halves.
     let fitted = model.adapted(refit(model.trees(), &judged(&train, mix), kept), mix);
     let column = |trees: &Forest, mix: f32, examples: &[Example]| -> Vec<f64> {
         examples
@@ -179,6 +182,8 @@ fn examples(
     let mut examples = Vec::new();
     for (query, measured) in set.queries.iter().zip(measured) {
         let measured = measured.ok_or_else(no_ranker)?;
+        // A forest belongs to one combination of legs; a query that other legs answered is left
+        // out.
         if *legs.get_or_insert_with(|| measured.legs.clone()) != measured.legs {
             continue;
         }
@@ -221,6 +226,7 @@ impl Example {
             .map(|(fused, &given)| fused + mix * given as f32)
             .collect();
         let mut order: Vec<usize> = (0..scores.len()).collect();
+        // Equal scores keep the order of the search, which makes the result reproducible.
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
         let discount = |place: usize| 1.0 / ((place + 2) as f64).log2();
         let found = order

@@ -122,6 +122,7 @@ pub fn simulate(
     workspace.forget_queries();
     progress.stage("embedding tools", 0);
     workspace.prepare(&set, &mut |embedded| progress.done(embedded.done))?;
+    // One snapshot and the same conversations for every policy, so that only the policy differs.
     let searcher = workspace.open_set(&set)?.searcher();
     let conversations = conversations::of(&set, plan.turns, plan.seed);
     let turns = conversations.iter().map(Vec::len).sum();

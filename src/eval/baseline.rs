@@ -160,6 +160,7 @@ impl Baseline {
                 earlier.embedder, report.embedder
             )));
         }
+        // The report of another program has no fingerprint; only its counts are compared.
         let other_content = earlier
             .fingerprint
             .as_ref()

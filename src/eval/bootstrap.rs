@@ -25,6 +25,8 @@ pub fn intervals(columns: &[Vec<f64>], seed: u64) -> Vec<Interval> {
     let mut means = vec![Vec::with_capacity(RESAMPLES); columns.len()];
     let mut draw = vec![0; queries];
     for _ in 0..RESAMPLES {
+        // One draw for all columns, so that the intervals of several metrics are of the same
+        // resamples.
         draw.fill_with(|| random.below(queries));
         for (column, means) in columns.iter().zip(&mut means) {
             means.push(draw.iter().map(|&query| column[query]).sum::<f64>() / queries as f64);
@@ -87,12 +89,14 @@ fn sign_flip_p(differences: &[f64], seed: u64) -> f64 {
     let as_large = (0..FLIPS)
         .filter(|_| flipped_sum(&moving, &mut random).abs() >= observed)
         .count();
+    // The observed signs count as one of the flips, so p is never 0.
     (as_large + 1) as f64 / (FLIPS + 1) as f64
 }
 
 fn flipped_sum(differences: &[f64], random: &mut Random) -> f64 {
     let mut sum = 0.0;
     for block in differences.chunks(64) {
+        // One random number is enough for 64 signs.
         let signs = random.next();
         for (bit, difference) in block.iter().enumerate() {
             sum += if signs >> bit & 1 == 1 {

@@ -222,6 +222,7 @@ impl EvalSet {
     pub fn fingerprint(&self) -> String {
         let mut digest = Sha256::new();
         let mut feed = |text: &str| {
+            // The length first: text that moves from one field to the next changes the digest too.
             digest.update((text.len() as u64).to_le_bytes());
             digest.update(text);
         };

@@ -10,7 +10,7 @@ use super::Evaluation;
 use super::metrics::{Measure, Metric, mean};
 use super::report::{ArmReport, Report, macro_average};
 use super::worst::{RelevantTool, ReportedHit, WorstQuery};
-use crate::printable::excerpt;
+use crate::printable::{counted, excerpt};
 
 const STYLE: &str = include_str!("html/report.css");
 /// Most characters of a query or a description.
@@ -353,7 +353,10 @@ fn cost(report: &Report) -> String {
             tokens.catalog.to_string(),
         ));
         rows.push((
-            format!("tokens of a search result of {} tools", tokens.answer_hits),
+            format!(
+                "tokens of a search result of {}",
+                counted(tokens.answer_hits, "tool")
+            ),
             format!("{:.0} ({saved:.1}% saved)", tokens.answer),
         ));
     }

@@ -83,6 +83,7 @@ pub fn tolerant_gains(query: &EvalQuery, ranking: &[ToolIndex], twins: &Twins) -
         if missing.remove(hit) {
             return true;
         }
+        // A hit that is itself judged was counted above, and is not another's twin.
         let twin = query
             .relevant
             .iter()

@@ -107,6 +107,7 @@ fn median_of_rounds(engine: &dyn Engine, arm: &Arm, text: &str) -> Result<Timing
         let start = Instant::now();
         let results = engine.answer(text, arm, HITS, Detail::Plain)?;
         rounds.push(Timings {
+            // Measured around the call, so that nothing of it is left out.
             total_ms: start.elapsed().as_secs_f64() * 1e3,
             ..results.timings
         });

@@ -44,6 +44,7 @@ impl HeldOut {
             .into_iter()
             .map(|position| position as ToolIndex)
             .collect();
+        // `sample` is sorted, which the binary search needs.
         let gone = |tool: &ToolIndex| tools.binary_search(tool).is_ok();
         let lost = set
             .queries

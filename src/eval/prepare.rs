@@ -185,6 +185,7 @@ impl Workspace {
     pub fn copy(&self, set: &EvalSet, purpose: &str) -> Result<TemporaryCatalog> {
         let name = catalog_name(set);
         let copy = format!("{name}.{purpose}");
+        // A process that was killed may have left one.
         self.discard(&copy)?;
         // Closed before it is copied: SQLite then moves its write-ahead log into the database.
         let from = self.open(&name)?.path().to_owned();
@@ -353,6 +354,7 @@ fn fill(
     writer.remove(&strangers)?;
     writer.upsert(tools)?;
     writer.commit()?;
+    // Counted before the pass, since the seconds are for these tools.
     let pending = catalog.searcher().pending_embeddings();
     let start = Instant::now();
     let done = writer.embed_pending(&mut |progress| {

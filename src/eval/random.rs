@@ -4,8 +4,9 @@
 /// A SplitMix64 generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 /// 2014).
 ///
-/// Not from a crate, because their streams change between versions: a sample that changes with an
-/// upgrade would make results incomparable.
+/// Not from a crate: some have generators with fixed streams, but how they turn a stream into a
+/// range, a shuffle or a sample may change with a release. Samples, splits and intervals would then
+/// differ from those of the published figures.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -14,6 +15,7 @@ pub struct Random {
 impl Random {
     /// The stream of this seed for a purpose. Streams of different purposes are independent.
     pub fn new(seed: u64, purpose: &str) -> Self {
+        // FNV-1a of the purpose.
         let mixed = purpose
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

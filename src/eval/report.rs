@@ -214,6 +214,7 @@ pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
             .iter()
             .map(|report| report.arms.iter().find(|other| other.name == arm.name))
             .collect();
+        // An arm that one set lacks has no mean over all sets.
         let same = same?;
         let average = |metric: Metric| {
             let values: Option<Vec<f64>> = same.iter().map(|arm| arm.means.value(metric)).collect();
@@ -236,6 +237,7 @@ pub fn macro_average(reports: &[Report]) -> Vec<(String, Means)> {
 /// The JSON of one set, or of several as an array.
 pub fn to_json<T: Serialize>(reports: &[T]) -> serde_json::Result<String> {
     match reports {
+        // An object for one set, so that scripts need no index.
         [one] => serde_json::to_string_pretty(one),
         several => serde_json::to_string_pretty(several),
     }

@@ -111,6 +111,7 @@ pub(super) fn each_text<T: Send>(
     threads: usize,
     answer: impl Fn(&str) -> toolscout_index::Result<T> + Sync,
 ) -> Result<Vec<T>> {
+    // A shared counter and not equal parts: some queries take many times longer than others.
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();

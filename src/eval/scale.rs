@@ -27,6 +27,7 @@ pub fn resized(set: &EvalSet, size: usize, seed: u64) -> Result<(Vec<Tool>, usiz
         .collect();
     let grown = size - tools.len();
     for number in 0..grown {
+        // Every tool is used as often as the others before one is used again.
         let (round, position) = (number / set.tools.len(), number % set.tools.len());
         let other = &set.tools[random.below(set.tools.len())];
         tools.push(variation(&set.tools[position], other, round)?);

@@ -107,6 +107,7 @@ fn read_hit(path: &Path, line: usize, text: &str) -> Result<(String, String, f64
 }
 
 fn by_score(mut hits: Vec<(f64, ToolIndex)>) -> Vec<ToolIndex> {
+    // A stable sort, which keeps ties in the order of the file.
     hits.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut seen = std::collections::HashSet::new();
     hits.into_iter()

@@ -243,6 +243,7 @@ impl Adjustable for Tunable {
 
     fn at(&self, values: &[f32]) -> Result<Box<dyn Engine + '_>> {
         let settings = self.with(values);
+        // Writing settings rebuilds the lexical index, so it is skipped where nothing changes.
         if *self.copy.catalog.searcher().settings() != settings {
             let mut writer = self.copy.catalog.writer()?;
             writer.set_settings(&settings)?;
@@ -274,6 +275,7 @@ pub(super) struct Split {
 
 impl Split {
     pub(super) fn draw(set: &EvalSet, seed: u64) -> Result<Self> {
+        // `sample` is sorted, which the binary search needs.
         let half = Random::new(seed, "split").sample(set.tools.len(), set.tools.len() / 2);
         let trains = |tool: &ToolIndex| half.binary_search(&(*tool as usize)).is_ok();
         let with = |keep: &dyn Fn(&[ToolIndex]) -> bool| {
@@ -322,6 +324,7 @@ fn climb(
                 values[index] = choice;
                 let mean = super::metrics::mean(&column(train, engine, &values)?);
                 on_trial();
+                // Strictly better: of equal values the one in use stays.
                 if mean > best_mean {
                     (best, best_mean) = (values, mean);
                 }

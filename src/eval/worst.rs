@@ -69,6 +69,7 @@ pub fn worst(
     let mut order: Vec<usize> = (0..column.len())
         .filter(|&query| column[query] < 1.0)
         .collect();
+    // A stable sort: equal scores stay in the order of the set.
     order.sort_by(|&a, &b| column[a].total_cmp(&column[b]));
     let report =
         |query: usize| worst_query(set, engine, arm, &run.rankings[query], query, column[query]);

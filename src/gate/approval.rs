@@ -104,6 +104,7 @@ impl Approvals {
         if open.len() >= MAX_OPEN {
             return None;
         }
+        // Random, because whoever knows the id and reaches the run can approve the call.
         let id = Uuid::new_v4().to_string();
         let (sender, answer) = oneshot::channel();
         open.insert(
@@ -123,6 +124,7 @@ impl Approvals {
     /// Answers a request; false when none is open under this id within reach.
     pub fn answer(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
         let mut open = self.lock();
+        // A request out of reach is treated as missing, so that ids cannot be probed.
         if !open
             .get(id)
             .is_some_and(|request| reach.covers(&request.owner))

@@ -24,6 +24,7 @@ use crate::gate::audit::anchor::{Anchor, AnchorError};
 use crate::gate::class::Class;
 use crate::gate::normalize::Change;
 use crate::gate::policy::Decision;
+use crate::printable::counted;
 use crate::tools::{ErrorCode, Status};
 
 /// The log's file name in the data directory.
@@ -154,7 +155,7 @@ pub enum AuditError {
         source: std::io::Error,
     },
     /// There are entries but no anchor.
-    #[error("the audit log {} has {entries} entries and no anchor {}: the anchor was deleted, or the log was copied without it; review the entries, then trust the log with `toolscout audit anchor`", path.display(), anchor.display())]
+    #[error("the audit log {} has {} and no anchor {}: the anchor was deleted, or the log was copied without it; review the entries, then trust the log with `toolscout audit anchor`", path.display(), counted(*entries, "entry"), anchor.display())]
     AnchorMissing {
         /// The file.
         path: PathBuf,
@@ -170,7 +171,7 @@ pub enum AuditError {
         anchor: PathBuf,
     },
     /// The log ends before its anchor.
-    #[error("the audit log {} has {found} entries and its anchor counts {expected}: the newest {} were cut off, or lost when the machine lost power", path.display(), expected - found)]
+    #[error("the audit log {} has {} and its anchor counts {expected}: the newest {} were cut off, or lost when the machine lost power", path.display(), counted(*found, "entry"), expected - found)]
     CutOff {
         /// The file.
         path: PathBuf,
@@ -330,6 +331,8 @@ impl AuditLog {
                 path: path.to_owned(),
             });
         }
+        // Writable, since SQLite has to write to recover the write-ahead log of a process that was
+        // killed.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(DatabaseError::from);
         AuditLog::with_connection(path, connection)
@@ -426,6 +429,7 @@ impl AuditLog {
                 anchor,
                 entries: last.seq,
             }),
+            // An anchor of an empty log covers no entry, so none can be missing.
             Some(Link { seq: 0, .. }) => Ok(0),
             Some(Link { seq, .. }) if seq > last.seq => Err(AuditError::CutOff {
                 path,
@@ -443,6 +447,8 @@ impl AuditLog {
     /// records: an anchor that is missing later was deleted.
     fn anchor_first_time(&self) -> Result<(), AuditError> {
         let log = self.lock();
+        // Marked in the database and not by the anchor's file, which whoever cuts the log would
+        // delete too.
         let marked = log
             .connection
             .execute("INSERT OR IGNORE INTO anchored VALUES (1)", []);
@@ -539,6 +545,8 @@ impl AuditLog {
                 self.move_anchor(&mut log);
                 return Ok(seq);
             };
+            // The number is the primary key, so two processes cannot append the same one. A process
+            // that loses continues the chain after the other's entry.
             let is_taken =
                 error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation);
             if !is_taken || races == MAX_RACES {

@@ -49,6 +49,7 @@ impl Class {
     fn by_method(tool: &Tool) -> Option<Self> {
         let method = tool.metadata.get("openapi")?.get("method")?.as_str()?;
         Some(match method.to_ascii_uppercase().as_str() {
+            // The safe methods of HTTP (RFC 9110).
             "GET" | "HEAD" | "OPTIONS" => Class::ReadOnly,
             "DELETE" => Class::Destructive,
             _ => Class::StateChanging,

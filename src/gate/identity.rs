@@ -79,6 +79,8 @@ fn bindings<'a>(
         .filter(move |_| !unbound)
         .map(move |(name, value)| Binding {
             name: normalized_name(name),
+            // Without an identity a bound argument has no valid value, and a call that names
+            // anybody is refused.
             required: match value.as_str() {
                 IDENTITY => identity,
                 fixed => Some(fixed),
@@ -113,6 +115,8 @@ impl Binding<'_> {
         path: &str,
         encodings: usize,
     ) -> Result<(), String> {
+        // Names are compared without case and separators and with escapes decoded, since a server
+        // may read `user\u005fid` as `user_id`.
         let path = format!("{path}/{key}");
         if normalized_name(&unescaped(key)) == self.name && !matches!(value, Node::Null) {
             let required = self.required.ok_or_else(|| unknown_caller(&path))?;
@@ -143,6 +147,7 @@ impl Binding<'_> {
     /// Checks a string that may hold JSON, as it is and with each layer of escapes decoded.
     fn check_text(&self, text: &str, path: &str, encodings: usize) -> Result<(), String> {
         let mut form = text.to_owned();
+        // Every layer is checked, not only the last: which one a server decodes is not known.
         for _ in 0..=MAX_UNESCAPES {
             self.check_form(&form, path, encodings)?;
             let next = unescaped_once(&form);
@@ -164,6 +169,8 @@ impl Binding<'_> {
         if !text.starts_with(['{', '[', '"']) {
             return Ok(());
         }
+        // Unpacked JSON may contain JSON again; without a budget a short argument could cost much
+        // time.
         let Some(left) = self.unread_bytes.get().checked_sub(text.len()) else {
             return Err(uncheckable(path));
         };
@@ -317,6 +324,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
         Ok(Node::Items(items))
     }
 
+    // A list of pairs and no map, which would keep only one of two equal fields.
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Node, A::Error> {
         let mut fields = Vec::new();
         while let Some(field) = from.next_entry()? {

@@ -79,6 +79,7 @@ impl<'a> Normalizer<'a> {
         let additional = schema
             .get("additionalProperties")
             .and_then(Value::as_object);
+        // Before the defaults, so that a null is replaced by the default.
         self.remove_nulls(schema, fields);
         for (name, value) in fields.iter_mut() {
             let declared = properties
@@ -267,6 +268,7 @@ fn from_string(
     text: &str,
 ) -> Option<(Value, Why)> {
     let trimmed = text.trim();
+    // Where a string is allowed, `"7"` may be meant as one.
     if types.allow("string") {
         return cleaned_string(schema, name, text);
     }
@@ -333,6 +335,7 @@ fn whole(number: &Number) -> Option<Value> {
     let float = number
         .as_f64()
         .filter(|_| !number.is_i64() && !number.is_u64())?;
+    // Above 2^53, about 9.007e15, not every integer is a float, and the value would change.
     let exact = float.fract() == 0.0 && float.abs() < 9e15;
     exact.then(|| Value::from(float as i64))
 }

@@ -280,6 +280,7 @@ impl Policies {
             .classes
             .iter()
             .filter(|(pattern, _)| pattern.matches(tool.id.as_str()))
+            // The most literal characters win; of two equally specific patterns the stricter class.
             .max_by_key(|(pattern, class)| (pattern.literal_chars(), **class));
         let mut class = match configured {
             Some((_, class)) => *class,

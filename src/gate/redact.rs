@@ -79,6 +79,7 @@ impl Redaction {
             } else {
                 self.value(value)
             };
+            // Names are the model's text too, and may be as long as values.
             redacted.insert(cut(name), value);
         }
         if fields.len() > MAX_ITEMS {
@@ -123,6 +124,7 @@ impl Redaction {
     }
 
     fn is_secret(&self, name: &str) -> bool {
+        // `API-Key`, `api_key` and `apiKey` are one name here.
         let normalized: String = name
             .chars()
             .filter(|c| c.is_alphanumeric())

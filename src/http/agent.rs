@@ -308,7 +308,7 @@ pub async fn approve(
             reason: request.reason,
         }
     };
-    if agent.answer_approval_within(&grant.reach(), &request.id, decision) {
+    if agent.answer_approval(&grant.reach(), &request.id, decision) {
         return Ok(Json(Approved {
             approved: request.approve,
         }));
@@ -329,7 +329,7 @@ pub async fn stop(
     Json(request): Json<StopRequest>,
 ) -> ApiResult<Json<Stopped>> {
     let (id, reach) = (ConversationId::new(request.conversation)?, grant.reach());
-    let stopped = agent.stop_within(&reach, &id);
+    let stopped = agent.stop(&reach, &id);
     if !stopped {
         let conversation = id.clone();
         let exists = with_sessions(&agent, move |sessions| {
@@ -379,7 +379,7 @@ pub async fn read(
 ) -> ApiResult<Json<Conversation>> {
     let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
     let turns = with_sessions(&agent, move |sessions| {
-        sessions.turns_within(&reach, &conversation)
+        sessions.turns(&reach, &conversation)
     })
     .await?;
     if turns.is_empty() {
@@ -399,7 +399,7 @@ pub async fn delete(
     Path(id): Path<String>,
 ) -> ApiResult<StatusCode> {
     let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
-    agent.stop_within(&reach, &conversation);
+    agent.stop(&reach, &conversation);
     let deleted = with_sessions(&agent, move |sessions| {
         sessions.delete(&reach, &conversation)
     });
@@ -445,7 +445,7 @@ async fn start_run(
     let id = HeaderValue::from_str(stream.conversation().as_str()).ok();
     let (stopping, conversation) = (agent.clone(), stream.conversation().clone());
     let stop = move || {
-        stopping.stop(&conversation);
+        stopping.stop(&Reach::All, &conversation);
     };
     let mut response = sse::respond(stream, dialect, run_id, app, stop).into_response();
     if let Some(id) = id {

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::bail;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use toolscout_index::{DataDir, Embedder};
 
 use super::agent::{PageToken, Runs};
@@ -27,6 +29,9 @@ use crate::mcp::{CatalogSink, GatewayConfig, Pool};
 use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
 use crate::tools::Toolset;
+
+/// How long a cancelled task may take for its next step, one commit of at most 500 tools.
+const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How the API is served.
 pub struct Settings {
@@ -229,18 +234,27 @@ impl App {
         Ok(())
     }
 
-    /// Ends the MCP servers, waits for tasks up to the grace period, and writes every queued
-    /// change.
+    /// Waits for runs of the agent, tasks and streamed loads up to the grace period, ends the MCP
+    /// servers, and writes every queued change.
     pub(super) async fn close(&self) {
-        // The servers first: they must not write to catalogs that are being closed.
+        // Runs first: they call tools of the servers.
+        if let Some(agent) = self.agent.get() {
+            agent.close(self.limits.grace).await;
+        }
+        // The servers next: they must not write to catalogs that are being closed.
         self.upstream.close().await;
-        let finished = tokio::time::timeout(self.limits.grace, self.tasks.finished()).await;
-        if finished.is_err() {
+        let loads = async { tokio::join!(self.tasks.finished(), self.streams.finished()) };
+        tokio::pin!(loads);
+        if timeout(self.limits.grace, &mut loads).await.is_err() {
             tracing::warn!(
-                "tasks were still running at the end of the grace period; they stop after their next step"
+                "loads were still running at the end of the grace period; they stop after their next step"
             );
             self.tasks.cancel_all();
-            self.tasks.finished().await;
+            if timeout(LAST_STEP_TIMEOUT, loads).await.is_err() {
+                tracing::error!(
+                    "loads did not end after their next step; what they committed stays"
+                );
+            }
         }
         if let Err(error) = self.catalogs.close().await {
             tracing::error!(detail = error.detail, "catalogs were not closed");

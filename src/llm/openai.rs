@@ -55,6 +55,7 @@ impl OpenAiConfig {
             connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(120),
             idle_timeout: Duration::from_secs(60),
+            // With this backoff the waits are 0.5 s and 1 s.
             max_attempts: 3,
             backoff: Duration::from_millis(500),
         }
@@ -94,6 +95,8 @@ impl OpenAi {
                 url.scheme()
             )));
         }
+        // No timeout for the whole answer, since a long one streams for minutes. `DeltaReader`
+        // limits the silence between two tokens, and the agent the whole turn.
         let mut builder = Client::builder().connect_timeout(config.connect_timeout);
         if is_loopback(&url) {
             builder = builder.no_proxy();
@@ -157,6 +160,7 @@ impl OpenAi {
         };
         FailedRequest {
             error,
+            // A completion changes nothing at the provider, so sending it twice is harmless.
             may_retry: true,
             retry_after: None,
         }
@@ -171,6 +175,7 @@ impl OpenAi {
         let retry_after = retry_after
             .and_then(|text| text.parse().ok())
             .map(Duration::from_secs);
+        // An error page that never ends must not hold up the turn.
         let body = timeout(
             self.config.idle_timeout,
             read_up_to(&mut response, MAX_ERROR_BODY_BYTES),
@@ -212,6 +217,7 @@ impl ChatModel for OpenAi {
                 match reader.next().await {
                     Ok(None) => None,
                     Ok(Some(delta)) => Some((Ok(delta), Some(reader))),
+                    // Without a reader the next poll ends the stream.
                     Err(error) => Some((Err(error), None)),
                 }
             },
@@ -317,12 +323,14 @@ fn root_cause(error: &reqwest::Error) -> String {
 }
 
 fn request_body(request: &ChatRequest, config: &OpenAiConfig) -> Value {
+    // First, so that they cannot replace the fields that this client depends on.
     let mut body = config.parameters.clone();
     body.insert("model".into(), config.model.clone().into());
     body.insert(
         "messages".into(),
         request.messages.iter().map(wire_message).collect(),
     );
+    // OpenAI rejects an empty list, of tools here and of an assistant's calls below.
     if !request.tools.is_empty() {
         body.insert(
             "tools".into(),
@@ -330,6 +338,7 @@ fn request_body(request: &ChatRequest, config: &OpenAiConfig) -> Value {
         );
     }
     body.insert("stream".into(), true.into());
+    // Without it OpenAI's streams contain no token counts.
     body.insert("stream_options".into(), json!({ "include_usage": true }));
     Value::Object(body)
 }

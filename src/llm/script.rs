@@ -233,8 +233,12 @@ impl ScriptedModel {
         let answered = state.requests.len();
         let next = state.turns.get_mut(&purpose).and_then(VecDeque::pop_front);
         let turn = next.ok_or_else(|| {
+            let wanted = match purpose {
+                Purpose::Round => "`reply`",
+                Purpose::Recommend => "`reply` and `\"for\": \"recommend\"`",
+            };
             self.error(format!(
-                "no reply left for request {answered} ({purpose:?})"
+                "no reply left for request {answered}; add a line with {wanted}"
             ))
         })?;
         match &turn.expect_tools {
@@ -269,6 +273,7 @@ impl ChatModel for ScriptedModel {
             Answer::Reply(reply) => reply_deltas(reply),
             Answer::Chunks(chunks) => chunk_deltas(&chunks),
             Answer::Fail(message) => return Err(LlmError::Reported { message }),
+            // Ends when the request is dropped, as a real connection does.
             Answer::Hang => return Ok(stream::pending().boxed()),
         };
         Ok(stream::iter(deltas).boxed())

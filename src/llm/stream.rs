@@ -14,8 +14,9 @@ const HEAD_BYTES: usize = 120;
 
 /// Collects the `data` of server-sent events from bytes split anywhere.
 ///
-/// Not a library: `sse-stream` and `eventsource-stream` buffer a line and an event without a limit,
-/// and fail on lines without a colon, unknown fields or invalid UTF-8, which some servers send.
+/// Not a library: `sse-stream` and `eventsource-stream` keep a line and an event of any length in
+/// memory. At one invalid byte of UTF-8 the first fails, and the second gives no further event until
+/// the stream ends; the first also fails at a line without a colon. Some servers send either.
 #[derive(Debug, Default)]
 pub struct SseDecoder {
     line: Vec<u8>,
@@ -32,6 +33,8 @@ impl SseDecoder {
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, LlmError> {
         let mut events = Vec::new();
         for &byte in bytes {
+            // A `\r\n` may be split between two reads, so that the `\n` comes first in the next
+            // one.
             let after_cr = std::mem::take(&mut self.after_cr);
             match byte {
                 // The line ended at `\r` already.
@@ -238,6 +241,8 @@ fn fragment(call: &Value) -> CallFragment {
 }
 
 fn usage_of(chunk: &Value) -> Option<Usage> {
+    // Usually in a last chunk without choices. Counts of another form are ignored, and the agent
+    // estimates the tokens.
     let usage = chunk.get("usage").filter(|usage| usage.is_object())?;
     serde_json::from_value(usage.clone()).ok()
 }

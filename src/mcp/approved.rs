@@ -148,6 +148,7 @@ fn write(
     records: &Records,
     forgotten: &BTreeSet<ToolId>,
 ) -> rusqlite::Result<()> {
+    // One transaction: a record that is missing would make a changed tool look like a new one.
     let transaction = connection.transaction()?;
     {
         let mut forget =
@@ -171,6 +172,7 @@ fn write(
 
 fn record(row: &Row) -> rusqlite::Result<Record> {
     let class = match row.get(2)? {
+        // An unknown number, as a later version may write it, becomes the strictest class.
         0 => Class::ReadOnly,
         1 => Class::StateChanging,
         _ => Class::Destructive,

@@ -76,6 +76,7 @@ impl Before {
         let prefix = format!("{server}/");
         let mut catalog = BTreeMap::new();
         if let Some(searcher) = searcher {
+            // Ids are sorted, so those of a server are next to each other.
             let ids = searcher
                 .ids_after(Some(&prefix))
                 .take_while(|id| id.as_str().starts_with(&prefix));
@@ -130,6 +131,8 @@ impl ComparedTools {
             },
         );
         if Class::declared(&tool) < class {
+            // After the record: it holds the hash of what the server offers, which the next list is
+            // compared with.
             set_class(&mut tool, class);
         }
         self.tools.push(tool);
@@ -195,6 +198,8 @@ pub fn compare_with_approved(
                     .map(|in_catalog| Tool::clone(in_catalog)),
             );
         } else {
+            // A changed tool keeps at least its approved class, or its server could make it
+            // callable without a person.
             compared.add(tool, declared.max(approved.class));
         }
     }

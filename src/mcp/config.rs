@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::CstRootNode;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -104,7 +106,7 @@ pub enum ConfigError {
     },
 }
 
-/// Reads an `mcpServers` file, or a `servers` file of VS Code. Entries with `"disabled": true` are
+/// Reads an `mcpServers` file, or a `servers` file of VS Code, with or without comments. Entries with `"disabled": true` are
 /// skipped, and unknown keys are ignored. In every string `${NAME}`, `${env:NAME}` and
 /// `${NAME:-default}` are replaced by environment variables.
 ///
@@ -119,7 +121,10 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
         path: path.to_owned(),
         reason,
     };
-    let file: File = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+    let root = CstRootNode::parse(&text, &jsonc()).map_err(|error| malformed(error.to_string()))?;
+    let file: File = serde_json::from_value(root.to_serde_value().unwrap_or_default())
+        .map_err(|error| malformed(error.to_string()))?;
+    // A file with both is one of a desktop client; `servers` alone is VS Code's.
     let entries = file.mcp_servers.or(file.servers);
     let entries = entries.ok_or_else(|| malformed("it has no `mcpServers` object".into()))?;
     let place = path.display().to_string();
@@ -141,6 +146,23 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Vec<ServerConfi
         }
     }
     Ok(servers)
+}
+
+/// JSON with comments and trailing commas, which VS Code and Gemini CLI write, and nothing beyond
+/// them: what the client itself would refuse must not be rewritten, nor read as if it were valid.
+pub(super) fn jsonc() -> ParseOptions {
+    ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    }
 }
 
 /// Reads `NAME=URL` or `NAME=COMMAND ARGUMENT …`, with quotes and backslashes as in a shell.
@@ -336,6 +358,7 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
             (Err(_), Some(default)) => expanded.push_str(default),
             (Err(reason), None) => return Err(reason),
         }
+        // The value itself is not expanded again: it may contain `${` literally.
         rest = after;
     }
     expanded.push_str(rest);
@@ -428,6 +451,17 @@ mod tests {
         assert_eq!(url.as_str(), "https://mcp.example.com/mcp?k=s3cret");
         assert_eq!(headers[0].1.to_str().unwrap(), "Bearer s3cret");
         assert!(!format!("{servers:?}").contains("s3cret"), "{servers:?}");
+    }
+
+    #[test]
+    fn a_file_with_comments_and_trailing_commas_is_read() {
+        let servers = read(
+            "// mine\n{\n  \"servers\": {\n    /* local */ \"fs\": { \"command\": \"x\", }, // keep\n  },\n}\n",
+        )
+        .unwrap();
+        assert_eq!(servers[0].name, "fs");
+        let loose = read("{ servers: {} }").unwrap_err();
+        assert!(loose.contains("line 1"), "{loose}");
     }
 
     #[test]

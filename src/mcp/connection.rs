@@ -174,11 +174,15 @@ impl Connection {
         let first =
             Connection::attempt(config, limits, watchdog, ClientLifecycleMode::Initialize).await;
         match first {
+            // Servers of the protocol version 2026-07-28 answer `initialize` with an error. They
+            // are asked second, since most servers still expect the handshake.
             Err(error) if error.is_sessionless => {
                 let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
                 let lifecycle = ClientLifecycleMode::Discover { preferred_versions };
                 Connection::attempt(config, limits, watchdog, lifecycle)
                     .await
+                    // The first error is reported: for a server that refused for another reason it
+                    // is the right one.
                     .map_err(|_| error)
             }
             outcome => outcome,
@@ -209,6 +213,8 @@ impl Connection {
                 let started = Process::start(&program, watchdog);
                 let (process, stdout, stdin) = started
                     .map_err(|error| ConnectError::of(format!("start {command:?}: {error}")))?;
+                // `Lines` before the SDK's own limit: it answers the call whose answer is too long,
+                // where the SDK would only drop the line.
                 let lines = Lines::new(stdout, Arc::clone(&server), limits.message_bytes);
                 let transport = AsyncRwTransport::new_client(lines, stdin)
                     .with_max_line_length(limits.message_bytes);
@@ -332,6 +338,7 @@ impl Connection {
             .map_err(|error| failed(self.message(&error)))?;
         match answered {
             ServerResult::ListToolsResult(page) => {
+                // Back to JSON, so that every tool takes the same way through the parser for files.
                 let tools = page
                     .tools
                     .iter()
@@ -361,17 +368,21 @@ impl Connection {
     ) -> Result<CallToolResult, CallError> {
         let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        // Two limits: a call that reports progress may take longer than one that is silent, but not
+        // for ever.
         let options = PeerRequestOptions::with_timeout(self.limits.call_idle)
             .reset_timeout_on_progress()
             .with_max_total_timeout(self.limits.call_total);
         let started = Instant::now();
         let sent = self.peer.send_cancellable_request(request, options).await;
         let handle = sent.map_err(|error| self.call_error(&error, started))?;
+        // After the request is sent, since the SDK makes the progress token.
         let mut progress = self
             .handler
             .progress
             .subscribe(handle.progress_token.clone())
             .await;
+        // Every early return below, and dropping this future, tells the server to stop.
         let mut abandoned = CancelOnDrop {
             peer: self.peer.clone(),
             request: Some(handle.id.clone()),
@@ -415,6 +426,7 @@ impl Connection {
                 message: excerpt(message, QUOTED_CHARS),
             },
             ServiceError::Timeout { timeout } => {
+                // The SDK reports both limits alike.
                 let is_total = started.elapsed() >= self.limits.call_total;
                 CallError::Timeout {
                     limit: if is_total {
@@ -489,6 +501,8 @@ impl Opening<'_> {
         match connected {
             Ok(running) => Ok(self.established(running, handler, stop, stderr_tail)),
             Err(error) => {
+                // A server that never answered the handshake is ended here, because no `Connection`
+                // owns it yet.
                 if let Some(process) = self.process {
                     process.end(self.limits.exit_timeout).await;
                 }
@@ -537,6 +551,7 @@ impl Opening<'_> {
 
 impl From<ClientInitializeError> for ConnectError {
     fn from(error: ClientInitializeError) -> Self {
+        // Any JSON-RPC error counts, whatever its code: one more attempt does no harm.
         let is_sessionless = matches!(error, ClientInitializeError::JsonRpcError(_));
         let reason = match &error {
             ClientInitializeError::JsonRpcError(error) => {
@@ -594,6 +609,7 @@ struct Running {
 
 impl Running {
     async fn wait_for_end(self, ended: CancellationToken, closed: CancellationToken) {
+        // A guard, so that `close` returns even if this task panics.
         let _closes = closed.drop_guard();
         if let Err(error) = self.running.waiting().await {
             tracing::error!(%error, "an MCP connection panicked");
@@ -671,6 +687,7 @@ fn send_progress(context: &CallContext, update: ProgressNotificationParam) {
             message,
             ..
         } = update;
+        // Progress is only informative: a full queue must not slow down the call.
         let _ = listener.try_send(Progress {
             done,
             total,
@@ -690,6 +707,7 @@ impl Drop for CancelOnDrop {
         let Some(request) = self.request.take() else {
             return;
         };
+        // Dropped while the runtime shuts down; the connection is closed then anyway.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use directories::BaseDirs;
-use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde_json::{Value, json};
+
+use crate::mcp::config::jsonc;
 
 /// The name of our entry in a client's list of servers.
 pub const ENTRY_NAME: &str = "toolscout";
@@ -283,23 +284,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{suffix}"));
     path.with_file_name(name)
-}
-
-/// Comments and trailing commas, which VS Code and Gemini CLI write, and nothing beyond them: what
-/// the client itself would refuse must not be rewritten.
-fn jsonc() -> ParseOptions {
-    ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_non_finite_numbers: false,
-        allow_extended_string_escapes: false,
-    }
 }
 
 /// Sets `key.toolscout` in a JSON document, with or without comments. The rest stays byte for byte.

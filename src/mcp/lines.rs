@@ -140,6 +140,7 @@ fn id_in(fields: &str) -> Option<Value> {
         .trim_start()
         .strip_prefix(':')?;
     let value = after.split(',').next()?.trim();
+    // A null id, and any other value, belongs to no request.
     serde_json::from_str(value)
         .ok()
         .filter(|id: &Value| id.is_number() || id.is_string())
@@ -164,6 +165,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             this.take(&chunk[..bytes]);
             this.chunk = chunk;
         }
+        // Only the first half of the ring buffer; the reader asks again for the second.
         let (front, _) = this.ready.as_slices();
         let passed = front.len().min(out.remaining());
         out.put_slice(&front[..passed]);

@@ -123,6 +123,7 @@ impl Outcome {
     /// clients that support only text.
     fn drop_repeated_text(&mut self) {
         if let Some(structured) = &self.structured {
+            // Compared as values, since servers format the text in their own way.
             self.text.retain(|text| {
                 serde_json::from_str::<Value>(text).ok().as_ref() != Some(structured)
             });

@@ -213,6 +213,7 @@ impl Pool {
     pub async fn close(&self) {
         self.shared.stop.cancel();
         let mut tasks = std::mem::take(&mut *self.tasks());
+        // Each task closes its connection, which waits for the server's process.
         while tasks.join_next().await.is_some() {}
     }
 
@@ -314,6 +315,8 @@ impl Server {
     /// The connection. Waits for one that is being made, or that was lost a moment ago.
     async fn connection(&self) -> Result<Arc<Connection>, CallError> {
         let mut state = self.state.subscribe();
+        // A server that is down for long fails at once: the wait is for a restart that takes a
+        // moment.
         let patience = match &*state.borrow() {
             State::Ready(connection) if connection.is_alive() => return Ok(Arc::clone(connection)),
             State::New => self.limits.connect,
@@ -379,6 +382,8 @@ impl ConnectionTask {
                 reason,
                 since: Instant::now(),
             });
+            // Only a connection that lasted resets the pause, or a server that crashes right after
+            // its handshake would be restarted at the shortest pause for ever.
             if started.elapsed() >= STABLE {
                 (pause, logged) = (limits.first_pause, String::new());
             }
@@ -412,6 +417,8 @@ impl ConnectionTask {
                 Ok(entries) => self.sync_if_changed(entries, &mut synced_hash).await,
                 Err(error) => return error.to_string(),
             }
+            // Also when the list could not be written: the tools in the catalog are those of the
+            // last list, and can be called.
             self.ready(connection);
             let refresh = if synced_hash.is_some() {
                 self.server.limits.refresh
@@ -498,6 +505,8 @@ impl ConnectionTask {
             let records = approved.of(name).map_err(|error| error.to_string())?;
             let before = Before::of(name, Some(&sink.searcher()), records, most_records);
             let (compared, skipped) = sync::compare(offer, server.on_change, &before)?;
+            // Before the list is in the catalog: a process that dies in between compares the next
+            // list with these records.
             let remembered = approved.remember(name, &compared.records, &compared.forgotten);
             remembered.map_err(|error| error.to_string())?;
             Ok((compared, skipped))
@@ -543,6 +552,7 @@ fn log_changes(flags: &[Flag]) {
 }
 
 fn hash_of(entries: &[Value]) -> u64 {
+    // Compared only within this process, so the hash need not be stable across versions.
     let mut hasher = DefaultHasher::new();
     entries
         .iter()
@@ -554,6 +564,7 @@ fn hash_of(entries: &[Value]) -> u64 {
 /// not reconnected together.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0];
+    // Without random bytes the pause is whole, which does no harm.
     let _ = getrandom::fill(&mut random);
     pause.mul_f64(1.0 - f64::from(random[0]) / 255.0 / 4.0)
 }

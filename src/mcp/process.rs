@@ -94,6 +94,7 @@ impl Process {
                 .iter()
                 .filter_map(|name| Some((name, std::env::var_os(name)?))),
         );
+        // After the inherited ones, so that the configuration can replace them.
         command.envs(program.env);
         command
             .stdin(Stdio::piped())
@@ -145,6 +146,7 @@ impl Process {
     /// Ends the server, whose input is closed: waits for it to exit, then sends SIGTERM, then
     /// SIGKILL. Each step waits for `exit_timeout`. The rest of its process group is killed too.
     pub async fn end(mut self, exit_timeout: Duration) {
+        // MCP's shutdown for stdio: the closed input is the request to exit.
         if timeout(exit_timeout, self.child.wait()).await.is_err() {
             if let Some(group) = self.group {
                 self.watchdog.terminate(group);
@@ -153,6 +155,8 @@ impl Process {
         }
         self.kill_group();
         let _ = self.child.kill().await;
+        // So that the last lines are in the tail. Bounded, because a process that left the group
+        // may keep the pipe open.
         if let Some(draining) = self.draining.take() {
             let _ = timeout(exit_timeout, draining).await;
         }

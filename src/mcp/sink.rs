@@ -62,6 +62,7 @@ impl CatalogSink for SingleWriterSink {
     fn searcher(&self) -> Arc<Searcher> {
         self.catalog
             .refresh()
+            // The last snapshot is better than none; the next write reports what is wrong.
             .unwrap_or_else(|_| self.catalog.searcher())
     }
 

@@ -98,6 +98,7 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
             skipped,
         };
     }
+    // The server's name comes from the settings, whatever an entry claims.
     let options = ReadOptions {
         server: Some(server.to_owned()),
         source_name: server.to_owned(),

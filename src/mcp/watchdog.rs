@@ -87,6 +87,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
+        // The end of its input makes the shell kill the remaining groups and exit.
         self.commands = None;
         let _ = self.child.wait();
     }

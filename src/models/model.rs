@@ -80,6 +80,7 @@ fn check(folder: &Path, depth: Depth) -> Part {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
+    // Checksums are known only of the pinned files; other programs may have put any revision here.
     let pinned = revision == PINNED_REVISION;
     let problem = pins::MODEL
         .iter()

@@ -110,6 +110,7 @@ impl PinnedFile {
         let size = std::fs::metadata(path)
             .map_err(|error| format!("cannot be read: {error}"))?
             .len();
+        // The size first: it finds a download that broke off without reading 50 MB.
         if size != self.bytes {
             return Err(format!(
                 "is damaged: {size} bytes instead of {}",

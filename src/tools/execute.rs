@@ -16,6 +16,7 @@ pub async fn execute(
     limit: Duration,
 ) -> ToolResult {
     let started = Instant::now();
+    // A tool that ignores its abortion until its next await may run on; its result is dropped.
     let result = match timeout(limit, call_in_task(callable, arguments)).await {
         Ok(result) => result,
         Err(_) => ToolResult::error(

@@ -81,6 +81,8 @@ impl<'de> Visitor<'de> for UniqueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
+            // The parser has decoded escapes already, so a key that is only written differently
+            // counts too.
             if fields.contains_key(&key) {
                 return Err(A::Error::custom(format!(
                     "the key {key:?} comes twice; give it once"

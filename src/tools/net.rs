@@ -164,6 +164,8 @@ impl GuardedClient {
         };
         let client = Client::builder()
             .dns_resolver(resolver)
+            // Callers follow redirects themselves, so that each target is checked like the first
+            // URL.
             .redirect(reqwest::redirect::Policy::none())
             // A proxy would resolve names itself, past the check.
             .no_proxy()
@@ -172,6 +174,8 @@ impl GuardedClient {
             .no_brotli()
             .no_zstd()
             .no_deflate()
+            // Each request resolves the name again, and no connection outlives the check of its
+            // address.
             .pool_max_idle_per_host(0)
             .user_agent(concat!("toolscout/", env!("CARGO_PKG_VERSION")))
             .default_headers(HeaderMap::from_iter([(
@@ -210,12 +214,15 @@ impl GuardedClient {
                 scheme: url.scheme().to_owned(),
             });
         }
+        // A name before the host can make a URL look as if it led elsewhere.
         if !url.username().is_empty() || url.password().is_some() {
             return Err(NetError::Credentials);
         }
         let host = url.host_str().unwrap_or_default();
         if let Some(entry) = self.private.entry(host) {
             let port = url.port_or_known_default().unwrap_or_default();
+            // An entry with a port opens only that port: beside a development server there may be a
+            // database.
             return match split_port(entry).1 {
                 Some(allowed) if allowed != port => Err(NetError::Port {
                     host: host.to_owned(),
@@ -266,6 +273,7 @@ pub async fn body(response: Response, max_bytes: usize) -> Result<Vec<u8>, NetEr
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
         bytes.extend_from_slice(&chunk.map_err(|error| transport(&host, &error))?);
+        // `Content-Length` is not believed; what arrives is counted.
         if bytes.len() > max_bytes {
             return Err(NetError::TooLong { max_bytes });
         }
@@ -289,6 +297,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_loopback()
         || address.is_link_local()
         || address.is_documentation()
+        // Shared by the customers of a provider, IETF assignments, the 6to4 relay, benchmarks, then
+        // multicast and reserved.
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)

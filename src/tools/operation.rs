@@ -158,6 +158,7 @@ impl Toolset for Operations {
             .iter()
             .find(|service| service.config.server == id.server())?;
         let tool = (self.find)(id)?;
+        // A tool of the same server that came from elsewhere has no method and path.
         tool.metadata.contains_key("openapi").then(|| {
             Arc::new(Operation {
                 service: service.clone(),
@@ -253,6 +254,7 @@ fn secret(
     };
     let header = |name: HeaderName, value: String| {
         let mut value = HeaderValue::from_str(&value).map_err(|_| bad())?;
+        // Keeps the value out of debug output.
         value.set_sensitive(true);
         Ok(Secret::Header(name, value))
     };
@@ -283,6 +285,7 @@ impl Callable for Operation {
         let call = self.tool.metadata.get("openapi").unwrap_or(&Value::Null);
         let base = self.service.base(call)?;
         let mut parts = request::parts(call, &base, &arguments).map_err(ToolFailure::new)?;
+        // After the arguments are in place: a header with the secret replaces one of the same name.
         match &self.service.secret {
             Some(Secret::Header(name, value)) => {
                 drop(parts.headers.insert(name.clone(), value.clone()))
@@ -303,6 +306,7 @@ impl Callable for Operation {
         }
         let built = building
             .build()
+            // Without the URL, whose query may hold the secret.
             .map_err(|error| ToolFailure::new(error.without_url().to_string()))?;
         let response = self.service.client.send(built).await.map_err(failure)?;
         answer(response, self.service.config.max_bytes).await

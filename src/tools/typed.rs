@@ -42,6 +42,7 @@ where
     if let Value::Object(schema) = schemars::schema_for!(A).to_value() {
         tool.input_schema = schema;
     }
+    // Now and not when it is registered: the mistake is in this call.
     tool.validate()?;
     Ok(TypedTool {
         tool,

@@ -2,17 +2,16 @@
 //! deleted.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use toolscout::feedback::FeedbackStore;
 use toolscout::gate::AuditLog;
 use toolscout::gate::audit::Entry;
 use toolscout::tools::Status;
 
-use super::run::World;
+use super::run::{Serving, World};
 use super::table::{Attack, Section};
 
 pub const SECTION: Section = Section {
@@ -109,39 +108,6 @@ fn open_ones(data: &Path) -> Vec<String> {
         }
     }
     open
-}
-
-/// A server as a child process, ended when dropped.
-struct Serving {
-    child: Child,
-    address: String,
-}
-
-impl Serving {
-    fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line
-            .trim()
-            .strip_prefix("listening on ")
-            .unwrap_or_else(|| panic!("{line}"))
-            .to_owned();
-        Serving { child, address }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]
@@ -364,20 +330,8 @@ fn a_catalog_deleted_over_http_leaves_no_query_behind() {
     let mut command = world.command();
     command.args(["serve", "--listen", "127.0.0.1:0"]);
     let serving = Serving::start(command);
-    let client = reqwest::blocking::Client::builder()
-        .no_proxy()
-        .build()
-        .unwrap();
-    while !client
-        .get(format!("{}/readyz", serving.address))
-        .send()
-        .unwrap()
-        .status()
-        .is_success()
-    {
-        std::thread::yield_now();
-    }
-    let deleted = client
+    let deleted = serving
+        .client()
         .delete(format!("{}/v1/catalogs/default", serving.address))
         .send()
         .unwrap();

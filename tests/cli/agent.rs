@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::run::{Ended, World};
+use super::run::{Ended, Serving, World};
 
 const QUESTION: &str = "Will it rain in Bergen tomorrow? If so, mail Anna to take an umbrella.";
 
@@ -488,90 +488,38 @@ fn a_plan_is_printed_and_run_and_a_profile_enables_tools() {
     );
 }
 
-/// A server as a child process, ended when dropped.
-struct Serving {
-    child: Child,
-    address: String,
-}
-
-impl Serving {
-    fn start(world: &World, script: &str) -> Self {
-        let mut command = world.command();
-        command.args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--llm",
-            script,
-            "--tool-budget",
-            "1100",
-            "--max-rounds",
-            "6",
-            "--allow",
-            "gmail/send_email",
-        ]);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line
-            .trim()
-            .strip_prefix("listening on ")
-            .unwrap()
-            .to_owned();
-        Serving { child, address }
-    }
-
-    fn stream(&self, path: &str) -> Vec<Value> {
-        let client = reqwest::blocking::Client::builder()
-            .no_proxy()
-            .build()
-            .unwrap();
-        while !client
-            .get(format!("{}/readyz", self.address))
-            .send()
-            .unwrap()
-            .status()
-            .is_success()
-        {
-            std::thread::yield_now();
-        }
-        let token = client
-            .post(format!("{}/v1/agent/token", self.address))
-            .send()
-            .unwrap()
-            .json::<Value>()
-            .unwrap();
-        let url = format!(
-            "{}{path}&token={}",
-            self.address,
-            token["token"].as_str().unwrap()
-        );
-        let text = client.get(url).send().unwrap().text().unwrap();
-        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.map(|data| serde_json::from_str(data).unwrap())
-            .collect()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The events of a stream of a server.
+fn stream(serving: &Serving, path: &str) -> Vec<Value> {
+    let client = serving.client();
+    let token = client
+        .post(format!("{}/v1/agent/token", serving.address))
+        .send()
+        .unwrap()
+        .json::<Value>()
+        .unwrap();
+    let url = format!(
+        "{}{path}&token={}",
+        serving.address,
+        token["token"].as_str().unwrap()
+    );
+    let text = client.get(url).send().unwrap().text().unwrap();
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap())
+        .collect()
 }
 
 #[test]
 fn the_demo_is_the_same_over_sse() {
     let world = world();
     let script = scripted(&root().join("fixtures/agent/demo.jsonl"));
-    let serving = Serving::start(&world, &script);
-    let events = serving.stream("/agent/chat/stream?query=will%20it%20rain%3F&conversationId=c1");
+    let mut command = world.command();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--llm", &script])
+        .args(["--tool-budget", "1100", "--max-rounds", "6"])
+        .args(["--allow", "gmail/send_email"]);
+    let serving = Serving::start(command);
+    let path = "/agent/chat/stream?query=will%20it%20rain%3F&conversationId=c1";
+    let events = stream(&serving, path);
     let mut types: Vec<&str> = events
         .iter()
         .map(|event| event["type"].as_str().unwrap())

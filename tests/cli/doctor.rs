@@ -129,6 +129,20 @@ fn a_data_directory_that_is_a_file_is_a_failure() {
 }
 
 #[test]
+fn a_relative_data_directory_that_does_not_exist_yet_is_no_failure() {
+    let world = World::new();
+    let checks = world.json(&["--data", "not/there", "doctor"]);
+    let data = check(checks.as_array().expect("an array"), "data");
+    assert_eq!(data["state"], "ok", "{data}");
+    let detail = data["detail"].as_str().expect("a detail");
+    assert!(
+        detail.contains("does not exist yet") && detail.contains("creates it"),
+        "{detail}"
+    );
+    assert!(!world.path("not").exists());
+}
+
+#[test]
 fn a_damaged_catalog_is_reported_and_others_are_checked() {
     let world = World::with_tools(&four_tools());
     let file = world.file("t.json", json!(four_tools()).to_string());

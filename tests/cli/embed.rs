@@ -58,6 +58,25 @@ fn tools_added_without_embedding_are_embedded_later_and_once() {
 }
 
 #[test]
+fn embedding_without_a_model_fails_and_names_the_command_that_fetches_it() {
+    let world = World::with_tools(&four_tools());
+    for embedder in ["auto", "minilm"] {
+        let mut command = world.command();
+        command.env("TOOLSCOUT_EMBEDDER", embedder).arg("embed");
+        let ended = Ended::of(command.output());
+        ended.failed(
+            1,
+            &[
+                "nothing was embedded: ",
+                "missing",
+                "`toolscout models pull`",
+            ],
+        );
+        assert!(!ended.stderr.contains("searching"), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn only_what_changed_is_embedded_again() {
     let world = World::new();
     let mut tools = four_tools();

@@ -173,14 +173,9 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 }
 
 #[test]
-fn embed_without_a_model_is_an_error() {
+fn embed_with_embedding_switched_off_is_an_error() {
     let world = World::with_tools(&four_tools());
     world.fails(1, &["embed"], &["nothing was embedded", "switched off"]);
-    world.fails(
-        1,
-        &["embed", "--embedder", "minilm"],
-        &["toolscout models pull"],
-    );
 }
 
 #[test]

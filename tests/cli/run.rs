@@ -1,8 +1,8 @@
 //! Runs the program in a temporary directory.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -137,6 +137,54 @@ impl Ended {
                 self.stderr
             );
         }
+    }
+}
+
+/// The program as a server, ended when dropped.
+pub struct Serving {
+    child: Child,
+    pub address: String,
+}
+
+impl Serving {
+    /// Starts a command that serves, and reads its address from its first line.
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("a line");
+        let address = line
+            .trim()
+            .strip_prefix("listening on ")
+            .unwrap_or_else(|| panic!("{line}"))
+            .to_owned();
+        Serving { child, address }
+    }
+
+    /// A client, once the server is ready.
+    pub fn client(&self) -> reqwest::blocking::Client {
+        let client = reqwest::blocking::Client::builder()
+            .no_proxy()
+            .build()
+            .expect("a client");
+        let ready = || client.get(format!("{}/readyz", self.address)).send();
+        // The address is printed before the catalogs are open, and no line says when they are.
+        while !ready().expect("an answer").status().is_success() {
+            std::thread::yield_now();
+        }
+        client
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -1,13 +1,12 @@
 //! Servers whose tools change while they are connected.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
 use toolscout::mcp::OnChange;
 
-use super::world::{Upstream, becomes, double_with, replace, text, tool};
+use super::world::{Upstream, becomes, double_with, replace, text, tool, until};
 
 /// A server whose tools are in a file.
 struct Changing {
@@ -99,10 +98,10 @@ async fn a_blocked_change_stays_out_of_the_catalog_and_cannot_be_called_until_it
         changing.upstream.ids() == ["s/read"]
     })
     .await;
-    let calls = async || changing.upstream.call("s/read", json!({})).await.is_ok();
-    while !calls().await {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it can be called", || async {
+        changing.upstream.call("s/read", json!({})).await.is_ok()
+    })
+    .await;
 }
 
 #[tokio::test]

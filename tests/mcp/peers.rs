@@ -13,7 +13,7 @@ use toolscout::mcp::config::parse_server;
 use toolscout_index::formats::{self, Emit};
 
 use super::program::World;
-use super::world::{PATIENCE, Upstream, becomes, root, text};
+use super::world::{Upstream, becomes, root, text, until};
 
 /// The folder that `scripts/mcp_peers.sh` fills.
 pub struct Peers(PathBuf);
@@ -157,14 +157,10 @@ impl Drop for Running {
 }
 
 async fn listens(address: &str) {
-    let connecting = async {
-        while TcpStream::connect(address).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, connecting)
-        .await
-        .expect("it listens");
+    until("it listens", || async {
+        TcpStream::connect(address).await.is_ok()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -288,9 +284,7 @@ async fn a_real_server_says_that_its_list_changed_and_comes_back_after_a_kill() 
             .await
             .map(text)
     };
-    while call().await.is_err() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("it can be called", || async { call().await.is_ok() }).await;
     assert_eq!(call().await.unwrap(), "count songs city ?");
 }
 
@@ -372,14 +366,7 @@ async fn real_servers_over_http_are_called_and_come_back_after_a_restart() {
     assert!(call().await.is_err(), "a server that is gone cannot answer");
     let _second = serve();
     listens(&format!("127.0.0.1:{port}")).await;
-    let answered = async {
-        while call().await.is_err() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, answered)
-        .await
-        .expect("it comes back");
+    until("it comes back", || async { call().await.is_ok() }).await;
     upstream.pool.close().await;
 }
 
@@ -544,19 +531,11 @@ async fn real_clients_use_us_over_http() {
 
 async fn ready(url: &str) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let asking = async {
-        while !client
-            .get(url)
-            .send()
-            .await
-            .is_ok_and(|answer| answer.status().is_success())
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking)
-        .await
-        .expect("it becomes ready");
+    until("it is ready", || async {
+        let answer = client.get(url).send().await;
+        answer.is_ok_and(|answer| answer.status().is_success())
+    })
+    .await;
 }
 
 /// A call by the inspector's command line.

@@ -1,6 +1,7 @@
 //! Servers that do as they are told, and what is needed to watch them.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,10 +197,18 @@ impl Upstream {
     }
 }
 
-/// Waits for something that nobody tells of.
+/// Waits for a change of the catalog or of a file, as [`until`] does.
 pub async fn becomes(what: &str, wished: impl Fn() -> bool) {
+    until(what, || std::future::ready(wished())).await;
+}
+
+/// Asks again and again until the answer is yes.
+///
+/// For what sends no event to a test: a process of its own that starts to listen, or a pool that
+/// has written a list of tools or made a new connection. Everything else is awaited.
+pub async fn until<F: Future<Output = bool>>(what: &str, wished: impl Fn() -> F) {
     let waiting = async {
-        while !wished() {
+        while !wished().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

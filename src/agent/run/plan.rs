@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use toolscout_index::formats::model_name;
 
-use super::{Action, Outcome, PlannedCall, Protocol, Run, State};
+use super::{Action, Outcome, PlannedCall, Protocol, Round, Run, State};
 use super::{call_event, result_event, source_of};
 use crate::agent::event::Event;
 use crate::agent::plan::{self, Execution, Plan, Reading};
@@ -50,18 +50,18 @@ impl Run {
     }
 
     /// Takes the model's answer in plan mode.
-    pub(super) fn plan_answered(&mut self, text: String, last_round: bool) -> Vec<Event> {
+    pub(super) fn plan_answered(&mut self, text: String, round: Round) -> Vec<Event> {
         match plan::read(&text) {
-            Reading::Answer(answer) => self.finish_plan(answer, last_round),
+            Reading::Answer(answer) => self.finish_plan(answer, round),
             // No round is left to execute it: only its answer counts.
-            Reading::Plan(plan) if last_round => match plan.final_answer {
+            Reading::Plan(plan) if round == Round::Last => match plan.final_answer {
                 None if !self.plan_problems.is_empty() => {
                     self.refuse_plan(text, &self.plan_problems.clone())
                 }
-                answer => self.finish_plan(answer.unwrap_or_default(), last_round),
+                answer => self.finish_plan(answer.unwrap_or_default(), round),
             },
             Reading::Plan(plan) => self.start_plan(text, &plan),
-            Reading::Broken(problems) if last_round => self.refuse_plan(text, &problems),
+            Reading::Broken(problems) if round == Round::Last => self.refuse_plan(text, &problems),
             Reading::Broken(problems) => {
                 let mut events = vec![Event::Plan {
                     steps: Vec::new(),
@@ -131,6 +131,8 @@ impl Run {
                     !is_open(violation, open)
                 })
         };
+        // All steps are checked before the first one runs: a plan with one invalid step has no
+        // effect.
         let checked = plan::check(plan, find, check_call);
         let mut events = vec![Event::Plan {
             steps: checked.shown,
@@ -149,12 +151,14 @@ impl Run {
     /// Sends the problems to the model, or ends the run if no round is left.
     fn refuse_plan(&mut self, text: String, problems: &[String]) -> Vec<Event> {
         let problems = problems.join("\n- ");
+        // `model_answered` has counted this round already.
         if self.round >= self.config.max_rounds {
             let reason =
                 format!("the plan cannot be carried out, and nothing was done:\n- {problems}");
             self.state = State::Ended(Outcome::Failed(reason));
             return Vec::new();
         }
+        // Reported to the user if the last round brings neither a valid plan nor an answer.
         self.plan_problems = vec![problems.clone()];
         self.context.push(Message::assistant(text));
         self.context
@@ -173,9 +177,9 @@ impl Run {
         }];
         self.state = State::CallModel;
         if let Some(answer) = execution.final_answer() {
-            events.extend(self.finish_plan(answer, true));
+            events.extend(self.finish_plan(answer, Round::Last));
         } else if self.round >= self.config.max_rounds {
-            events.extend(self.finish_plan(execution.summary(), true));
+            events.extend(self.finish_plan(execution.summary(), Round::Last));
         } else {
             self.ask_for_report(&execution);
         }
@@ -192,6 +196,7 @@ impl Run {
             let text = ToolResult::ok(text.into())
                 .truncated(max_bytes)
                 .to_model_text();
+            // Each in a fence of its own: the steps' texts come from different tools.
             let fenced = self
                 .context
                 .fence()
@@ -203,7 +208,7 @@ impl Run {
         self.plan_summary = Some(execution.summary());
     }
 
-    fn finish_plan(&mut self, mut answer: String, last_round: bool) -> Vec<Event> {
+    fn finish_plan(&mut self, mut answer: String, round: Round) -> Vec<Event> {
         // Without a report from the model, the summary of the results is the answer.
         if answer.trim().is_empty() {
             answer = self.plan_summary.clone().unwrap_or_default();
@@ -214,7 +219,7 @@ impl Run {
                 content: answer.clone(),
             });
         }
-        self.finish(answer, last_round);
+        self.finish(answer, round);
         events
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::agent::Event;
 use crate::gate::{Answer, ApprovalRequest, Change};
-use crate::printable;
+use crate::printable::{self, counted};
 
 /// Most bytes of a call's arguments that are printed; the prompt names the number of the others.
 const MAX_SHOWN_BYTES: usize = 8 << 10;
@@ -117,8 +117,8 @@ fn prompt(request: &ApprovalRequest, code: Option<&str>) -> String {
     );
     if end < arguments.len() {
         lines.push(format!(
-            "  … {} more bytes are not shown: refuse unless you know them",
-            arguments.len() - end
+            "  … {} not shown: refuse unless you know them",
+            counted(arguments.len() - end, "more byte")
         ));
     }
     lines.extend(request.changes.iter().map(describe_change));

@@ -10,7 +10,7 @@ use crate::agent::Event;
 use crate::agent::plan::PlannedStep;
 use crate::cli::output::colour_wanted;
 use crate::gate::{Answer, Change, Class, Decision};
-use crate::printable::{self, MARK, Margin, excerpt};
+use crate::printable::{self, MARK, Margin, counted, excerpt};
 use crate::session::{Figures, TurnStatus};
 use crate::tools::Status;
 
@@ -174,7 +174,11 @@ fn describe_event(event: &Event) -> Vec<String> {
             )]
         }
         Event::ToolsInjected { tools, tokens } => {
-            vec![format!("[loaded] {} ({tokens} tokens)", names(tools))]
+            vec![format!(
+                "[loaded] {} ({})",
+                names(tools),
+                counted(*tokens, "token")
+            )]
         }
         Event::ToolsEvicted { tools, .. } => vec![format!("[unloaded] {}", names(tools))],
         Event::ToolCall {
@@ -266,13 +270,6 @@ fn names(ids: &[ToolId]) -> String {
         .join(", ")
 }
 
-fn count(number: impl Into<u64>, one: &str, many: &str) -> String {
-    match number.into() {
-        1 => format!("1 {one}"),
-        number => format!("{number} {many}"),
-    }
-}
-
 fn describe_step(step: &PlannedStep) -> String {
     let class = step.class.map_or("unknown", Class::name);
     let arguments = excerpt(&step.arguments.to_string(), SHOWN_CHARS);
@@ -314,18 +311,23 @@ fn describe_run(conversation: &str, status: TurnStatus, figures: &Figures) -> St
     } else {
         ""
     };
+    // In a catalog of a few tools, search costs more tokens than it saves. The JSON has the
+    // negative figure; a person is told of savings only.
+    let saved = match figures.tokens_saved {
+        saved if saved > 0 => format!(", {saved} saved"),
+        _ => String::new(),
+    };
     format!(
-        "[{}] {}, {}, {} ms (first words after {} ms), {about}{} tokens in and {} out, {} saved; --conversation {}",
+        "[{}] {}, {}, {} ms (first words after {} ms), {about}{} in and {} out{saved}; --conversation {}",
         status.name(),
-        count(figures.rounds, "round", "rounds"),
-        count(figures.searches, "search", "searches"),
+        counted(figures.rounds, "round"),
+        counted(figures.searches, "search"),
         figures.total_ms,
         figures
             .first_token_ms
             .map_or("-".to_owned(), |ms| ms.to_string()),
-        figures.tokens_in,
+        counted(figures.tokens_in, "token"),
         figures.tokens_out,
-        figures.tokens_saved,
         printable::line(conversation),
     )
 }
@@ -373,6 +375,27 @@ mod tests {
                 (Stream::Stderr, "error: broken off\n"),
             ]
         );
+    }
+
+    #[test]
+    fn a_run_names_saved_tokens_only_if_there_are_any() {
+        let run = |tokens_saved| {
+            let figures = Figures {
+                rounds: 1,
+                searches: 2,
+                tokens_in: 1,
+                tokens_saved,
+                ..Figures::default()
+            };
+            describe_run("c", TurnStatus::Answered, &figures)
+        };
+        for saved in [-40, 0] {
+            let line = run(saved);
+            assert!(line.contains(" 1 token in and 0 out; --con"), "{line}");
+        }
+        let line = run(7);
+        assert!(line.contains("1 round, 2 searches, "), "{line}");
+        assert!(line.contains(" out, 7 saved; --con"), "{line}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::mcp::PoolConfig;
 use crate::mcp::approved::{Approved, Records};
 use crate::mcp::changes::{Before, Flag};
 use crate::mcp::sync::{Offer, Synced, compare, fetch_all};
-use crate::printable;
+use crate::printable::{self, counted};
 
 /// Fetches the tools of every server, or of the one with this name, and writes them. A server that
 /// cannot be reached is reported and keeps the tools it has.
@@ -203,10 +203,7 @@ impl ServersReport {
                 unchanged,
             } = &self.changes;
             let (added, changed, removed) = (added.len(), changed.len(), removed.len());
-            let servers = match servers {
-                1 => "1 server".to_owned(),
-                servers => format!("{servers} servers"),
-            };
+            let servers = counted(servers, "server");
             let failed = match self.failed {
                 0 => String::new(),
                 failed => format!(", {failed} failed"),

@@ -66,6 +66,7 @@ fn array(schema: &Value, root: &Value, depth: usize) -> Value {
         .get("minItems")
         .and_then(Value::as_u64)
         .unwrap_or(0)
+        // A schema may require any number; the calls have no effect, so a hundred items are enough.
         .min(100) as usize;
     let item = schema
         .get("items")

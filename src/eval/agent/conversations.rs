@@ -94,6 +94,7 @@ impl Left {
             .copied()
             .collect();
         akin.retain(|position| !self.taken.contains(position));
+        // Sorted for `dedup`, and because the choice is by position.
         akin.sort_unstable();
         akin.dedup();
         if akin.is_empty() {

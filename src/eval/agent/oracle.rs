@@ -210,6 +210,7 @@ fn fragment((index, (name, arguments)): (usize, (String, Value))) -> Delta {
 fn wordings(question: &str, random: &mut Random) -> Vec<(Vec<String>, Option<usize>)> {
     let cut = |text: &str| excerpt(text.trim(), MAX_QUERY_CHARS);
     let sentences = question.split(['.', '?', '!', ';', '\n', '。', '？', '！']);
+    // Chinese and Japanese do not separate words by spaces, so such sentences have few of them.
     let sentences =
         sentences.filter(|text| text.split_whitespace().count() >= MIN_WORDS || !text.is_ascii());
     let sentences: Vec<String> = sentences
@@ -234,6 +235,8 @@ fn fresh_tokens(last: Option<&ChatRequest>, now: &ChatRequest) -> usize {
     });
     let same_tools = common(tools, &now.tools);
     let same_list = same_tools == tools.len() && same_tools == now.tools.len();
+    // Providers put tools before messages, so a changed list of tools spoils the cache of all
+    // messages.
     let same_messages = if same_list {
         common(messages, &now.messages)
     } else {

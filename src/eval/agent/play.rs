@@ -98,6 +98,8 @@ impl<'a> Stage<'a> {
         for (number, conversation) in self.conversations.iter().enumerate() {
             cast.oracle.begin_conversation();
             for (place, &query) in conversation.iter().enumerate() {
+                // A stream for each turn, so that one policy's searches do not change the words of
+                // another's.
                 let mut random = Random::new(self.seed, &format!("oracle {number} {place}"));
                 cast.oracle
                     .begin_turn(Task::of(self.set, query, &mut random));

@@ -74,6 +74,7 @@ fn read_tool_file(path: &Path, default_server: Option<String>) -> Result<ToolsWi
         ..Default::default()
     };
     let parsed = toolscout_index::formats::parse(&bytes, &options)?;
+    // A set with a tool missing would give figures of another set.
     if let Some(skipped) = parsed.skipped.first() {
         let line = skipped.line.unwrap_or(skipped.index);
         return Err(EvalError::malformed(path, line, skipped.error.to_string()));
@@ -142,6 +143,7 @@ pub(super) fn read_query_file(
             None => Ok((query, judgement_of(path, line, &value)?)),
         }
     })?;
+    // Judgements are either all in this file or all in others.
     let judged_here = queries
         .iter()
         .any(|(_, judgement)| *judgement != Judgement::Absent);

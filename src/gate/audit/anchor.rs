@@ -75,6 +75,8 @@ impl Anchor {
     /// [`AnchorError`].
     pub fn advance(&self, to: Link) -> Result<(), AnchorError> {
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        // Other processes append to the same log; without the lock a slower one could move the
+        // anchor back.
         file.lock()?;
         if self.read_from(&file)?.seq < to.seq {
             self.write_to(&file, to)
@@ -161,6 +163,7 @@ impl Anchor {
             return Err(AnchorError::Forged);
         }
         let mut key = [0; KEY_BYTES];
+        // Made under the lock, so that two first processes do not make two keys.
         getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
         file.write_all(&key)?;
         Ok(key)

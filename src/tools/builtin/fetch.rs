@@ -173,6 +173,7 @@ impl Callable for WebFetch {
         let most = number(&arguments, "max_bytes").unwrap_or(DEFAULT_TEXT_BYTES);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let seconds = self.config.timeout_s;
+        // The client's own limit is for each request; this one covers the redirects too.
         let fetched = timeout(Duration::from_secs(seconds), self.fetch(url, most)).await;
         fetched.unwrap_or_else(|_| {
             Err(ToolFailure::new(format!(

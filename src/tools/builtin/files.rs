@@ -213,6 +213,7 @@ fn read(root: &Root, path: &str, offset: u64, most: u64) -> Result<Value, ToolFa
     file.seek(SeekFrom::Start(offset)).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(failed)?;
+    // The test that grep uses for binary files.
     if bytes.contains(&0) {
         return Err(ToolFailure::new(format!("{path} is not a text file")));
     }
@@ -233,6 +234,7 @@ fn list(root: &Root, path: &str) -> Result<Value, ToolFailure> {
         .dir
         .read_dir(path)
         .map_err(failed)?
+        // One more than is listed, to know whether there are more.
         .take(MAX_ENTRIES + 1)
     {
         let entry = entry.map_err(failed)?;
@@ -263,6 +265,7 @@ fn write(root: &Root, path: &str, content: &str, mode: &str) -> Result<Value, To
     match mode {
         "overwrite" => options.write(true).create(true),
         "append" => options.append(true).create(true),
+        // The safe mode for everything unknown: it cannot change an existing file.
         _ => options.write(true).create_new(true),
     };
     let mut file = root.open_file(path, &mut options)?;

@@ -25,8 +25,10 @@ pub fn read(html: &str) -> Page {
         reader.take(event);
         None
     });
+    // Otherwise the content of `script` and `style` would be read as markup.
     emitter.naively_switch_states(true);
     for token in Tokenizer::new_with_emitter(html, emitter) {
+        // Callbacks have done the work; the tokenizer has to be driven to its end.
         let Ok(()) = token;
     }
     reader.finish()
@@ -113,6 +115,7 @@ impl Reader {
             Some(Inside::Title) => {
                 self.title = Some(text.trim().to_owned()).filter(|title| !title.is_empty())
             }
+            // Scripts and styles are no text for a reader.
             Some(Inside::Code) => {}
             None => self.text.words(text),
         }
@@ -166,6 +169,7 @@ impl Reader {
     }
 
     fn end_link(&mut self) {
+        // Also called by the next link and at the end, since `</a>` may be missing.
         if let Some(address) = self.link.take() {
             self.text.close(&format!("]({address})"));
         }

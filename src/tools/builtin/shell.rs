@@ -148,6 +148,7 @@ impl Shell {
         let mut command = Command::new(self.program(words)?);
         command
             .args(&words[1..])
+            // The environment of this program may hold keys of models and services.
             .env_clear()
             .envs(&self.environment)
             .current_dir(&self.config.dir);
@@ -157,6 +158,7 @@ impl Shell {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         #[cfg(unix)]
+        // So that what the program starts can be killed with it.
         command.process_group(0);
         let mut child = command
             .spawn()
@@ -170,6 +172,7 @@ impl Shell {
             group.kill();
             status
         };
+        // Both outputs are read while the program runs: a full pipe would block it.
         let (stdout, stderr, status) = tokio::join!(
             read_bounded(stdout, max_bytes, &group),
             read_bounded(stderr, max_bytes, &group),
@@ -354,6 +357,7 @@ impl Allowed {
 
 /// The program's file: the given path, else the first match in `PATH`.
 fn find_program(program: &str) -> Option<PathBuf> {
+    // Absolute, since calls run in the folder of the settings and not in the present one.
     if program.contains('/') {
         return std::path::absolute(program)
             .ok()

@@ -5,7 +5,7 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 
 use crate::printable::excerpt;
-use crate::tools::Arguments;
+use crate::tools::{Arguments, text_of};
 
 /// Headers that only the client may set, since they change the meaning of a request.
 const FORBIDDEN_HEADERS: [&str; 9] = [
@@ -91,6 +91,7 @@ fn parameters(call: &Value) -> impl Iterator<Item = (&String, &Map<String, Value
 fn joined(base: &Url, path: &str, query: &[(String, String)]) -> Result<Url, String> {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    // `set_path` resolves `..` in the document's own path too.
     if !url.path().starts_with(base.path().trim_end_matches('/')) {
         return Err("the arguments lead out of the service's own paths".into());
     }
@@ -128,20 +129,13 @@ fn encoded(text: &str) -> String {
 /// A value in OpenAPI's style `simple`: items separated by commas.
 fn simple(value: &Value) -> String {
     match value {
-        Value::Array(items) => items.iter().map(scalar).collect::<Vec<_>>().join(","),
+        Value::Array(items) => items.iter().map(text_of).collect::<Vec<_>>().join(","),
         Value::Object(fields) => fields
             .iter()
-            .map(|(name, value)| format!("{name},{}", scalar(value)))
+            .map(|(name, value)| format!("{name},{}", text_of(value)))
             .collect::<Vec<_>>()
             .join(","),
-        other => scalar(other),
-    }
-}
-
-fn scalar(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        other => text_of(other),
     }
 }
 
@@ -163,17 +157,21 @@ fn pairs(name: &str, target: &Map<String, Value>, value: &Value) -> Vec<(String,
         declared.unwrap_or(style == "form" && format.is_none_or(|format| format == "multi"));
     let named = |value: String| (name.to_owned(), value);
     match value {
-        Value::Array(items) if explodes => items.iter().map(|item| named(scalar(item))).collect(),
+        Value::Array(items) if explodes => items.iter().map(|item| named(text_of(item))).collect(),
         Value::Array(items) => vec![named(
-            items.iter().map(scalar).collect::<Vec<_>>().join(separator),
+            items
+                .iter()
+                .map(text_of)
+                .collect::<Vec<_>>()
+                .join(separator),
         )],
         Value::Object(fields) if style == "deepObject" => fields
             .iter()
-            .map(|(key, value)| (format!("{name}[{key}]"), scalar(value)))
+            .map(|(key, value)| (format!("{name}[{key}]"), text_of(value)))
             .collect(),
         Value::Object(fields) if explodes => fields
             .iter()
-            .map(|(key, value)| (key.clone(), scalar(value)))
+            .map(|(key, value)| (key.clone(), text_of(value)))
             .collect(),
         other => vec![named(simple(other))],
     }
@@ -185,6 +183,7 @@ fn add_header(
     name: &str,
     value: &str,
 ) -> Result<(), String> {
+    // Header names have no case, so `Host` is forbidden as `host` is.
     let lower = name.to_ascii_lowercase();
     if FORBIDDEN_HEADERS.contains(&lower.as_str()) {
         return Err(format!(

@@ -201,6 +201,7 @@ pub fn is_interpreter(path: &Path) -> bool {
 /// The names of a program without a version: that of its path, and that of the file to which a link
 /// leads.
 fn names(path: &Path) -> Vec<String> {
+    // Both, because `python3` is a link to `python3.12`, and `awk` often one to another program.
     let mut paths = vec![path.to_owned()];
     paths.extend(path.canonicalize());
     let name = |path: &std::path::PathBuf| {
@@ -231,6 +232,8 @@ impl Known {
             return !name.is_empty() && self.long.iter().any(|option| option.starts_with(name));
         }
         match argument.strip_prefix('-') {
+            // Every letter of a group counts, also those of an attached value: which letters take a
+            // value differs between programs, and refusing too much is safe.
             Some(group) => group.chars().any(|letter| self.letters.contains(letter)),
             None => false,
         }
