@@ -10,8 +10,6 @@ use crate::tool::ToolId;
 const MAX_NAME_WORDS: usize = 24;
 /// Fewest words of a query that may match the end of a name: a single word ends too many names.
 const MIN_SUFFIX_WORDS: usize = 2;
-/// Least share of common letter triples for a name to count as similar.
-const MIN_SIMILARITY: f32 = 1.0 / 3.0;
 
 /// Tools by their names without case and separators.
 #[derive(Default)]
@@ -66,32 +64,6 @@ impl Names {
         found
     }
 
-    /// The tools whose names share the most letter triples with this one, best first; only those
-    /// that share a third or more.
-    pub fn similar(&self, name: &str, most: usize) -> Vec<u32> {
-        let wanted = triples(&text::name_key(name));
-        let share = |key: &str| {
-            let have = triples(key);
-            let common = have.iter().filter(|triple| wanted.contains(triple)).count();
-            common as f32 / (have.len() + wanted.len() - common).max(1) as f32
-        };
-        let mut scored: Vec<(f32, u32)> = Vec::new();
-        for (key, tools) in &self.exact {
-            let share = share(key);
-            if share >= MIN_SIMILARITY {
-                scored.extend(tools.iter().map(|&tool| (share, tool)));
-            }
-        }
-        scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut similar = Vec::new();
-        for (_, tool) in scored {
-            if similar.len() < most && !similar.contains(&tool) {
-                similar.push(tool);
-            }
-        }
-        similar
-    }
-
     fn add(&mut self, tool: u32, id: &ToolId) {
         let name = text::name_key(id.name());
         let server = text::name_key(id.server());
@@ -112,15 +84,4 @@ impl Names {
             self.suffix.entry(suffix.clone()).or_default().push(tool);
         }
     }
-}
-
-fn triples(key: &str) -> Vec<[char; 3]> {
-    let padded: Vec<char> = std::iter::once(' ')
-        .chain(key.chars())
-        .chain([' '])
-        .collect();
-    let mut triples: Vec<[char; 3]> = padded.windows(3).map(|w| [w[0], w[1], w[2]]).collect();
-    triples.sort_unstable();
-    triples.dedup();
-    triples
 }

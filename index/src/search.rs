@@ -211,15 +211,6 @@ impl Searcher {
         self.rows[first..].iter().map(|row| &row.stored.id)
     }
 
-    /// The ids whose names are closest to this one, nearest first: suggestions for an unknown name.
-    pub fn similar_names(&self, name: &str, most: usize) -> Vec<ToolId> {
-        self.names
-            .similar(name, most)
-            .into_iter()
-            .map(|tool| self.rows[tool as usize].id())
-            .collect()
-    }
-
     /// Number of tools.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -360,7 +351,7 @@ impl Searcher {
                 .iter()
                 .map(|request| self.texts_for(leg, request, parts).len())
                 .sum();
-            work.compared_bytes += leg.vectors.scanned_bytes() * texts;
+            work.compared_bytes += leg.vectors.rough_bytes() * texts;
             work.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
         }
         work

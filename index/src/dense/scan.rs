@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{UNKNOWN, Vectors};
-use crate::quantization::{add_dots, dot};
+use crate::quantization::{add_dots, dot, scale_of};
 
 /// Quantization steps of a query's largest value. Finer than the rows' 127, so that the query adds
 /// no error, and small enough that 4,096 dimensions cannot overflow 32 bits.
@@ -21,14 +21,7 @@ pub(super) struct Encoded {
 
 impl Encoded {
     pub(super) fn new(query: &[f32]) -> Self {
-        let largest = query
-            .iter()
-            .fold(0.0f32, |largest, value| largest.max(value.abs()));
-        let scale = if largest > 0.0 {
-            largest / QUERY_STEPS
-        } else {
-            1.0
-        };
+        let scale = scale_of(query, QUERY_STEPS);
         Encoded {
             codes: query
                 .iter()
@@ -39,16 +32,24 @@ impl Encoded {
     }
 }
 
-/// One score per tool, for each query, by at most the first `views` of its rows; by the leading
-/// dimensions alone or all.
+/// The dimensions that a scan reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// The leading ones only.
+    Rough,
+    /// All of them.
+    Exact,
+}
+
+/// One score per tool, for each query, by at most the first `views` of its rows.
 pub(super) fn scores(
     vectors: &Vectors,
     queries: &[Encoded],
     views: usize,
-    whole: bool,
+    precision: Precision,
 ) -> Vec<Vec<f32>> {
     let mut scores = vec![vec![UNKNOWN; vectors.tools()]; queries.len()];
-    let bytes = vectors.leads.len() + if whole { vectors.rests.len() } else { 0 };
+    let bytes = vectors.scanned_bytes(precision);
     let tools = vectors
         .tools()
         .div_ceil((bytes / BYTES_PER_TASK).max(1))
@@ -64,7 +65,7 @@ pub(super) fn scores(
     let scan = Scan {
         vectors,
         views,
-        whole,
+        precision,
     };
     let run = |(task, scores): (usize, Vec<&mut [f32]>)| scan.task(task * tools, queries, scores);
     // Without parallelism, waking a pool's only thread would cost more than it saves.
@@ -117,7 +118,7 @@ pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
 struct Scan<'a> {
     vectors: &'a Vectors,
     views: usize,
-    whole: bool,
+    precision: Precision,
 }
 
 impl Scan<'_> {
@@ -152,7 +153,7 @@ impl Scan<'_> {
             lead,
             products,
         );
-        if self.whole {
+        if self.precision == Precision::Exact {
             add_dots(
                 &vectors.rests[rows.start * rest.len()..rows.end * rest.len()],
                 rest,
