@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::database::{self, DatabaseError};
 use crate::dense::Vectors;
-use crate::embed::Embedder;
+use crate::embed::{Embedder, to_unit_length};
 use crate::error::{Error, MemoryEntryProblem, Result};
 use crate::files::{self, FileId};
 use crate::query::MAX_QUERY_BYTES;
@@ -652,11 +652,7 @@ impl Neighbours {
                 *sum += value;
             }
         }
-        let squares: f32 = sum.iter().map(|value| value * value).sum();
-        let length = squares.sqrt().max(f32::MIN_POSITIVE);
-        for value in &mut sum {
-            *value /= length;
-        }
+        to_unit_length(&mut sum);
         sum
     }
 

@@ -128,8 +128,7 @@ impl Embedder for MiniLm {
 fn session(model_dir: &Path) -> Result<(String, TextEmbedding)> {
     let read = |file: &str| {
         let path = model_dir.join(file);
-        std::fs::read(&path)
-            .map_err(|e| failed(&path, format!("{e}; fetch it with `toolscout models pull`")))
+        std::fs::read(&path).map_err(|e| failed(&path, e))
     };
     let [
         weights,
@@ -168,7 +167,7 @@ pub fn load_runtime(runtime: &Path) -> Result<()> {
     if !runtime.is_file() {
         return Err(failed(
             runtime,
-            "no such file; `toolscout models pull` fetches ONNX Runtime",
+            "no such file; ONNX Runtime 1.24 or newer is expected here",
         ));
     }
     // Only loads the library; the first session creates the environment.

@@ -20,12 +20,13 @@
 mod wordpiece;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::wordpiece::Vocabulary;
 use crate::document::View;
-use crate::embed::{Embedder, EmbedderProfile, Scripts};
+use crate::embed::{Embedder, EmbedderProfile, Scripts, to_unit_length};
 use crate::error::{Error, Result};
 use crate::quantization::add_dots;
 
@@ -87,7 +88,7 @@ impl StaticTable {
         let vocabulary_end = CHECKSUM.end + header.vocabulary_bytes;
         let codes = vocabulary_end + 4 * header.tokens;
         let vocabulary = std::str::from_utf8(&bytes[CHECKSUM.end..vocabulary_end])
-            .map_err(|e| failed(format!("its vocabulary is not UTF-8: {e}; {REFETCH}")))?;
+            .map_err(|e| failed(format!("its vocabulary is not UTF-8: {e}")))?;
         let vocabulary = Vocabulary::new(vocabulary.split('\n'));
         let scales = bytes[vocabulary_end..codes]
             .as_chunks()
@@ -120,10 +121,7 @@ impl StaticTable {
                 *value += scale * f32::from(code.cast_signed());
             }
         });
-        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        if length > 0.0 {
-            vector.iter_mut().for_each(|value| *value /= length);
-        }
+        to_unit_length(&mut vector);
         vector
     }
 
@@ -201,8 +199,6 @@ impl Embedder for StaticTable {
     }
 }
 
-const REFETCH: &str = "put back the file that came with this program";
-
 /// The checked header of a file of the right length.
 struct Header {
     id: String,
@@ -215,7 +211,7 @@ impl Header {
     fn read(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < CHECKSUM.end || !bytes.starts_with(MAGIC) {
             return Err(failed(format!(
-                "these {} bytes are no static table; {REFETCH}",
+                "these {} bytes are no static table",
                 bytes.len()
             )));
         }
@@ -224,24 +220,23 @@ impl Header {
             std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
         if version != VERSION {
             return Err(failed(format!(
-                "it has layout {version} and this program reads layout {VERSION}; {REFETCH}"
+                "it has layout {version} and this program reads layout {VERSION}"
             )));
         }
         let [dimensions, tokens, vocabulary_bytes] =
             [dimensions, tokens, vocabulary_bytes].map(|n| n as usize);
         if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
-            let range =
-                format!("it has {dimensions} dimensions, from 1 to {MAX_DIMENSIONS} are possible");
-            return Err(failed(format!("{range}; {REFETCH}")));
+            return Err(failed(format!(
+                "it has {dimensions} dimensions, from 1 to {MAX_DIMENSIONS} are possible"
+            )));
         }
         let expected =
             (CHECKSUM.end + vocabulary_bytes) as u64 + tokens as u64 * (4 + dimensions as u64);
         if bytes.len() as u64 != expected {
-            let sizes = format!(
+            return Err(failed(format!(
                 "{tokens} tokens of {dimensions} dimensions take {expected} bytes, it has {}",
                 bytes.len()
-            );
-            return Err(failed(format!("{sizes}; {REFETCH}")));
+            )));
         }
         Ok(Header {
             id: Header::checked_id(bytes)?,
@@ -258,9 +253,7 @@ impl Header {
             .update(&bytes[CHECKSUM.end..])
             .finalize();
         if found.as_slice() != &bytes[CHECKSUM] {
-            return Err(failed(format!(
-                "it is damaged: its checksum does not match; {REFETCH}"
-            )));
+            return Err(failed("it is damaged: its checksum does not match"));
         }
         Ok(format!("{NAME}/{}", &found.to_hex()[..8]))
     }
@@ -275,10 +268,10 @@ fn length(row: &[u8]) -> f32 {
     (squares as f32).sqrt()
 }
 
-fn failed(reason: String) -> Error {
+fn failed(reason: impl fmt::Display) -> Error {
     Error::Embedder {
         model: NAME.to_owned(),
-        reason,
+        reason: format!("{reason}; put back the file that came with this program"),
     }
 }
 
