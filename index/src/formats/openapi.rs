@@ -70,13 +70,7 @@ fn broken_paths<'a>(
     root: &'a Value,
     options: &'a ReadOptions,
 ) -> impl Iterator<Item = Operation> + 'a {
-    let paths = root
-        .get("paths")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
-    let chosen = paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path));
-    chosen.filter_map(|(path, path_item)| {
+    chosen_paths(root, options).filter_map(|(path, path_item)| {
         let reason = match refs::follow(root, path_item) {
             Ok(Value::Object(_)) => return None,
             Ok(_) => "its path item is no object".to_owned(),
@@ -155,13 +149,7 @@ fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
 }
 
 fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Endpoint<'a>> {
-    let paths = root
-        .get("paths")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
-    let chosen = paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path));
-    let endpoints = chosen.flat_map(move |(path, path_item)| {
+    let endpoints = chosen_paths(root, options).flat_map(move |(path, path_item)| {
         let path_item = refs::follow(root, path_item).unwrap_or(path_item);
         METHODS.iter().filter_map(move |method| {
             let operation = path_item.get(*method)?;
@@ -175,6 +163,17 @@ fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Ite
         })
     });
     endpoints.filter(|endpoint| wants_tags(options, &endpoint.tags()))
+}
+
+/// The paths that the options include, with their path items. `paths` may also hold extensions,
+/// whose names do not begin with `/`.
+fn chosen_paths<'a>(
+    root: &'a Value,
+    options: &'a ReadOptions,
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let paths = root.get("paths").and_then(Value::as_object);
+    let paths = paths.into_iter().flatten();
+    paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path))
 }
 
 fn wants_path(options: &ReadOptions, path: &str) -> bool {
@@ -343,12 +342,12 @@ impl Endpoint<'_> {
         if parameter.place == "body" {
             let schema = expansion.expand(parameter.value.get("schema").unwrap_or(&Value::Null))?;
             let content_type = self.consumes().unwrap_or("application/json");
-            request.add_body(
+            request.add_body(Body {
                 schema,
-                parameter.is_required(),
+                is_required: parameter.is_required(),
                 content_type,
-                parameter.description(),
-            );
+                description: parameter.description(),
+            });
             return Ok(());
         }
         if parameter.place == "formData" {
@@ -389,13 +388,12 @@ impl Endpoint<'_> {
         let schema = expansion.expand(media.get("schema").unwrap_or(&Value::Null))?;
         body.get("description")
             .map_or(Ok(()), |text| expansion.spend_all(text))?;
-        let required = body.get("required") == Some(&Value::Bool(true));
-        request.add_body(
+        request.add_body(Body {
             schema,
-            required,
+            is_required: body.get("required") == Some(&Value::Bool(true)),
             content_type,
-            body.get("description").and_then(Value::as_str),
-        );
+            description: body.get("description").and_then(Value::as_str),
+        });
         Ok(())
     }
 
@@ -608,6 +606,14 @@ impl Parameter<'_> {
     }
 }
 
+/// A declared body with its references expanded.
+struct Body<'a> {
+    schema: Value,
+    is_required: bool,
+    content_type: &'a str,
+    description: Option<&'a str>,
+}
+
 /// An input schema being built, and where each argument belongs in the request.
 #[derive(Default)]
 struct OperationRequest {
@@ -629,26 +635,22 @@ impl OperationRequest {
     }
 
     /// Flattens the body into the arguments where that is unambiguous.
-    fn add_body(
-        &mut self,
-        mut schema: Value,
-        required: bool,
-        content_type: &str,
-        description: Option<&str>,
-    ) {
-        let flattened = self.flatten(&schema, required);
+    fn add_body(&mut self, body: Body<'_>) {
+        let flattened = self.flatten(&body);
         let mut target = Map::new();
-        target.insert("content_type".into(), content_type.into());
-        target.insert("required".into(), required.into());
+        target.insert("content_type".into(), body.content_type.into());
+        target.insert("required".into(), body.is_required.into());
         match flattened {
             Some(names) => drop(target.insert("properties".into(), names.into())),
             None => {
-                if let (Value::Object(fields), Some(text)) = (&mut schema, description) {
+                let mut schema = body.schema;
+                if let (Value::Object(fields), Some(text)) = (&mut schema, body.description) {
                     fields.entry("description").or_insert_with(|| text.into());
                 }
                 let argument = self.free_name("body", "content");
                 target.insert("argument".into(), argument.as_str().into());
-                self.required.extend(required.then(|| argument.clone()));
+                self.required
+                    .extend(body.is_required.then(|| argument.clone()));
                 self.properties
                     .insert(argument, if schema.is_null() { json!({}) } else { schema });
             }
@@ -657,7 +659,7 @@ impl OperationRequest {
     }
 
     /// The names of the body's properties, which become arguments; `None` if the body stays whole.
-    fn flatten(&mut self, schema: &Value, required: bool) -> Option<Vec<String>> {
+    fn flatten(&mut self, body: &Body<'_>) -> Option<Vec<String>> {
         const KEYS_OF_A_PLAIN_OBJECT: [&str; 8] = [
             "type",
             "properties",
@@ -668,7 +670,7 @@ impl OperationRequest {
             "additionalProperties",
             "xml",
         ];
-        let schema = schema.as_object()?;
+        let schema = body.schema.as_object()?;
         let properties = schema.get("properties")?.as_object()?;
         let closed = !matches!(
             schema.get("additionalProperties"),
@@ -686,7 +688,7 @@ impl OperationRequest {
         self.properties.extend(properties.clone());
         let needed = schema
             .get("required")
-            .filter(|_| required)
+            .filter(|_| body.is_required)
             .and_then(Value::as_array)
             .into_iter()
             .flatten();
@@ -885,55 +887,23 @@ components:
 
     #[test]
     fn tags_and_paths_choose() {
-        let list = |words: &[&str]| {
-            words
-                .iter()
-                .map(|&word| word.to_owned())
-                .collect::<Vec<_>>()
-        };
-        for (options, expected) in [
-            (
-                ReadOptions {
-                    include_tags: list(&["pets"]),
-                    exclude_tags: list(&["admin"]),
-                    ..Default::default()
-                },
-                1,
-            ),
-            (
-                ReadOptions {
-                    include_paths: list(&["/pets"]),
-                    ..Default::default()
-                },
-                4,
-            ),
-            (
-                ReadOptions {
-                    include_paths: list(&["/pets/*/photo"]),
-                    ..Default::default()
-                },
-                1,
-            ),
-            (
-                ReadOptions {
-                    exclude_paths: list(&["/pets/{id}/photo"]),
-                    ..Default::default()
-                },
-                3,
-            ),
-            (
-                ReadOptions {
-                    include_paths: list(&["/pe"]),
-                    ..Default::default()
-                },
-                0,
-            ),
+        let list = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        for ([include_tags, exclude_tags, include_paths, exclude_paths], expected) in [
+            ([&["pets"][..], &["admin"], &[], &[]], 1),
+            ([&[], &[], &["/pets"], &[]], 4),
+            ([&[], &[], &["/pets/*/photo"], &[]], 1),
+            ([&[], &[], &[], &["/pets/{id}/photo"]], 3),
+            ([&[], &[], &["/pe"], &[]], 0),
         ] {
-            assert_eq!(
-                read_with(SHOP, &options).tools.len(),
-                expected,
-                "{options:?}"
-            );
+            let options = ReadOptions {
+                include_tags: list(include_tags),
+                exclude_tags: list(exclude_tags),
+                include_paths: list(include_paths),
+                exclude_paths: list(exclude_paths),
+                ..Default::default()
+            };
+            let read = read_with(SHOP, &options).tools.len();
+            assert_eq!(read, expected, "{options:?}");
         }
     }
 

@@ -40,7 +40,14 @@ fn parameters(schema: &Map<String, Value>) -> String {
     let mut shown: Vec<String> = properties
         .iter()
         .take(MAX_PARAMETERS)
-        .map(|(name, schema)| parameter(name, schema, required.contains(&name.as_str())))
+        .map(|(name, schema)| {
+            let mark = if required.contains(&name.as_str()) {
+                ""
+            } else {
+                "?"
+            };
+            parameter(name, mark, schema)
+        })
         .collect();
     if properties.len() > MAX_PARAMETERS {
         shown.push(format!("… {} more", properties.len() - MAX_PARAMETERS));
@@ -48,8 +55,7 @@ fn parameters(schema: &Map<String, Value>) -> String {
     shown.join(", ")
 }
 
-fn parameter(name: &str, schema: &Value, required: bool) -> String {
-    let mark = if required { "" } else { "?" };
+fn parameter(name: &str, mark: &str, schema: &Value) -> String {
     let default = match schema.get("default") {
         None | Some(Value::Null) => String::new(),
         Some(value) => format!(" = {}", cut(&value.to_string(), MAX_VALUE_CHARS)),

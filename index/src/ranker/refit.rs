@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     /// One split on the first feature, and two candidates on either side of it.
-    fn lesson(right_is_high: bool) -> (Forest, Vec<Judged>) {
+    fn lesson() -> (Forest, Vec<Judged>) {
         let forest: Forest =
             serde_json::from_str(r#"[{"splits":[[0,0.5,-1,-2,0.0]],"leaves":[0.2,-0.2]}]"#)
                 .unwrap();
@@ -121,7 +121,7 @@ mod tests {
         rows[width] = 1.0;
         let request = Judged {
             rows,
-            relevant: vec![!right_is_high, right_is_high],
+            relevant: vec![false, true],
             base: vec![0.0, 0.0],
         };
         (forest, vec![request; 50])
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn leaves_move_towards_what_was_right() {
-        let (forest, lessons) = lesson(true);
+        let (forest, lessons) = lesson();
         let refitted = refit(&forest, &lessons, 0.5);
         let before = forest.predict(&lessons[0].rows, Feature::ALL.len());
         let after = refitted.predict(&lessons[0].rows, Feature::ALL.len());
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn keeping_all_changes_nothing_and_no_lesson_neither() {
-        let (forest, lessons) = lesson(true);
+        let (forest, lessons) = lesson();
         assert_eq!(refit(&forest, &lessons, 1.0), forest);
         assert_eq!(refit(&forest, &[], 0.0), forest);
     }
