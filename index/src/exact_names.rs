@@ -33,6 +33,7 @@ impl Names {
     /// The tools that this text names, each with its best kind of match.
     pub fn find(&self, query: &str, id_of: impl Fn(u32) -> ToolId) -> Vec<(u32, NameMatch)> {
         let query = query.trim();
+        // Some MCP clients show a tool as `mcp__server__name`.
         let bare = query.strip_prefix("mcp__").unwrap_or(query);
         let words = text::words(bare);
         if words.is_empty() || words.len() > MAX_NAME_WORDS {
@@ -41,6 +42,7 @@ impl Names {
         let key = text::name_key(bare);
         let exact = self.exact.get(&key).into_iter().flatten().map(|&tool| {
             let id = id_of(tool);
+            // `find_symbol` and `findSymbol` share a key; the one that was written comes first.
             let verbatim = query == id.as_str() || query == id.name();
             (
                 tool,
@@ -52,6 +54,7 @@ impl Names {
             )
         });
         let mut found: Vec<_> = exact.collect();
+        // A tool of exactly this name is what was asked for, not others whose names end with it.
         if found.is_empty() && words.len() >= MIN_SUFFIX_WORDS {
             found.extend(
                 self.suffix
@@ -72,12 +75,14 @@ impl Names {
         }
         self.exact.entry(name).or_default().push(tool);
         let words = text::words(id.name());
+        // Words are joined as `text::name_key` joins them, without a separator.
         let mut suffix = words.last().cloned().unwrap_or_default();
         for word in words
             .iter()
             .rev()
             .skip(1)
             .take(MAX_NAME_WORDS)
+            // A name of two words has no end of two words but itself, which `exact` has.
             .take_while(|_| words.len() > MIN_SUFFIX_WORDS)
         {
             suffix.insert_str(0, word);

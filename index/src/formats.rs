@@ -330,6 +330,7 @@ impl Shape {
 }
 
 /// The fields that tell shapes apart.
+// All fields that `Shape` or `tool_format` asks for: another one would never be found.
 const TELLING: [&str; 18] = [
     "name",
     "type",
@@ -413,6 +414,8 @@ impl<'t> Outline<'t> {
     /// The format of a tool, recognised by the name of its schema field. An object with a name only
     /// is an MCP tool.
     fn tool_format(&self) -> Option<Format> {
+        // The order below decides for objects with the fields of several formats. The name of the
+        // schema is the surest sign; groups have names too, so they come before the tests by name.
         let is_group = ["tools", "functions"]
             .iter()
             .any(|list| self.begins(list, '['));
@@ -559,6 +562,7 @@ impl<'a> Reader<'a> {
             shape => self.read_shape(shape, text, &outline, scope),
         };
         match result {
+            // Once reading has ended, an error is about the input and not about the item.
             Err(error) if !self.given_up => self.skip(None, error),
             result => result,
         }
@@ -567,6 +571,7 @@ impl<'a> Reader<'a> {
     /// Reads a text into a value, within the budget.
     fn value(&mut self, text: &str) -> Result<Value> {
         let value = self.source().value(text, self.text, &self.budget);
+        // serde only says that the value is bad; the budget knows that the input is too large.
         self.given_up |= self.budget.is_exceeded();
         value
     }
@@ -641,7 +646,9 @@ impl<'a> Reader<'a> {
         };
         let tool = item::assemble(fields, format, &place);
         match &tool {
+            // Every tool of a namespace has its own copy of the namespace's fields.
             Ok(_) => self.spend(scope.namespace_bytes)?,
+            // The refused item is dropped, and its memory is free again.
             Err(_) => self.budget.return_to(before),
         }
         self.add(format, name, tool)
@@ -654,6 +661,7 @@ impl<'a> Reader<'a> {
             Err(error) => return self.skip(name, error),
         };
         let second = self.items + 1;
+        // The first tool of an id stays, so that what was read does not depend on what follows.
         if let Some(&first) = self.positions.get(&tool.id) {
             return self.skip(
                 name,

@@ -30,6 +30,7 @@ impl Hashing {
             let mut noise = vec![0; self.dimensions];
             bytes.fill(&mut noise);
             for (value, noise) in vector.iter_mut().zip(noise) {
+                // Centred on 0, so that vectors of different terms are nearly orthogonal.
                 *value += f32::from(noise) - 127.5;
             }
         }

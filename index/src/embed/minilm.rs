@@ -55,6 +55,7 @@ impl MiniLm {
         let model_dir = model_dir.to_owned();
         let expected = id.clone();
         let another = move || match session(&model_dir)? {
+            // Vectors of two models must not get the same id.
             (id, session) if id == expected => Ok(session),
             _ => Err(failed(
                 &model_dir,
@@ -72,6 +73,7 @@ impl MiniLm {
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         let lanes = self.sessions.limit().min(texts.len());
+        // A single text, as of a request, needs no thread.
         if lanes <= 1 {
             return self.embed_in_turn(texts);
         }
@@ -150,6 +152,7 @@ fn session(model_dir: &Path) -> Result<(String, TextEmbedding)> {
         tokenizer_config_file: read(tokenizer_config_file)?,
     };
     let files =
+        // The model was trained with the mean of its tokens.
         UserDefinedEmbeddingModel::new(weights, tokenizer_files).with_pooling(Pooling::Mean);
     let options = InitOptionsUserDefined::new()
         .with_max_length(MAX_TOKENS)

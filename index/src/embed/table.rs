@@ -58,6 +58,7 @@ pub struct StaticTable {
     scales: Vec<f32>,
     /// The length of each row of codes, as a vector.
     lengths: Vec<f32>,
+    // The bundled table is read where it lies in the program and not copied.
     bytes: Cow<'static, [u8]>,
     /// Offset of the codes.
     codes: usize,
@@ -73,6 +74,8 @@ impl StaticTable {
         if let Some(table) = TABLE.get() {
             return Ok(Arc::clone(table));
         }
+        // Two threads may both read it; the first result stays. `OnceLock` cannot initialise with
+        // an error yet.
         let table = Arc::new(StaticTable::read(BUNDLED)?);
         Ok(Arc::clone(TABLE.get_or_init(|| table)))
     }
@@ -121,6 +124,7 @@ impl StaticTable {
                 *value += scale * f32::from(code.cast_signed());
             }
         });
+        // The sum serves as the mean: scaling to length 1 removes the difference.
         to_unit_length(&mut vector);
         vector
     }
@@ -150,6 +154,7 @@ impl StaticTable {
                 .iter()
                 .map(|code| code.cast_signed())
         };
+        // Copied to consecutive memory, so that one token is multiplied with four rows at a time.
         let mut rows = Vec::with_capacity(others.len() * self.dimensions);
         others.iter().for_each(|&other| rows.extend(codes(other)));
         let lengths: Vec<f32> = others
@@ -165,6 +170,8 @@ impl StaticTable {
             );
             let of_token = self.lengths[token as usize];
             let cosine = |(&product, length): (&i32, &f32)| {
+                // A row of whole numbers has length 0 or at least 1, so this only keeps zeros from
+                // dividing.
                 (product as f32 / (of_token * length).max(1.0)).max(0.0)
             };
             products.iter().zip(&lengths).map(cosine).collect()
@@ -225,6 +232,7 @@ impl Header {
         }
         let [dimensions, tokens, vocabulary_bytes] =
             [dimensions, tokens, vocabulary_bytes].map(|n| n as usize);
+        // Before the products below, which it keeps from overflowing.
         if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
             return Err(failed(format!(
                 "it has {dimensions} dimensions, from 1 to {MAX_DIMENSIONS} are possible"
@@ -232,6 +240,7 @@ impl Header {
         }
         let expected =
             (CHECKSUM.end + vocabulary_bytes) as u64 + tokens as u64 * (4 + dimensions as u64);
+        // Before the checksum, so that a file cut short is named as such.
         if bytes.len() as u64 != expected {
             return Err(failed(format!(
                 "{tokens} tokens of {dimensions} dimensions take {expected} bytes, it has {}",

@@ -39,6 +39,7 @@ const RESERVED: [&str; 22] = [
     "swagger",
 ];
 
+// In the order of the fields of `Annotations`, which `take_annotations` reads by number.
 const HINTS: [&str; 4] = [
     "readOnlyHint",
     "destructiveHint",
@@ -64,6 +65,7 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     let mut meta = Map::new();
     for (key, value) in &tool.metadata {
         match (key.as_str(), value) {
+            // Only what cannot be taken for a hint when it is read back.
             ("annotations", Value::Object(more)) if are_annotations(more) => {
                 annotations.extend(more.clone())
             }
@@ -89,6 +91,7 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
 /// The fields of a tool that its MCP form cannot hold.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+// Unknown fields are refused, so that a foreign object under the same key is not taken for ours.
 pub(super) struct Origin {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,

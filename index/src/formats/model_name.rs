@@ -27,12 +27,14 @@ pub fn model_name(id: &ToolId) -> String {
     let readable: String = plain
         .chars()
         .map(|c| if is_allowed(c) { c } else { '_' })
+        // All characters are ASCII by now, so each is a byte. One byte is for the `_`.
         .take(MAX_LEN - 1 - HASH_DIGITS)
         .collect();
     format!("{readable}_{}", &hash[..HASH_DIGITS])
 }
 
 fn is_unambiguous(id: &ToolId, plain: &str) -> bool {
+    // `a__b` with `c` and `a` with `b__c` would be one name.
     let splits_in_one_way = !id.server().contains("__") && !id.name().contains("__");
     splits_in_one_way
         && plain.len() <= MAX_LEN
@@ -43,6 +45,7 @@ fn is_unambiguous(id: &ToolId, plain: &str) -> bool {
 
 /// True for a name that could be another tool's with its hash.
 fn looks_hashed(plain: &str) -> bool {
+    // Whether or not there is such a tool: a name depends on its own id only.
     plain.rsplit_once('_').is_some_and(|(_, end)| {
         end.len() == HASH_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
     })

@@ -10,6 +10,7 @@ pub(super) fn flatten(mut fields: Map<String, Value>) -> Map<String, Value> {
     fields.shift_remove("type");
     match fields.shift_remove("function") {
         Some(Value::Object(function)) => fields.extend(function),
+        // Not a function: it stays and becomes metadata, as any unknown field.
         Some(other) => drop(fields.insert("function".into(), other)),
         None => {}
     }

@@ -16,6 +16,7 @@ mod refs;
 
 use refs::{Document, Expansion};
 
+// The order of the tools of one path, whatever the order in the document.
 const METHODS: [&str; 8] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace",
 ];
@@ -51,6 +52,7 @@ pub(super) fn read(
 ) -> Result<()> {
     check_version(root, options)?;
     check_paths(root, options)?;
+    // Counted first, since the operations share one budget.
     let mut document = Document::new(root, endpoints(root, options).count());
     let server = server(root, options);
     broken_paths(root, options).try_for_each(&mut take)?;
@@ -91,6 +93,7 @@ fn check_version(root: &Value, options: &ReadOptions) -> Result<()> {
         .unwrap_or(&Value::Null);
     let text = version
         .as_str()
+        // A version without quotes is a number in YAML.
         .map_or_else(|| version.to_string(), str::to_owned);
     if text.starts_with("3.") || text == "3" || text.starts_with("2.") || text == "2" {
         return Ok(());
@@ -111,6 +114,7 @@ fn unreadable(options: &ReadOptions, reason: String) -> Error {
 }
 
 fn server(root: &Value, options: &ReadOptions) -> String {
+    // The title names the API; the default is for documents without one.
     let titled = root
         .pointer("/info/title")
         .and_then(Value::as_str)
@@ -150,6 +154,7 @@ fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
 
 fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Endpoint<'a>> {
     let endpoints = chosen_paths(root, options).flat_map(move |(path, path_item)| {
+        // A broken reference leads to no methods; `broken_paths` has reported it.
         let path_item = refs::follow(root, path_item).unwrap_or(path_item);
         METHODS.iter().filter_map(move |method| {
             let operation = path_item.get(*method)?;
@@ -259,6 +264,8 @@ impl Endpoint<'_> {
             .unwrap_or_default()
             .to_owned();
         tool.tags = self.tags();
+        // From the meaning of HTTP methods. The other methods have no hint rather than `false`: a
+        // POST may only read.
         tool.annotations.read_only_hint =
             matches!(self.method, "get" | "head" | "options").then_some(true);
         tool.annotations.destructive_hint = (self.method == "delete").then_some(true);
@@ -301,6 +308,7 @@ impl Endpoint<'_> {
         request: &mut OperationRequest,
         expansion: &mut Expansion,
     ) -> Result<(), String> {
+        // The operation's list comes first, and `seen` keeps the first of two.
         let lists = [self.operation, self.path_item]
             .map(|owner| owner.get("parameters").and_then(Value::as_array));
         let mut seen = HashSet::new();
@@ -313,6 +321,7 @@ impl Endpoint<'_> {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
             let ignored =
+                // Names of headers have no case.
                 place == "header" && IGNORED_HEADERS.contains(&name.to_lowercase().as_str());
             if !ignored && seen.insert((name, place)) {
                 self.add_parameter(
@@ -350,6 +359,8 @@ impl Endpoint<'_> {
             });
             return Ok(());
         }
+        // In Swagger 2.0 each field of a form is a parameter; `form` makes the caller put them
+        // together.
         if parameter.place == "formData" {
             let content_type = self
                 .consumes()
@@ -411,6 +422,7 @@ impl Endpoint<'_> {
             return Ok(None);
         };
         Ok(match expansion.expand(schema)? {
+            // MCP's structured results are objects.
             Value::Object(fields) if is_object_schema(&fields) => Some(fields),
             _ => None,
         })
@@ -445,6 +457,7 @@ impl Endpoint<'_> {
     }
 
     fn servers(&self) -> Vec<String> {
+        // The nearest declaration counts, and an empty list is none.
         let declared = [self.operation, self.path_item, self.root]
             .map(|owner| owner.get("servers")?.as_array());
         match declared
@@ -464,6 +477,7 @@ impl Endpoint<'_> {
             .and_then(Value::as_str)
             .unwrap_or_default();
         let Some(host) = self.root.get("host").and_then(Value::as_str) else {
+            // Without a host, an address is relative to that of the document.
             return Some(base)
                 .filter(|base| !base.is_empty())
                 .map(str::to_owned)
@@ -481,6 +495,7 @@ impl Endpoint<'_> {
             .filter_map(Value::as_str)
             .collect();
         let schemes = if schemes.is_empty() {
+            // The default is the scheme by which the document was read, which is unknown here.
             vec!["https"]
         } else {
             schemes
@@ -528,6 +543,8 @@ fn server_url(server: &Value) -> Option<String> {
             continue;
         };
         let placeholder = format!("{{{name}}}");
+        // Before replacing: a default may hold other placeholders, so a few variables could double
+        // the URL again and again.
         if url.len() + url.matches(&placeholder).count() * default.len() > MAX_SERVER_URL_BYTES {
             return Some(declared.to_owned());
         }
@@ -568,6 +585,7 @@ struct Parameter<'a> {
 
 impl Parameter<'_> {
     fn is_required(&self) -> bool {
+        // A path lacks a segment without its parameter, whatever the document says.
         self.place == "path" || self.value.get("required") == Some(&Value::Bool(true))
     }
 
@@ -672,13 +690,16 @@ impl OperationRequest {
         ];
         let schema = body.schema.as_object()?;
         let properties = schema.get("properties")?.as_object()?;
+        // Other properties could have the name of an argument, so such a body stays whole.
         let closed = !matches!(
             schema.get("additionalProperties"),
             Some(Value::Bool(true) | Value::Object(_))
         );
+        // Keywords such as `oneOf` apply to the object as a whole and would be lost.
         let plain = schema
             .keys()
             .all(|key| KEYS_OF_A_PLAIN_OBJECT.contains(&key.as_str()) || key.starts_with("x-"));
+        // A parameter and a property of one name must stay apart.
         let collides = properties
             .keys()
             .any(|name| self.properties.contains_key(name));
@@ -688,6 +709,7 @@ impl OperationRequest {
         self.properties.extend(properties.clone());
         let needed = schema
             .get("required")
+            // In a body that may be missing no property is required.
             .filter(|_| body.is_required)
             .and_then(Value::as_array)
             .into_iter()

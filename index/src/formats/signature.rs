@@ -110,6 +110,7 @@ fn enumeration(values: &[Value]) -> String {
 fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let paragraph = text.split("\n\n").next().unwrap_or(text);
+    // An abbreviation ends it too: knowing them takes a list for every language.
     let ends = |(at, c): (usize, char)| match c {
         '。' | '！' | '？' => Some(at + c.len_utf8()),
         '.' | '!' | '?' => {
@@ -120,6 +121,7 @@ fn first_sentence(text: &str) -> String {
     };
     let end = paragraph
         .char_indices()
+        // A sentence that ends later is cut anyway.
         .take(MAX_SUMMARY_CHARS)
         .find_map(ends)
         .unwrap_or(paragraph.len());

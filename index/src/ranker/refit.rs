@@ -56,6 +56,7 @@ pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
             let keep = if curvature > 0.0 { keep } else { 1.0 };
             *leaf = keep * *leaf + (1.0 - keep) * asked;
         }
+        // As in boosting, the next tree corrects what this one leaves.
         for (scores, ends) in scores.iter_mut().zip(&ends) {
             scores
                 .iter_mut()
@@ -86,6 +87,7 @@ fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
     let right = (0..scores.len()).filter(|&candidate| relevant[candidate]);
     for right in right {
         for wrong in (0..scores.len()).filter(|&candidate| !relevant[candidate]) {
+            // Neither rank counts in nDCG, so an exchange would change nothing.
             if place[right].min(place[wrong]) >= TRUNCATION {
                 continue;
             }

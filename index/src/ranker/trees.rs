@@ -25,6 +25,7 @@ struct Split {
 impl Split {
     /// The next node of a row.
     fn child(&self, row: &[f32]) -> i16 {
+        // As doubles, as in training: a rounded threshold could send a value to the other side.
         if f64::from(row[self.feature as usize]) <= self.threshold {
             self.left
         } else {
@@ -129,10 +130,13 @@ impl Tree {
         let mut nodes: [i16; ABREAST] = rows.map(|row| root.child(row));
         while nodes.iter().any(|node| *node >= 0) {
             for (node, row) in nodes.iter_mut().zip(rows) {
+                // A row that has reached its leaf evaluates split 0 for nothing, which costs less
+                // than a branch.
                 let child = self.splits[(*node).max(0) as usize].child(row);
                 *node = if *node >= 0 { child } else { *node };
             }
         }
+        // `!n` is `-n - 1`, which numbers the leaves from 0.
         nodes.map(|node| !node as usize)
     }
 
@@ -170,6 +174,8 @@ impl Tree {
                 self.leaves.len()
             ));
         }
+        // Children come after their parent, so every path ends: no file can make a prediction run
+        // in circles.
         let is_below = |node: usize, child: i16| match usize::try_from(child) {
             Ok(split) => split > node && split < self.splits.len(),
             Err(_) => (!child as usize) < self.leaves.len(),

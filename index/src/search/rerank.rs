@@ -289,6 +289,7 @@ fn mixed(fused: &[f32], candidates: &Candidates, forest_scores: &[f64], mix: f32
         .iter()
         .copied()
         .fold(f64::NEG_INFINITY, f64::max);
+    // False without candidates too: `lowest` is then infinite and `highest` minus infinity.
     let span = if lowest < highest {
         mix * (highest - lowest) as f32
     } else {

@@ -71,6 +71,7 @@ impl RequestScores {
     pub(super) fn name_bonus(&self, tool: usize) -> f32 {
         match self.named.get(&(tool as u32)) {
             None => 0.0,
+            // Scores by content end at 1, so steps of 1 keep the kinds of matches apart.
             Some(NameMatch::Suffix) => 1.0,
             Some(NameMatch::Exact) => 2.0,
             Some(NameMatch::Verbatim) => 3.0,
@@ -283,6 +284,7 @@ impl Search<'_> {
         let shares: f32 = dense.iter().map(|(_, share)| share).sum();
         let weighted = dense
             .iter()
+            // Shares are relative: a leg that takes no part leaves its share to the others.
             .map(|&(scores, share)| (scores, dense_weight * share / shares));
         if self.query.fusion == Fusion::Rrf && !dense.is_empty() {
             let lists: Vec<(&[f32], f32)> = [(lexical, 1.0 - dense_weight)]
