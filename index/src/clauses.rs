@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn needs_are_told_apart() {
+    fn requests_are_split_into_needs() {
         for (request, expected) in [
             (
                 "Check the weather in Oslo and then mail it to Ann Smith",
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_join_their_neighbour_and_wrapping_is_dropped() {
+    fn short_fragments_join_a_neighbour_and_stop_words_are_dropped() {
         assert_eq!(
             clauses("Thanks. Find cheap flights to Rome. Please."),
             ["Thanks. Find cheap flights to Rome. Please."]

@@ -94,7 +94,7 @@ impl Rate {
 
     /// Of two concurrent searches one may be lost, which does not matter to an average.
     fn learn(&self, took: f64, units: usize) {
-        // A search without this work tells nothing about its speed.
+        // A search without this work has not measured its speed.
         if units > 0 {
             let mean = self.get() * (1.0 - Self::NEWEST) + took / units as f64 * Self::NEWEST;
             self.0

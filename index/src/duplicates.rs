@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_outlives_its_bytes_and_rubbish_is_none() {
+    fn a_fingerprint_is_read_back_and_other_bytes_are_refused() {
         let fingerprint = Fingerprint::of(&tool("a", "b", DESCRIPTION, &[])).unwrap();
         let bytes = fingerprint.to_bytes();
         assert_eq!(bytes.len(), Fingerprint::BYTES);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_made_anew_is_another_one() {
+    fn a_replaced_file_has_another_id() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("a"), dir.path().join("b"));
         fs::write(&path, "x").unwrap();

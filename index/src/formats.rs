@@ -329,9 +329,9 @@ impl Shape {
     }
 }
 
-/// The fields that tell shapes apart.
+/// The fields that determine a shape.
 // All fields that `Shape` or `tool_format` asks for: another one would never be found.
-const TELLING: [&str; 18] = [
+const SHAPE_FIELDS: [&str; 18] = [
     "name",
     "type",
     "function",
@@ -357,7 +357,7 @@ const MAX_LISTED_FIELDS: usize = 8;
 /// The fields of an object that determine its kind. Takes constant memory.
 #[derive(Default)]
 struct Outline<'t> {
-    telling: Vec<(&'static str, &'t str)>,
+    shape_fields: Vec<(&'static str, &'t str)>,
     first_names: Vec<String>,
 }
 
@@ -366,10 +366,10 @@ impl<'t> Outline<'t> {
     fn of(text: &'t str) -> Self {
         let mut outline = Outline::default();
         for (name, value) in input::fields(text) {
-            if let Some(&telling) = TELLING.iter().find(|telling| **telling == name) {
+            if let Some(&field) = SHAPE_FIELDS.iter().find(|field| **field == name) {
                 // Of two fields with one name the last one counts, as in a map.
-                outline.telling.retain(|(known, _)| *known != telling);
-                outline.telling.push((telling, value));
+                outline.shape_fields.retain(|(known, _)| *known != field);
+                outline.shape_fields.push((field, value));
             }
             if outline.first_names.len() < MAX_LISTED_FIELDS {
                 outline.first_names.push(cut(&name, 200));
@@ -379,7 +379,7 @@ impl<'t> Outline<'t> {
     }
 
     fn get(&self, field: &str) -> Option<&'t str> {
-        self.telling
+        self.shape_fields
             .iter()
             .find(|(name, _)| *name == field)
             .map(|(_, value)| *value)

@@ -718,7 +718,7 @@ fn raise(
 }
 
 /// The part of the neighbours, by similarity, that led to this tool, cubed: where requests in nearly
-/// the same words led to different tools, they tell little. A request that led to several tools
+/// the same words led to different tools, they are weak evidence. A request that led to several tools
 /// counts once.
 fn agreement(neighbours: &[Neighbour<'_>], tool: &ToolId) -> f32 {
     let mut similarities: Vec<f32> = neighbours

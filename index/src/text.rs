@@ -3,8 +3,8 @@
 //! Identifiers are split (`findSymbol`, `find_symbol`, `HTTPServer2` give `find symbol`, `http
 //! server 2`), words are lowercased, freed of accents, stripped of request phrases ("please", "I
 //! need") and stemmed; runs of Chinese, Japanese and Korean become bigrams, and Han characters
-//! stand alone too. Splitting is worth 3 points of nDCG@5, stemming 1, the stop-list 3, Han
-//! characters beside bigrams 2. The whole identifier is not a scored term (it costs .5 points
+//! become terms of their own too. Splitting is worth 3 points of nDCG@5, stemming 1, the stop-list
+//! 3, Han characters beside bigrams 2. The whole identifier is not a scored term (it costs .5 points
 //! there); [`name_key`] keeps it for the exact tier.
 
 use std::cell::RefCell;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_lose_their_wrapping_and_words_their_endings() {
+    fn stop_words_are_dropped_and_words_stemmed() {
         assert_eq!(stems("Could you please list the meetings?"), "list meet");
         assert_eq!(stems("États-Unis café"), "etat uni cafe");
     }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_forgets_case_and_separators() {
+    fn a_key_has_no_case_and_no_separators() {
         assert_eq!(name_key("Find-Symbol.v2"), "findsymbolv2");
         assert_eq!(name_key("查询_天气"), "查询天气");
     }

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_what_ordering_all_would_keep() {
+    fn it_selects_what_sorting_all_would_select() {
         let scores: Vec<f32> = (0..500).map(|i| (i * 7919 % 83) as f32).collect();
         for count in [0, 1, 2, 7, 83, 499, 500, 501] {
             let mut all: Vec<(usize, f32)> = scores

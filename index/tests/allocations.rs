@@ -1,4 +1,4 @@
-//! How much memory reading tools takes, counted by the allocator of this test binary.
+//! Bounds the memory that reading tools takes, counted by the allocator of this test binary.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// Tests wait for each other: the counts are of the whole process.
+/// Tests run one after the other, since the counts are of the whole process.
 static MEASURING: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Reads an input, and says how many bytes were in use at the highest, beyond the input itself.
+/// Reads an input; returns also the most bytes in use at any time, without the input itself.
 fn read(input: &str) -> (Result<Parsed, Error>, usize) {
     let before = NOW.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
@@ -47,12 +47,13 @@ fn read(input: &str) -> (Result<Parsed, Error>, usize) {
     (parsed, PEAK.load(Ordering::Relaxed) - before)
 }
 
-/// What reading may take: 24 times the input and 64 MiB, and half of it again while a list grows.
+/// The memory that reading may take: 24 times the input and 64 MiB, and half as much again while a
+/// list grows.
 fn bound(input: &str) -> usize {
     (24 * input.len() + 64 * MIB) * 3 / 2
 }
 
-/// As many units as have so many bytes.
+/// About this many bytes of units, between head and tail.
 fn filled(bytes: usize, head: &str, unit: &str, tail: &str) -> String {
     let times = bytes / unit.len();
     let body = unit.repeat(times);

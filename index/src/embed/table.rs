@@ -12,7 +12,7 @@
 //! | 4 | bytes of vocabulary |
 //! | 32 | BLAKE3 of all the rest of the file |
 //! | | the vocabulary: tokens separated by line feeds, `##` before those that continue a word |
-//! | 4 a token | the scale of the row: what a code of 1 stands for |
+//! | 4 a token | the scale of the row: the value of code 1 |
 //! | 1 a token and dimension | the codes, signed, row by row |
 //!
 //! `scripts/train_table.py` writes it; `assets/MODEL_CARD.md` lists its sources and quality.
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bundled_table_knows_what_is_near() {
+    fn the_bundled_table_finds_similar_texts_similar() {
         let table = StaticTable::bundled().unwrap();
         let cosine = |a: &str, b: &str| -> f32 {
             table
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_texts_have_vectors_of_finite_numbers() {
+    fn unusual_texts_have_vectors_of_finite_numbers() {
         let table = StaticTable::bundled().unwrap();
         for text in [
             "",

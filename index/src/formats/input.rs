@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_becomes_the_json_it_stands_for() {
+    fn yaml_is_transcribed_to_equal_json() {
         for (yaml, json) in [
             ("a: []", r#"{"a":[]}"#),
             (

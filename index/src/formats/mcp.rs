@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_title_among_the_annotations_serves_where_there_is_no_other() {
+    fn the_title_of_the_annotations_is_used_where_there_is_no_other() {
         let input = br#"{"name": "a", "annotations": {"title": "An A"}}"#;
         let parsed = parse(input, &ReadOptions::default()).unwrap();
         assert_eq!(parsed.tools[0].title.as_deref(), Some("An A"));

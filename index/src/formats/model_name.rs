@@ -4,7 +4,7 @@ use crate::tool::ToolId;
 
 /// Longest name the APIs take.
 const MAX_LEN: usize = 64;
-/// Hexadecimal digits of the hash that tells altered names apart: 48 bits, so that nobody finds a
+/// Hexadecimal digits of the hash that makes altered names unique: 48 bits, so that nobody finds a
 /// second id for a name by trying.
 const HASH_DIGITS: usize = 12;
 /// Names of toolscout's own tools, which no other tool may take.
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_take_a_name_with_a_hash() {
+    fn a_tool_cannot_take_the_hashed_name_of_another() {
         let victim = name("math.factorial");
         assert_ne!(name(&victim), victim);
     }

@@ -893,7 +893,7 @@ components:
     }
 
     #[test]
-    fn recursion_is_cut_and_said() {
+    fn recursive_references_are_cut_and_reported() {
         let tool = &shop()[1];
         let mother = &tool.input_schema["properties"]["mother"];
         assert_eq!(
@@ -962,7 +962,7 @@ components:
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn unreadable_operations_are_reported() {
         let paths = |paths: Value| json!({"openapi": "3.1.0", "paths": paths}).to_string();
         for (text, expected) in [
             (

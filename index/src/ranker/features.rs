@@ -772,7 +772,7 @@ impl<'m, 'a> Measure<'m, 'a> {
             found.description += if word.description > 0 { share } else { 0.0 };
             found.parameters += if word.parameters > 0 { share } else { 0.0 };
             found.in_name += u16::from(word.name > 0);
-            // Saturates as term frequency does in BM25: the tenth repeat says nothing new.
+            // Saturates as term frequency does in BM25: the tenth repeat adds next to nothing.
             let times = f32::from(word.description);
             found.repeats += share * times / (times + 1.0);
         }

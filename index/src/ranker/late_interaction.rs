@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_are_as_near_as_can_be() {
+    fn equal_words_have_similarity_1() {
         let near = near(
             "weather forecast",
             &[],
@@ -278,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn other_words_for_the_same_are_near() {
+    fn synonyms_are_similar() {
         let purchase = tool("purchase_item", "");
         assert!(near("buy", &[], &purchase).name > near("rain", &[], &purchase).name + 0.1);
     }
 
     #[test]
-    fn a_clause_is_nearer_than_the_whole_request() {
+    fn a_clause_is_more_similar_than_the_whole_request() {
         let request = "book a flight to Rome and tell me a joke";
         let near = near(
             request,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_requests_and_tools_have_numbers_from_0_to_1() {
+    fn unusual_requests_and_tools_have_similarities_from_0_to_1() {
         let long = "word ".repeat(20_000);
         for text in [
             "",

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_move_towards_what_was_right() {
+    fn leaves_move_towards_the_right_candidates() {
         let (forest, lessons) = lesson();
         let refitted = refit(&forest, &lessons, 0.5);
         let before = forest.predict(&lessons[0].rows, Feature::ALL.len());
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn keeping_all_changes_nothing_and_no_lesson_neither() {
+    fn keeping_all_changes_nothing_and_neither_do_no_requests() {
         let (forest, lessons) = lesson();
         assert_eq!(refit(&forest, &lessons, 1.0), forest);
         assert_eq!(refit(&forest, &[], 0.0), forest);
     }
 
     #[test]
-    fn forces_of_a_request_cancel_out() {
+    fn gradients_of_a_request_add_up_to_0() {
         let moves = lambdas(&[false, true, false], &[0.3, 0.1, 0.2]);
         assert!(moves.iter().map(|(force, _)| force).sum::<f64>().abs() < 1e-12);
         assert!(moves[1].0 > 0.0 && moves[0].0 < 0.0);

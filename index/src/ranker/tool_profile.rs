@@ -163,7 +163,7 @@ impl ToolProfile {
         words.count(&schema, |word| &mut word.parameters);
         let mut pairs = pairs(&name);
         pairs.extend(pairs_of_head(&description));
-        // The name tells best what a tool does; a description mentions other actions too.
+        // A description often mentions other actions than the tool's own; a name does not.
         let named = actions(&name);
         let beginning = &description[..description.len().min(WORDS_TO_ACT)];
         let profile = ToolProfile {
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_counted_where_it_stands() {
+    fn words_are_counted_by_part() {
         let profile = profile("send_mail", "Sends mail to a mail box.");
         let word = profile.word(hash("mail")).unwrap();
         assert_eq!(
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_agree_or_clash_or_are_not_said() {
+    fn actions_are_equal_different_or_unknown() {
         let delete = profile("delete_file", "");
         assert_eq!(
             RequestProfile::new("remove the file").same_action(&delete),
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_requests_have_facts_too() {
+    fn unusual_requests_have_profiles_too() {
         for request in [
             "",
             "?!",

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_end_where_each_would_alone() {
+    fn rows_predicted_together_are_predicted_as_alone() {
         let forest = forest(TWO);
         let rows: Vec<f32> = (0..2 * 21).map(|i| (i * 29 % 100) as f32 / 100.0).collect();
         let alone: Vec<f64> = rows
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_a_row_adds_up_from_the_root_to_its_leaf() {
+    fn parts_of_a_prediction_add_up_to_it() {
         let moved = forest(TWO).moved(&[0.9, 0.9]);
         assert!(
             (moved[0] - 0.4).abs() < 1e-12 && (moved[1] - 1.5).abs() < 1e-12,
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_that_would_not_end_at_a_leaf_are_named() {
+    fn invalid_trees_are_errors_that_name_the_tree() {
         assert!(forest(TWO).check(2).is_ok());
         for (json, expected) in [
             (
