@@ -212,6 +212,7 @@ pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
     )? {
         Input::Document(text) => {
             let mut reader = Reader::new(options, &text, bytes.len());
+            // The first byte determines the shape.
             reader.read(text.trim_start(), &Scope::default())?;
             Ok(reader.finish())
         }
@@ -277,6 +278,7 @@ impl Scope {
     /// The scope of a list or namespace within this one.
     fn within(&self) -> Result<Scope> {
         if self.depth == MAX_GROUPS {
+            // Reading recurses, so this bounds the stack.
             let reason = format!("it lies within more than {MAX_GROUPS} lists; flatten them");
             return Err(Error::invalid_tool("an item", reason));
         }
@@ -534,6 +536,7 @@ impl<'a> Reader<'a> {
                 )
             }
             Shape::Namespace => self.read_namespace(text, outline, scope),
+            // A response as servers send it, so that a recorded one can be read.
             Shape::RpcResult => self.read(outline.get("result").unwrap_or("[]"), &scope.within()?),
             Shape::RpcError => Err(self.unreadable(format!(
                 "the server answered with an error in place of tools: {}",
@@ -621,6 +624,7 @@ impl<'a> Reader<'a> {
         let options = self.options;
         openapi::read(&document, options, |operation| {
             self.format.get_or_insert(Format::OpenApi);
+            // Several operations may share one text of the document; each tool gets a copy.
             self.spend(operation.copied_bytes)?;
             self.add(Format::OpenApi, Some(operation.name), operation.tool)
         })
@@ -672,6 +676,7 @@ impl<'a> Reader<'a> {
                 },
             );
         }
+        // A tool of a few bytes takes far more memory than its text.
         self.spend(TOOL_BYTES)?;
         self.items = second;
         self.positions.insert(tool.id.clone(), second);

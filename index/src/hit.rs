@@ -163,6 +163,7 @@ pub struct Degraded {
 
 impl Serialize for Degraded {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // By hand, since `reason` is the text of the cause and no field.
         let mut fields = serializer.serialize_struct("Degraded", 3)?;
         fields.serialize_field("code", self.cause.code())?;
         fields.serialize_field("reason", &self.cause.to_string())?;
@@ -282,6 +283,7 @@ pub struct NoMatch {
 
 impl Serialize for NoMatch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // By hand, as for `Degraded`.
         let mut fields = serializer.serialize_struct("NoMatch", 3)?;
         fields.serialize_field("code", self.reason.code())?;
         fields.serialize_field("reason", &self.reason.to_string())?;

@@ -71,6 +71,7 @@ impl ToolId {
     /// As [`ToolId::new`].
     pub fn parse(text: &str) -> Result<Self> {
         match text.split_once('/') {
+            // `/name` has no server, so its slash belongs to the name.
             Some((server, name)) if !server.is_empty() => ToolId::new(server, name),
             _ => ToolId::new("", text),
         }

@@ -88,6 +88,8 @@ impl Variant {
                 slow_embedders: slow,
                 ..asked
             },
+            // Clauses are the larger part of the time of an instant search: each is scored like the
+            // request.
             Variant::Whole => Parts {
                 slow_embedders: slow,
                 clauses: false,

@@ -26,7 +26,7 @@ use toolscout_index::{
     Result, Searcher, Tool, Writer,
 };
 use world::{
-    Chance, SERVERS, answer, assert_alike, copy, embed_all, found, fresh, hashing, plain,
+    Chance, SERVERS, answer, assert_alike, copy, embed_all, filled, found, fresh, hashing, plain,
     some_text, some_tools,
 };
 
@@ -474,12 +474,8 @@ fn vectors_of_other_dimensions_are_computed_and_the_old_ones_kept() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let (wide, narrow) = (Counting::new(64), Counting::new(16));
-    let catalog = data.open_or_create("c", wide.options()).unwrap();
-    let mut writer = catalog.writer().unwrap();
-    writer.upsert(&tools(1)).unwrap();
-    writer.commit().unwrap();
-    let texts = embed_all(&mut writer);
-    drop(writer);
+    let catalog = filled(&data, "c", wide.options(), &tools(1));
+    let texts = embed_all(&mut catalog.writer().unwrap());
     let expected = answers(&catalog.searcher());
 
     let other = data.open("c", narrow.options()).unwrap();
@@ -509,12 +505,8 @@ fn texts_of_an_older_template_are_embedded_again() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let embedder = Counting::new(64);
-    let catalog = data.open_or_create("c", embedder.options()).unwrap();
-    let mut writer = catalog.writer().unwrap();
-    writer.upsert(&tools(1)).unwrap();
-    writer.commit().unwrap();
-    let texts = embed_all(&mut writer);
-    drop(writer);
+    let catalog = filled(&data, "c", embedder.options(), &tools(1));
+    let texts = embed_all(&mut catalog.writer().unwrap());
     let expected = answers(&catalog.searcher());
     let database = catalog.path().join("tools.db");
     drop(catalog);

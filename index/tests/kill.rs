@@ -27,7 +27,7 @@ use toolscout_index::embed::Hashing;
 use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Tool, ToolId, Writer,
 };
-use world::{Chance, answer, embed_all, fresh, ids, plain};
+use world::{Chance, answer, embed_all, filled, fresh, ids, plain};
 
 const DEFAULT_ROUNDS: u64 = 10;
 const DEFAULT_SEED: u64 = 11;
@@ -285,12 +285,8 @@ fn child_creates_until_it_is_killed() {
     let data = DataDir::new(folder);
     report("ready");
     for number in first.. {
-        let catalog = data
-            .open_or_create(&format!("c{number}"), Options::default())
-            .unwrap();
-        let mut writer = catalog.writer().unwrap();
-        writer.upsert(&[plain("s", "t", "zyzzyva")]).unwrap();
-        writer.commit().unwrap();
+        let tool = plain("s", "t", "zyzzyva");
+        filled(&data, &format!("c{number}"), Options::default(), &[tool]);
         report(&format!("created {number}"));
     }
 }

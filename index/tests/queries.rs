@@ -18,7 +18,7 @@ use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{
     Catalog, DataDir, Error, Mode, NoMatchReason, Options, Query, Searcher, Tool, ToolId,
 };
-use world::{Chance, fresh, hashing, plain};
+use world::{Chance, filled, fresh, hashing, plain};
 
 const SAMPLED: usize = 200;
 
@@ -195,13 +195,7 @@ fn a_unique_name_in_any_form_ranks_its_tool_first_in_real_sets() {
 }
 
 fn lexical(dir: &tempfile::TempDir, tools: &[Tool]) -> Catalog {
-    let catalog = DataDir::new(dir.path())
-        .open_or_create("c", Options::default())
-        .unwrap();
-    let mut writer = catalog.writer().unwrap();
-    writer.upsert(tools).unwrap();
-    writer.commit().unwrap();
-    catalog.clone()
+    filled(&DataDir::new(dir.path()), "c", Options::default(), tools)
 }
 
 /// Of names that share a key, the one that was written comes first.

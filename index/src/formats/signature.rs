@@ -22,6 +22,7 @@ pub fn signature(tool: &Tool) -> String {
         cut(tool.id.as_str(), MAX_NAME_CHARS),
         parameters(&tool.input_schema)
     );
+    // Cut before lines are joined, so that no huge text is split into words.
     let call = one_line(&cut(&call, MAX_CALL_CHARS));
     match first_sentence(&tool.description) {
         summary if summary.is_empty() => call,

@@ -102,6 +102,7 @@ pub(super) fn sample(
             .iter()
             .map(|&tool| scores.fused[tool as usize])
             .collect();
+        // No forest has scored this sample yet, so its scores are 0.
         let signals = candidates.signals(input, &fused, &vec![0.0; fused.len()]);
         (candidates, signals)
     });

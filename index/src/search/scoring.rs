@@ -21,7 +21,8 @@ const CLAUSES_SHARE: f32 = 0.5;
 /// match by content.
 const MEMORY_WEIGHT: f32 = 1.2;
 /// The best tools by rough scores that are scored again exactly: several times the ranker's
-/// candidates by the formula, and for each leg as many as its features read.
+/// candidates and the most hits of a query by the formula, and for each leg as many as its features
+/// read.
 const LIKELY: usize = 256;
 const LIKELY_BY_LEG: usize = 64;
 
@@ -188,7 +189,7 @@ impl Search<'_> {
             let best = top_k::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool));
             likely.extend(best.into_iter().map(|(tool, _)| tool));
         };
-        add_best(fused, LIKELY.max(2 * self.query.k));
+        add_best(fused, LIKELY);
         for result in results {
             add_best(&result.scores.raw, LIKELY_BY_LEG);
         }

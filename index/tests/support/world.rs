@@ -202,14 +202,21 @@ pub fn hashing() -> Options {
     }
 }
 
-/// A catalog of these tools, committed at once and embedded.
-pub fn fresh(data: &DataDir, name: &str, tools: &[Tool]) -> Catalog {
-    let catalog = data.open_or_create(name, hashing()).unwrap();
+/// A catalog of these tools, committed at once.
+pub fn filled(data: &DataDir, name: &str, options: Options, tools: &[Tool]) -> Catalog {
+    let catalog = data.open_or_create(name, options).unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(tools).unwrap();
     writer.commit().unwrap();
-    embed_all(&mut writer);
-    catalog.clone()
+    drop(writer);
+    catalog
+}
+
+/// A catalog of these tools, committed at once and embedded.
+pub fn fresh(data: &DataDir, name: &str, tools: &[Tool]) -> Catalog {
+    let catalog = filled(data, name, hashing(), tools);
+    embed_all(&mut catalog.writer().unwrap());
+    catalog
 }
 
 pub fn embed_all(writer: &mut Writer) -> usize {
