@@ -51,7 +51,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its name on the command line and in JSON.
+    /// Its name in JSON and for [`FromStr`].
     pub fn as_str(self) -> &'static str {
         match self {
             Format::Openai => "openai",
@@ -119,7 +119,7 @@ impl Emit {
         Emit::Signature,
     ];
 
-    /// Its name on the command line and in JSON.
+    /// Its name in JSON and for [`FromStr`].
     pub fn as_str(self) -> &'static str {
         match self {
             Emit::Openai => "openai",

@@ -277,7 +277,7 @@ impl LexicalIndex {
     }
 
     fn error(&self, reason: impl ToString) -> Error {
-        derived(self.path.as_deref().unwrap_or(Path::new("memory")), reason)
+        failed(self.path.as_deref(), reason)
     }
 }
 
@@ -317,19 +317,21 @@ impl LexicalWriter {
     /// # Errors
     /// [`Error::Derived`].
     pub fn commit(&mut self, stamp: &str) -> Result<()> {
-        let path = self.path.clone();
-        let error = |e| derived(path.as_deref().unwrap_or(Path::new("memory")), e);
-        let mut prepared = self.writer.prepare_commit().map_err(error)?;
-        prepared.set_payload(stamp);
-        prepared.commit().map_err(error)?;
-        self.merge().map_err(error)?;
+        self.commit_segments(stamp).map_err(|e| self.error(e))?;
         // The manifest comes last: an index with another one is rebuilt.
         match &self.path {
             Some(folder) => {
-                manifest::write(folder, stamp, self.writer.index()).map_err(|e| derived(folder, e))
+                manifest::write(folder, stamp, self.writer.index()).map_err(|e| self.error(e))
             }
             None => Ok(()),
         }
+    }
+
+    fn commit_segments(&mut self, stamp: &str) -> tantivy::Result<()> {
+        let mut prepared = self.writer.prepare_commit()?;
+        prepared.set_payload(stamp);
+        prepared.commit()?;
+        self.merge()
     }
 
     /// Merges small segments, so that many small commits do not leave many of them.
@@ -348,7 +350,7 @@ impl LexicalWriter {
     }
 
     fn error(&self, reason: impl ToString) -> Error {
-        derived(self.path.as_deref().unwrap_or(Path::new("memory")), reason)
+        failed(self.path.as_deref(), reason)
     }
 }
 
@@ -361,6 +363,11 @@ pub fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     // What a panic leaves half changed is dropped with the index.
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(derived(path, "reading it panicked, it is damaged")))
+}
+
+/// The error of an index in this folder, or in memory.
+fn failed(folder: Option<&Path>, reason: impl ToString) -> Error {
+    derived(folder.unwrap_or(Path::new("memory")), reason)
 }
 
 fn derived(path: &Path, reason: impl ToString) -> Error {
