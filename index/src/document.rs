@@ -93,9 +93,12 @@ impl Default for Weights {
     fn default() -> Self {
         Weights {
             name: 2.5,
+            // The server's name is worth 1.7 points of nDCG@10 on average, and 6 on aws_ops.
             server: 2.5,
             title: 1.0,
             description: 1.0,
+            // Parameters as fields are worth 3 points on average and 11 where descriptions are
+            // empty; enum values .3.
             parameter_names: 0.5,
             parameter_descriptions: 0.4,
             enum_values: 0.4,
@@ -141,6 +144,7 @@ pub fn field_text(tool: &Tool, field: Field) -> String {
 /// The beginning of a field's text, at most so many bytes of it, which bounds the time a large tool
 /// takes.
 pub fn field_head(tool: &Tool, field: Field, max_bytes: usize) -> String {
+    // Cut before it is copied: a description may have 16 MiB.
     if field == Field::Description {
         return tool.description[..tool.description.floor_char_boundary(max_bytes)].to_owned();
     }
@@ -171,7 +175,9 @@ pub fn views(tool: &Tool) -> [String; VIEWS] {
     let parameters: Vec<String> = properties(&tool.input_schema)
         .map(|(name, _)| text::spaced(name))
         .collect();
+    // Names first: a transformer reads 128 tokens.
     let all = format!("{full_name}: {} {}", tool.description, parameters.join(" "));
+    // Never an empty text, so that every tool has all views and a view can be found by its number.
     let description = if tool.description.is_empty() {
         &full_name
     } else {

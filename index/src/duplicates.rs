@@ -15,6 +15,8 @@ use crate::tool::{Tool, ToolId};
 /// cases.
 const MINIMA: usize = 16;
 /// Minima that must agree.
+// Three quarters, for a share of four fifths: the standard error of an estimate from sixteen minima
+// is .1 there.
 const MIN_AGREEING: usize = 12;
 /// Groups of one name that a further tool is compared with: names like `search` occur on hundreds
 /// of servers.
@@ -35,6 +37,7 @@ impl Fingerprint {
     /// The fingerprint of a tool; `None` for one with too few words to be compared.
     pub fn of(tool: &Tool) -> Option<Self> {
         let features = features(tool);
+        // Without words, any two tools of one name would agree in all minima.
         if features.is_empty() {
             return None;
         }
@@ -50,6 +53,7 @@ impl Fingerprint {
         // The minimum has made the high bits small; the low ones are still evenly distributed.
         Some(Fingerprint {
             name,
+            // Two different minima have the same 16 bits once in 65,536 times.
             minima: std::array::from_fn(|seed| minimum(seed) as u16),
         })
     }
@@ -101,6 +105,8 @@ impl Duplicates {
                 continue;
             };
             let groups = by_name.entry(&fingerprint.name).or_default();
+            // Compared with the first tool only, so that a chain of slight differences cannot join
+            // unlike tools.
             let fits = |group: &&mut Group<'_>| {
                 group.first.resembles(fingerprint) && !group.servers.contains(&id.server())
             };
@@ -121,6 +127,7 @@ impl Duplicates {
             .map(|group| group.tools)
             .collect();
         groups.retain(|tools| tools.len() > 1);
+        // The map has no order; sorted, equal catalogs have equal groups.
         groups.sort_unstable();
         let members = |(group, tools): (usize, &Vec<u32>)| {
             tools
@@ -153,6 +160,7 @@ fn bare_name(id: &ToolId) -> String {
     let (name, server) = (text::words(id.name()), text::words(id.server()));
     let rest = name
         .strip_prefix(server.as_slice())
+        // A tool may have the name of its server.
         .filter(|rest| !rest.is_empty())
         .unwrap_or(&name);
     rest.join(" ")
@@ -164,6 +172,7 @@ fn features(tool: &Tool) -> BTreeSet<u64> {
         .into_iter()
         .map(|term| term.term);
     let names = field_text(tool, Field::ParameterNames);
+    // Marked, so that a parameter is not the same feature as a word of the description.
     let parameters = names
         .split_whitespace()
         .map(|name| format!("parameter {}", text::name_key(name)));
@@ -175,6 +184,7 @@ fn features(tool: &Tool) -> BTreeSet<u64> {
 
 fn hashed(feature: &str) -> u64 {
     let mut low = [0; 8];
+    // Not std's hasher, whose values may change with the version of Rust.
     low.copy_from_slice(&blake3::hash(feature.as_bytes()).as_bytes()[..8]);
     u64::from_le_bytes(low)
 }
@@ -182,6 +192,8 @@ fn hashed(feature: &str) -> u64 {
 /// The finalizer of SplitMix64 over a hash and a seed: each seed gives an independent order of the
 /// same features.
 fn mixed(hash: u64, seed: usize) -> u64 {
+    // Written out and not a crate's generator: fingerprints are stored with tools and compared with
+    // those that earlier versions stored, so the function must never change.
     let mut bits = hash.wrapping_add((seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -266,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_outlives_its_bytes_and_rubbish_is_none() {
+    fn a_fingerprint_is_read_back_and_other_bytes_are_refused() {
         let fingerprint = Fingerprint::of(&tool("a", "b", DESCRIPTION, &[])).unwrap();
         let bytes = fingerprint.to_bytes();
         assert_eq!(bytes.len(), Fingerprint::BYTES);

@@ -104,3 +104,11 @@ pub trait Embedder: Send + Sync {
         self.profile().is_instant
     }
 }
+
+/// Scales a vector to length 1; zeros stay zeros.
+pub(crate) fn to_unit_length(vector: &mut [f32]) {
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    if length > 0.0 {
+        vector.iter_mut().for_each(|value| *value /= length);
+    }
+}

@@ -281,6 +281,7 @@ impl From<io::Error> for StoreProblem {
 
 impl Error {
     /// Wraps an I/O error with the operation and the path.
+    // There is no `From<io::Error>`: an I/O error without its path does not help anybody.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         Error::Io {
             action,

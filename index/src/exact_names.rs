@@ -10,8 +10,6 @@ use crate::tool::ToolId;
 const MAX_NAME_WORDS: usize = 24;
 /// Fewest words of a query that may match the end of a name: a single word ends too many names.
 const MIN_SUFFIX_WORDS: usize = 2;
-/// Least share of common letter triples for a name to count as similar.
-const MIN_SIMILARITY: f32 = 1.0 / 3.0;
 
 /// Tools by their names without case and separators.
 #[derive(Default)]
@@ -35,6 +33,7 @@ impl Names {
     /// The tools that this text names, each with its best kind of match.
     pub fn find(&self, query: &str, id_of: impl Fn(u32) -> ToolId) -> Vec<(u32, NameMatch)> {
         let query = query.trim();
+        // Some MCP clients show a tool as `mcp__server__name`.
         let bare = query.strip_prefix("mcp__").unwrap_or(query);
         let words = text::words(bare);
         if words.is_empty() || words.len() > MAX_NAME_WORDS {
@@ -43,6 +42,7 @@ impl Names {
         let key = text::name_key(bare);
         let exact = self.exact.get(&key).into_iter().flatten().map(|&tool| {
             let id = id_of(tool);
+            // `find_symbol` and `findSymbol` share a key; the one that was written comes first.
             let verbatim = query == id.as_str() || query == id.name();
             (
                 tool,
@@ -54,6 +54,7 @@ impl Names {
             )
         });
         let mut found: Vec<_> = exact.collect();
+        // A tool of exactly this name is what was asked for, not others whose names end with it.
         if found.is_empty() && words.len() >= MIN_SUFFIX_WORDS {
             found.extend(
                 self.suffix
@@ -66,32 +67,6 @@ impl Names {
         found
     }
 
-    /// The tools whose names share the most letter triples with this one, best first; only those
-    /// that share a third or more.
-    pub fn similar(&self, name: &str, most: usize) -> Vec<u32> {
-        let wanted = triples(&text::name_key(name));
-        let share = |key: &str| {
-            let have = triples(key);
-            let common = have.iter().filter(|triple| wanted.contains(triple)).count();
-            common as f32 / (have.len() + wanted.len() - common).max(1) as f32
-        };
-        let mut scored: Vec<(f32, u32)> = Vec::new();
-        for (key, tools) in &self.exact {
-            let share = share(key);
-            if share >= MIN_SIMILARITY {
-                scored.extend(tools.iter().map(|&tool| (share, tool)));
-            }
-        }
-        scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut similar = Vec::new();
-        for (_, tool) in scored {
-            if similar.len() < most && !similar.contains(&tool) {
-                similar.push(tool);
-            }
-        }
-        similar
-    }
-
     fn add(&mut self, tool: u32, id: &ToolId) {
         let name = text::name_key(id.name());
         let server = text::name_key(id.server());
@@ -100,27 +75,18 @@ impl Names {
         }
         self.exact.entry(name).or_default().push(tool);
         let words = text::words(id.name());
+        // Words are joined as `text::name_key` joins them, without a separator.
         let mut suffix = words.last().cloned().unwrap_or_default();
         for word in words
             .iter()
             .rev()
             .skip(1)
             .take(MAX_NAME_WORDS)
+            // A name of two words has no end of two words but itself, which `exact` has.
             .take_while(|_| words.len() > MIN_SUFFIX_WORDS)
         {
             suffix.insert_str(0, word);
             self.suffix.entry(suffix.clone()).or_default().push(tool);
         }
     }
-}
-
-fn triples(key: &str) -> Vec<[char; 3]> {
-    let padded: Vec<char> = std::iter::once(' ')
-        .chain(key.chars())
-        .chain([' '])
-        .collect();
-    let mut triples: Vec<[char; 3]> = padded.windows(3).map(|w| [w[0], w[1], w[2]]).collect();
-    triples.sort_unstable();
-    triples.dedup();
-    triples
 }

@@ -1,4 +1,9 @@
 //! Files: atomic replacement, detection of replaced files, and checksums.
+//!
+//! Replacement is written out, since no library that was tried gives all of its guarantees.
+//! `tempfile` 3.27 persists a file without syncing it or its folder, and creates it for its owner
+//! alone, so that other users could not read a shared catalog. `atomic-write-file` 0.3.1 syncs both
+//! and leaves its draft behind where the rename fails.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
 
 /// Bytes of a [`checksum`]: random damage passes once in 2^64 times.
+// Against damage and not against forgery: who can write the bytes can write a sum.
 pub const CHECKSUM_BYTES: usize = 8;
 
 /// Replaces a file atomically: at any moment it has its old content or all of `bytes`. When this
@@ -43,6 +49,7 @@ fn draft_of(path: &Path) -> PathBuf {
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
+    // Before the rename: otherwise the new name can be durable before the content is.
     file.sync_all()
 }
 
@@ -55,6 +62,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 /// The identity of a file: a file that was deleted and created again has another one.
+// File systems use numbers again, so equal ids are the same file only while it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
@@ -86,6 +94,7 @@ pub fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
         hasher
+            // The lengths separate the parts: `ab`, `c` and `a`, `bc` must have different sums.
             .update(&(part.len() as u64).to_le_bytes())
             .update(part);
     }
@@ -121,6 +130,7 @@ pub fn opened_vector(bytes: &[u8], dimensions: usize, place: &[&[u8]]) -> Option
     let is_sound = match sum.len() {
         0 => {
             let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+            // A text without known tokens has a vector of zeros. A NaN fails both comparisons.
             length == 0.0 || (length - 1.0).abs() <= LENGTH_TOLERANCE
         }
         _ => sum == checksum(&[&[floats], place].concat()),
@@ -155,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_made_anew_is_another_one() {
+    fn a_replaced_file_has_another_id() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("a"), dir.path().join("b"));
         fs::write(&path, "x").unwrap();

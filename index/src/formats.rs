@@ -51,7 +51,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its name on the command line and in JSON.
+    /// Its name in JSON and for [`FromStr`].
     pub fn as_str(self) -> &'static str {
         match self {
             Format::Openai => "openai",
@@ -119,7 +119,7 @@ impl Emit {
         Emit::Signature,
     ];
 
-    /// Its name on the command line and in JSON.
+    /// Its name in JSON and for [`FromStr`].
     pub fn as_str(self) -> &'static str {
         match self {
             Emit::Openai => "openai",
@@ -212,6 +212,7 @@ pub fn parse(bytes: &[u8], options: &ReadOptions) -> Result<Parsed> {
     )? {
         Input::Document(text) => {
             let mut reader = Reader::new(options, &text, bytes.len());
+            // The first byte determines the shape.
             reader.read(text.trim_start(), &Scope::default())?;
             Ok(reader.finish())
         }
@@ -277,6 +278,7 @@ impl Scope {
     /// The scope of a list or namespace within this one.
     fn within(&self) -> Result<Scope> {
         if self.depth == MAX_GROUPS {
+            // Reading recurses, so this bounds the stack.
             let reason = format!("it lies within more than {MAX_GROUPS} lists; flatten them");
             return Err(Error::invalid_tool("an item", reason));
         }
@@ -329,8 +331,9 @@ impl Shape {
     }
 }
 
-/// The fields that tell shapes apart.
-const TELLING: [&str; 18] = [
+/// The fields that determine a shape.
+// All fields that `Shape` or `tool_format` asks for: another one would never be found.
+const SHAPE_FIELDS: [&str; 18] = [
     "name",
     "type",
     "function",
@@ -356,7 +359,7 @@ const MAX_LISTED_FIELDS: usize = 8;
 /// The fields of an object that determine its kind. Takes constant memory.
 #[derive(Default)]
 struct Outline<'t> {
-    telling: Vec<(&'static str, &'t str)>,
+    shape_fields: Vec<(&'static str, &'t str)>,
     first_names: Vec<String>,
 }
 
@@ -365,10 +368,10 @@ impl<'t> Outline<'t> {
     fn of(text: &'t str) -> Self {
         let mut outline = Outline::default();
         for (name, value) in input::fields(text) {
-            if let Some(&telling) = TELLING.iter().find(|telling| **telling == name) {
+            if let Some(&field) = SHAPE_FIELDS.iter().find(|field| **field == name) {
                 // Of two fields with one name the last one counts, as in a map.
-                outline.telling.retain(|(known, _)| *known != telling);
-                outline.telling.push((telling, value));
+                outline.shape_fields.retain(|(known, _)| *known != field);
+                outline.shape_fields.push((field, value));
             }
             if outline.first_names.len() < MAX_LISTED_FIELDS {
                 outline.first_names.push(cut(&name, 200));
@@ -378,7 +381,7 @@ impl<'t> Outline<'t> {
     }
 
     fn get(&self, field: &str) -> Option<&'t str> {
-        self.telling
+        self.shape_fields
             .iter()
             .find(|(name, _)| *name == field)
             .map(|(_, value)| *value)
@@ -413,6 +416,8 @@ impl<'t> Outline<'t> {
     /// The format of a tool, recognised by the name of its schema field. An object with a name only
     /// is an MCP tool.
     fn tool_format(&self) -> Option<Format> {
+        // The order below decides for objects with the fields of several formats. The name of the
+        // schema is the surest sign; groups have names too, so they come before the tests by name.
         let is_group = ["tools", "functions"]
             .iter()
             .any(|list| self.begins(list, '['));
@@ -531,6 +536,7 @@ impl<'a> Reader<'a> {
                 )
             }
             Shape::Namespace => self.read_namespace(text, outline, scope),
+            // A response as servers send it, so that a recorded one can be read.
             Shape::RpcResult => self.read(outline.get("result").unwrap_or("[]"), &scope.within()?),
             Shape::RpcError => Err(self.unreadable(format!(
                 "the server answered with an error in place of tools: {}",
@@ -559,6 +565,7 @@ impl<'a> Reader<'a> {
             shape => self.read_shape(shape, text, &outline, scope),
         };
         match result {
+            // Once reading has ended, an error is about the input and not about the item.
             Err(error) if !self.given_up => self.skip(None, error),
             result => result,
         }
@@ -567,6 +574,7 @@ impl<'a> Reader<'a> {
     /// Reads a text into a value, within the budget.
     fn value(&mut self, text: &str) -> Result<Value> {
         let value = self.source().value(text, self.text, &self.budget);
+        // serde only says that the value is bad; the budget knows that the input is too large.
         self.given_up |= self.budget.is_exceeded();
         value
     }
@@ -616,6 +624,7 @@ impl<'a> Reader<'a> {
         let options = self.options;
         openapi::read(&document, options, |operation| {
             self.format.get_or_insert(Format::OpenApi);
+            // Several operations may share one text of the document; each tool gets a copy.
             self.spend(operation.copied_bytes)?;
             self.add(Format::OpenApi, Some(operation.name), operation.tool)
         })
@@ -641,7 +650,9 @@ impl<'a> Reader<'a> {
         };
         let tool = item::assemble(fields, format, &place);
         match &tool {
+            // Every tool of a namespace has its own copy of the namespace's fields.
             Ok(_) => self.spend(scope.namespace_bytes)?,
+            // The refused item is dropped, and its memory is free again.
             Err(_) => self.budget.return_to(before),
         }
         self.add(format, name, tool)
@@ -654,6 +665,7 @@ impl<'a> Reader<'a> {
             Err(error) => return self.skip(name, error),
         };
         let second = self.items + 1;
+        // The first tool of an id stays, so that what was read does not depend on what follows.
         if let Some(&first) = self.positions.get(&tool.id) {
             return self.skip(
                 name,
@@ -664,6 +676,7 @@ impl<'a> Reader<'a> {
                 },
             );
         }
+        // A tool of a few bytes takes far more memory than its text.
         self.spend(TOOL_BYTES)?;
         self.items = second;
         self.positions.insert(tool.id.clone(), second);

@@ -14,6 +14,7 @@ use crate::variant::Variant;
 /// The order of every ranked list: higher score first, then the smaller id. Equal input gives equal
 /// output. A snapshot's rows are in the order of ids, so a tool's position may replace its id.
 pub fn ranked<T: Ord>(a: (f32, T), b: (f32, T)) -> Ordering {
+    // `total_cmp` orders NaN too, so no score can make sorting panic or depend on the input.
     b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1))
 }
 
@@ -22,6 +23,7 @@ pub fn ranked<T: Ord>(a: (f32, T), b: (f32, T)) -> Ordering {
 pub struct Hit {
     /// The tool as registered.
     #[serde(skip)]
+    // Callers write it in the format that their client wants.
     pub tool: Arc<Tool>,
     /// Its id.
     pub id: ToolId,
@@ -161,6 +163,7 @@ pub struct Degraded {
 
 impl Serialize for Degraded {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // By hand, since `reason` is the text of the cause and no field.
         let mut fields = serializer.serialize_struct("Degraded", 3)?;
         fields.serialize_field("code", self.cause.code())?;
         fields.serialize_field("reason", &self.cause.to_string())?;
@@ -280,6 +283,7 @@ pub struct NoMatch {
 
 impl Serialize for NoMatch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // By hand, as for `Degraded`.
         let mut fields = serializer.serialize_struct("NoMatch", 3)?;
         fields.serialize_field("code", self.reason.code())?;
         fields.serialize_field("reason", &self.reason.to_string())?;

@@ -100,6 +100,7 @@ impl Entry {
             for term in text::terms(&field_text(tool, field)) {
                 length += u64::from(steps);
                 *counts.entry(term.term).or_default() += steps;
+                // Apart, since a misspelt word is looked for among the words of names first.
                 if field == Field::Name {
                     &mut name_words
                 } else {
@@ -204,6 +205,7 @@ impl LexicalIndex {
     pub fn reopen(dir: &Path, stamp: &str) -> Result<Self> {
         let index = Index::open_in_dir(dir).map_err(|e| derived(dir, e))?;
         let (schema, fields) = schema();
+        // tantivy stores the stamp with the commit, so stamp and content cannot disagree.
         let found = index
             .load_metas()
             .map_err(|e| derived(dir, e))?
@@ -229,6 +231,8 @@ impl LexicalIndex {
     pub fn writer(&self) -> Result<LexicalWriter> {
         let writer = self
             .index
+            // Analysis, the expensive part, is done in parallel before; several threads would write
+            // a segment each in every commit.
             .writer_with_num_threads(1, WRITER_MEMORY_BYTES)
             .map_err(|e| self.error(e))?;
         // Segments are merged within a commit and not in the background, so that the files on disk
@@ -253,6 +257,7 @@ impl LexicalIndex {
         let reader = self
             .index
             .reader_builder()
+            // A snapshot must not change under a search.
             .reload_policy(ReloadPolicy::Manual)
             .try_into()
             .map_err(|e| self.error(e))?;
@@ -261,6 +266,8 @@ impl LexicalIndex {
         let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings)
             .map_err(|e| self.error(e))?;
         match found {
+            // Every document is one of the catalog's tools, so equal numbers mean that none is
+            // missing.
             Some(found) if held == ordinals.len() as u64 => Ok(found),
             _ => Err(self.error(format!(
                 "it holds {held} tools that are not the catalog's {}",
@@ -270,7 +277,7 @@ impl LexicalIndex {
     }
 
     fn error(&self, reason: impl ToString) -> Error {
-        derived(self.path.as_deref().unwrap_or(Path::new("memory")), reason)
+        failed(self.path.as_deref(), reason)
     }
 }
 
@@ -310,18 +317,21 @@ impl LexicalWriter {
     /// # Errors
     /// [`Error::Derived`].
     pub fn commit(&mut self, stamp: &str) -> Result<()> {
-        let path = self.path.clone();
-        let error = |e| derived(path.as_deref().unwrap_or(Path::new("memory")), e);
-        let mut prepared = self.writer.prepare_commit().map_err(error)?;
-        prepared.set_payload(stamp);
-        prepared.commit().map_err(error)?;
-        self.merge().map_err(error)?;
+        self.commit_segments(stamp).map_err(|e| self.error(e))?;
+        // The manifest comes last: an index with another one is rebuilt.
         match &self.path {
             Some(folder) => {
-                manifest::write(folder, stamp, self.writer.index()).map_err(|e| derived(folder, e))
+                manifest::write(folder, stamp, self.writer.index()).map_err(|e| self.error(e))
             }
             None => Ok(()),
         }
+    }
+
+    fn commit_segments(&mut self, stamp: &str) -> tantivy::Result<()> {
+        let mut prepared = self.writer.prepare_commit()?;
+        prepared.set_payload(stamp);
+        prepared.commit()?;
+        self.merge()
     }
 
     /// Merges small segments, so that many small commits do not leave many of them.
@@ -340,7 +350,7 @@ impl LexicalWriter {
     }
 
     fn error(&self, reason: impl ToString) -> Error {
-        derived(self.path.as_deref().unwrap_or(Path::new("memory")), reason)
+        failed(self.path.as_deref(), reason)
     }
 }
 
@@ -350,8 +360,14 @@ impl LexicalWriter {
 /// # Errors
 /// Those of `work`, and [`Error::Derived`] if it panics.
 pub fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // What a panic leaves half changed is dropped with the index.
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(derived(path, "reading it panicked, it is damaged")))
+}
+
+/// The error of an index in this folder, or in memory.
+fn failed(folder: Option<&Path>, reason: impl ToString) -> Error {
+    derived(folder.unwrap_or(Path::new("memory")), reason)
 }
 
 fn derived(path: &Path, reason: impl ToString) -> Error {
@@ -373,6 +389,7 @@ fn schema() -> (Schema, Fields) {
     let mut schema = Schema::builder();
     let fields = Fields {
         key: schema.add_u64_field("key", INDEXED | FAST),
+        // A column of its own, since tantivy rounds a field's length to a byte.
         length: schema.add_u64_field("length", FAST),
         body: schema.add_text_field("body", text(WEIGHTED, IndexRecordOption::WithFreqs)),
         name_words: schema.add_text_field("name_words", text(WORDS, IndexRecordOption::Basic)),
@@ -416,6 +433,7 @@ impl Tokenizer for WeightedTokenizer {
 
 impl TokenStream for WeightedTokens<'_> {
     fn advance(&mut self) -> bool {
+        // The same token again, which tantivy counts as a further occurrence.
         if self.left > 1 {
             self.left -= 1;
             return true;
@@ -425,6 +443,7 @@ impl TokenStream for WeightedTokens<'_> {
         };
         self.token.text.clear();
         self.token.text.push_str(term);
+        // A new token has the largest number, so that the first one gets 0.
         self.token.position = self.token.position.wrapping_add(1);
         self.left = count.parse().unwrap_or(1);
         true

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::database::{self, DatabaseError};
 use crate::dense::Vectors;
-use crate::embed::Embedder;
+use crate::embed::{Embedder, to_unit_length};
 use crate::error::{Error, MemoryEntryProblem, Result};
 use crate::files::{self, FileId};
 use crate::query::MAX_QUERY_BYTES;
@@ -327,6 +327,7 @@ impl Memory {
                     evict_votes_of(&change, teacher)?;
                 }
             }
+            // In the same transaction, so that no reader sees more than the limit.
             evict_entries(&change)?;
             Ok(change.commit()?)
         })?;
@@ -341,6 +342,7 @@ impl Memory {
     pub fn entries(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<Entry>> {
         let (query, tool) = after.unwrap_or(("", ""));
         self.read(Vec::new(), |connection| {
+            // A comparison of pairs is one range of the unique index on (query, tool).
             let mut page = connection.prepare_cached(
                 "SELECT query, tool, times, at_ms, id FROM entries WHERE (query, tool) > (?1, ?2)
                  ORDER BY query, tool LIMIT ?3",
@@ -403,6 +405,7 @@ impl Memory {
     /// [`RECHECK_AFTER`].
     pub(crate) fn is_active(&self) -> bool {
         let loaded = self.loaded();
+        // Asking SQLite takes a lock and a read of the file, which a search should not wait for.
         if loaded.checked_at.elapsed() >= RECHECK_AFTER {
             self.recheck(loaded.version);
         }
@@ -421,6 +424,7 @@ impl Memory {
         let known: Vec<_> = vectors
             .filter_map(|(id, share, vector)| Some((recall.by_embedder.get(id)?, share, vector)))
             .collect();
+        // Embedders without remembered vectors are left out, so the others get their share.
         let shares: f32 = known.iter().map(|(_, share, _)| share).sum();
         let mut recalled = HashMap::new();
         for (neighbours, share, vector) in known {
@@ -456,6 +460,8 @@ impl Memory {
     fn recheck(&self, known: (Option<FileId>, i64)) {
         let found = self
             .read(-1, data_version)
+            // SQLite's data version counts the commits of other connections only, so our own writes
+            // reload explicitly.
             .map(|version| (FileId::of(&self.path), version));
         if found.is_ok_and(|found| found == known) {
             self.loaded
@@ -632,6 +638,7 @@ impl Neighbours {
                 by_tool.entry(tool).or_default().push(request);
             }
         }
+        // In the order of tools, which breaks ties between centroids.
         for (tool, requests) in by_tool {
             if requests.len() < MIN_FOR_CENTROID {
                 continue;
@@ -652,11 +659,7 @@ impl Neighbours {
                 *sum += value;
             }
         }
-        let squares: f32 = sum.iter().map(|value| value * value).sum();
-        let length = squares.sqrt().max(f32::MIN_POSITIVE);
-        for value in &mut sum {
-            *value /= length;
-        }
+        to_unit_length(&mut sum);
         sum
     }
 
@@ -715,7 +718,7 @@ fn raise(
 }
 
 /// The part of the neighbours, by similarity, that led to this tool, cubed: where requests in nearly
-/// the same words led to different tools, they tell little. A request that led to several tools
+/// the same words led to different tools, they are weak evidence. A request that led to several tools
 /// counts once.
 fn agreement(neighbours: &[Neighbour<'_>], tool: &ToolId) -> f32 {
     let mut similarities: Vec<f32> = neighbours
@@ -742,6 +745,7 @@ fn nearest<'a>(
         .iter()
         .copied()
         .enumerate()
+        // Strictly above, so that no similarity is 0 and their sum can be divided by.
         .filter(|(number, cosine)| *cosine > MIN_COSINE && accepts(*number))
         .collect();
     near.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -750,6 +754,7 @@ fn nearest<'a>(
         .map(|(number, cosine)| Neighbour {
             number,
             tool: &tools[number],
+            // Rounded codes can give a cosine slightly above 1.
             similarity: ((cosine - MIN_COSINE) / (1.0 - MIN_COSINE)).min(1.0),
         })
         .collect()
@@ -757,6 +762,7 @@ fn nearest<'a>(
 
 /// Opens the file. Returns whether it existed without tables.
 fn connect(path: &Path) -> Result<(Connection, bool), DatabaseError> {
+    // Before opening, which creates the tables.
     let was_blank = path.exists() && database::is_blank(path);
     let mut connection = database::open(path, &[SCHEMA, UPGRADE])?;
     seal_older(&mut connection)?;
@@ -769,6 +775,7 @@ fn seal_older(connection: &mut Connection) -> rusqlite::Result<()> {
         return Ok(());
     }
     let change = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Read again under the lock: another process may have sealed some meanwhile.
     for id in unsealed(&change)? {
         seal(&change, id)?;
     }
@@ -883,6 +890,8 @@ fn sums(
         Ok((files::checksum(&parts), row.get(5)?))
     };
     match statement.query_row([entry], read) {
+        // The database failed, which says nothing about the entry. Any other error is in its
+        // values.
         Err(error @ rusqlite::Error::SqliteFailure(..)) => Err(error),
         read => Ok(read.ok()),
     }
@@ -890,6 +899,7 @@ fn sums(
 
 /// Updates the weight and the checksum of a changed entry.
 fn seal(connection: &Connection, entry: i64) -> rusqlite::Result<()> {
+    // The weight comes first, since the checksum covers it.
     let in_full = trust(&teachers_of(connection, entry)?) >= 1.0;
     let mut statement =
         connection.prepare_cached("UPDATE entries SET in_full = ?2 WHERE id = ?1")?;
@@ -902,6 +912,7 @@ fn seal(connection: &Connection, entry: i64) -> rusqlite::Result<()> {
 }
 
 /// The vectors of an embedder with their entries.
+// By id, so that requests that are equally near come in a fixed order.
 const VECTORS: &str =
     "SELECT entries.id, entries.query, entries.tool, vectors.vector, entries.in_full FROM vectors
     JOIN entries ON entries.id = vectors.entry WHERE vectors.embedder = ?1 ORDER BY entries.id";
@@ -966,6 +977,7 @@ fn put_vector(
 /// Deletes the oldest votes of a key that has more than [`MAX_ENTRIES_OF_A_KEY`], and entries that
 /// nobody else taught.
 fn evict_votes_of(connection: &Connection, teacher: &Teacher) -> rusqlite::Result<()> {
+    // Only `MAX_ENTRIES` limits the owner.
     if !teacher.is_voter() {
         return Ok(());
     }

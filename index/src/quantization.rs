@@ -1,5 +1,13 @@
 //! Dot products of bytes: the inner loop of the exact scan and of late interaction.
 
+/// The value of code 1 where the largest magnitude has code `steps`; 1 for a vector of zeros.
+pub(crate) fn scale_of(vector: &[f32], steps: f32) -> f32 {
+    let largest = vector
+        .iter()
+        .fold(0.0f32, |largest, value| largest.max(value.abs()));
+    if largest > 0.0 { largest / steps } else { 1.0 }
+}
+
 /// The dot product of a row of codes and a query's finer codes, of equal length.
 pub(crate) fn dot(row: &[i8], query: &[i16]) -> i32 {
     #[cfg(target_arch = "x86_64")]

@@ -132,6 +132,7 @@ impl Ranker {
         self.models.iter_mut().find(|model| model.legs == names)
     }
 
+    // The order counts too: a forest refers to its columns by number.
     fn check(&self) -> std::result::Result<(), String> {
         same(
             "features",
@@ -200,6 +201,7 @@ impl Model {
                 moved: moved[feature as usize] as f32,
             })
             .collect();
+        // A stable sort: what moved the score equally stays in the order of features.
         reasons.sort_by(|a, b| b.moved.abs().total_cmp(&a.moved.abs()));
         reasons.truncate(REASONS);
         reasons.retain(|reason| reason.moved != 0.0);
@@ -209,6 +211,7 @@ impl Model {
 
 /// An embedder's name: the part of its id before the hash of its weights.
 pub(crate) fn leg_name(id: &str) -> &str {
+    // Models are trained for a kind of embedder; the hash in an id changes with every build of it.
     id.split('/').next().unwrap_or(id)
 }
 
@@ -216,6 +219,7 @@ pub(crate) fn leg_name(id: &str) -> &str {
 fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
     let end = bytes
         .iter()
+        // A first line is short, and a wrong file need not be searched to its end.
         .take(256)
         .position(|&byte| byte == b'\n')
         .unwrap_or(0);
@@ -231,9 +235,11 @@ fn checked_body(bytes: &[u8]) -> std::result::Result<&[u8], String> {
             "it has version {version} and this program reads version {VERSION}"
         ));
     }
+    // A file without a line feed has no magic and has failed above, so there is one to skip.
     let (body, expected) = (&body[1..], words.next().unwrap_or_default());
     let found = blake3::hash(body).to_hex();
     if found.as_str() != expected {
+        // It comes from the file, so it may be short or hold any character.
         let expected = &expected[..expected.floor_char_boundary(8)];
         return Err(format!(
             "it is damaged: checksum {}, expected {expected}",

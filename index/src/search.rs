@@ -105,14 +105,18 @@ impl Searcher {
                     (scores.ranker_output, scores.reranked) =
                         rerank::rerank(&search, request, scores).unzip();
                 } else {
+                    // An earlier cause stays: it has the larger effect.
                     degraded.get_or_insert_with(|| deadline.missed());
                 }
+                // After the ranker, whose confidence limits what similar requests may change.
                 search.add_memory_scores(scores);
             }
         });
         let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
         let work = self.work(search.parts, &requests);
+        // Fusion and ranking are part of every search, as the lexical leg is, so the model counts
+        // their time with it.
         let by_tool_ms = timings.lexical_ms + timings.fuse_ms + timings.rank_ms;
         self.cost_model
             .learn(&work, timings.embed_ms, by_tool_ms, timings.dense_ms);
@@ -222,15 +226,6 @@ impl Searcher {
         self.rows[first..].iter().map(|row| &row.stored.id)
     }
 
-    /// The ids whose names are closest to this one, nearest first: suggestions for an unknown name.
-    pub fn similar_names(&self, name: &str, most: usize) -> Vec<ToolId> {
-        self.names
-            .similar(name, most)
-            .into_iter()
-            .map(|tool| self.rows[tool as usize].id())
-            .collect()
-    }
-
     /// Number of tools.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -291,6 +286,7 @@ impl Searcher {
         if filter.is_empty() {
             return None;
         }
+        // Parsing every tool is slow, so a filter by id alone parses none.
         let reads_content = filter.reads_content();
         let accepts = |row: &Arc<Row>| {
             filter.accepts_id(&row.stored.id)
@@ -377,7 +373,8 @@ impl Searcher {
                 .iter()
                 .map(|request| self.texts_for(leg, request, parts).len())
                 .sum();
-            work.compared_bytes += leg.vectors.scanned_bytes() * texts;
+            work.compared_bytes += leg.vectors.rough_bytes() * texts;
+            // An instant leg embeds in microseconds, which the model leaves out.
             work.slow_texts += if leg.embedder.is_instant() { 0 } else { texts };
         }
         work
@@ -431,6 +428,7 @@ impl Searcher {
                 Ok(vectors) => {
                     all.push(vectors, texts_of_requests.iter().map(|texts| texts.len()));
                 }
+                // A model that fails must not fail the search: the other legs still answer.
                 Err(error) => {
                     all.push_absent();
                     *degraded = Some(Degraded {

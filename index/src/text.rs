@@ -3,8 +3,8 @@
 //! Identifiers are split (`findSymbol`, `find_symbol`, `HTTPServer2` give `find symbol`, `http
 //! server 2`), words are lowercased, freed of accents, stripped of request phrases ("please", "I
 //! need") and stemmed; runs of Chinese, Japanese and Korean become bigrams, and Han characters
-//! stand alone too. Splitting is worth 3 points of nDCG@5, stemming 1, the stop-list 3, Han
-//! characters beside bigrams 2. The whole identifier is not a scored term (it costs .5 points
+//! become terms of their own too. Splitting is worth 3 points of nDCG@5, stemming 1, the stop-list
+//! 3, Han characters beside bigrams 2. The whole identifier is not a scored term (it costs .5 points
 //! there); [`name_key`] keeps it for the exact tier.
 
 use std::cell::RefCell;
@@ -228,6 +228,7 @@ fn for_each_word(text: &str, mut emit: impl FnMut(Word<'_>)) {
         length += 1;
         match kind_now {
             Kind::Cjk => run.push(c),
+            // The rest of an overlong word is dropped and does not become words of its own.
             Kind::Letter | Kind::Digit if length <= MAX_WORD_CHARS => word.extend(c.to_lowercase()),
             _ => {}
         }
@@ -263,9 +264,11 @@ fn starts_word(previous: Option<char>, c: char, next: Option<char>) -> bool {
 
 /// Compatibility forms unified, accents on Latin letters dropped; Hangul and kana recomposed.
 fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
+    // Most texts are ASCII and need no tables. Two optional iterators make both cases one type.
     let ascii = text.is_ascii().then(|| text.chars());
     let folded = (!text.is_ascii()).then(|| {
         text.nfkd()
+            // Decomposition has split Hangul and voiced kana too, which are put together again.
             .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
             .nfc()
     });
@@ -276,6 +279,8 @@ fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
 }
 
 fn cjk_terms(run: &[char], mut emit: impl FnMut(&str)) {
+    // Bigrams and characters together give 87.4 nDCG@10 on the Chinese set, bigrams alone 85.7,
+    // characters alone 81.8.
     let mut gram = String::with_capacity(8);
     for pair in run.windows(2) {
         gram.clear();
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_lose_their_wrapping_and_words_their_endings() {
+    fn stop_words_are_dropped_and_words_stemmed() {
         assert_eq!(stems("Could you please list the meetings?"), "list meet");
         assert_eq!(stems("États-Unis café"), "etat uni cafe");
     }
@@ -331,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_forgets_case_and_separators() {
+    fn a_key_has_no_case_and_no_separators() {
         assert_eq!(name_key("Find-Symbol.v2"), "findsymbolv2");
         assert_eq!(name_key("查询_天气"), "查询天气");
     }

@@ -48,6 +48,7 @@ impl ToolId {
                 server.len() + name.len()
             ));
         }
+        // They could forge lines in logs and on terminals.
         if let Some(control) = server.chars().chain(name.chars()).find(|c| c.is_control()) {
             return invalid(format!(
                 "server or name contains the control character {control:?}; remove it"
@@ -70,6 +71,7 @@ impl ToolId {
     /// As [`ToolId::new`].
     pub fn parse(text: &str) -> Result<Self> {
         match text.split_once('/') {
+            // `/name` has no server, so its slash belongs to the name.
             Some((server, name)) if !server.is_empty() => ToolId::new(server, name),
             _ => ToolId::new("", text),
         }
@@ -244,6 +246,7 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
         Value::Object(fields) => Box::new(fields.values()),
         _ => return false,
     };
+    // Stops at the limit, so that no schema can exhaust the stack.
     levels == 0 || children.any(|child| deeper_than(child, levels - 1))
 }
 

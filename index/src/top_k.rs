@@ -42,6 +42,7 @@ impl TopK {
 
     /// Adds a tool if it may be among the best.
     pub(crate) fn offer(&mut self, tool: usize, score: f32) {
+        // Not `<=`: of equal scores the smaller position wins, and it may be offered later.
         if score < self.bar {
             return;
         }
@@ -63,6 +64,7 @@ impl TopK {
             }
             self.bar
         };
+        // The closure borrows the bar, so it is read through the closure.
         let mut bar = offer(0, &[]);
         for (number, block) in blocks.iter().enumerate() {
             // No early exit within a block, so that the compiler can vectorize the comparison.
@@ -75,6 +77,7 @@ impl TopK {
 
     /// The best, in order.
     pub(crate) fn into_ranked(mut self) -> Vec<(usize, f32)> {
+        // Unstable is enough: every tool is offered once, so no two are equal.
         self.candidates.sort_unstable_by(by_rank);
         self.candidates.truncate(self.count);
         self.candidates
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_what_ordering_all_would_keep() {
+    fn it_selects_what_sorting_all_would_select() {
         let scores: Vec<f32> = (0..500).map(|i| (i * 7919 % 83) as f32).collect();
         for count in [0, 1, 2, 7, 83, 499, 500, 501] {
             let mut all: Vec<(usize, f32)> = scores

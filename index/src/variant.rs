@@ -80,6 +80,7 @@ impl Variant {
     /// The parts of the requested ones that this variant runs. `instant` is whether an instant
     /// embedder can replace the slow ones.
     pub fn of(self, asked: Parts, instant: InstantLeg) -> Parts {
+        // Where no instant leg can replace the slow ones, leaving them out would be `Lexical`.
         let slow = asked.slow_embedders && (self == Variant::Full || instant == InstantLeg::Absent);
         match self {
             Variant::Full => asked,
@@ -87,6 +88,8 @@ impl Variant {
                 slow_embedders: slow,
                 ..asked
             },
+            // Clauses are the larger part of the time of an instant search: each is scored like the
+            // request.
             Variant::Whole => Parts {
                 slow_embedders: slow,
                 clauses: false,

@@ -1,4 +1,4 @@
-//! How much memory reading tools takes, counted by the allocator of this test binary.
+//! Bounds the memory that reading tools takes, counted by the allocator of this test binary.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// Tests wait for each other: the counts are of the whole process.
+/// Tests run one after the other, since the counts are of the whole process.
 static MEASURING: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Reads an input, and says how many bytes were in use at the highest, beyond the input itself.
+/// Reads an input; returns also the most bytes in use at any time, without the input itself.
 fn read(input: &str) -> (Result<Parsed, Error>, usize) {
     let before = NOW.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
@@ -47,12 +47,13 @@ fn read(input: &str) -> (Result<Parsed, Error>, usize) {
     (parsed, PEAK.load(Ordering::Relaxed) - before)
 }
 
-/// What reading may take: 24 times the input and 64 MiB, and half of it again while a list grows.
+/// The memory that reading may take: 24 times the input and 64 MiB, and half as much again while a
+/// list grows.
 fn bound(input: &str) -> usize {
     (24 * input.len() + 64 * MIB) * 3 / 2
 }
 
-/// As many units as have so many bytes.
+/// About this many bytes of units, between head and tail.
 fn filled(bytes: usize, head: &str, unit: &str, tail: &str) -> String {
     let times = bytes / unit.len();
     let body = unit.repeat(times);
@@ -60,7 +61,7 @@ fn filled(bytes: usize, head: &str, unit: &str, tail: &str) -> String {
 }
 
 #[test]
-fn a_list_of_what_are_no_tools_takes_no_memory_and_is_given_up() {
+fn a_list_without_tools_takes_no_memory_and_reading_stops_early() {
     let _alone = alone();
     for unit in ["0,", "{},", "\"\",", "{\"a\":0},", "[0],"] {
         for (head, tail) in [
@@ -86,7 +87,7 @@ fn a_list_of_what_are_no_tools_takes_no_memory_and_is_given_up() {
 }
 
 #[test]
-fn lines_that_are_no_tools_take_no_memory_and_are_given_up() {
+fn lines_without_tools_take_no_memory_and_reading_stops_early() {
     let _alone = alone();
     for unit in ["[0]\n", "{}\n", "{\"a\":\n"] {
         let input = filled(MIB, "{\"name\":\"a\"}\n", unit, "");
@@ -104,7 +105,7 @@ fn lines_that_are_no_tools_take_no_memory_and_are_given_up() {
 }
 
 #[test]
-fn what_is_dense_within_a_tool_is_bounded_by_its_length() {
+fn memory_of_dense_values_in_a_tool_is_bounded_by_their_length() {
     let _alone = alone();
     let schema = |inner: &str| {
         (
@@ -127,7 +128,7 @@ fn what_is_dense_within_a_tool_is_bounded_by_its_length() {
 }
 
 #[test]
-fn many_small_tools_are_bounded_by_their_length() {
+fn memory_of_many_small_tools_is_bounded_by_their_length() {
     let _alone = alone();
     let names: String = (0..300_000)
         .map(|number| format!("{{\"name\":\"{number}\"}},"))
@@ -140,7 +141,7 @@ fn many_small_tools_are_bounded_by_their_length() {
 }
 
 #[test]
-fn yaml_is_bounded_like_json() {
+fn memory_of_yaml_is_bounded_like_that_of_json() {
     let _alone = alone();
     for (head, unit, tail) in [("a: [", "0,", "]"), ("tools:\n", "- 0\n", "")] {
         let input = filled(4 * MIB, head, unit, tail);
@@ -156,7 +157,7 @@ fn yaml_is_bounded_like_json() {
 }
 
 #[test]
-fn an_openapi_document_whose_paths_share_much_is_bounded() {
+fn memory_of_an_openapi_document_with_shared_parts_is_bounded() {
     let _alone = alone();
     let security = "{\"key\":[]},".repeat(500);
     let security = security.trim_end_matches(',');

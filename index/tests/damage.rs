@@ -1,6 +1,6 @@
-//! Catalog folders that are not as they were left: creations and deletions cut short, catalogs
-//! replaced under an open one, and every kind of file damaged in every way. Answers are the same as
-//! before, or an error or `degraded` says why not.
+//! Damaged catalog folders: interrupted creations and deletions, catalogs replaced under an open
+//! one, and every kind of damage to every kind of file. Answers are the same as before, or an error
+//! or `degraded` gives the reason.
 #![allow(clippy::print_stdout, reason = "a test says its seed")]
 
 #[path = "support/child.rs"]
@@ -19,34 +19,21 @@ use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Error, Mode, Options, Query, Ranker, Result,
     Settings, Tool, ToolId,
 };
-use world::{Chance, answer, embed_all, found, fresh, hashing, plain};
+use world::{Chance, answer, copy, embed_all, found, fresh, hashing, plain};
 
 /// Puts a folder into a state.
 type Leave = fn(&Path);
-/// What happens to a file, by itself or with a sibling.
+/// A kind of damage to a file; some kinds also need a sibling.
 type Damage = fn(&Path, &Path, &mut Chance);
 
-/// What the tests ask.
+/// Requests whose answers are compared before and after damage.
 const REQUESTS: [&str; 3] = [
     "list the calendars",
     "an atachment of tool 7",
     "forecast and then send it",
 ];
-/// Asked before, and answered by a tool that no word of it leads to.
+/// A remembered request; it has no word in common with its tool.
 const REMEMBERED: &str = "which umbrella do I need tomorrow";
-
-fn copy(from: &Path, to: &Path) {
-    let _ = fs::remove_dir_all(to);
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
 
 /// Every file below a folder, by path.
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -115,7 +102,7 @@ const CUT_SHORT: [(&str, Leave); 5] = [
 ];
 
 #[test]
-fn a_creation_cut_short_is_no_catalog_anywhere() {
+fn an_interrupted_creation_is_not_seen_as_a_catalog() {
     for (state, leave) in CUT_SHORT {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::new(dir.path());
@@ -144,7 +131,7 @@ fn a_creation_cut_short_is_no_catalog_anywhere() {
 }
 
 #[test]
-fn a_deletion_cut_short_leaves_nothing_in_the_way() {
+fn an_interrupted_deletion_does_not_prevent_a_new_catalog() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     fresh(&data, "c", &some("alpha", 2));
@@ -156,7 +143,7 @@ fn a_deletion_cut_short_leaves_nothing_in_the_way() {
         .map(|e| e.unwrap().path())
         .collect();
     assert!(left.is_empty(), "{left:?}");
-    // One killed after the folder had been moved aside and before it was empty.
+    // The state of one that was killed after it had moved the folder aside and before it was empty.
     fs::create_dir_all(dir.path().join("catalogs/.deleted-c/lexical")).unwrap();
     assert!(data.catalogs().unwrap().is_empty());
     fresh(&data, "c", &some("alpha", 2));
@@ -167,7 +154,7 @@ fn a_deletion_cut_short_leaves_nothing_in_the_way() {
 }
 
 #[test]
-fn an_index_without_its_database_is_no_new_catalog() {
+fn an_index_without_its_database_is_an_error_and_not_a_new_catalog() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     fresh(&data, "c", &some("alpha", 3));
@@ -204,7 +191,7 @@ fn an_index_without_its_database_is_no_new_catalog() {
 }
 
 #[test]
-fn a_writer_makes_no_new_database_where_one_was_lost() {
+fn a_writer_does_not_replace_a_lost_database_by_a_new_one() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = fresh(&DataDir::new(dir.path()), "c", &some("alpha", 3));
     fs::remove_file(folder(dir.path()).join("tools.db")).unwrap();
@@ -213,7 +200,7 @@ fn a_writer_makes_no_new_database_where_one_was_lost() {
 }
 
 #[test]
-fn a_catalog_deleted_and_made_anew_is_served_as_it_is_now() {
+fn a_catalog_that_was_deleted_and_created_again_is_served_in_its_new_state() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let served = fresh(&data, "c", &some("alpha", 3));
@@ -255,7 +242,7 @@ fn a_catalog_deleted_and_made_anew_is_served_as_it_is_now() {
 }
 
 #[test]
-fn an_index_of_another_catalog_is_not_taken() {
+fn an_index_of_another_catalog_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     fresh(&data, "c", &some("alpha", 5));
@@ -267,14 +254,14 @@ fn an_index_of_another_catalog_is_not_taken() {
     assert!(found(&catalog.searcher(), "beta", Mode::Lexical).is_empty());
 }
 
-const UNREAD_LOG: &str = "a_log_that_cannot_be_read_is_refused_and_not_passed_over";
+const UNREAD_LOG: &str = "a_log_that_cannot_be_read_is_an_error_and_not_ignored";
 
 #[test]
-fn a_log_that_cannot_be_read_is_refused_and_not_passed_over() {
+fn a_log_that_cannot_be_read_is_an_error_and_not_ignored() {
     if let Some(folder) = child::folder() {
         let opened = DataDir::new(&folder).open("c", hashing());
         if !self::folder(&folder).join("tools.db-wal").exists() {
-            // Without a log there is nothing to miss.
+            // Without a log nothing is missing.
             assert_eq!(
                 found(&opened.unwrap().searcher(), "zyzzyva", Mode::Lexical),
                 ["late/tool"]
@@ -305,7 +292,7 @@ fn a_log_that_cannot_be_read_is_refused_and_not_passed_over() {
     fs::remove_file(folder.join("tools.db-shm")).unwrap();
     let read_only = r#"mount --bind "$1" "$1" && mount -o remount,bind,ro "$1""#;
     child::run_mounted(UNREAD_LOG, copied.path(), read_only);
-    // Opened once where it can be written, the log is taken in.
+    // Opened once where the folder is writable, the log becomes part of the database.
     let opened = DataDir::new(copied.path()).open("c", hashing()).unwrap();
     drop(opened.writer().unwrap());
     drop(opened);
@@ -387,7 +374,7 @@ fn answers(catalog: &Catalog) -> Vec<Value> {
         .collect()
 }
 
-/// Ways for a file to go bad. `sibling` is another file of the folder, of the same kind where there
+/// The kinds of damage. `sibling` is another file of the folder, of the same kind where there
 /// is one.
 const DAMAGES: [(&str, Damage); 5] = [
     ("cut in half", |file, _, _| {
@@ -430,30 +417,29 @@ fn sibling<'a>(file: &Path, all: &'a [PathBuf]) -> &'a PathBuf {
         .unwrap_or(&all[0])
 }
 
-/// What came of damage.
+/// Compares the answers of a damaged catalog; an error describes the first wrong one.
 fn outcome(data: &DataDir, expected: &[Value]) -> std::result::Result<(), String> {
     let catalog = match data.open("c", hashing()) {
         Ok(catalog) => catalog,
         Err(Error::Store { .. } | Error::Io { .. }) => return Ok(()),
-        Err(Error::UnknownCatalog { .. }) => return Err("it is taken for no catalog".into()),
+        Err(Error::UnknownCatalog { .. }) => return Err("it is not recognised as a catalog".into()),
         Err(error) => return Err(format!("an error of another kind: {error}")),
     };
     let mut forgot = false;
     for (number, (now, before)) in answers(&catalog).iter().zip(expected).enumerate() {
-        let said = now["degraded"]["reason"].as_str().unwrap_or_default();
+        let reason = now["degraded"]["reason"].as_str().unwrap_or_default();
         forgot |= now["degraded"]["code"] == "memory";
         if now != before
             && !["damaged", "cannot be used", "not embedded"]
                 .iter()
-                .any(|sign| said.contains(sign))
+                .any(|sign| reason.contains(sign))
         {
             return Err(format!(
-                "answer {number} is another and says {said:?}: {now}\nbefore: {before}"
+                "answer {number} has changed, with reason {reason:?}: {now}\nbefore: {before}"
             ));
         }
     }
-    // What is missing is computed anew, and a catalog is whole again but for what it says that it
-    // lacks.
+    // Missing vectors are computed again. Then only what `degraded` names may still differ.
     embed_all(&mut catalog.writer().map_err(|error| error.to_string())?);
     let healed = data
         .open("c", hashing())
@@ -469,7 +455,7 @@ fn outcome(data: &DataDir, expected: &[Value]) -> std::result::Result<(), String
 }
 
 #[test]
-fn every_file_damaged_in_every_way_gives_the_same_answers_or_says_so() {
+fn every_kind_of_damage_to_every_file_is_reported_or_changes_no_answer() {
     let seed = std::env::var("TOOLSCOUT_SEED").map_or(5, |seed| seed.parse().unwrap());
     println!("TOOLSCOUT_SEED={seed}");
     let dir = tempfile::tempdir().unwrap();
@@ -483,7 +469,7 @@ fn every_file_damaged_in_every_way_gives_the_same_answers_or_says_so() {
     for file in &names {
         for (what, damage) in DAMAGES {
             let name = file.strip_prefix(&folder).unwrap().display().to_string();
-            // Deleting these two is how one takes them away.
+            // Users may delete these files, so that is no damage.
             if what == "deleted"
                 && ["ranker.json", "usage.db", "writer.lock"].contains(&name.as_str())
             {
@@ -512,7 +498,7 @@ fn every_file_damaged_in_every_way_gives_the_same_answers_or_says_so() {
 }
 
 #[test]
-fn random_bytes_in_stored_vectors_change_no_answer_unsaid() {
+fn random_bytes_in_stored_vectors_are_reported_or_change_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let expected = whole(&data);
@@ -559,7 +545,7 @@ fn random_bytes_in_stored_vectors_change_no_answer_unsaid() {
     }
 }
 
-/// Hashes words as fast as a file is read.
+/// An instant embedder without a table.
 struct Instant(Hashing);
 
 impl Embedder for Instant {

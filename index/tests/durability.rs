@@ -1,6 +1,7 @@
-//! What is on disk: damage, older states, other models, full and read-only disks, second writers.
+//! The catalog on disk: damage, older states, other models, full and read-only disks, second
+//! writers.
 //!
-//! Derived data (lexical folder, graph dump) heals silently; damage to the truth (`tools.db`) is an
+//! Damaged derived data (lexical folder, graph) is rebuilt silently; a damaged `tools.db` is an
 //! error that names it.
 #![allow(
     clippy::print_stdout,
@@ -25,8 +26,8 @@ use toolscout_index::{
     Result, Searcher, Tool, Writer,
 };
 use world::{
-    Chance, SERVERS, answer, assert_alike, embed_all, found, fresh, hashing, plain, some_text,
-    some_tools,
+    Chance, SERVERS, answer, assert_alike, copy, embed_all, filled, found, fresh, hashing, plain,
+    some_text, some_tools,
 };
 
 fn tools(seed: u64) -> Vec<Tool> {
@@ -57,23 +58,6 @@ fn answers(searcher: &Searcher) -> Vec<Value> {
         .collect()
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-fn replace(dir: &Path, by: &Path) {
-    let _ = fs::remove_dir_all(dir);
-    copy(by, dir);
-}
-
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(dir)
         .unwrap()
@@ -83,14 +67,14 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What happens to a file.
+/// A kind of damage to a file.
 type Damage = fn(&Path);
-/// What a faulty model makes of good vectors.
+/// How a faulty model changes good vectors.
 type Fault = fn(Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>>;
-/// What a writer is asked to do.
+/// A change that a writer makes.
 type Change<'a> = Box<dyn Fn(&mut Writer) + 'a>;
 
-/// Ways for a file to go bad.
+/// The kinds of damage.
 const DAMAGES: [(&str, Damage); 5] = [
     ("deleted", |file| fs::remove_file(file).unwrap()),
     ("emptied", |file| fs::write(file, "").unwrap()),
@@ -113,7 +97,7 @@ const DAMAGES: [(&str, Damage); 5] = [
 ];
 
 #[test]
-fn a_damaged_lexical_folder_is_rebuilt_whatever_happened_to_which_file() {
+fn every_kind_of_damage_to_a_lexical_folder_leads_to_a_rebuild() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let catalog = fresh(&data, "c", &tools(1)[..20]);
@@ -137,7 +121,7 @@ fn a_damaged_lexical_folder_is_rebuilt_whatever_happened_to_which_file() {
     assert!(names.len() >= 6, "{names:?}");
     for name in names {
         for (what, damage) in DAMAGES {
-            replace(&lexical, &whole);
+            copy(&whole, &lexical);
             damage(&name);
             let reopened = data.open("c", Options::default()).unwrap();
             assert_eq!(answers(reopened), expected, "{} {what}", name.display());
@@ -146,7 +130,7 @@ fn a_damaged_lexical_folder_is_rebuilt_whatever_happened_to_which_file() {
 }
 
 #[test]
-fn a_damaged_lexical_folder_does_not_hinder_the_writer() {
+fn a_damaged_lexical_folder_does_not_stop_the_writer() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let catalog = fresh(&data, "c", &tools(1));
@@ -179,8 +163,16 @@ fn a_damaged_lexical_folder_does_not_hinder_the_writer() {
     }
 }
 
-/// What a crash between the store's commit and the lexical one leaves, and what restoring one from
-/// a backup does.
+/// A change of one tool, to this description.
+fn upserts(description: &'static str) -> Change<'static> {
+    Box::new(move |writer| {
+        let tool = plain("new", "tool", description);
+        writer.upsert(&[tool]).unwrap();
+    })
+}
+
+/// A lexical folder is of another state after a crash between the store's commit and the lexical
+/// one, and after it was restored from a backup.
 #[test]
 fn a_lexical_folder_of_another_state_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
@@ -189,26 +181,8 @@ fn a_lexical_folder_of_another_state_is_rebuilt() {
     let lexical = catalog.path().join("lexical");
     let first = tools(1);
     let changes: [(&str, Change<'_>); 4] = [
-        (
-            "added",
-            Box::new(|writer| {
-                drop(
-                    writer
-                        .upsert(&[plain("new", "tool", "查询天气 calendar")])
-                        .unwrap(),
-                )
-            }),
-        ),
-        (
-            "changed",
-            Box::new(|writer| {
-                drop(
-                    writer
-                        .upsert(&[plain("new", "tool", "an invoice")])
-                        .unwrap(),
-                )
-            }),
-        ),
+        ("added", upserts("查询天气 calendar")),
+        ("changed", upserts("an invoice")),
         (
             "removed",
             Box::new(|writer| drop(writer.remove(&[first[0].id.clone()]).unwrap())),
@@ -226,12 +200,12 @@ fn a_lexical_folder_of_another_state_is_rebuilt() {
         writer.commit().unwrap();
         embed_all(&mut writer);
         drop(writer);
-        replace(&lexical, before.path());
+        copy(before.path(), &lexical);
         let reopened = data.open("c", hashing()).unwrap();
         assert_alike(&reopened.searcher(), &catalog.searcher(), &queries(), what);
     }
     let foreign = fresh(&data, "foreign", &tools(9));
-    replace(&lexical, &foreign.path().join("lexical"));
+    copy(&foreign.path().join("lexical"), &lexical);
     let reopened = data.open("c", hashing()).unwrap();
     assert_alike(
         &reopened.searcher(),
@@ -241,10 +215,10 @@ fn a_lexical_folder_of_another_state_is_rebuilt() {
     );
 }
 
-/// A page of the database is overwritten, each in turn: either it is not needed, or the error names
+/// Each page of the database is overwritten in turn: either it is not needed, or the error names
 /// the file.
 #[test]
-fn a_damaged_database_is_an_error_that_names_it_and_never_a_wrong_answer() {
+fn a_damaged_database_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
     const PAGE_BYTES: usize = 4096;
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
@@ -294,7 +268,7 @@ fn a_damaged_database_is_an_error_that_names_it_and_never_a_wrong_answer() {
 }
 
 #[test]
-fn a_cut_or_foreign_database_is_an_error_that_names_it() {
+fn a_truncated_or_foreign_database_is_an_error_that_names_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let catalog = fresh(&data, "c", &tools(1));
@@ -334,7 +308,7 @@ fn assert_names(error: &Error, database: &Path) {
 }
 
 #[test]
-fn a_newer_layout_is_refused_by_name() {
+fn a_newer_layout_is_an_error_that_names_its_version() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let database = fresh(&data, "c", &tools(1)).path().join("tools.db");
@@ -351,7 +325,7 @@ fn a_newer_layout_is_refused_by_name() {
 
 /// A process may be killed while it creates a catalog.
 #[test]
-fn a_catalog_half_created_is_created_anew() {
+fn a_partly_created_catalog_is_created_again() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let folder = dir.path().join("catalogs").join("c");
@@ -380,7 +354,7 @@ fn a_catalog_half_created_is_created_anew() {
 }
 
 #[test]
-fn many_create_one_catalog_at_once() {
+fn threads_that_create_the_same_catalog_get_the_same_one() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     for round in 0..4 {
@@ -401,7 +375,7 @@ fn many_create_one_catalog_at_once() {
 }
 
 #[test]
-fn a_second_writer_is_locked_out_while_readers_go_on() {
+fn a_second_writer_is_locked_out_and_readers_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let catalog = fresh(&data, "c", &tools(1));
@@ -478,7 +452,7 @@ impl Counting {
 
 impl Embedder for Counting {
     fn profile(&self) -> EmbedderProfile<'_> {
-        // The same id for all dimensions, as for a model whose files were exchanged.
+        // The same id for all dimensions, as if a model's files had been exchanged.
         EmbedderProfile {
             id: "counting",
             ..self.inner.profile()
@@ -496,23 +470,21 @@ impl Embedder for Counting {
 }
 
 #[test]
-fn another_models_dimensions_are_embedded_anew_and_the_old_ones_kept() {
+fn vectors_of_other_dimensions_are_computed_and_the_old_ones_kept() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let (wide, narrow) = (Counting::new(64), Counting::new(16));
-    let catalog = data.open_or_create("c", wide.options()).unwrap();
-    let mut writer = catalog.writer().unwrap();
-    writer.upsert(&tools(1)).unwrap();
-    writer.commit().unwrap();
-    let texts = embed_all(&mut writer);
-    drop(writer);
+    let catalog = filled(&data, "c", wide.options(), &tools(1));
+    let texts = embed_all(&mut catalog.writer().unwrap());
     let expected = answers(&catalog.searcher());
 
     let other = data.open("c", narrow.options()).unwrap();
     let searcher = other.searcher();
     assert_eq!(searcher.pending_embeddings(), searcher.len());
     let results = searcher.search(&Query::new("send an invoice")).unwrap();
-    let degraded = results.degraded.expect("a leg that cannot be heard shows");
+    let degraded = results
+        .degraded
+        .expect("tools without vectors are reported");
     assert!(
         matches!(degraded.cause, DegradedCause::NotEmbedded { .. }),
         "{}",
@@ -529,20 +501,16 @@ fn another_models_dimensions_are_embedded_anew_and_the_old_ones_kept() {
 }
 
 #[test]
-fn texts_of_an_older_template_are_embedded_anew() {
+fn texts_of_an_older_template_are_embedded_again() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let embedder = Counting::new(64);
-    let catalog = data.open_or_create("c", embedder.options()).unwrap();
-    let mut writer = catalog.writer().unwrap();
-    writer.upsert(&tools(1)).unwrap();
-    writer.commit().unwrap();
-    let texts = embed_all(&mut writer);
-    drop(writer);
+    let catalog = filled(&data, "c", embedder.options(), &tools(1));
+    let texts = embed_all(&mut catalog.writer().unwrap());
     let expected = answers(&catalog.searcher());
     let database = catalog.path().join("tools.db");
     drop(catalog);
-    // What a program of another template has written: other hashes, for tools and vectors alike.
+    // A program with another template has written other hashes, for tools and vectors alike.
     let connection = rusqlite::Connection::open(database).unwrap();
     connection
         .execute_batch(
@@ -590,7 +558,7 @@ impl Embedder for Faulty {
 }
 
 #[test]
-fn a_model_that_fails_midway_keeps_what_was_embedded() {
+fn batches_before_a_failure_of_the_model_are_kept() {
     let faults: [(&str, Fault); 2] = [
         ("broken", |_| {
             Err(Error::Embedder {
@@ -605,7 +573,7 @@ fn a_model_that_fails_midway_keeps_what_was_embedded() {
                 .collect())
         }),
     ];
-    for (said, fault) in faults {
+    for (expected, fault) in faults {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::new(dir.path());
         let faulty = Faulty {
@@ -633,7 +601,7 @@ fn a_model_that_fails_midway_keeps_what_was_embedded() {
             ControlFlow::Continue(())
         });
         let message = error.unwrap_err().to_string();
-        assert!(message.contains(said), "{message}");
+        assert!(message.contains(expected), "{message}");
         drop(writer);
         let kept = catalog.stats().unwrap().vectors[0].1;
         assert!(kept > 0 && kept < total, "{kept} of {total}");
@@ -693,10 +661,10 @@ fn a_read_only_data_directory_is_searched_and_not_written() {
     }
 }
 
-const FULL_DISK: &str = "a_full_disk_undoes_the_change_and_nothing_else";
+const FULL_DISK: &str = "a_full_disk_undoes_only_the_change_that_failed";
 
 #[test]
-fn a_full_disk_undoes_the_change_and_nothing_else() {
+fn a_full_disk_undoes_only_the_change_that_failed() {
     let Some(folder) = child::folder() else {
         let dir = tempfile::tempdir().unwrap();
         child::run_mounted(
@@ -748,7 +716,7 @@ fn a_full_disk_undoes_the_change_and_nothing_else() {
         );
     }
     assert!(refused > 0, "the disk was never full");
-    // The same writer goes on once there is room.
+    // The same writer works again once there is room.
     writer
         .upsert(&[plain("late", "after_all", "zyzzyva")])
         .unwrap();
@@ -763,7 +731,7 @@ fn a_full_disk_undoes_the_change_and_nothing_else() {
     );
 }
 
-/// Writes a file until the disk is full, then gives back this much room.
+/// Writes a file until the disk is full, then frees this much room.
 fn fill(ballast: &Path, room_kib: u64) {
     use std::io::Write;
     let mut file = fs::File::create(ballast).unwrap();

@@ -1,5 +1,5 @@
-//! Formats from outside: what is detected, what is refused, and that what is written reads back the
-//! same.
+//! Formats through the public API: detection, errors, and that what is written is read back
+//! unchanged.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -24,7 +24,7 @@ fn ids(parsed: &Parsed) -> Vec<&str> {
 }
 
 #[test]
-fn every_shape_is_detected() {
+fn every_format_is_detected() {
     for (input, format, expected) in [
         (
             r#"[{"type":"function","function":{"name":"a"}}]"#,
@@ -124,7 +124,7 @@ fn formats_may_be_mixed_item_by_item() {
 }
 
 #[test]
-fn a_server_given_overrides_and_a_default_fills_in() {
+fn a_given_server_overrides_the_input_and_a_default_does_not() {
     let input = br#"[{"name":"a","server":"own"},{"name":"b"}]"#;
     let with = |server: Option<&str>, default: Option<&str>| {
         let (server, default_server) = (server.map(str::to_owned), default.map(str::to_owned));
@@ -157,7 +157,7 @@ fn a_configuration_names_the_servers_to_connect_to() {
 }
 
 #[test]
-fn a_bad_item_is_left_out_and_named() {
+fn a_bad_item_is_skipped_and_reported() {
     for (bad, expected) in [
         (r#"{"description":"x"}"#, "item 2: it has no name"),
         (r#"{"name":"  "}"#, "item 2: it has no name"),
@@ -202,7 +202,7 @@ fn a_bad_item_is_left_out_and_named() {
 }
 
 #[test]
-fn a_bad_line_is_left_out_with_its_number() {
+fn a_bad_line_is_skipped_and_reported_with_its_number() {
     let parsed = read("{\"name\":\"a\"}\n\n{\"name\":\n{\"inputSchema\":{}}\n{\"name\":\"b\"}\n");
     assert_eq!(ids(&parsed), ["a", "b"]);
     let lines: Vec<_> = parsed
@@ -226,7 +226,7 @@ fn a_bad_line_is_left_out_with_its_number() {
 }
 
 #[test]
-fn input_that_is_no_tools_at_all_is_refused() {
+fn input_without_any_tool_is_an_error() {
     for (input, expected) in [
         ("", "the input is empty"),
         ("{}", "in no known tool format"),
@@ -262,7 +262,7 @@ fn ten_megabytes_of_description_and_fifty_levels_of_schema_are_read() {
 }
 
 #[test]
-fn names_of_formats_read_back() {
+fn names_of_formats_are_parsed() {
     for format in Emit::ALL {
         assert_eq!(format.to_string().parse::<Emit>().unwrap(), format);
         assert_eq!(serde_json::to_value(format).unwrap(), format.as_str());
@@ -291,7 +291,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Keys that formats know, more often than not.
+/// Keys, most of which formats know.
 fn field() -> impl Strategy<Value = String> {
     let known = [
         "name",
@@ -361,7 +361,8 @@ fn tools() -> impl Strategy<Value = Vec<Tool>> {
     })
 }
 
-/// What a function-calling API can hold of a tool: name, description, schema, and these metadata.
+/// The part of a tool that a function-calling API has fields for: name, description, schema, and
+/// these metadata.
 fn reduced(tool: &Tool, name: &str, kept: &[&str]) -> Tool {
     let mut reduced = Tool::new("", name)
         .unwrap()
@@ -442,7 +443,7 @@ proptest! {
     }
 }
 
-/// A title among the annotations serves as the tool's own when it is read, where it has none.
+/// Without the title that was read from the annotations: reading uses it where a tool has none.
 fn with_title_of(read: &Tool, written: &Tool) -> Tool {
     let borrowed = written.title.is_none() && read.metadata.get("annotations").is_some();
     Tool {

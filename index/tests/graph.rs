@@ -1,5 +1,5 @@
-//! The graph against the exact scan, through catalogs that differ only in the setting that asks for
-//! one.
+//! The graph against the exact scan, in catalogs that differ only in the setting that switches the
+//! graph on.
 //!
 //! With `TOOLSCOUT_SETS=DIR` (folders with a `tools.jsonl` and a `queries.jsonl`),
 //! `TOOLSCOUT_CACHE=DIR` and `ORT_DYLIB_PATH=FILE` also on real embeddings of the set named by
@@ -27,7 +27,7 @@ use world::{Chance, embed_all, ids, plain};
 
 const LEAST_RECALL: f64 = 0.97;
 
-/// Gives every text a point near one of a few centres, as topics are: the hard case for a graph.
+/// Gives every text a vector near one of a few centres, like topics: the hard case for a graph.
 struct Clustered;
 
 impl Clustered {
@@ -77,7 +77,7 @@ fn some_texts(number: usize) -> Vec<String> {
     (0..number).map(|n| format!("request number {n}")).collect()
 }
 
-/// A catalog of these tools, with a graph from so many vectors on.
+/// A catalog of these tools, with a graph from this many vectors on.
 fn catalog(
     data: &DataDir,
     name: &str,
@@ -189,7 +189,7 @@ fn a_filter_applies_before_the_graph() {
 }
 
 #[test]
-fn a_graph_follows_changes_and_never_finds_what_is_gone() {
+fn a_graph_finds_changed_tools_and_no_deleted_ones() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let tools = some_tools(160);
@@ -198,7 +198,7 @@ fn a_graph_follows_changes_and_never_finds_what_is_gone() {
     let chance = &mut Chance::new(3);
     let mut kept = tools;
     for round in 0..4 {
-        // Few changes are scanned beside the graph, many have it built anew: both happen here.
+        // A few changes are scanned beside the graph, many lead to a rebuild; both occur here.
         let gone: Vec<_> = (0..10 + 30 * (round % 2))
             .map(|_| kept.swap_remove(chance.below(kept.len())).id)
             .collect();
@@ -234,7 +234,7 @@ fn a_graph_follows_changes_and_never_finds_what_is_gone() {
 }
 
 #[test]
-fn a_dump_that_is_missing_damaged_or_foreign_is_rebuilt() {
+fn a_missing_damaged_or_foreign_graph_file_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let texts = some_texts(20);

@@ -1,6 +1,6 @@
 //! A process is killed (SIGKILL) at random moments of adding, removing, synchronising and
-//! embedding, again and again on one catalog. What it had said to be committed is there and exactly
-//! there, searches work, nothing needs repair, and embedding goes on from where it was.
+//! embedding, again and again on one catalog. Everything that it had reported as committed is
+//! found and nothing else, searches work, nothing needs repair, and embedding continues.
 //!
 //! `TOOLSCOUT_KILL_ROUNDS=100` for more rounds, `TOOLSCOUT_SEED` for other moments.
 #![allow(
@@ -27,7 +27,7 @@ use toolscout_index::embed::Hashing;
 use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Tool, ToolId, Writer,
 };
-use world::{Chance, answer, embed_all, fresh, ids, plain};
+use world::{Chance, answer, embed_all, filled, fresh, ids, plain};
 
 const DEFAULT_ROUNDS: u64 = 10;
 const DEFAULT_SEED: u64 = 11;
@@ -38,7 +38,7 @@ const BATCH_TIME: Duration = Duration::from_millis(8);
 
 type State = BTreeMap<ToolId, Tool>;
 
-/// Embeds slowly, and counts.
+/// A slow embedder that counts the texts it embeds.
 struct Slow {
     inner: Hashing,
     texts: AtomicUsize,
@@ -63,7 +63,7 @@ impl Embedder for Slow {
     }
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        // The time of an inference is what is simulated; nothing is waited for.
+        // Simulates the time of an inference; it does not wait for anything.
         std::thread::sleep(BATCH_TIME);
         self.texts.fetch_add(texts.len(), Ordering::Relaxed);
         self.inner.embed_tools(texts)
@@ -125,15 +125,15 @@ impl Change {
     }
 }
 
-/// Says a line to the parent at once.
-fn say(line: &str) {
+/// Sends a line to the parent at once.
+fn report(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").unwrap();
     out.flush().unwrap();
 }
 
-/// Changes and embeds until it is killed; told the seed and the first change's number by the
-/// environment.
+/// Changes and embeds until it is killed; the environment has the seed and the number of the first
+/// change.
 #[test]
 fn child_writes_until_it_is_killed() {
     let Some(folder) = child::folder() else {
@@ -143,11 +143,11 @@ fn child_writes_until_it_is_killed() {
     let (seed, first) = (number("KILL_SEED"), number("KILL_FIRST") as usize);
     let catalog = open(&folder, &Slow::new());
     let mut writer = catalog.writer().unwrap();
-    say("ready");
+    report("ready");
     for change in first.. {
         Change::of(seed, change).write(&mut writer);
         writer.commit().unwrap();
-        say(&format!("committed {change}"));
+        report(&format!("committed {change}"));
         if change % 2 == 0 {
             embed(&mut writer);
         }
@@ -157,23 +157,23 @@ fn child_writes_until_it_is_killed() {
 fn embed(writer: &mut Writer) {
     let mut kept = 0;
     let embedded = writer.embed_pending(&mut |progress| {
-        say(&format!("embedded {}", progress.done - kept));
+        report(&format!("embedded {}", progress.done - kept));
         kept = progress.done;
         ControlFlow::Continue(())
     });
     embedded.unwrap();
 }
 
-/// What a child said before it was killed.
+/// What a child reported before it was killed.
 #[derive(Default)]
-struct Said {
+struct Reported {
     ready: bool,
     commits: usize,
     embedded: usize,
 }
 
-/// Starts a child on the folder, kills it after some time, and returns what it had said.
-fn live_and_die(folder: &Path, seed: u64, first: usize, life: Duration) -> Said {
+/// Starts a child on the folder, kills it after some time, and returns what it had reported.
+fn run_and_kill(folder: &Path, seed: u64, first: usize, life: Duration) -> Reported {
     let mut child = child::command("child_writes_until_it_is_killed", folder)
         .env("KILL_SEED", seed.to_string())
         .env("KILL_FIRST", first.to_string())
@@ -187,13 +187,13 @@ fn live_and_die(folder: &Path, seed: u64, first: usize, life: Duration) -> Said 
         child.kill().unwrap();
         child.wait().unwrap()
     });
-    let mut said = Said::default();
+    let mut reported = Reported::default();
     for line in out.lines().map_while(|line| line.ok()) {
         let (word, number) = line.split_once(' ').unwrap_or((&line, "0"));
         match word {
-            "ready" => said.ready = true,
-            "committed" => said.commits += 1,
-            "embedded" => said.embedded += number.parse::<usize>().unwrap(),
+            "ready" => reported.ready = true,
+            "committed" => reported.commits += 1,
+            "embedded" => reported.embedded += number.parse::<usize>().unwrap(),
             _ => {}
         }
     }
@@ -203,7 +203,7 @@ fn live_and_die(folder: &Path, seed: u64, first: usize, life: Duration) -> Said 
         Some(9),
         "the child ended by itself: {status}"
     );
-    said
+    reported
 }
 
 fn texts_kept(catalog: &Catalog) -> usize {
@@ -217,7 +217,7 @@ fn texts_kept(catalog: &Catalog) -> usize {
 }
 
 #[test]
-fn what_was_committed_survives_being_killed_at_any_moment() {
+fn every_commit_survives_a_kill_at_any_moment() {
     let number = |variable: &str, default| {
         std::env::var(variable).map_or(default, |value| value.parse().unwrap())
     };
@@ -229,25 +229,25 @@ fn what_was_committed_survives_being_killed_at_any_moment() {
     let (mut state, mut next, mut kept) = (State::new(), 0, 0);
     let mut tally = BTreeMap::from([
         ("before ready", 0),
-        ("unsaid commits", 0),
+        ("unreported commits", 0),
         ("embedding unfinished", 0),
     ]);
     for round in 0..rounds {
         let life = Duration::from_millis(chance.below(MAX_LIFE_MS) as u64);
-        let said = live_and_die(dir.path(), seed, next, life);
-        for change in next..next + said.commits {
+        let reported = run_and_kill(dir.path(), seed, next, life);
+        for change in next..next + reported.commits {
             Change::of(seed, change).apply(&mut state);
         }
-        next += said.commits;
-        *tally.get_mut("before ready").unwrap() += usize::from(!said.ready);
+        next += reported.commits;
+        *tally.get_mut("before ready").unwrap() += usize::from(!reported.ready);
 
         let embedder = Slow::new();
         let catalog = open(dir.path(), &embedder);
         if !holds(&catalog, &state) {
-            // The one commit under way may have been made and not yet said.
+            // The commit under way may have been made and not yet reported.
             Change::of(seed, next).apply(&mut state);
             next += 1;
-            *tally.get_mut("unsaid commits").unwrap() += 1;
+            *tally.get_mut("unreported commits").unwrap() += 1;
         }
         assert!(
             holds(&catalog, &state),
@@ -257,9 +257,9 @@ fn what_was_committed_survives_being_killed_at_any_moment() {
 
         let texts = texts_kept(&catalog);
         assert!(
-            texts >= kept + said.embedded,
-            "round {round}: {texts} texts, {kept} + {} said",
-            said.embedded
+            texts >= kept + reported.embedded,
+            "round {round}: {texts} texts, {kept} + {} reported",
+            reported.embedded
         );
         *tally.get_mut("embedding unfinished").unwrap() +=
             usize::from(catalog.searcher().pending_embeddings() > 0);
@@ -283,20 +283,16 @@ fn child_creates_until_it_is_killed() {
     };
     let first: usize = std::env::var("KILL_FIRST").unwrap().parse().unwrap();
     let data = DataDir::new(folder);
-    say("ready");
+    report("ready");
     for number in first.. {
-        let catalog = data
-            .open_or_create(&format!("c{number}"), Options::default())
-            .unwrap();
-        let mut writer = catalog.writer().unwrap();
-        writer.upsert(&[plain("s", "t", "zyzzyva")]).unwrap();
-        writer.commit().unwrap();
-        say(&format!("created {number}"));
+        let tool = plain("s", "t", "zyzzyva");
+        filled(&data, &format!("c{number}"), Options::default(), &[tool]);
+        report(&format!("created {number}"));
     }
 }
 
 #[test]
-fn a_creation_killed_at_any_moment_leaves_a_good_catalog_or_none() {
+fn a_creation_killed_at_any_moment_leaves_a_sound_catalog_or_none() {
     let chance = &mut Chance::new(DEFAULT_SEED);
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
@@ -311,11 +307,11 @@ fn a_creation_killed_at_any_moment_leaves_a_good_catalog_or_none() {
         // The random moment is the point of the test: after some catalogs, somewhere within the
         // next.
         let enough = created + chance.below(3);
-        let said = out
+        let reported = out
             .by_ref()
             .map_while(|line| line.ok())
             .filter(|line| line.starts_with("created ") || line == "ready");
-        for _ in said.take(1 + enough - created) {}
+        for _ in reported.take(1 + enough - created) {}
         std::thread::sleep(Duration::from_micros(chance.below(30_000) as u64));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -391,7 +387,7 @@ fn go_on_embedding(catalog: &Catalog, embedder: &Slow) {
     assert_eq!(catalog.searcher().pending_embeddings(), 0);
 }
 
-/// After all of that, the catalog answers as one that was filled at once.
+/// In the end the catalog answers like one that was filled at once.
 fn assert_like_new(catalog: &Catalog, state: &State) {
     let dir = tempfile::tempdir().unwrap();
     let tools: Vec<Tool> = state.values().cloned().collect();

@@ -1,12 +1,14 @@
-//! Usage memory: it finds again what was called, only where it is switched on, only in its own
-//! catalog, and forgets.
+//! Usage memory: it finds the tools of remembered requests, only where it is switched on and only
+//! in its own catalog, and it can forget them.
+
+use std::path::Path;
 
 use serde_json::json;
 use toolscout_index::embed::StaticTable;
 use toolscout_index::memory::{
     Entry, FILE_NAME, Forget, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Switch, Teacher,
 };
-use toolscout_index::{Catalog, DataDir, Options, Query, Tool, ToolId};
+use toolscout_index::{Catalog, DataDir, Memory, Options, Query, Tool, ToolId};
 
 fn options() -> Options {
     Options {
@@ -33,6 +35,27 @@ fn filled(data: &DataDir, name: &str) -> Catalog {
     catalog
 }
 
+/// A filled catalog whose memory is switched on.
+fn remembering(dir: &Path) -> Catalog {
+    let catalog = filled(&DataDir::new(dir), "a");
+    catalog.memory().set_switch(Switch::On).unwrap();
+    catalog
+}
+
+/// Remembers, as the owner, that a tool was called for a request.
+fn teach(memory: &Memory, request: &str, tool: &str, at_ms: i64) {
+    let owner = Teacher::command_line();
+    memory.remember(request, &id(tool), at_ms, &owner).unwrap();
+}
+
+/// What the memory adds to a tool for [`LIKE_IT`].
+fn recalled(catalog: &Catalog, tool: &str) -> Option<f32> {
+    let query = Query::new(LIKE_IT).explain();
+    let hits = catalog.searcher().search(&query).unwrap().hits;
+    let hit = hits.into_iter().find(|hit| hit.id == id(tool))?;
+    hit.explain?.memory
+}
+
 fn id(name: &str) -> ToolId {
     ToolId::new("s", name).unwrap()
 }
@@ -50,7 +73,7 @@ const REQUEST: &str = "show me the open tickets of the support queue";
 const LIKE_IT: &str = "show the open tickets of our support queue please";
 
 #[test]
-fn what_was_called_is_found_again_for_the_same_request_and_one_like_it() {
+fn a_remembered_tool_is_found_for_the_same_and_for_a_similar_request() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()), "a");
     assert_eq!(first(&catalog, REQUEST), "list_tickets");
@@ -105,54 +128,30 @@ fn what_was_called_is_found_again_for_the_same_request_and_one_like_it() {
 }
 
 #[test]
-fn requests_alike_that_led_to_different_tools_say_less_than_those_that_agree() {
+fn similar_requests_that_led_to_different_tools_have_less_weight_than_those_that_agree() {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = filled(&DataDir::new(dir.path()), "a");
-    catalog.memory().set_switch(Switch::On).unwrap();
-    let said_for = |tool: &str| {
-        let results = catalog
-            .searcher()
-            .search(&Query::new(LIKE_IT).explain())
-            .unwrap();
-        let hit = results
-            .hits
-            .into_iter()
-            .find(|hit| hit.id == id(tool))
-            .expect("it is found");
-        hit.explain.unwrap().memory.unwrap_or_default()
-    };
-    catalog
-        .memory()
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
-    let alone = said_for("q7");
-    catalog
-        .memory()
-        .remember(REQUEST, &id("send_email"), 2, &Teacher::command_line())
-        .unwrap();
-    assert_eq!(said_for("q7"), alone, "a request may need several tools");
-    catalog
-        .memory()
-        .remember(
-            "show the open tickets of his support queue",
-            &id("run_report"),
-            3,
-            &Teacher::command_line(),
-        )
-        .unwrap();
-    assert!(said_for("q7") < alone / 2.0);
-    catalog
-        .memory()
-        .remember(LIKE_IT, &id("run_report"), 4, &Teacher::command_line())
-        .unwrap();
+    let catalog = remembering(dir.path());
+    let weight = |tool: &str| recalled(&catalog, tool).unwrap_or_default();
+    teach(catalog.memory(), REQUEST, "q7", 1);
+    let alone = weight("q7");
+    teach(catalog.memory(), REQUEST, "send_email", 2);
+    assert_eq!(weight("q7"), alone, "a request may need several tools");
+    teach(
+        catalog.memory(),
+        "show the open tickets of his support queue",
+        "run_report",
+        3,
+    );
+    assert!(weight("q7") < alone / 2.0);
+    teach(catalog.memory(), LIKE_IT, "run_report", 4);
     assert!(
-        said_for("run_report") > 0.9,
-        "the same request is not put to the vote"
+        weight("run_report") > 0.9,
+        "the same request has its weight whatever others led to"
     );
 }
 
 #[test]
-fn it_is_off_until_it_is_switched_on_and_off_again_it_keeps_what_it_has() {
+fn memory_is_off_by_default_and_keeps_its_entries_when_switched_off() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()), "a");
     let memory = catalog.memory();
@@ -167,9 +166,7 @@ fn it_is_off_until_it_is_switched_on_and_off_again_it_keeps_what_it_has() {
         "nothing is written before there is something to keep"
     );
     memory.set_switch(Switch::On).unwrap();
-    memory
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
+    teach(memory, REQUEST, "q7", 1);
     memory.set_switch(Switch::Off).unwrap();
     assert_eq!(
         (first(&catalog, REQUEST), memory.len().unwrap()),
@@ -178,7 +175,7 @@ fn it_is_off_until_it_is_switched_on_and_off_again_it_keeps_what_it_has() {
 }
 
 #[test]
-fn catalogs_do_not_know_of_each_others_memory() {
+fn catalogs_have_separate_memories() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let (a, b) = (filled(&data, "a"), filled(&data, "b"));
@@ -218,10 +215,7 @@ fn an_explanation_shows_how_the_memory_moved_a_hit() {
     let (top, without) = explain();
     assert_eq!((without.memory, without.memory_moved), (None, None));
     catalog.memory().set_switch(Switch::On).unwrap();
-    catalog
-        .memory()
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
+    teach(catalog.memory(), REQUEST, "q7", 1);
     let (found, with) = explain();
     assert_ne!(found, top);
     let moved = with.memory_moved.unwrap();
@@ -259,40 +253,20 @@ fn a_memory_outlives_the_process_and_a_commit() {
     let data = DataDir::new(dir.path());
     let catalog = filled(&data, "a");
     catalog.memory().set_switch(Switch::On).unwrap();
-    catalog
-        .memory()
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
+    teach(catalog.memory(), REQUEST, "q7", 1);
     catalog.writer().unwrap().commit().unwrap();
     assert_eq!(first(&catalog, REQUEST), "q7");
     assert_eq!(first(&data.open("a", options()).unwrap(), REQUEST), "q7");
 }
 
 #[test]
-fn what_is_forgotten_is_gone_from_searches_and_from_the_file() {
+fn forgotten_requests_are_removed_from_searches_and_from_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let catalog = remembering(dir.path());
     let memory = catalog.memory();
-    memory.set_switch(Switch::On).unwrap();
-    memory
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
-    memory
-        .remember(
-            "run the monthly numbers",
-            &id("q7"),
-            2,
-            &Teacher::command_line(),
-        )
-        .unwrap();
-    memory
-        .remember(
-            "run the monthly numbers",
-            &id("run_report"),
-            3,
-            &Teacher::command_line(),
-        )
-        .unwrap();
+    teach(memory, REQUEST, "q7", 1);
+    teach(memory, "run the monthly numbers", "q7", 2);
+    teach(memory, "run the monthly numbers", "run_report", 3);
     assert_eq!(
         memory
             .forget(&Forget::Query("run the monthly numbers".into()))
@@ -310,9 +284,7 @@ fn what_is_forgotten_is_gone_from_searches_and_from_the_file() {
         !String::from_utf8_lossy(&bytes).contains("support queue"),
         "the words are still in the file"
     );
-    memory
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
+    teach(memory, REQUEST, "q7", 1);
     assert_eq!(
         (memory.forget(&Forget::All).unwrap(), memory.len().unwrap()),
         (1, 0)
@@ -322,13 +294,10 @@ fn what_is_forgotten_is_gone_from_searches_and_from_the_file() {
 #[test]
 fn entries_are_listed_in_pages_and_counted() {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let catalog = remembering(dir.path());
     let memory = catalog.memory();
-    memory.set_switch(Switch::On).unwrap();
     for (request, at_ms) in [("b", 1), ("a", 2), ("b", 5)] {
-        memory
-            .remember(request, &id("q7"), at_ms, &Teacher::command_line())
-            .unwrap();
+        teach(memory, request, "q7", at_ms);
     }
     let entry = |query: &str, times, at_ms| {
         let taught_by = vec![Teacher::command_line()];
@@ -353,7 +322,7 @@ fn entries_are_listed_in_pages_and_counted() {
 }
 
 #[test]
-fn the_longest_unused_make_room() {
+fn the_least_recently_used_entries_are_evicted() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()), "a");
     let entry = |number: usize| Entry {
@@ -383,7 +352,7 @@ fn the_longest_unused_make_room() {
 }
 
 #[test]
-fn a_damaged_memory_is_named_and_searches_go_on() {
+fn a_damaged_memory_is_reported_and_searches_work_without_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     drop(filled(&data, "a"));
@@ -404,12 +373,9 @@ fn a_damaged_memory_is_named_and_searches_go_on() {
 #[test]
 fn one_key_cannot_flush_the_memory() {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let catalog = remembering(dir.path());
     let memory = catalog.memory();
-    memory.set_switch(Switch::On).unwrap();
-    memory
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
+    teach(memory, REQUEST, "q7", 1);
     memory
         .remember(
             "a request of two keys",
@@ -444,26 +410,12 @@ fn one_key_cannot_flush_the_memory() {
 }
 
 #[test]
-fn one_key_cannot_talk_down_what_others_taught() {
+fn one_key_cannot_reduce_the_weight_of_entries_by_others() {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let catalog = remembering(dir.path());
     let memory = catalog.memory();
-    memory.set_switch(Switch::On).unwrap();
-    memory
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
-    let said = || {
-        let results = catalog
-            .searcher()
-            .search(&Query::new(LIKE_IT).explain())
-            .unwrap();
-        results
-            .hits
-            .into_iter()
-            .find(|hit| hit.id == id("q7"))
-            .and_then(|hit| hit.explain?.memory)
-    };
-    let before = said();
+    teach(memory, REQUEST, "q7", 1);
+    let before = recalled(&catalog, "q7");
     assert!(before.is_some());
     for (number, whose) in [
         "his", "her", "my", "your", "their", "its", "one", "this", "that", "each",
@@ -481,20 +433,17 @@ fn one_key_cannot_talk_down_what_others_taught() {
             )
             .unwrap();
     }
-    assert_eq!(said(), before);
+    assert_eq!(recalled(&catalog, "q7"), before);
 }
 
 /// A file of layout 1, as earlier versions wrote it.
 #[test]
-fn what_an_earlier_version_remembered_is_kept() {
+fn entries_of_an_earlier_version_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let catalog = filled(&data, "a");
     catalog.memory().set_switch(Switch::On).unwrap();
-    catalog
-        .memory()
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
-        .unwrap();
+    teach(catalog.memory(), REQUEST, "q7", 1);
     let path = catalog.path().join(FILE_NAME);
     drop(catalog);
     let connection = rusqlite::Connection::open(&path).unwrap();

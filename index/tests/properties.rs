@@ -79,7 +79,7 @@ fn some_settings(chance: &mut Chance) -> Settings {
     settings
 }
 
-/// A catalog beside a plain map that says what must be in it.
+/// A catalog, and a plain map of the tools that it must have.
 struct Twin {
     catalog: Catalog,
     writer: Option<Writer>,
@@ -169,7 +169,8 @@ impl Twin {
         self.settings = self.pending_settings.clone();
     }
 
-    /// Ends writer and catalog without a commit and opens anew: what was not committed is undone.
+    /// Ends writer and catalog without a commit and opens the catalog again, which undoes what was not
+    /// committed.
     fn reopen(&mut self, data: &DataDir) {
         self.writer = None;
         self.catalog = data.open("twin", hashing()).unwrap();
@@ -177,13 +178,13 @@ impl Twin {
         self.pending_settings = self.settings.clone();
     }
 
-    fn survivors(&self) -> Vec<Tool> {
+    fn remaining(&self) -> Vec<Tool> {
         self.committed.values().cloned().collect()
     }
 
-    /// A catalog that never knew anything but the survivors.
+    /// A new catalog of the remaining tools.
     fn fresh(&self, data: &DataDir, name: &str) -> Arc<Searcher> {
-        let catalog = fresh(data, name, &self.survivors());
+        let catalog = fresh(data, name, &self.remaining());
         let mut writer = catalog.writer().unwrap();
         writer.set_settings(&self.settings).unwrap();
         writer.commit().unwrap();
@@ -206,7 +207,7 @@ fn changes(state: &State, tools: &[Tool]) -> Changes {
 }
 
 #[test]
-fn any_sequence_of_changes_equals_a_fresh_catalog_of_the_survivors() {
+fn any_sequence_of_changes_equals_a_fresh_catalog_of_the_remaining_tools() {
     for_each_seed(3, |seed| {
         let chance = &mut Chance::new(seed);
         let dir = tempfile::tempdir().unwrap();
@@ -238,7 +239,7 @@ fn any_sequence_of_changes_equals_a_fresh_catalog_of_the_survivors() {
 }
 
 #[test]
-fn no_answer_holds_a_tool_that_is_gone_or_was_never_committed() {
+fn no_answer_has_a_deleted_or_uncommitted_tool() {
     for_each_seed(2, |seed| {
         let chance = &mut Chance::new(seed);
         let dir = tempfile::tempdir().unwrap();
@@ -326,7 +327,7 @@ fn hits_keep_order_bounds_filters_and_attribution() {
 }
 
 #[test]
-fn several_texts_find_what_each_alone_finds_best() {
+fn merging_texts_keeps_their_matches_and_scores() {
     for_each_seed(2, |seed| {
         let chance = &mut Chance::new(seed);
         let dir = tempfile::tempdir().unwrap();
@@ -368,7 +369,7 @@ fn several_texts_find_what_each_alone_finds_best() {
 }
 
 #[test]
-fn a_catalog_of_one_tool_and_a_filter_that_leaves_one_find_it() {
+fn a_single_tool_is_found_in_a_catalog_of_one_and_through_a_filter() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let mail = plain("mail", "send_message", "Sends a letter to a recipient.");
@@ -399,8 +400,8 @@ fn a_catalog_of_one_tool_and_a_filter_that_leaves_one_find_it() {
     }
 }
 
-/// Every commit replaces all tools by ones of the next version. Whoever reads sees one version
-/// only, and a snapshot that is held never changes.
+/// Every commit replaces all tools by those of the next version. Readers see one version at a time,
+/// and a snapshot that they hold never changes.
 #[test]
 fn readers_see_one_state_while_a_writer_commits() {
     const TOOLS: usize = 20;

@@ -1,10 +1,10 @@
-//! What may be asked: names in every form, and queries that are no queries.
+//! Queries: names in every spelling, and queries that are empty, huge or malformed.
 //!
 //! `TOOLSCOUT_SETS=DIR` also tries the names of real catalogs, one folder with a `tools.jsonl`
 //! each.
 #![allow(
     clippy::print_stdout,
-    reason = "a test says its seed and what it skips"
+    reason = "a test prints its seed and what it skips"
 )]
 
 #[path = "support/world.rs"]
@@ -19,12 +19,12 @@ use toolscout_index::{
     Catalog, DataDir, Error, Mode, NoMatchReason, Options, Query, SearchOptions, Searcher,
     Settings, Tool, ToolId,
 };
-use world::{Chance, fresh, hashing, plain};
+use world::{Chance, filled, fresh, hashing, plain};
 
 const SAMPLED: usize = 200;
 
-/// The words of an identifier, told apart here without the engine's own analyzer: by separators and
-/// humps.
+/// The words of an identifier, by separators and capitals. Independent of the engine's analyzer,
+/// which is under test.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut previous = ' ';
@@ -51,7 +51,7 @@ fn camel(words: &[String]) -> String {
     words[0].clone() + &words[1..].iter().map(humped).collect::<String>()
 }
 
-/// The ways in which people and models write one tool's name.
+/// The spellings of a tool's name that people and models use.
 fn forms(tool: &Tool) -> Vec<String> {
     let (server, name) = (tool.id.server(), tool.id.name());
     let words = words(name);
@@ -68,7 +68,7 @@ fn forms(tool: &Tool) -> Vec<String> {
     forms
 }
 
-/// A name as it is when case and separators do not count.
+/// A name without case and separators.
 fn key(name: &str) -> String {
     name.chars()
         .filter(|c| c.is_alphanumeric())
@@ -76,7 +76,7 @@ fn key(name: &str) -> String {
         .collect()
 }
 
-/// The tools whose names cannot be taken for another's, nor for another's server and name.
+/// The tools whose names no other tool has, neither as its name nor as its server and name.
 fn uniquely_named(tools: &[Tool]) -> Vec<&Tool> {
     let mut uses: HashMap<String, usize> = HashMap::new();
     for tool in tools {
@@ -89,7 +89,7 @@ fn uniquely_named(tools: &[Tool]) -> Vec<&Tool> {
     tools.iter().filter(unique).collect()
 }
 
-/// What was asked for and what came first instead.
+/// The spellings that did not find their tool first, with what came first.
 fn misses(searcher: &Searcher, tools: &[&Tool], mode: Mode) -> Vec<String> {
     let mut misses = Vec::new();
     for tool in tools {
@@ -196,18 +196,12 @@ fn a_unique_name_in_any_form_ranks_its_tool_first_in_real_sets() {
 }
 
 fn lexical(dir: &tempfile::TempDir, tools: &[Tool]) -> Catalog {
-    let catalog = DataDir::new(dir.path())
-        .open_or_create("c", Options::default())
-        .unwrap();
-    let mut writer = catalog.writer().unwrap();
-    writer.upsert(tools).unwrap();
-    writer.commit().unwrap();
-    catalog.clone()
+    filled(&DataDir::new(dir.path()), "c", Options::default(), tools)
 }
 
-/// Names that resemble each other or hold odd characters: the form as written decides.
+/// Of names that share a key, the one that was written comes first.
 #[test]
-fn names_that_differ_only_in_case_or_separators_are_told_apart_as_written() {
+fn names_that_differ_in_case_or_separators_only_are_matched_as_written() {
     let dir = tempfile::tempdir().unwrap();
     let names = [
         "findSymbol",
@@ -245,7 +239,7 @@ fn names_that_differ_only_in_case_or_separators_are_told_apart_as_written() {
     }
 }
 
-/// Queries that nobody means well.
+/// Huge, malformed and meaningless queries.
 fn odd_queries() -> Vec<(&'static str, String)> {
     let emoji = "👩‍👩‍👧‍👦🏳️‍🌈é️\u{200d}".repeat(20);
     vec![
@@ -329,14 +323,14 @@ fn odd_queries_are_answered_within_bounds() {
                 results.no_match.is_some(),
                 "{what}, {mode}"
             );
-            // The answer itself must be writable: an infinity would not be JSON.
+            // JSON has no infinities.
             serde_json::to_string(&results).unwrap();
         }
     }
 }
 
 #[test]
-fn what_is_around_words_does_not_change_what_they_find() {
+fn punctuation_and_invisible_characters_do_not_change_the_hits() {
     let dir = tempfile::tempdir().unwrap();
     let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
     let found = |text: &str| world::found(&searcher, text, Mode::Lexical);
@@ -357,7 +351,7 @@ fn what_is_around_words_does_not_change_what_they_find() {
 }
 
 #[test]
-fn words_that_say_nothing_find_nothing_by_words() {
+fn stop_words_alone_match_nothing_by_words() {
     let dir = tempfile::tempdir().unwrap();
     let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
     for text in ["can you please do it for me", "?!... --- ()", "👩‍👩‍👧‍👦", "\0\0"]
@@ -379,7 +373,7 @@ fn queries_out_of_bounds_are_errors_that_name_the_value() {
     let dir = tempfile::tempdir().unwrap();
     let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()[..3]).searcher();
     let many = Query::any_of(vec!["text"; 1000]);
-    for (query, said) in [
+    for (query, expected) in [
         (Query::new(""), "empty"),
         (Query::new(" \t\n\u{3000}"), "empty"),
         (Query::any_of(Vec::<String>::new()), "empty"),
@@ -396,19 +390,19 @@ fn queries_out_of_bounds_are_errors_that_name_the_value() {
             .err()
             .unwrap_or_else(|| panic!("{query:?} was answered"));
         assert!(matches!(error, Error::InvalidQuery { .. }), "{error:?}");
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }
 
 #[test]
-fn nearest_names_are_named_once() {
+fn nearest_names_are_listed_once() {
     let dir = tempfile::tempdir().unwrap();
     let tools = [
         plain("s", "alpha", "sends mail to a person and pays an invoice"),
         plain("s", "omega", "mail of a person"),
     ];
     let searcher = fresh(&DataDir::new(dir.path()), "c", &tools).searcher();
-    // Best for the first text and second for the other, with omega between the two.
+    // Alpha is the best for the first text and the second for the other; omega is between them.
     let query = Query::any_of(["invoice", "mail person"])
         .mode(Mode::Lexical)
         .min_score(9.0);
@@ -419,7 +413,7 @@ fn nearest_names_are_named_once() {
 }
 
 #[test]
-fn an_empty_catalog_says_so() {
+fn an_empty_catalog_is_reported_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = DataDir::new(dir.path())
         .open_or_create("c", hashing())
@@ -436,7 +430,7 @@ fn an_empty_catalog_says_so() {
 }
 
 #[test]
-fn texts_that_say_nothing_beside_one_that_does_are_no_harm() {
+fn blank_texts_beside_a_real_one_do_not_change_its_first_hit() {
     let dir = tempfile::tempdir().unwrap();
     let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
     for mode in [Mode::Lexical, Mode::Hybrid] {

@@ -1,5 +1,4 @@
-//! The ranker: its trees against LightGBM's own predictions, its files, and what it may and may not
-//! do to an answer.
+//! The ranker: its trees against LightGBM's own predictions, its files, and its effect on answers.
 
 use std::path::Path;
 
@@ -36,7 +35,7 @@ fn trees_predict_what_lightgbm_predicts() {
 }
 
 #[test]
-fn the_bundled_ranker_is_whole_and_serves_both_tiers() {
+fn the_bundled_ranker_has_a_model_with_and_without_the_transformer() {
     let ranker = Ranker::bundled().expect("the file that is built in can be read");
     for legs in [
         vec!["static-table/x"],
@@ -56,7 +55,7 @@ fn the_bundled_ranker_is_whole_and_serves_both_tiers() {
     );
 }
 
-/// Numbers from 0 to 1, the same in every run.
+/// Random numbers from 0 to 1, the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -70,7 +69,7 @@ impl Chance {
 }
 
 #[test]
-fn a_better_match_never_lowers_what_the_ranker_gives() {
+fn a_better_match_never_lowers_the_rankers_score() {
     let ranker = Ranker::bundled().unwrap();
     let model = ranker.model(["static-table/x"].into_iter()).unwrap();
     let (width, mut chance) = (Feature::ALL.len(), Chance(7));
@@ -202,7 +201,7 @@ fn an_answer_has_a_confidence_and_an_explanation_says_what_moved_a_hit() {
 }
 
 #[test]
-fn a_tool_asked_for_by_name_is_certain_and_nothing_is_abstained_from_by_default() {
+fn a_tool_asked_for_by_name_has_confidence_1_and_by_default_no_answer_is_withheld() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
     let named = catalog
@@ -232,7 +231,7 @@ fn a_tool_asked_for_by_name_is_certain_and_nothing_is_abstained_from_by_default(
 }
 
 #[test]
-fn strange_requests_are_ranked_too() {
+fn unusual_requests_are_ranked_too() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
     let clauses = "send the first email; ".repeat(200);
@@ -268,7 +267,7 @@ fn reason(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn another_version_damage_and_other_features_are_named() {
+fn other_versions_damage_and_other_features_are_errors_that_name_them() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.json");
     Ranker::bundled().unwrap().save(&path).unwrap();
@@ -287,7 +286,7 @@ fn another_version_damage_and_other_features_are_named() {
 }
 
 #[test]
-fn a_ranker_of_its_own_ranks_and_one_that_cannot_be_read_changes_nothing_but_is_named() {
+fn a_catalogs_own_ranker_is_used_and_an_unreadable_one_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let catalog = filled(&data);
@@ -355,7 +354,7 @@ fn a_ranker_that_is_not_committed_changes_nothing() {
 }
 
 #[test]
-fn what_is_measured_has_a_row_for_every_candidate() {
+fn a_ranker_sample_has_a_row_for_every_candidate() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
     let measured = catalog
@@ -388,7 +387,7 @@ fn what_is_measured_has_a_row_for_every_candidate() {
 }
 
 #[test]
-fn refitting_towards_what_was_right_raises_it() {
+fn refitting_raises_the_scores_of_right_tools() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
     let ranker = Ranker::bundled().unwrap();
@@ -424,7 +423,7 @@ fn refitting_towards_what_was_right_raises_it() {
 }
 
 #[test]
-fn a_budget_that_is_used_up_before_ranking_leaves_it_out_and_says_so() {
+fn a_budget_used_up_before_ranking_skips_it_and_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = filled(&DataDir::new(dir.path()));
     let ask = |query: Query| catalog.searcher().search(&query).unwrap();

@@ -1,5 +1,5 @@
-//! The static table in a catalog: never pending, kept in a file that can be lost, and heard beside
-//! a slower embedder.
+//! The static table in a catalog: it is never pending, its vectors are in a file that may be lost,
+//! and it scores beside a slower embedder.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn options(embedders: Vec<Arc<dyn Embedder>>) -> Options {
     Options { embedders }
 }
 
-/// Slow as far as the engine knows; keeps the texts it was asked about.
+/// An embedder that the engine treats as slow; it stores the requests that it embeds.
 struct Slow {
     inner: Hashing,
     asked: Mutex<Vec<String>>,
@@ -88,7 +88,7 @@ fn a_commit_embeds_at_once_and_a_request_in_other_words_finds_its_tool() {
 }
 
 #[test]
-fn a_catalog_written_without_the_table_is_served_by_it_when_opened() {
+fn a_catalog_written_without_the_table_is_embedded_by_it_when_opened() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let mut writer = data
@@ -122,7 +122,7 @@ fn a_slow_embedder_is_asked_about_whole_requests_and_the_table_about_clauses() {
     writer.upsert(&tools()).unwrap();
     writer.commit().unwrap();
     assert_eq!(catalog.searcher().pending_embeddings(), 3);
-    // Two views a tool: the slow embedder does not take the description by itself.
+    // Two views a tool: the slow embedder has none of the description alone.
     assert_eq!(
         writer
             .embed_pending(&mut |_| ControlFlow::Continue(()))
@@ -146,7 +146,7 @@ fn a_slow_embedder_is_asked_about_whole_requests_and_the_table_about_clauses() {
 }
 
 #[test]
-fn the_file_of_vectors_is_made_again_when_it_is_missing_or_damaged_and_changes_no_answer() {
+fn a_missing_or_damaged_file_of_vectors_is_written_again_and_changes_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let open = || {
@@ -184,7 +184,7 @@ fn the_file_of_vectors_is_made_again_when_it_is_missing_or_damaged_and_changes_n
 }
 
 #[test]
-fn a_change_computes_what_changed_and_answers_as_a_catalog_built_anew() {
+fn a_change_embeds_changed_tools_only_and_answers_like_a_new_catalog() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let counting = Counting::new();
@@ -243,7 +243,7 @@ fn many_tools(count: usize) -> Vec<Tool> {
     (0..count).map(tool).collect()
 }
 
-/// The table, by all of its dimensions from the start.
+/// The table without leading dimensions, so that no score is rough.
 struct Whole(Arc<StaticTable>);
 
 impl Embedder for Whole {
@@ -265,7 +265,7 @@ impl Embedder for Whole {
 }
 
 #[test]
-fn a_large_catalog_that_is_scored_roughly_first_answers_as_if_it_were_not() {
+fn rough_scores_do_not_change_the_answers_of_a_large_catalog() {
     let actions =
         "create delete update list search send book cancel convert translate summarize schedule"
             .split(' ');
@@ -335,7 +335,7 @@ impl Counting {
         })
     }
 
-    /// Texts embedded since it was asked last.
+    /// Texts embedded since the last call.
     fn taken(&self) -> usize {
         self.texts.swap(0, Ordering::Relaxed)
     }

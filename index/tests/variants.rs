@@ -1,4 +1,4 @@
-//! Searches that leave something out: parts on request, variants for time, near-duplicates folded.
+//! Searches that leave something out: parts on request, variants by time budget, near-duplicates.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use toolscout_index::{
 
 const REQUEST: &str = "Check the weather forecast in Oslo and then send an email to Ann";
 
-/// Slow as far as the engine knows; counts what it is asked.
+/// An embedder that the engine treats as slow; it counts the requests that it embeds.
 struct Slow {
     inner: Hashing,
     asked: AtomicUsize,
@@ -120,15 +120,15 @@ fn each_variant_does_less_and_is_named() {
 }
 
 #[test]
-fn without_a_standby_the_slow_embedder_stays_until_words_are_all_there_is_time_for() {
+fn without_an_instant_embedder_the_slow_one_is_used_by_all_variants_but_lexical() {
     let dir = tempfile::tempdir().unwrap();
     let alone = catalog(&dir, "alone", vec![Slow::new()], &tools());
-    let heard = |variant| {
+    let embedders_of = |variant| {
         ask(&alone, Query::new(REQUEST).variant(variant))
             .embedders
             .len()
     };
-    assert_eq!(Variant::ALL.map(heard), [1, 1, 1, 0]);
+    assert_eq!(Variant::ALL.map(embedders_of), [1, 1, 1, 0]);
 }
 
 #[test]
@@ -156,16 +156,16 @@ fn parts_can_be_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let table = StaticTable::bundled().unwrap();
     let both = catalog(&dir, "both", vec![table.clone(), Slow::new()], &tools());
-    let heard = |parts| ask(&both, Query::new(REQUEST).parts(parts)).embedders;
+    let embedders_of = |parts| ask(&both, Query::new(REQUEST).parts(parts)).embedders;
     assert_eq!(
-        heard(Parts {
+        embedders_of(Parts {
             instant_embedders: false,
             ..Parts::ALL
         }),
         ["slow"]
     );
     assert_eq!(
-        heard(Parts {
+        embedders_of(Parts {
             slow_embedders: false,
             ..Parts::ALL
         }),
@@ -206,7 +206,7 @@ fn parts_can_be_left_out() {
 }
 
 #[test]
-fn near_duplicates_fold_into_the_best_and_a_filter_still_holds() {
+fn near_duplicates_are_folded_into_the_best_and_the_filter_applies_to_them() {
     let dir = tempfile::tempdir().unwrap();
     let description = "Writes an email with a subject to somebody and sends it at once or later.";
     let mut all = tools();
@@ -215,7 +215,7 @@ fn near_duplicates_fold_into_the_best_and_a_filter_still_holds() {
     let catalog = catalog(&dir, "c", vec![], &all);
     let query = || Query::new("urgently email somebody").fold_duplicates();
     let hits = ask(&catalog, query()).hits;
-    let told: Vec<(String, Vec<String>)> = hits
+    let folded: Vec<(String, Vec<String>)> = hits
         .iter()
         .map(|hit| {
             (
@@ -225,17 +225,17 @@ fn near_duplicates_fold_into_the_best_and_a_filter_still_holds() {
         })
         .collect();
     assert_eq!(
-        told[0],
+        folded[0],
         (
             "a/send_email".to_owned(),
             vec!["b/send_email".to_owned(), "c/send_email".to_owned()]
         )
     );
     assert!(
-        !told
+        !folded
             .iter()
             .any(|(id, _)| id == "b/send_email" || id == "c/send_email"),
-        "{told:?}"
+        "{folded:?}"
     );
     let several = Query::any_of(["send_email", "urgently email somebody"]).fold_duplicates();
     let ids: Vec<String> = ask(&catalog, several)

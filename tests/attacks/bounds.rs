@@ -11,7 +11,7 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "A list of a million numbers, empty objects or short texts where tools were expected",
             happens: "It is walked as text, and given up after 1,000 bad items, in less memory than its length",
-            test: "a_list_of_what_are_no_tools_takes_no_memory_and_is_given_up",
+            test: "a_list_without_tools_takes_no_memory_and_reading_stops_early",
         },
         Attack {
             tried: "The same over HTTP",
@@ -21,27 +21,27 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "The same as lines of NDJSON",
             happens: "Given up after 1,000 bad lines",
-            test: "lines_that_are_no_tools_take_no_memory_and_are_given_up",
+            test: "lines_without_tools_take_no_memory_and_reading_stops_early",
         },
         Attack {
             tried: "A tool whose schema is one long list of numbers or small objects",
             happens: "Refused once its values would take 24 times its length and 64 MiB",
-            test: "what_is_dense_within_a_tool_is_bounded_by_its_length",
+            test: "memory_of_dense_values_in_a_tool_is_bounded_by_their_length",
         },
         Attack {
             tried: "Hundreds of thousands of tools of a dozen bytes each",
             happens: "Refused at the same bound",
-            test: "many_small_tools_are_bounded_by_their_length",
+            test: "memory_of_many_small_tools_is_bounded_by_their_length",
         },
         Attack {
             tried: "Lists of numbers in YAML",
             happens: "Refused before they are parsed, or given up after 1,000 bad items",
-            test: "yaml_is_bounded_like_json",
+            test: "memory_of_yaml_is_bounded_like_that_of_json",
         },
         Attack {
             tried: "Thousands of paths of an OpenAPI document that refer to one large path item",
             happens: "Refused once what is copied would take 24 times its length and 64 MiB",
-            test: "an_openapi_document_whose_paths_share_much_is_bounded",
+            test: "memory_of_an_openapi_document_with_shared_parts_is_bounded",
         },
         Attack {
             tried: "A server URL of an OpenAPI document whose variables multiply its length",
@@ -56,7 +56,7 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "A search whose budget is used up before ranking",
             happens: "It answers without ranking, and says so in `degraded`",
-            test: "a_budget_that_is_used_up_before_ranking_leaves_it_out_and_says_so",
+            test: "a_budget_used_up_before_ranking_skips_it_and_is_reported",
         },
         Attack {
             tried: "An MCP server whose tools have descriptions over 16 KiB, or have over 256 KiB",

@@ -44,17 +44,17 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "many near requests by one key, to talk down what others taught",
             happens: "what counts in full is weighed without them",
-            test: "one_key_cannot_talk_down_what_others_taught",
+            test: "one_key_cannot_reduce_the_weight_of_entries_by_others",
         },
         Attack {
             tried: "a kill at each step of creating a catalog",
             happens: "what is left is no catalog anywhere, and is created anew",
-            test: "a_creation_cut_short_is_no_catalog_anywhere",
+            test: "an_interrupted_creation_is_not_seen_as_a_catalog",
         },
         Attack {
             tried: "processes killed at random while they create catalogs",
             happens: "each catalog is good or not there",
-            test: "a_creation_killed_at_any_moment_leaves_a_good_catalog_or_none",
+            test: "a_creation_killed_at_any_moment_leaves_a_sound_catalog_or_none",
         },
         Attack {
             tried: "a server whose default catalog was cut short while it was created",
@@ -69,12 +69,12 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "a kill while a catalog is deleted",
             happens: "it is deleted",
-            test: "a_deletion_cut_short_leaves_nothing_in_the_way",
+            test: "an_interrupted_deletion_does_not_prevent_a_new_catalog",
         },
         Attack {
             tried: "a catalog deleted and made anew under an open one, with as many commits",
             happens: "the new one is served",
-            test: "a_catalog_deleted_and_made_anew_is_served_as_it_is_now",
+            test: "a_catalog_that_was_deleted_and_created_again_is_served_in_its_new_state",
         },
         Attack {
             tried: "a catalog deleted by another process while it is served",
@@ -84,32 +84,32 @@ pub const SECTION: Section = Section {
         Attack {
             tried: "the word index of another catalog with the same keys",
             happens: "it is built anew",
-            test: "an_index_of_another_catalog_is_not_taken",
+            test: "an_index_of_another_catalog_is_not_used",
         },
         Attack {
             tried: "a read-only folder with a log that was not checkpointed",
             happens: "an error that names the log and the way out",
-            test: "a_log_that_cannot_be_read_is_refused_and_not_passed_over",
+            test: "a_log_that_cannot_be_read_is_an_error_and_not_ignored",
         },
         Attack {
             tried: "an index whose tools.db is missing or empty",
             happens: "an error, and no new catalog",
-            test: "an_index_without_its_database_is_no_new_catalog",
+            test: "an_index_without_its_database_is_an_error_and_not_a_new_catalog",
         },
         Attack {
             tried: "tools.db removed under an open catalog that is then written to",
             happens: "an error, and no new database",
-            test: "a_writer_makes_no_new_database_where_one_was_lost",
+            test: "a_writer_does_not_replace_a_lost_database_by_a_new_one",
         },
         Attack {
             tried: "every file of a catalog cut, zeroed, given 64 random bytes, swapped, deleted",
             happens: "the same answers, or an error, or `degraded`",
-            test: "every_file_damaged_in_every_way_gives_the_same_answers_or_says_so",
+            test: "every_kind_of_damage_to_every_file_is_reported_or_changes_no_answer",
         },
         Attack {
             tried: "random bytes in stored vectors, in the hashes of texts, in remembered requests; a row taken out",
             happens: "vectors are computed anew, requests forgotten, a lost tool is an error",
-            test: "random_bytes_in_stored_vectors_change_no_answer_unsaid",
+            test: "random_bytes_in_stored_vectors_are_reported_or_change_no_answer",
         },
         Attack {
             tried: "a damaged file of the table's vectors",

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 /// Recall at 10 on 37,834 MiniLM vectors is above .97 with these.
 const MAX_LINKS: usize = 24;
 const BUILD_WIDTH: usize = 200;
+// The most that the library has. Layers grow with the logarithm of the number of nodes.
 const MAX_LAYERS: usize = 16;
 /// Least width of a search (HNSW's ef).
 const SEARCH_WIDTH: usize = 384;
@@ -27,6 +28,7 @@ const MAX_STALE_SHARE: f64 = 0.2;
 const BASENAME: &str = "vectors";
 const MANIFEST: &str = "manifest";
 
+// Vectors have length 1, so the order by distance is the order by cosine.
 type L2Graph<'a> = Hnsw<'a, f32, DistL2>;
 
 self_cell!(
@@ -68,8 +70,10 @@ impl Graph {
         let mut hashes: Vec<TextHash> = Vec::new();
         let mut rows: HashMap<TextHash, Vec<usize>> = HashMap::new();
         for (row, hash) in vectors.hashes().iter().enumerate() {
+            // Equal texts have equal vectors, so they share a node.
             let known = rows.entry(*hash).or_default();
             if known.is_empty() {
+                // A node's id is its place in `hashes`; a search returns these ids.
                 graph.insert((&vectors.decoded(row), hashes.len()));
                 hashes.push(*hash);
             }
@@ -92,10 +96,12 @@ impl Graph {
     /// # Errors
     /// [`Error::Io`], [`Error::Derived`].
     pub fn save(&self, dir: &Path, embedder: &str) -> Result<()> {
+        // A loaded graph is on disk already.
         let Nodes::Built(graph) = &self.nodes else {
             return Ok(());
         };
         let fresh = dir.with_extension("new");
+        // Left by a process that died while it was writing.
         let _ = std::fs::remove_dir_all(&fresh);
         crate::database::create_private_dir(&fresh).map_err(|e| Error::io("create", &fresh, e))?;
         graph
@@ -105,6 +111,9 @@ impl Graph {
         manifest.extend(self.hashes.iter().flatten());
         std::fs::write(fresh.join(MANIFEST), manifest)
             .map_err(|e| Error::io("write", fresh.join(MANIFEST), e))?;
+        // A rename cannot replace a folder with files in it. A process that dies between the two
+        // steps leaves no graph, and the next one builds it. Nothing is synced: files cut short by
+        // a power failure fail the checksum.
         if dir.exists() {
             std::fs::remove_dir_all(dir).map_err(|e| Error::io("delete", dir, e))?;
         }
@@ -120,6 +129,7 @@ impl Graph {
         let (sum, hashes) = manifest
             .split_at_checked(32)
             .ok_or_else(|| derived(dir, "its manifest is cut short"))?;
+        // Before the library reads the files, since it trusts their contents.
         if checksum(dir, embedder, hashes)? != sum {
             return Err(derived(
                 dir,
@@ -146,6 +156,7 @@ impl Graph {
 
     /// The rows nearest to a query, in no order: at least `depth` of them, if there are as many.
     pub fn near(&self, query: &[f32], depth: usize) -> Vec<usize> {
+        // HNSW's recall falls as the number of results nears the width of the search.
         let width = SEARCH_WIDTH.max(2 * depth);
         let found = match &self.nodes {
             Nodes::Built(graph) => graph.search(query, depth, width),
@@ -156,6 +167,8 @@ impl Graph {
         let rows = found
             .into_iter()
             .flat_map(|node| self.rows[node.get_origin_id()].iter().copied());
+        // Texts newer than the graph have no node. They are compared with every request until the
+        // graph is rebuilt.
         rows.chain(self.outside.iter().copied()).collect()
     }
 
@@ -180,6 +193,7 @@ impl Graph {
     }
 
     fn is_stale(&self, vectors: &Vectors) -> bool {
+        // Rows without a node cost a scan, nodes without a row use up places in the result.
         let gone = self.rows.iter().filter(|rows| rows.is_empty()).count();
         let limit = |of: usize| of as f64 * MAX_STALE_SHARE;
         self.outside.len() as f64 > limit(vectors.len()) || gone as f64 > limit(self.hashes.len())
@@ -188,6 +202,7 @@ impl Graph {
 
 fn checksum(dir: &Path, embedder: &str, hashes: &[u8]) -> Result<[u8; 32]> {
     let mut hasher = blake3::Hasher::new();
+    // The id is part of the sum: a graph of another model is intact, and wrong.
     hasher.update(embedder.as_bytes()).update(hashes);
     for kind in ["graph", "data"] {
         let path = dir.join(format!("{BASENAME}.hnsw.{kind}"));

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{UNKNOWN, Vectors};
-use crate::quantization::{add_dots, dot};
+use crate::quantization::{add_dots, dot, scale_of};
 
 /// Quantization steps of a query's largest value. Finer than the rows' 127, so that the query adds
 /// no error, and small enough that 4,096 dimensions cannot overflow 32 bits.
@@ -11,6 +11,7 @@ const QUERY_STEPS: f32 = 2047.0;
 /// Bytes that one task scans: some tenths of a millisecond, much longer than waking a thread.
 const BYTES_PER_TASK: usize = 4 << 20;
 /// Tools whose rows are multiplied with all queries before the next rows are read from memory.
+// Three views of 64 leading bytes make 24 KiB, which fits into a first-level cache.
 const TOOLS_PER_BLOCK: usize = 128;
 
 /// A query as integers.
@@ -21,14 +22,7 @@ pub(super) struct Encoded {
 
 impl Encoded {
     pub(super) fn new(query: &[f32]) -> Self {
-        let largest = query
-            .iter()
-            .fold(0.0f32, |largest, value| largest.max(value.abs()));
-        let scale = if largest > 0.0 {
-            largest / QUERY_STEPS
-        } else {
-            1.0
-        };
+        let scale = scale_of(query, QUERY_STEPS);
         Encoded {
             codes: query
                 .iter()
@@ -39,20 +33,30 @@ impl Encoded {
     }
 }
 
-/// One score per tool, for each query, by at most the first `views` of its rows; by the leading
-/// dimensions alone or all.
+/// The dimensions that a scan reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// The leading ones only.
+    Rough,
+    /// All of them.
+    Exact,
+}
+
+/// One score per tool, for each query, by at most the first `views` of its rows.
 pub(super) fn scores(
     vectors: &Vectors,
     queries: &[Encoded],
     views: usize,
-    whole: bool,
+    precision: Precision,
 ) -> Vec<Vec<f32>> {
     let mut scores = vec![vec![UNKNOWN; vectors.tools()]; queries.len()];
-    let bytes = vectors.leads.len() + if whole { vectors.rests.len() } else { 0 };
+    let bytes = vectors.scanned_bytes(precision);
+    // At least 1, since slices have no chunks of 0, which an empty catalog would ask for.
     let tools = vectors
         .tools()
         .div_ceil((bytes / BYTES_PER_TASK).max(1))
         .max(1);
+    // Each task owns its part of every query's scores, so threads write without a lock.
     let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
     tasks.resize_with(vectors.tools().div_ceil(tools), Vec::new);
     for scores in &mut scores {
@@ -64,7 +68,7 @@ pub(super) fn scores(
     let scan = Scan {
         vectors,
         views,
-        whole,
+        precision,
     };
     let run = |(task, scores): (usize, Vec<&mut [f32]>)| scan.task(task * tools, queries, scores);
     // Without parallelism, waking a pool's only thread would cost more than it saves.
@@ -89,12 +93,16 @@ pub(super) fn score(vectors: &Vectors, query: &Encoded, views: usize, tool: usiz
 pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> Vec<f32> {
     let mut scores = vec![UNKNOWN; vectors.tools()];
     for &row in rows {
+        // `starts` begins with 0, so at least one tool starts at or before any row.
         let tool = vectors
             .starts
             .partition_point(|&start| start as usize <= row)
             - 1;
         scores[tool] = scores[tool].max(cosine(vectors, query, row));
     }
+    // What the graph left out is farther than all it returned. It gets the lowest score and not
+    // `UNKNOWN`, for which fusion takes the score of the words. Where the graph returned nothing,
+    // `lowest` is infinite, and all tools get 1.
     let lowest = scores
         .iter()
         .copied()
@@ -109,6 +117,8 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
 /// The cosine of a query with one row.
 pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
     let (lead, rest) = query.codes.split_at(vectors.leading);
+    // Multiplied in the same order as in `Scan::block`, and integer sums are exact, so that a
+    // refined score is that of a full scan to the bit.
     (dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest)) as f32
         * vectors.scales[row]
         * query.scale
@@ -117,13 +127,14 @@ pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
 struct Scan<'a> {
     vectors: &'a Vectors,
     views: usize,
-    whole: bool,
+    precision: Precision,
 }
 
 impl Scan<'_> {
     /// Scores the tools from `first` on; `scores` are theirs, query by query.
     fn task(&self, first: usize, queries: &[Encoded], mut scores: Vec<&mut [f32]>) {
         let tools = scores.first().map_or(0, |scores| scores.len());
+        // One allocation for all blocks of a task.
         let mut room = (Vec::new(), Vec::new());
         for start in (0..tools).step_by(TOOLS_PER_BLOCK) {
             let block = start..tools.min(start + TOOLS_PER_BLOCK);
@@ -152,7 +163,7 @@ impl Scan<'_> {
             lead,
             products,
         );
-        if self.whole {
+        if self.precision == Precision::Exact {
             add_dots(
                 &vectors.rests[rows.start * rest.len()..rows.end * rest.len()],
                 rest,

@@ -47,6 +47,7 @@ impl VectorFile {
     /// [`Error::Derived`] if it is missing, damaged, or of another embedder or layout; the caller
     /// computes the vectors again.
     pub fn load(path: &Path, embedder: &str, dimensions: usize) -> Result<Self> {
+        // Read and not mapped: the checksum covers every byte anyway, and a mapped file can change.
         let bytes = std::fs::read(path).map_err(|e| derived(path, e))?;
         let rows =
             checked_rows(&bytes, embedder, dimensions).map_err(|reason| derived(path, reason))?;
@@ -67,6 +68,7 @@ impl VectorFile {
             .collect();
         Ok(VectorFile {
             vectors: Vectors {
+                // Whole rows, so that a file does not depend on how many dimensions are leading.
                 leads: codes,
                 scales,
                 hashes,
@@ -109,6 +111,7 @@ impl Vectors {
     pub fn save(&self, path: &Path, embedder: &str) -> Result<()> {
         let mut seen = HashSet::new();
         let rows: Vec<usize> = (0..self.len())
+            // Equal texts share a row.
             .filter(|&row| seen.insert(self.hashes[row]))
             .collect();
         let mut bytes =
@@ -119,6 +122,7 @@ impl Vectors {
         bytes.extend_from_slice(&(rows.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&[0; CHECKSUM.end - CHECKSUM.start]);
         rows.iter()
+            // Column by column, so that reading takes one pass for each column.
             .for_each(|&row| bytes.extend_from_slice(&self.hashes[row]));
         rows.iter()
             .for_each(|&row| bytes.extend_from_slice(&self.scales[row].to_le_bytes()));
@@ -149,8 +153,10 @@ fn checked_rows(bytes: &[u8], embedder: &str, dimensions: usize) -> Result<usize
             "its vectors have {found} dimensions, {embedder} has {dimensions}"
         ));
     }
+    // Not yet checked, so the products are in 128 bits, which no header can overflow.
     let rows = u128::from(low) | u128::from(high) << 32;
     let expected = CHECKSUM.end as u128 + rows * (ROW_HEAD + dimensions) as u128;
+    // Before the checksum, so that a file cut short is named as such.
     if bytes.len() as u128 != expected {
         return Err(format!(
             "{rows} rows take {expected} bytes, it has {}",

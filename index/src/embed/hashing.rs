@@ -1,6 +1,6 @@
 //! A deterministic embedder for tests: hashes words into a few dimensions.
 
-use crate::embed::{Embedder, EmbedderProfile};
+use crate::embed::{Embedder, EmbedderProfile, to_unit_length};
 use crate::error::Result;
 use crate::text;
 
@@ -30,16 +30,12 @@ impl Hashing {
             let mut noise = vec![0; self.dimensions];
             bytes.fill(&mut noise);
             for (value, noise) in vector.iter_mut().zip(noise) {
+                // Centred on 0, so that vectors of different terms are nearly orthogonal.
                 *value += f32::from(noise) - 127.5;
             }
         }
-        let length = vector
-            .iter()
-            .map(|value| value * value)
-            .sum::<f32>()
-            .sqrt()
-            .max(f32::MIN_POSITIVE);
-        vector.into_iter().map(|value| value / length).collect()
+        to_unit_length(&mut vector);
+        vector
     }
 }
 

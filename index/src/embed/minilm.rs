@@ -55,6 +55,7 @@ impl MiniLm {
         let model_dir = model_dir.to_owned();
         let expected = id.clone();
         let another = move || match session(&model_dir)? {
+            // Vectors of two models must not get the same id.
             (id, session) if id == expected => Ok(session),
             _ => Err(failed(
                 &model_dir,
@@ -72,6 +73,7 @@ impl MiniLm {
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         let lanes = self.sessions.limit().min(texts.len());
+        // A single text, as of a request, needs no thread.
         if lanes <= 1 {
             return self.embed_in_turn(texts);
         }
@@ -128,8 +130,7 @@ impl Embedder for MiniLm {
 fn session(model_dir: &Path) -> Result<(String, TextEmbedding)> {
     let read = |file: &str| {
         let path = model_dir.join(file);
-        std::fs::read(&path)
-            .map_err(|e| failed(&path, format!("{e}; fetch it with `toolscout models pull`")))
+        std::fs::read(&path).map_err(|e| failed(&path, e))
     };
     let [
         weights,
@@ -151,6 +152,7 @@ fn session(model_dir: &Path) -> Result<(String, TextEmbedding)> {
         tokenizer_config_file: read(tokenizer_config_file)?,
     };
     let files =
+        // The model was trained with the mean of its tokens.
         UserDefinedEmbeddingModel::new(weights, tokenizer_files).with_pooling(Pooling::Mean);
     let options = InitOptionsUserDefined::new()
         .with_max_length(MAX_TOKENS)
@@ -168,7 +170,7 @@ pub fn load_runtime(runtime: &Path) -> Result<()> {
     if !runtime.is_file() {
         return Err(failed(
             runtime,
-            "no such file; `toolscout models pull` fetches ONNX Runtime",
+            "no such file; ONNX Runtime 1.24 or newer is expected here",
         ));
     }
     // Only loads the library; the first session creates the environment.

@@ -48,9 +48,11 @@ impl<T> Pool<T> {
     /// # Errors
     /// The error of creating a value.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Result<R> {
+        // Before `take`, so that a failing `create` gives its place back.
         let slot = Slot { pool: self };
         let mut taken = self.take()?;
         let done = work(&mut taken);
+        // Reached without a panic only: the value goes back, so its place stays taken.
         std::mem::forget(slot);
         self.lock().idle.push(taken);
         self.returned.notify_one();
@@ -64,6 +66,8 @@ impl<T> Pool<T> {
                 return Ok(idle);
             }
             if state.created < self.limit {
+                // Counted before it exists, so that callers at the same time cannot exceed the
+                // limit.
                 state.created += 1;
                 break;
             }
@@ -78,6 +82,7 @@ impl<T> Pool<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing panics while the lock is held, so a poisoned state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,6 +95,7 @@ struct Slot<'a, T> {
 impl<T> Drop for Slot<'_, T> {
     fn drop(&mut self) {
         self.pool.lock().created -= 1;
+        // A waiter may now create a value.
         self.pool.returned.notify_one();
     }
 }

@@ -12,7 +12,7 @@
 //! | 4 | bytes of vocabulary |
 //! | 32 | BLAKE3 of all the rest of the file |
 //! | | the vocabulary: tokens separated by line feeds, `##` before those that continue a word |
-//! | 4 a token | the scale of the row: what a code of 1 stands for |
+//! | 4 a token | the scale of the row: the value of code 1 |
 //! | 1 a token and dimension | the codes, signed, row by row |
 //!
 //! `scripts/train_table.py` writes it; `assets/MODEL_CARD.md` lists its sources and quality.
@@ -20,12 +20,13 @@
 mod wordpiece;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::wordpiece::Vocabulary;
 use crate::document::View;
-use crate::embed::{Embedder, EmbedderProfile, Scripts};
+use crate::embed::{Embedder, EmbedderProfile, Scripts, to_unit_length};
 use crate::error::{Error, Result};
 use crate::quantization::add_dots;
 
@@ -57,6 +58,7 @@ pub struct StaticTable {
     scales: Vec<f32>,
     /// The length of each row of codes, as a vector.
     lengths: Vec<f32>,
+    // The bundled table is read where it lies in the program and not copied.
     bytes: Cow<'static, [u8]>,
     /// Offset of the codes.
     codes: usize,
@@ -72,6 +74,8 @@ impl StaticTable {
         if let Some(table) = TABLE.get() {
             return Ok(Arc::clone(table));
         }
+        // Two threads may both read it; the first result stays. `OnceLock` cannot initialise with
+        // an error yet.
         let table = Arc::new(StaticTable::read(BUNDLED)?);
         Ok(Arc::clone(TABLE.get_or_init(|| table)))
     }
@@ -87,7 +91,7 @@ impl StaticTable {
         let vocabulary_end = CHECKSUM.end + header.vocabulary_bytes;
         let codes = vocabulary_end + 4 * header.tokens;
         let vocabulary = std::str::from_utf8(&bytes[CHECKSUM.end..vocabulary_end])
-            .map_err(|e| failed(format!("its vocabulary is not UTF-8: {e}; {REFETCH}")))?;
+            .map_err(|e| failed(format!("its vocabulary is not UTF-8: {e}")))?;
         let vocabulary = Vocabulary::new(vocabulary.split('\n'));
         let scales = bytes[vocabulary_end..codes]
             .as_chunks()
@@ -120,10 +124,8 @@ impl StaticTable {
                 *value += scale * f32::from(code.cast_signed());
             }
         });
-        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        if length > 0.0 {
-            vector.iter_mut().for_each(|value| *value /= length);
-        }
+        // The sum serves as the mean: scaling to length 1 removes the difference.
+        to_unit_length(&mut vector);
         vector
     }
 
@@ -152,6 +154,7 @@ impl StaticTable {
                 .iter()
                 .map(|code| code.cast_signed())
         };
+        // Copied to consecutive memory, so that one token is multiplied with four rows at a time.
         let mut rows = Vec::with_capacity(others.len() * self.dimensions);
         others.iter().for_each(|&other| rows.extend(codes(other)));
         let lengths: Vec<f32> = others
@@ -167,6 +170,8 @@ impl StaticTable {
             );
             let of_token = self.lengths[token as usize];
             let cosine = |(&product, length): (&i32, &f32)| {
+                // A row of whole numbers has length 0 or at least 1, so this only keeps zeros from
+                // dividing.
                 (product as f32 / (of_token * length).max(1.0)).max(0.0)
             };
             products.iter().zip(&lengths).map(cosine).collect()
@@ -201,8 +206,6 @@ impl Embedder for StaticTable {
     }
 }
 
-const REFETCH: &str = "put back the file that came with this program";
-
 /// The checked header of a file of the right length.
 struct Header {
     id: String,
@@ -215,7 +218,7 @@ impl Header {
     fn read(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < CHECKSUM.end || !bytes.starts_with(MAGIC) {
             return Err(failed(format!(
-                "these {} bytes are no static table; {REFETCH}",
+                "these {} bytes are no static table",
                 bytes.len()
             )));
         }
@@ -224,24 +227,25 @@ impl Header {
             std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
         if version != VERSION {
             return Err(failed(format!(
-                "it has layout {version} and this program reads layout {VERSION}; {REFETCH}"
+                "it has layout {version} and this program reads layout {VERSION}"
             )));
         }
         let [dimensions, tokens, vocabulary_bytes] =
             [dimensions, tokens, vocabulary_bytes].map(|n| n as usize);
+        // Before the products below, which it keeps from overflowing.
         if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
-            let range =
-                format!("it has {dimensions} dimensions, from 1 to {MAX_DIMENSIONS} are possible");
-            return Err(failed(format!("{range}; {REFETCH}")));
+            return Err(failed(format!(
+                "it has {dimensions} dimensions, from 1 to {MAX_DIMENSIONS} are possible"
+            )));
         }
         let expected =
             (CHECKSUM.end + vocabulary_bytes) as u64 + tokens as u64 * (4 + dimensions as u64);
+        // Before the checksum, so that a file cut short is named as such.
         if bytes.len() as u64 != expected {
-            let sizes = format!(
+            return Err(failed(format!(
                 "{tokens} tokens of {dimensions} dimensions take {expected} bytes, it has {}",
                 bytes.len()
-            );
-            return Err(failed(format!("{sizes}; {REFETCH}")));
+            )));
         }
         Ok(Header {
             id: Header::checked_id(bytes)?,
@@ -258,9 +262,7 @@ impl Header {
             .update(&bytes[CHECKSUM.end..])
             .finalize();
         if found.as_slice() != &bytes[CHECKSUM] {
-            return Err(failed(format!(
-                "it is damaged: its checksum does not match; {REFETCH}"
-            )));
+            return Err(failed("it is damaged: its checksum does not match"));
         }
         Ok(format!("{NAME}/{}", &found.to_hex()[..8]))
     }
@@ -275,10 +277,10 @@ fn length(row: &[u8]) -> f32 {
     (squares as f32).sqrt()
 }
 
-fn failed(reason: String) -> Error {
+fn failed(reason: impl fmt::Display) -> Error {
     Error::Embedder {
         model: NAME.to_owned(),
-        reason,
+        reason: format!("{reason}; put back the file that came with this program"),
     }
 }
 
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bundled_table_knows_what_is_near() {
+    fn the_bundled_table_finds_similar_texts_similar() {
         let table = StaticTable::bundled().unwrap();
         let cosine = |a: &str, b: &str| -> f32 {
             table
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_texts_have_vectors_of_finite_numbers() {
+    fn unusual_texts_have_vectors_of_finite_numbers() {
         let table = StaticTable::bundled().unwrap();
         for text in [
             "",

@@ -47,6 +47,7 @@ pub(super) fn read<'t>(bytes: &'t [u8], source: Source<'_>) -> Result<Input<'t>>
             "the input is empty; tools in JSON, NDJSON or YAML were expected".into(),
         )),
         Some('{' | '[') => source.json_or_lines(text),
+        // A set of tools is a list or an object, so in JSON it begins with a bracket.
         Some(_) => source
             .yaml(text)
             .map(|json| Input::Document(Cow::Owned(json))),
@@ -90,6 +91,7 @@ pub(super) fn fields(object: &str) -> impl Iterator<Item = (String, &str)> {
 /// Removes the first value from the text; `None` at the end of a list or an object.
 fn take_value<'t>(rest: &mut &'t str) -> Option<&'t str> {
     let text = rest.trim_start();
+    // Skipped without being built, so that walking a list takes no memory.
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     values.next()?.ok()?;
     let (value, after) = text.split_at(values.byte_offset());
@@ -106,6 +108,7 @@ fn after(text: &str, separator: char) -> &str {
 
 /// An estimate of the memory that the parsed values of an input take, with an upper bound.
 pub(super) struct Budget {
+    // A cell, since serde's visitors share the budget by reference.
     left: Cell<usize>,
     total: usize,
 }
@@ -166,6 +169,7 @@ impl Source<'_> {
             self.error(Some(place), reason)
         };
         let text = std::str::from_utf8(bytes).map_err(invalid)?;
+        // Editors put a byte order mark before UTF-8, which JSON does not allow.
         Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
     }
 
@@ -197,6 +201,8 @@ impl Source<'_> {
         BoundedValue { budget }
             .deserialize(&mut deserializer)
             .map_err(|error| {
+                // `part` is a slice of `whole`, so the difference of their addresses is its offset.
+                // For any other text the place is that of the beginning.
                 let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
                 self.json_error(&error, place_of(whole.get(..offset).unwrap_or_default()))
             })
@@ -215,6 +221,7 @@ impl Source<'_> {
             }
             _ => format!("malformed JSON: {what}"),
         };
+        // The column is counted within the part, and only its first line begins further right.
         let on_first_line = if error.line() == 1 { column - 1 } else { 0 };
         self.error(
             Some((line - 1 + error.line(), on_first_line + error.column())),
@@ -230,6 +237,7 @@ impl Source<'_> {
             );
             return Err(self.error(Some((line, 1)), reason));
         }
+        // Before parsing: the parser holds all nodes at once.
         let nodes = text
             .bytes()
             .filter(|byte| b",:[{?\n".contains(byte))
@@ -490,6 +498,7 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
         let first = self.into.len();
         loop {
             let item = self.into.len();
+            // Written before it is known whether an item follows, and taken back if none does.
             if item > first {
                 self.write(",")?;
             }
@@ -509,6 +518,7 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
             }
             self.write(&Value::from(key.as_str()).to_string())?;
             self.write(":")?;
+            // JSON's reader would silently keep the last of two.
             if keys.contains(&key) {
                 return Err(A::Error::custom(format!(
                     "the key {key:?} occurs twice in one mapping"
@@ -599,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_becomes_the_json_it_stands_for() {
+    fn yaml_is_transcribed_to_equal_json() {
         for (yaml, json) in [
             ("a: []", r#"{"a":[]}"#),
             (

@@ -21,6 +21,8 @@ pub(super) struct Place<'a> {
 /// [`Error::InvalidTool`] with the tool's name or position, and the field.
 pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place) -> Result<Tool> {
     let mut fields = Fields::new(fields, &place.position)?;
+    // What an export has put into `_meta` goes first, so that a tool comes back under the id it
+    // had.
     let origin = mcp::Origin::take(&mut fields.map);
     let stated_server = fields.text("server")?.filter(|server| !server.is_empty());
     let server = server(place, origin.server.or(stated_server));
@@ -34,9 +36,11 @@ pub(super) fn assemble(fields: Map<String, Value>, format: Format, place: &Place
     tool.tags = fields.texts("tags")?;
     tool.tags.extend(origin.tags);
     mcp::take_annotations(&mut fields, &mut tool)?;
+    // Answers of the program have the id beside server and name. Any other `id` is the tool's own.
     if fields.map.get("id").and_then(Value::as_str) == Some(tool.id.as_str()) {
         fields.map.shift_remove("id");
     }
+    // Later ones win: the item's own fields come last.
     tool.metadata.extend(origin.metadata);
     tool.metadata
         .extend(fields.object("metadata")?.unwrap_or_default());
@@ -62,6 +66,7 @@ pub(super) fn not_a_tool(position: &str, text: &str) -> Error {
 
 fn server(place: &Place, stated: Option<String>) -> String {
     let Place { options, scope, .. } = place;
+    // An override first, a fallback last; between them the nearer declaration.
     let candidates = [
         options.server.as_deref(),
         stated.as_deref(),
@@ -132,6 +137,7 @@ impl Fields {
 
     fn take(&mut self, field: &str) -> Option<Value> {
         self.map
+            // Keeps the order of the other fields, in which an export writes them.
             .shift_remove(field)
             .filter(|value| !value.is_null())
     }

@@ -39,6 +39,7 @@ const RESERVED: [&str; 22] = [
     "swagger",
 ];
 
+// In the order of the fields of `Annotations`, which `take_annotations` reads by number.
 const HINTS: [&str; 4] = [
     "readOnlyHint",
     "destructiveHint",
@@ -64,6 +65,7 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
     let mut meta = Map::new();
     for (key, value) in &tool.metadata {
         match (key.as_str(), value) {
+            // Only what cannot be taken for a hint when it is read back.
             ("annotations", Value::Object(more)) if are_annotations(more) => {
                 annotations.extend(more.clone())
             }
@@ -89,6 +91,7 @@ pub(super) fn tool(tool: &Tool, name: &str) -> Value {
 /// The fields of a tool that its MCP form cannot hold.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+// Unknown fields are refused, so that a foreign object under the same key is not taken for ours.
 pub(super) struct Origin {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_title_among_the_annotations_serves_where_there_is_no_other() {
+    fn the_title_of_the_annotations_is_used_where_there_is_no_other() {
         let input = br#"{"name": "a", "annotations": {"title": "An A"}}"#;
         let parsed = parse(input, &ReadOptions::default()).unwrap();
         assert_eq!(parsed.tools[0].title.as_deref(), Some("An A"));

@@ -4,7 +4,7 @@ use crate::tool::ToolId;
 
 /// Longest name the APIs take.
 const MAX_LEN: usize = 64;
-/// Hexadecimal digits of the hash that tells altered names apart: 48 bits, so that nobody finds a
+/// Hexadecimal digits of the hash that makes altered names unique: 48 bits, so that nobody finds a
 /// second id for a name by trying.
 const HASH_DIGITS: usize = 12;
 /// Names of toolscout's own tools, which no other tool may take.
@@ -27,12 +27,14 @@ pub fn model_name(id: &ToolId) -> String {
     let readable: String = plain
         .chars()
         .map(|c| if is_allowed(c) { c } else { '_' })
+        // All characters are ASCII by now, so each is a byte. One byte is for the `_`.
         .take(MAX_LEN - 1 - HASH_DIGITS)
         .collect();
     format!("{readable}_{}", &hash[..HASH_DIGITS])
 }
 
 fn is_unambiguous(id: &ToolId, plain: &str) -> bool {
+    // `a__b` with `c` and `a` with `b__c` would be one name.
     let splits_in_one_way = !id.server().contains("__") && !id.name().contains("__");
     splits_in_one_way
         && plain.len() <= MAX_LEN
@@ -43,6 +45,7 @@ fn is_unambiguous(id: &ToolId, plain: &str) -> bool {
 
 /// True for a name that could be another tool's with its hash.
 fn looks_hashed(plain: &str) -> bool {
+    // Whether or not there is such a tool: a name depends on its own id only.
     plain.rsplit_once('_').is_some_and(|(_, end)| {
         end.len() == HASH_DIGITS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
@@ -88,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_take_a_name_with_a_hash() {
+    fn a_tool_cannot_take_the_hashed_name_of_another() {
         let victim = name("math.factorial");
         assert_ne!(name(&victim), victim);
     }

@@ -5,11 +5,13 @@ use serde_json::{Map, Value, json};
 use super::write_back;
 use crate::tool::Tool;
 
-/// Lifts a nested function to the top, beside what stood around it; what the function says wins.
+/// Moves the fields of a nested function to the top level, where they replace fields of the same
+/// name.
 pub(super) fn flatten(mut fields: Map<String, Value>) -> Map<String, Value> {
     fields.shift_remove("type");
     match fields.shift_remove("function") {
         Some(Value::Object(function)) => fields.extend(function),
+        // Not a function: it stays and becomes metadata, as any unknown field.
         Some(other) => drop(fields.insert("function".into(), other)),
         None => {}
     }

@@ -16,6 +16,7 @@ mod refs;
 
 use refs::{Document, Expansion};
 
+// The order of the tools of one path, whatever the order in the document.
 const METHODS: [&str; 8] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace",
 ];
@@ -51,6 +52,7 @@ pub(super) fn read(
 ) -> Result<()> {
     check_version(root, options)?;
     check_paths(root, options)?;
+    // Counted first, since the operations share one budget.
     let mut document = Document::new(root, endpoints(root, options).count());
     let server = server(root, options);
     broken_paths(root, options).try_for_each(&mut take)?;
@@ -70,13 +72,7 @@ fn broken_paths<'a>(
     root: &'a Value,
     options: &'a ReadOptions,
 ) -> impl Iterator<Item = Operation> + 'a {
-    let paths = root
-        .get("paths")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
-    let chosen = paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path));
-    chosen.filter_map(|(path, path_item)| {
+    chosen_paths(root, options).filter_map(|(path, path_item)| {
         let reason = match refs::follow(root, path_item) {
             Ok(Value::Object(_)) => return None,
             Ok(_) => "its path item is no object".to_owned(),
@@ -97,6 +93,7 @@ fn check_version(root: &Value, options: &ReadOptions) -> Result<()> {
         .unwrap_or(&Value::Null);
     let text = version
         .as_str()
+        // A version without quotes is a number in YAML.
         .map_or_else(|| version.to_string(), str::to_owned);
     if text.starts_with("3.") || text == "3" || text.starts_with("2.") || text == "2" {
         return Ok(());
@@ -117,6 +114,7 @@ fn unreadable(options: &ReadOptions, reason: String) -> Error {
 }
 
 fn server(root: &Value, options: &ReadOptions) -> String {
+    // The title names the API; the default is for documents without one.
     let titled = root
         .pointer("/info/title")
         .and_then(Value::as_str)
@@ -155,13 +153,8 @@ fn check_paths(root: &Value, options: &ReadOptions) -> Result<()> {
 }
 
 fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Item = Endpoint<'a>> {
-    let paths = root
-        .get("paths")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
-    let chosen = paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path));
-    let endpoints = chosen.flat_map(move |(path, path_item)| {
+    let endpoints = chosen_paths(root, options).flat_map(move |(path, path_item)| {
+        // A broken reference leads to no methods; `broken_paths` has reported it.
         let path_item = refs::follow(root, path_item).unwrap_or(path_item);
         METHODS.iter().filter_map(move |method| {
             let operation = path_item.get(*method)?;
@@ -175,6 +168,17 @@ fn endpoints<'a>(root: &'a Value, options: &'a ReadOptions) -> impl Iterator<Ite
         })
     });
     endpoints.filter(|endpoint| wants_tags(options, &endpoint.tags()))
+}
+
+/// The paths that the options include, with their path items. `paths` may also hold extensions,
+/// whose names do not begin with `/`.
+fn chosen_paths<'a>(
+    root: &'a Value,
+    options: &'a ReadOptions,
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let paths = root.get("paths").and_then(Value::as_object);
+    let paths = paths.into_iter().flatten();
+    paths.filter(|(path, _)| path.starts_with('/') && wants_path(options, path))
 }
 
 fn wants_path(options: &ReadOptions, path: &str) -> bool {
@@ -260,6 +264,8 @@ impl Endpoint<'_> {
             .unwrap_or_default()
             .to_owned();
         tool.tags = self.tags();
+        // From the meaning of HTTP methods. The other methods have no hint rather than `false`: a
+        // POST may only read.
         tool.annotations.read_only_hint =
             matches!(self.method, "get" | "head" | "options").then_some(true);
         tool.annotations.destructive_hint = (self.method == "delete").then_some(true);
@@ -302,6 +308,7 @@ impl Endpoint<'_> {
         request: &mut OperationRequest,
         expansion: &mut Expansion,
     ) -> Result<(), String> {
+        // The operation's list comes first, and `seen` keeps the first of two.
         let lists = [self.operation, self.path_item]
             .map(|owner| owner.get("parameters").and_then(Value::as_array));
         let mut seen = HashSet::new();
@@ -314,6 +321,7 @@ impl Endpoint<'_> {
                 return Err("one of its parameters has no `name` or no `in`".into());
             };
             let ignored =
+                // Names of headers have no case.
                 place == "header" && IGNORED_HEADERS.contains(&name.to_lowercase().as_str());
             if !ignored && seen.insert((name, place)) {
                 self.add_parameter(
@@ -343,14 +351,16 @@ impl Endpoint<'_> {
         if parameter.place == "body" {
             let schema = expansion.expand(parameter.value.get("schema").unwrap_or(&Value::Null))?;
             let content_type = self.consumes().unwrap_or("application/json");
-            request.add_body(
+            request.add_body(Body {
                 schema,
-                parameter.is_required(),
+                is_required: parameter.is_required(),
                 content_type,
-                parameter.description(),
-            );
+                description: parameter.description(),
+            });
             return Ok(());
         }
+        // In Swagger 2.0 each field of a form is a parameter; `form` makes the caller put them
+        // together.
         if parameter.place == "formData" {
             let content_type = self
                 .consumes()
@@ -389,13 +399,12 @@ impl Endpoint<'_> {
         let schema = expansion.expand(media.get("schema").unwrap_or(&Value::Null))?;
         body.get("description")
             .map_or(Ok(()), |text| expansion.spend_all(text))?;
-        let required = body.get("required") == Some(&Value::Bool(true));
-        request.add_body(
+        request.add_body(Body {
             schema,
-            required,
+            is_required: body.get("required") == Some(&Value::Bool(true)),
             content_type,
-            body.get("description").and_then(Value::as_str),
-        );
+            description: body.get("description").and_then(Value::as_str),
+        });
         Ok(())
     }
 
@@ -413,6 +422,7 @@ impl Endpoint<'_> {
             return Ok(None);
         };
         Ok(match expansion.expand(schema)? {
+            // MCP's structured results are objects.
             Value::Object(fields) if is_object_schema(&fields) => Some(fields),
             _ => None,
         })
@@ -447,6 +457,7 @@ impl Endpoint<'_> {
     }
 
     fn servers(&self) -> Vec<String> {
+        // The nearest declaration counts, and an empty list is none.
         let declared = [self.operation, self.path_item, self.root]
             .map(|owner| owner.get("servers")?.as_array());
         match declared
@@ -466,6 +477,7 @@ impl Endpoint<'_> {
             .and_then(Value::as_str)
             .unwrap_or_default();
         let Some(host) = self.root.get("host").and_then(Value::as_str) else {
+            // Without a host, an address is relative to that of the document.
             return Some(base)
                 .filter(|base| !base.is_empty())
                 .map(str::to_owned)
@@ -483,6 +495,7 @@ impl Endpoint<'_> {
             .filter_map(Value::as_str)
             .collect();
         let schemes = if schemes.is_empty() {
+            // The default is the scheme by which the document was read, which is unknown here.
             vec!["https"]
         } else {
             schemes
@@ -530,6 +543,8 @@ fn server_url(server: &Value) -> Option<String> {
             continue;
         };
         let placeholder = format!("{{{name}}}");
+        // Before replacing: a default may hold other placeholders, so a few variables could double
+        // the URL again and again.
         if url.len() + url.matches(&placeholder).count() * default.len() > MAX_SERVER_URL_BYTES {
             return Some(declared.to_owned());
         }
@@ -570,6 +585,7 @@ struct Parameter<'a> {
 
 impl Parameter<'_> {
     fn is_required(&self) -> bool {
+        // A path lacks a segment without its parameter, whatever the document says.
         self.place == "path" || self.value.get("required") == Some(&Value::Bool(true))
     }
 
@@ -608,6 +624,14 @@ impl Parameter<'_> {
     }
 }
 
+/// A declared body with its references expanded.
+struct Body<'a> {
+    schema: Value,
+    is_required: bool,
+    content_type: &'a str,
+    description: Option<&'a str>,
+}
+
 /// An input schema being built, and where each argument belongs in the request.
 #[derive(Default)]
 struct OperationRequest {
@@ -629,26 +653,22 @@ impl OperationRequest {
     }
 
     /// Flattens the body into the arguments where that is unambiguous.
-    fn add_body(
-        &mut self,
-        mut schema: Value,
-        required: bool,
-        content_type: &str,
-        description: Option<&str>,
-    ) {
-        let flattened = self.flatten(&schema, required);
+    fn add_body(&mut self, body: Body<'_>) {
+        let flattened = self.flatten(&body);
         let mut target = Map::new();
-        target.insert("content_type".into(), content_type.into());
-        target.insert("required".into(), required.into());
+        target.insert("content_type".into(), body.content_type.into());
+        target.insert("required".into(), body.is_required.into());
         match flattened {
             Some(names) => drop(target.insert("properties".into(), names.into())),
             None => {
-                if let (Value::Object(fields), Some(text)) = (&mut schema, description) {
+                let mut schema = body.schema;
+                if let (Value::Object(fields), Some(text)) = (&mut schema, body.description) {
                     fields.entry("description").or_insert_with(|| text.into());
                 }
                 let argument = self.free_name("body", "content");
                 target.insert("argument".into(), argument.as_str().into());
-                self.required.extend(required.then(|| argument.clone()));
+                self.required
+                    .extend(body.is_required.then(|| argument.clone()));
                 self.properties
                     .insert(argument, if schema.is_null() { json!({}) } else { schema });
             }
@@ -657,7 +677,7 @@ impl OperationRequest {
     }
 
     /// The names of the body's properties, which become arguments; `None` if the body stays whole.
-    fn flatten(&mut self, schema: &Value, required: bool) -> Option<Vec<String>> {
+    fn flatten(&mut self, body: &Body<'_>) -> Option<Vec<String>> {
         const KEYS_OF_A_PLAIN_OBJECT: [&str; 8] = [
             "type",
             "properties",
@@ -668,15 +688,18 @@ impl OperationRequest {
             "additionalProperties",
             "xml",
         ];
-        let schema = schema.as_object()?;
+        let schema = body.schema.as_object()?;
         let properties = schema.get("properties")?.as_object()?;
+        // Other properties could have the name of an argument, so such a body stays whole.
         let closed = !matches!(
             schema.get("additionalProperties"),
             Some(Value::Bool(true) | Value::Object(_))
         );
+        // Keywords such as `oneOf` apply to the object as a whole and would be lost.
         let plain = schema
             .keys()
             .all(|key| KEYS_OF_A_PLAIN_OBJECT.contains(&key.as_str()) || key.starts_with("x-"));
+        // A parameter and a property of one name must stay apart.
         let collides = properties
             .keys()
             .any(|name| self.properties.contains_key(name));
@@ -686,7 +709,8 @@ impl OperationRequest {
         self.properties.extend(properties.clone());
         let needed = schema
             .get("required")
-            .filter(|_| required)
+            // In a body that may be missing no property is required.
+            .filter(|_| body.is_required)
             .and_then(Value::as_array)
             .into_iter()
             .flatten();
@@ -869,7 +893,7 @@ components:
     }
 
     #[test]
-    fn recursion_is_cut_and_said() {
+    fn recursive_references_are_cut_and_reported() {
         let tool = &shop()[1];
         let mother = &tool.input_schema["properties"]["mother"];
         assert_eq!(
@@ -885,55 +909,23 @@ components:
 
     #[test]
     fn tags_and_paths_choose() {
-        let list = |words: &[&str]| {
-            words
-                .iter()
-                .map(|&word| word.to_owned())
-                .collect::<Vec<_>>()
-        };
-        for (options, expected) in [
-            (
-                ReadOptions {
-                    include_tags: list(&["pets"]),
-                    exclude_tags: list(&["admin"]),
-                    ..Default::default()
-                },
-                1,
-            ),
-            (
-                ReadOptions {
-                    include_paths: list(&["/pets"]),
-                    ..Default::default()
-                },
-                4,
-            ),
-            (
-                ReadOptions {
-                    include_paths: list(&["/pets/*/photo"]),
-                    ..Default::default()
-                },
-                1,
-            ),
-            (
-                ReadOptions {
-                    exclude_paths: list(&["/pets/{id}/photo"]),
-                    ..Default::default()
-                },
-                3,
-            ),
-            (
-                ReadOptions {
-                    include_paths: list(&["/pe"]),
-                    ..Default::default()
-                },
-                0,
-            ),
+        let list = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        for ([include_tags, exclude_tags, include_paths, exclude_paths], expected) in [
+            ([&["pets"][..], &["admin"], &[], &[]], 1),
+            ([&[], &[], &["/pets"], &[]], 4),
+            ([&[], &[], &["/pets/*/photo"], &[]], 1),
+            ([&[], &[], &[], &["/pets/{id}/photo"]], 3),
+            ([&[], &[], &["/pe"], &[]], 0),
         ] {
-            assert_eq!(
-                read_with(SHOP, &options).tools.len(),
-                expected,
-                "{options:?}"
-            );
+            let options = ReadOptions {
+                include_tags: list(include_tags),
+                exclude_tags: list(exclude_tags),
+                include_paths: list(include_paths),
+                exclude_paths: list(exclude_paths),
+                ..Default::default()
+            };
+            let read = read_with(SHOP, &options).tools.len();
+            assert_eq!(read, expected, "{options:?}");
         }
     }
 
@@ -970,7 +962,7 @@ components:
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn unreadable_operations_are_reported() {
         let paths = |paths: Value| json!({"openapi": "3.1.0", "paths": paths}).to_string();
         for (text, expected) in [
             (

@@ -22,6 +22,7 @@ pub fn signature(tool: &Tool) -> String {
         cut(tool.id.as_str(), MAX_NAME_CHARS),
         parameters(&tool.input_schema)
     );
+    // Cut before lines are joined, so that no huge text is split into words.
     let call = one_line(&cut(&call, MAX_CALL_CHARS));
     match first_sentence(&tool.description) {
         summary if summary.is_empty() => call,
@@ -40,7 +41,14 @@ fn parameters(schema: &Map<String, Value>) -> String {
     let mut shown: Vec<String> = properties
         .iter()
         .take(MAX_PARAMETERS)
-        .map(|(name, schema)| parameter(name, schema, required.contains(&name.as_str())))
+        .map(|(name, schema)| {
+            let mark = if required.contains(&name.as_str()) {
+                ""
+            } else {
+                "?"
+            };
+            parameter(name, mark, schema)
+        })
         .collect();
     if properties.len() > MAX_PARAMETERS {
         shown.push(format!("… {} more", properties.len() - MAX_PARAMETERS));
@@ -48,8 +56,7 @@ fn parameters(schema: &Map<String, Value>) -> String {
     shown.join(", ")
 }
 
-fn parameter(name: &str, schema: &Value, required: bool) -> String {
-    let mark = if required { "" } else { "?" };
+fn parameter(name: &str, mark: &str, schema: &Value) -> String {
     let default = match schema.get("default") {
         None | Some(Value::Null) => String::new(),
         Some(value) => format!(" = {}", cut(&value.to_string(), MAX_VALUE_CHARS)),
@@ -104,6 +111,7 @@ fn enumeration(values: &[Value]) -> String {
 fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let paragraph = text.split("\n\n").next().unwrap_or(text);
+    // An abbreviation ends it too: knowing them takes a list for every language.
     let ends = |(at, c): (usize, char)| match c {
         '。' | '！' | '？' => Some(at + c.len_utf8()),
         '.' | '!' | '?' => {
@@ -114,6 +122,7 @@ fn first_sentence(text: &str) -> String {
     };
     let end = paragraph
         .char_indices()
+        // A sentence that ends later is cut anyway.
         .take(MAX_SUMMARY_CHARS)
         .find_map(ends)
         .unwrap_or(paragraph.len());

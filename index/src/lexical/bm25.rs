@@ -96,10 +96,14 @@ impl LexicalSearcher {
             };
             segments.push(segment);
         }
+        // As doubles: a sum of a million lengths would lose digits.
         let average = lengths.iter().map(|&length| f64::from(length)).sum::<f64>()
             / lengths.len().max(1) as f64;
+        // No tool has a word, so no norm is used.
         let average = if average > 0.0 { average as f32 } else { 1.0 };
         let LexicalSettings { k1, b, .. } = *settings;
+        // All of BM25's denominator but the frequency, computed once a snapshot and not once a
+        // posting.
         let norms = lengths
             .into_iter()
             .map(|length| k1 * (1.0 - b + b * length / average))
@@ -145,6 +149,7 @@ impl LexicalSearcher {
             let gain = weight * self.idf(postings.len()) * (self.k1 + 1.0);
             gains.push(gain);
             // A correction replaces an unknown word, whose part is already in the limit.
+            // The comparison is exact: a matched term has weight 1, a correction .7 or less.
             limit += if *weight == 1.0 { gain } else { 0.0 };
             for &(tool, frequency) in &postings {
                 let tool = tool as usize;
@@ -161,6 +166,7 @@ impl LexicalSearcher {
     /// Inverse document frequency of a term that this many tools contain.
     fn idf(&self, tools: usize) -> f32 {
         let (all, with) = (self.norms.len() as f32, tools as f32);
+        // Lucene's form, which stays positive for a term that all tools have.
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
     }
 
@@ -189,6 +195,8 @@ impl LexicalSearcher {
                 (dictionary, move |word: &str| segment.holds(field, word))
             })
         };
+        // Words of names first, so that `calender` becomes the `calendar` of a name before that of
+        // a description.
         let mut nearest = automaton.nearest(dictionaries(self.fields.name_words), |found| {
             self.occurs(found)
         });
@@ -196,6 +204,7 @@ impl LexicalSearcher {
             nearest =
                 automaton.nearest(dictionaries(self.fields.words), |found| self.occurs(found));
         }
+        // They share the weight of one: a vague word must not outweigh a known one.
         let weight = FUZZY_WEIGHT / nearest.len().max(1) as f32;
         for found in nearest {
             if !resolved.terms.iter().any(|(known, _)| *known == found.term) {
@@ -261,6 +270,7 @@ impl Segment {
     fn holds(&self, field: TantivyField, term: &str) -> bool {
         let mut alive = false;
         self.for_each_block(field, term, |block| {
+            // Without deletions the term's presence is enough.
             alive = !self.has_deletes
                 || block
                     .docs()
@@ -282,6 +292,7 @@ impl Segment {
                 continue;
             };
             let mut count = terms.value().doc_freq as usize;
+            // The dictionary's number includes deleted tools, so their postings have to be read.
             if self.has_deletes {
                 count = 0;
                 self.for_each_block(self.fields.body, term, |block| {
@@ -290,6 +301,7 @@ impl Segment {
                     true
                 });
             }
+            // Added and not set: a term may occur in several segments.
             *tools.entry(text::term_hash(term)).or_default() += count;
         }
     }
@@ -309,6 +321,7 @@ impl Segment {
         let Ok(Some(mut block)) = postings else {
             return;
         };
+        // Postings that are exhausted have an empty block.
         while block.block_len() > 0 && visit(&block) {
             block.advance();
         }

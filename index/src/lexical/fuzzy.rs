@@ -62,6 +62,8 @@ impl EditAutomaton {
         dictionaries: impl Iterator<Item = (&'a InvertedIndexReader, Holds)>,
         occurs: impl Fn(&str) -> bool,
     ) -> Vec<Nearest> {
+        // Sorted by distance, then word, so that corrections do not depend on the order of
+        // segments.
         let mut by_distance: BTreeMap<(u8, String), String> = BTreeMap::new();
         for (dictionary, holds) in dictionaries {
             let Ok(mut stream) = dictionary.terms().search(self).into_stream() else {
@@ -75,6 +77,7 @@ impl EditAutomaton {
                 };
                 let term = text::stem(found);
                 if let Distance::Exact(edits) = self.0.eval(found)
+                    // Last, since both of these read postings.
                     && holds(found)
                     && occurs(&term)
                 {
@@ -105,6 +108,7 @@ impl Automaton for EditAutomaton {
     }
 
     fn can_match(&self, state: &u32) -> bool {
+        // Nothing leads out of the sink, so whole branches of the dictionary are skipped.
         *state != SINK_STATE
     }
 

@@ -30,6 +30,7 @@ pub fn write(folder: &Path, stamp: &str, index: &Index) -> io::Result<()> {
     let mut hashes = Hashes::new();
     for name in file_names(folder, index)? {
         let hash = match known.get(&name) {
+            // tantivy rewrites only its list of segments.
             Some(hash) if name != META => hash.clone(),
             _ => hash_of(&folder.join(&name))?,
         };
@@ -88,6 +89,8 @@ fn file_names(folder: &Path, index: &Index) -> io::Result<Vec<String>> {
     let names = segments
         .into_iter()
         .filter_map(|name| name.into_os_string().into_string().ok());
+    // A segment's list names every file that it could have. One that is lost is noticed all the
+    // same, as the manifest has it.
     let mut names: Vec<String> = names.filter(|name| folder.join(name).exists()).collect();
     names.push(META.to_owned());
     names.sort_unstable();

@@ -22,6 +22,7 @@ const RIVALS: usize = 10;
 
 /// Declares the columns of a table: a variant with a name for each, and `matches` if a higher value
 /// can only mean a better match.
+// A macro, so that the number, the name and the direction of a column cannot disagree.
 macro_rules! columns {
     (@is_match matches) => { true };
     (@is_match measures) => { false };
@@ -308,10 +309,12 @@ impl Candidates {
             row.copy_from_slice(&of_request);
             measure.fill(place, tools[place] as usize, &mut Row(row));
         }
+        // It borrows the rankings, which the result keeps.
         drop(measure);
         SCALED
             .iter()
             .for_each(|&(from, to)| scale(&mut rows, from, to));
+        // Corrected words count as unknown: the catalog does not have them as they were written.
         let words = request.terms.len() + request.unknown;
         let known = 1.0 - request.unknown as f32 / words.max(1) as f32;
         Candidates {
@@ -340,6 +343,7 @@ impl Candidates {
     pub fn signals(&self, request: &RankerInput<'_>, scores: &[f32], ranker: &[f64]) -> Vec<f32> {
         let mut signals = vec![0.0; Signal::ALL.len()];
         let mut order: Vec<usize> = (0..self.tools.len()).collect();
+        // Candidates are in the order of positions, so their number breaks ties as an id would.
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
         let Some((&top, following)) = order.split_first() else {
             return signals;
@@ -435,6 +439,7 @@ fn scale(rows: &mut [f32], from: Feature, to: Feature) {
         (low.min(x), high.max(x))
     });
     for row in rows.chunks_exact_mut(width) {
+        // Equal values prefer no candidate.
         row[to] = if high > low {
             (row[from] - low) / (high - low)
         } else {
@@ -475,6 +480,7 @@ impl Ranking {
         };
         let rivals = &rivals[..rivals.len().min(RIVALS)];
         let mean = rivals.iter().map(|(_, score)| score).sum::<f32>() / rivals.len().max(1) as f32;
+        // A share of a score that is not positive has no meaning.
         if *best > 0.0 {
             (best - mean) / best
         } else {
@@ -500,9 +506,11 @@ impl Legs {
         let ranking = |scores: &[f32], floor| Ranking::new(scores, floor, request.allowed);
         let dense = |view: &Option<DenseView<'_>>| {
             view.as_ref()
+                // A cosine may be negative and still be the best; only unknown scores are left out.
                 .map(|view| ranking(view.leg.raw, f32::NEG_INFINITY))
         };
         Legs {
+            // 0 is no word in common.
             lexical: ranking(request.lexical.raw, 0.0),
             table: dense(&request.table),
             model: dense(&request.model),
@@ -519,6 +527,7 @@ impl Legs {
 
     fn candidates(&self) -> Vec<u32> {
         let mut tools: Vec<u32> = self.fused.first(CANDIDATES).collect();
+        // By position, for binary search and for ties.
         tools.sort_unstable();
         tools
     }
@@ -543,6 +552,7 @@ impl Legs {
             legs += 1;
             agree += usize::from(ranking.first(1).eq([tool]));
         }
+        // The lexical leg always takes part, so this is no division by 0.
         agree as f32 / legs as f32
     }
 }
@@ -597,6 +607,8 @@ impl<'m, 'a> Measure<'m, 'a> {
             .collect();
         let request_profile = RequestProfile::new(request.text);
         let clauses = clauses.collect();
+        // Late interaction reads the bundled table whatever embedders a catalog has, so these
+        // features are there in every combination of legs.
         let tokens = candidates
             .iter()
             .map(|&tool| &(request.profile)(tool as usize).tokens);
@@ -613,6 +625,7 @@ impl<'m, 'a> Measure<'m, 'a> {
             servers,
             nearness,
         };
+        // Needs all the rest of `measure`, so it is filled in last.
         measure.found = candidates
             .iter()
             .map(|&tool| measure.words_of(tool as usize))
@@ -720,6 +733,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::Kinds, self.request_profile.taken_kinds(profile));
         row.set(
             Feature::DescriptionWords,
+            // 5 words or 50 make a difference, 505 or 550 do not.
             f32::from(profile.description_words).ln_1p(),
         );
         row.set(Feature::Parameters, f32::from(profile.parameters));
@@ -758,6 +772,7 @@ impl<'m, 'a> Measure<'m, 'a> {
             found.description += if word.description > 0 { share } else { 0.0 };
             found.parameters += if word.parameters > 0 { share } else { 0.0 };
             found.in_name += u16::from(word.name > 0);
+            // Saturates as term frequency does in BM25: the tenth repeat adds next to nothing.
             let times = f32::from(word.description);
             found.repeats += share * times / (times + 1.0);
         }
@@ -777,6 +792,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         profile
             .words()
             .iter()
+            // Schemas have many words that no request has to repeat.
             .filter(|word| word.is_said())
             .for_each(|word| all.add(word, rarity(word)));
         let asked = self
@@ -813,6 +829,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         let same: f32 = self
             .servers
             .iter()
+            // Tools without a server have nothing in common.
             .filter(|(other, _)| server.is_some() && *other == server)
             .map(|s| s.1)
             .sum();

@@ -11,6 +11,7 @@ use crate::text;
 use crate::tool::Tool;
 
 /// Tokens of a request that are compared: those with the largest weights.
+// A constant, so that similarities are arrays and their loops can be vectorized.
 const REQUEST_TOKENS: usize = 32;
 /// Distinct tokens read of a tool's name and server, of its description, and of its parameters'
 /// names.
@@ -106,8 +107,11 @@ impl LateInteraction {
             self::weights(&asked, table, |token| of_clause.contains(&token))
         });
         let clauses = clauses
+            // A clause without compared tokens would be equally far from every tool.
             .filter(|weights| weights.iter().any(|weight| *weight > 0.0))
             .collect();
+        // An array over the whole table, 110 KB, in place of a hash map: it is read for every token
+        // of every candidate.
         let (mut places, mut tokens) = (vec![0; table.len()], Vec::new());
         for &token in candidates.flat_map(ToolTokens::all) {
             let place = &mut places[token as usize];
@@ -139,6 +143,7 @@ impl LateInteraction {
     pub fn of(&self, tool: &ToolTokens) -> Near {
         let [name, description, parameters] = [&tool.name, &tool.description, &tool.parameters]
             .map(|part| self.best_and_recall(part));
+        // The best of each part is the best of the whole, so nothing is compared twice.
         let mut anywhere = name.0;
         raise(&mut anywhere, &description.0);
         raise(&mut anywhere, &parameters.0);
@@ -201,6 +206,7 @@ fn distinct(tokens: Vec<u32>, count: usize) -> Box<[u32]> {
 /// The tokens with the largest weights, in their order.
 fn heaviest(tokens: &[u32], table: &StaticTable) -> Vec<u32> {
     let mut by_weight: Vec<usize> = (0..tokens.len()).collect();
+    // A stable sort: of equal weights the earlier token stays.
     by_weight.sort_by(|&a, &b| table.weight(tokens[b]).total_cmp(&table.weight(tokens[a])));
     by_weight.truncate(REQUEST_TOKENS);
     by_weight.sort_unstable();
@@ -257,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_are_as_near_as_can_be() {
+    fn equal_words_have_similarity_1() {
         let near = near(
             "weather forecast",
             &[],
@@ -272,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn other_words_for_the_same_are_near() {
+    fn synonyms_are_similar() {
         let purchase = tool("purchase_item", "");
         assert!(near("buy", &[], &purchase).name > near("rain", &[], &purchase).name + 0.1);
     }
 
     #[test]
-    fn a_clause_is_nearer_than_the_whole_request() {
+    fn a_clause_is_more_similar_than_the_whole_request() {
         let request = "book a flight to Rome and tell me a joke";
         let near = near(
             request,
@@ -289,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_requests_and_tools_have_numbers_from_0_to_1() {
+    fn unusual_requests_and_tools_have_similarities_from_0_to_1() {
         let long = "word ".repeat(20_000);
         for text in [
             "",

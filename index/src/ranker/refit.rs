@@ -56,6 +56,7 @@ pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
             let keep = if curvature > 0.0 { keep } else { 1.0 };
             *leaf = keep * *leaf + (1.0 - keep) * asked;
         }
+        // As in boosting, the next tree corrects what this one leaves.
         for (scores, ends) in scores.iter_mut().zip(&ends) {
             scores
                 .iter_mut()
@@ -86,6 +87,7 @@ fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
     let right = (0..scores.len()).filter(|&candidate| relevant[candidate]);
     for right in right {
         for wrong in (0..scores.len()).filter(|&candidate| !relevant[candidate]) {
+            // Neither rank counts in nDCG, so an exchange would change nothing.
             if place[right].min(place[wrong]) >= TRUNCATION {
                 continue;
             }
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     /// One split on the first feature, and two candidates on either side of it.
-    fn lesson(right_is_high: bool) -> (Forest, Vec<Judged>) {
+    fn lesson() -> (Forest, Vec<Judged>) {
         let forest: Forest =
             serde_json::from_str(r#"[{"splits":[[0,0.5,-1,-2,0.0]],"leaves":[0.2,-0.2]}]"#)
                 .unwrap();
@@ -121,15 +123,15 @@ mod tests {
         rows[width] = 1.0;
         let request = Judged {
             rows,
-            relevant: vec![!right_is_high, right_is_high],
+            relevant: vec![false, true],
             base: vec![0.0, 0.0],
         };
         (forest, vec![request; 50])
     }
 
     #[test]
-    fn leaves_move_towards_what_was_right() {
-        let (forest, lessons) = lesson(true);
+    fn leaves_move_towards_the_right_candidates() {
+        let (forest, lessons) = lesson();
         let refitted = refit(&forest, &lessons, 0.5);
         let before = forest.predict(&lessons[0].rows, Feature::ALL.len());
         let after = refitted.predict(&lessons[0].rows, Feature::ALL.len());
@@ -140,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn keeping_all_changes_nothing_and_no_lesson_neither() {
-        let (forest, lessons) = lesson(true);
+    fn keeping_all_changes_nothing_and_neither_do_no_requests() {
+        let (forest, lessons) = lesson();
         assert_eq!(refit(&forest, &lessons, 1.0), forest);
         assert_eq!(refit(&forest, &[], 0.0), forest);
     }
 
     #[test]
-    fn forces_of_a_request_cancel_out() {
+    fn gradients_of_a_request_add_up_to_0() {
         let moves = lambdas(&[false, true, false], &[0.3, 0.1, 0.2]);
         assert!(moves.iter().map(|(force, _)| force).sum::<f64>().abs() < 1e-12);
         assert!(moves[1].0 > 0.0 && moves[0].0 < 0.0);

@@ -21,6 +21,7 @@ const MAX_PAIRS: usize = 256;
 const WORDS_TO_ACT: usize = 8;
 
 /// Verbs by action. The number in the list is the bit.
+// Stemmed on first use, as the terms that they are compared with are stems.
 static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     stems(&[
         &[
@@ -155,12 +156,14 @@ impl ToolProfile {
             Field::EnumValues,
         ]);
         let mut words = Words::default();
+        // The most telling parts first, so that a long schema cannot use up the room for words.
         words.count(&name, |word| &mut word.name);
         words.count(&server, |word| &mut word.server);
         words.count(&description, |word| &mut word.description);
         words.count(&schema, |word| &mut word.parameters);
         let mut pairs = pairs(&name);
         pairs.extend(pairs_of_head(&description));
+        // A description often mentions other actions than the tool's own; a name does not.
         let named = actions(&name);
         let beginning = &description[..description.len().min(WORDS_TO_ACT)];
         let profile = ToolProfile {
@@ -248,6 +251,7 @@ impl RequestProfile {
     }
 }
 
+// By hash, since `ToolProfile::word` searches in that order.
 #[derive(Default)]
 struct Words(std::collections::BTreeMap<u32, Word>);
 
@@ -264,6 +268,7 @@ impl Words {
                     parameters: 0,
                 };
                 let count = part(self.0.entry(hash).or_insert(empty));
+                // Features saturate long before 255 repeats.
                 *count = count.saturating_add(1);
             }
         }
@@ -304,6 +309,7 @@ fn parameters(tool: &Tool) -> u16 {
 fn pairs(terms: &[Term]) -> Vec<u32> {
     terms
         .windows(2)
+        // Rotated, so that a pair and its reverse differ.
         .map(|pair| hash(&pair[0].term).rotate_left(7) ^ hash(&pair[1].term))
         .collect()
 }
@@ -351,6 +357,8 @@ fn kinds_taken(parameters: &[Term]) -> u8 {
 /// The kinds of values that a request seems to contain.
 fn kinds_given(request: &str) -> u8 {
     let tokens: Vec<&str> = request.split_whitespace().collect();
+    // A capital after a preposition, as in "in Oslo". Lists of places would be large and never
+    // complete.
     let is_place = |pair: &[&str]| {
         matches!(pair[0], "in" | "at" | "near" | "from" | "to")
             && pair[1].starts_with(|c: char| c.is_ascii_uppercase())
@@ -421,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_counted_where_it_stands() {
+    fn words_are_counted_by_part() {
         let profile = profile("send_mail", "Sends mail to a mail box.");
         let word = profile.word(hash("mail")).unwrap();
         assert_eq!(
@@ -447,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_agree_or_clash_or_are_not_said() {
+    fn actions_are_equal_different_or_unknown() {
         let delete = profile("delete_file", "");
         assert_eq!(
             RequestProfile::new("remove the file").same_action(&delete),
@@ -487,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_requests_have_facts_too() {
+    fn unusual_requests_have_profiles_too() {
         for request in [
             "",
             "?!",

@@ -25,6 +25,7 @@ struct Split {
 impl Split {
     /// The next node of a row.
     fn child(&self, row: &[f32]) -> i16 {
+        // As doubles, as in training: a rounded threshold could send a value to the other side.
         if f64::from(row[self.feature as usize]) <= self.threshold {
             self.left
         } else {
@@ -129,10 +130,13 @@ impl Tree {
         let mut nodes: [i16; ABREAST] = rows.map(|row| root.child(row));
         while nodes.iter().any(|node| *node >= 0) {
             for (node, row) in nodes.iter_mut().zip(rows) {
+                // A row that has reached its leaf evaluates split 0 for nothing, which costs less
+                // than a branch.
                 let child = self.splits[(*node).max(0) as usize].child(row);
                 *node = if *node >= 0 { child } else { *node };
             }
         }
+        // `!n` is `-n - 1`, which numbers the leaves from 0.
         nodes.map(|node| !node as usize)
     }
 
@@ -170,6 +174,8 @@ impl Tree {
                 self.leaves.len()
             ));
         }
+        // Children come after their parent, so every path ends: no file can make a prediction run
+        // in circles.
         let is_below = |node: usize, child: i16| match usize::try_from(child) {
             Ok(split) => split > node && split < self.splits.len(),
             Err(_) => (!child as usize) < self.leaves.len(),
@@ -249,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_end_where_each_would_alone() {
+    fn rows_predicted_together_are_predicted_as_alone() {
         let forest = forest(TWO);
         let rows: Vec<f32> = (0..2 * 21).map(|i| (i * 29 % 100) as f32 / 100.0).collect();
         let alone: Vec<f64> = rows
@@ -260,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_a_row_adds_up_from_the_root_to_its_leaf() {
+    fn parts_of_a_prediction_add_up_to_it() {
         let moved = forest(TWO).moved(&[0.9, 0.9]);
         assert!(
             (moved[0] - 0.4).abs() < 1e-12 && (moved[1] - 1.5).abs() < 1e-12,
@@ -276,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_that_would_not_end_at_a_leaf_are_named() {
+    fn invalid_trees_are_errors_that_name_the_tree() {
         assert!(forest(TWO).check(2).is_ok());
         for (json, expected) in [
             (

@@ -48,6 +48,8 @@ impl Search<'_> {
         if deadline.budget_ms.is_none() || !rerank::applies(self, scores) {
             return true;
         }
+        // The ranker's own candidates. Their profiles are the only step of ranking that can take
+        // long: some 50 microseconds each, on first use.
         let candidates = top_k::above(0.0, &scores.fused, CANDIDATES, |tool| self.is_allowed(tool));
         for (tool, _) in candidates {
             if deadline.is_over() {

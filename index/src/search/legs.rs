@@ -105,6 +105,7 @@ impl DenseLeg {
         } else {
             parts.slow_embedders
         };
+        // Without vectors the request would be embedded for nothing.
         wanted && !self.vectors.is_empty()
     }
 }
@@ -120,6 +121,7 @@ impl LegScan<'_> {
 
     /// The leg's result, scaled over the tools that pass the filter.
     pub(super) fn result(&self, allowed: Option<&[bool]>) -> LegResult {
+        // Cloned, as rough scores are scaled once before and once after they are refined.
         let scores = LegScores::new(self.scores.clone(), farthest, allowed);
         let query = self.queries.first().cloned().unwrap_or_default();
         let embedder = &self.leg.embedder;

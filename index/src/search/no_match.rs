@@ -45,6 +45,7 @@ impl Search<'_> {
     /// The best tools over all requests, each once, by its best score.
     fn nearest(&self, all_scores: &[RequestScores]) -> Vec<usize> {
         let mut best: HashMap<usize, f32> = HashMap::new();
+        // The ranking before the thresholds, which have emptied the answer.
         for (tool, score) in all_scores.iter().flat_map(|scores| self.top(scores)) {
             let known = best.entry(tool).or_insert(score);
             *known = known.max(score);

@@ -15,6 +15,7 @@ pub(super) struct RequestTexts {
 
 impl RequestTexts {
     pub(super) fn new(text: &str, requested: Parts) -> Self {
+        // The clauses are those of the part that is searched, so a pasted document costs no more.
         let text = read_part(text);
         let mut texts = vec![text.to_owned()];
         if requested.clauses {

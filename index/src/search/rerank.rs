@@ -102,6 +102,7 @@ pub(super) fn sample(
             .iter()
             .map(|&tool| scores.fused[tool as usize])
             .collect();
+        // No forest has scored this sample yet, so its scores are 0.
         let signals = candidates.signals(input, &fused, &vec![0.0; fused.len()]);
         (candidates, signals)
     });
@@ -289,6 +290,7 @@ fn mixed(fused: &[f32], candidates: &Candidates, forest_scores: &[f64], mix: f32
         .iter()
         .copied()
         .fold(f64::NEG_INFINITY, f64::max);
+    // False without candidates too: `lowest` is then infinite and `highest` minus infinity.
     let span = if lowest < highest {
         mix * (highest - lowest) as f32
     } else {

@@ -9,6 +9,7 @@ use crate::tool::{Tool, ToolId};
 /// A tool as it was stored; parsed and profiled on first use.
 pub(crate) struct Row {
     pub(crate) stored: StoredTool,
+    // A search reads few of a catalog's tools, so opening parses none.
     parsed: OnceLock<Option<Arc<Tool>>>,
     profile: OnceLock<ToolProfile>,
 }

@@ -21,7 +21,8 @@ const CLAUSES_SHARE: f32 = 0.5;
 /// match by content.
 const MEMORY_WEIGHT: f32 = 1.2;
 /// The best tools by rough scores that are scored again exactly: several times the ranker's
-/// candidates by the formula, and for each leg as many as its features read.
+/// candidates and the most hits of a query by the formula, and for each leg as many as its features
+/// read.
 const LIKELY: usize = 256;
 const LIKELY_BY_LEG: usize = 64;
 
@@ -71,6 +72,7 @@ impl RequestScores {
     pub(super) fn name_bonus(&self, tool: usize) -> f32 {
         match self.named.get(&(tool as u32)) {
             None => 0.0,
+            // Scores by content end at 1, so steps of 1 keep the kinds of matches apart.
             Some(NameMatch::Suffix) => 1.0,
             Some(NameMatch::Exact) => 2.0,
             Some(NameMatch::Verbatim) => 3.0,
@@ -187,7 +189,7 @@ impl Search<'_> {
             let best = top_k::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool));
             likely.extend(best.into_iter().map(|(tool, _)| tool));
         };
-        add_best(fused, LIKELY.max(2 * self.parameters.k));
+        add_best(fused, LIKELY);
         for result in results {
             add_best(&result.scores.raw, LIKELY_BY_LEG);
         }
@@ -286,6 +288,7 @@ impl Search<'_> {
         let shares: f32 = dense.iter().map(|(_, share)| share).sum();
         let weighted = dense
             .iter()
+            // Shares are relative: a leg that takes no part leaves its share to the others.
             .map(|&(scores, share)| (scores, dense_weight * share / shares));
         if self.parameters.fusion == Fusion::Rrf && !dense.is_empty() {
             let lists: Vec<(&[f32], f32)> = [(lexical, 1.0 - dense_weight)]

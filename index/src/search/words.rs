@@ -38,6 +38,7 @@ impl Searcher {
         if let Some(rebuilt) = self.words.rebuilt.get() {
             return read(rebuilt);
         }
+        // The index is only read, so a panic leaves nothing half changed.
         let panic = match catch_unwind(AssertUnwindSafe(|| read(&self.words.index))) {
             Ok(result) => return result,
             Err(panic) => panic,

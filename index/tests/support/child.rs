@@ -1,4 +1,4 @@
-//! Running a test of this very binary again, as another process.
+//! Runs a test of the same binary in another process.
 
 #![allow(dead_code)]
 
@@ -43,10 +43,10 @@ pub fn run_mounted(test: &str, folder: &Path, script: &str) -> bool {
         .arg(test)
         .env(FOLDER, folder);
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
+        output.status.success() && printed.contains("1 passed"),
+        "{printed}"
     );
     true
 }

@@ -1,10 +1,12 @@
-//! What the engine's tests share: seeded chance, a small world of tools, and answers that can be
-//! compared.
+//! Shared by the engine's tests: seeded random numbers, generated tools and requests, and answers
+//! that can be compared.
 
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -50,7 +52,7 @@ impl Chance {
 }
 
 /// Runs a property for several seeds and names the one that fails. `TOOLSCOUT_SEED` picks one,
-/// `TOOLSCOUT_CASES` says how many.
+/// `TOOLSCOUT_CASES` is their number.
 pub fn for_each_seed(cases: u64, property: impl Fn(u64)) {
     let number = |variable: &str| {
         std::env::var(variable)
@@ -106,7 +108,7 @@ pub fn some_name(chance: &mut Chance) -> String {
     format!("{}_{}", chance.pick(&VERBS), chance.pick(&NOUNS))
 }
 
-/// A tool out of few words, so that tools resemble each other, ids come again, and scores tie.
+/// A tool made of few words, so that tools resemble each other, ids repeat, and scores tie.
 pub fn some_tool(chance: &mut Chance, server: &str) -> Tool {
     let text = |chance: &mut Chance, most: usize| {
         let words: Vec<&str> = (0..chance.below(most + 1))
@@ -141,7 +143,7 @@ pub fn some_tools(chance: &mut Chance, server: &str, most: usize) -> Vec<Tool> {
     by_id.into_values().collect()
 }
 
-/// A request: words of the world, misspelt ones, names, several needs.
+/// A request: words that tools have, misspelt ones, names, several needs.
 pub fn some_text(chance: &mut Chance) -> String {
     let word = |chance: &mut Chance| match chance.below(4) {
         0 => chance.pick(&VERBS).to_string(),
@@ -200,14 +202,21 @@ pub fn hashing() -> Options {
     }
 }
 
-/// A catalog of these tools, committed at once and embedded.
-pub fn fresh(data: &DataDir, name: &str, tools: &[Tool]) -> Catalog {
-    let catalog = data.open_or_create(name, hashing()).unwrap();
+/// A catalog of these tools, committed at once.
+pub fn filled(data: &DataDir, name: &str, options: Options, tools: &[Tool]) -> Catalog {
+    let catalog = data.open_or_create(name, options).unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(tools).unwrap();
     writer.commit().unwrap();
-    embed_all(&mut writer);
-    catalog.clone()
+    drop(writer);
+    catalog
+}
+
+/// A catalog of these tools, committed at once and embedded.
+pub fn fresh(data: &DataDir, name: &str, tools: &[Tool]) -> Catalog {
+    let catalog = filled(data, name, hashing(), tools);
+    embed_all(&mut catalog.writer().unwrap());
+    catalog
 }
 
 pub fn embed_all(writer: &mut Writer) -> usize {
@@ -216,12 +225,26 @@ pub fn embed_all(writer: &mut Writer) -> usize {
         .unwrap()
 }
 
+/// Replaces a folder by a copy of another.
+pub fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
 pub fn ids(searcher: &Searcher) -> Vec<String> {
     searcher.ids_after(None).map(ToString::to_string).collect()
 }
 
 /// Everything of an answer that must be the same on equal states: hits with scores and
-/// explanations, in order, and what is said beside them.
+/// explanations, in order, and the fields beside them.
 pub fn answer(searcher: &Searcher, query: &Query) -> Value {
     let results = searcher.search(query).unwrap();
     json!({

@@ -3,6 +3,11 @@
 //! Text is cleaned, lowercased, stripped of accents, and split at spaces, around punctuation and
 //! around each CJK character. A word is then spelt with the longest tokens of the vocabulary, left
 //! to right.
+//!
+//! The `tokenizers` crate (0.23.2, with this vocabulary) gives the same tokens for 10,000 names and
+//! descriptions of tools (1.1 MB), in 690 to 790 ms where this module takes 55 to 90. Its
+//! normalizer records where every character came from, which nothing here needs. Embedding a text
+//! with the table takes 10 µs in all.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -37,6 +42,7 @@ impl Vocabulary {
             longest: 0,
         };
         for (number, token) in tokens.enumerate() {
+            // Two maps, so that no `##` has to be put before a piece to look it up.
             let (map, token) = match token.strip_prefix("##") {
                 Some(rest) if !rest.is_empty() => (&mut vocabulary.next, rest),
                 _ => (&mut vocabulary.first, token),
@@ -70,6 +76,7 @@ impl Vocabulary {
             } else {
                 &self.next
             };
+            // The table has no row for unknown words, so a word that cannot be spelt adds nothing.
             let Some((token, length)) = self.longest_prefix(map, rest) else {
                 return false;
             };
@@ -80,6 +87,7 @@ impl Vocabulary {
     }
 
     fn longest_prefix(&self, map: &HashMap<Box<str>, u32>, rest: &str) -> Option<(u32, usize)> {
+        // Longest first: WordPiece is greedy, and other splits were not in training.
         let ends = (1..=rest.len().min(self.longest))
             .rev()
             .filter(|&end| rest.is_char_boundary(end));
@@ -119,6 +127,7 @@ fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
         .flatten()
         .chain(decomposed.into_iter().flatten());
     chars
+        // ASCII first, which needs no regex.
         .filter(|&c| c.is_ascii() || !is(&ACCENT, c))
         .flat_map(char::to_lowercase)
 }
@@ -127,6 +136,7 @@ fn is_dropped(c: char) -> bool {
     match c {
         '\t' | '\n' | '\r' => false,
         _ if c.is_ascii() => c.is_ascii_control(),
+        // BERT drops the replacement character.
         '\u{fffd}' => true,
         _ => is(&CONTROL, c),
     }

@@ -32,6 +32,7 @@ const NAME_KEYWORDS: [&str; 5] = [
 /// # Errors
 /// A message that names the reference that is missing, circular, or outside the document.
 pub(super) fn follow<'a>(root: &'a Value, mut value: &'a Value) -> Result<&'a Value, String> {
+    // Counting finds circles without a set of the references seen.
     for _ in 0..MAX_HOPS {
         let Some(reference) = reference(value) else {
             return Ok(value);
@@ -66,6 +67,7 @@ impl<'a> Document<'a> {
         Document {
             root,
             share,
+            // Twice, which leaves as much for what is outside references.
             left: 2 * MAX_NODES_PER_DOCUMENT,
         }
     }
@@ -170,14 +172,19 @@ impl Expansion<'_, '_> {
         let root = self.document.root;
         let target = root.pointer(&pointer).ok_or_else(|| dangling(reference))?;
         if self.share == 0 || depth >= MAX_EXPANSION_DEPTH || self.open.contains(&pointer) {
+            // A placeholder and no error: the tool can still be called, and its metadata names what
+            // is missing.
             self.cut.insert(reference.to_owned());
             return Ok(placeholder(reference, target));
         }
         self.open.push(pointer);
+        // The same depth: a target takes the place of its reference.
         let expanded = self.schema(target, depth);
         self.open.pop();
         let mut expanded = expanded?;
         if let Value::Object(into) = &mut expanded {
+            // Since OpenAPI 3.1 keywords beside a reference count; earlier documents have
+            // descriptions there.
             let beside = fields.iter().filter(|(key, _)| *key != "$ref");
             into.extend(beside.map(|(key, value)| (key.clone(), value.clone())));
         }
@@ -186,6 +193,8 @@ impl Expansion<'_, '_> {
 
     fn spend(&mut self, value: &Value) -> Result<(), String> {
         let cost = 1 + value.as_str().map_or(0, str::len) / BYTES_PER_NODE;
+        // What is outside references is bounded by the length of the document, so it is not charged
+        // to the operation.
         if !self.open.is_empty() {
             self.share = self.share.saturating_sub(cost);
         }
@@ -221,6 +230,7 @@ fn pointer(reference: &str) -> Option<String> {
 }
 
 fn percent_decode(text: &str) -> String {
+    // A JSON pointer in a fragment is percent-encoded (RFC 6901, section 6).
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
