@@ -99,7 +99,7 @@ pub struct Half {
 /// trial.
 ///
 /// # Errors
-/// [`EvalError::Option`] when a half has too few queries; errors of the engine.
+/// [`EvalError::TooFewQueries`] in a half; errors of the engine.
 pub fn tune(
     set: &EvalSet,
     engine: &dyn Adjustable,
@@ -285,14 +285,16 @@ impl Split {
         };
         let train = with(&|relevant| relevant.iter().all(trains));
         let test = with(&|relevant| !relevant.iter().any(trains));
-        for (half, name) in [(&train, "train"), (&test, "test")] {
-            if half.queries.len() < FEWEST_QUERIES {
-                let reason = format!(
-                    "the {name} half of {} would have {} queries, at least {FEWEST_QUERIES} are needed; judge more queries",
-                    set.name,
-                    half.queries.len()
-                );
-                return Err(EvalError::option("--seed", seed.to_string(), reason));
+        for (part, half) in [(&train, "train"), (&test, "test")] {
+            let found = part.queries.len();
+            if found < FEWEST_QUERIES {
+                return Err(EvalError::TooFewQueries {
+                    set: set.name.clone(),
+                    queries: set.queries.len(),
+                    half,
+                    found,
+                    needed: FEWEST_QUERIES,
+                });
             }
         }
         let left_out = set.queries.len() - train.queries.len() - test.queries.len();

@@ -62,7 +62,14 @@ fn too_few_queries_and_unknown_tools_are_named() {
             "--queries",
             text(&few),
         ])
-        .failed(1, &["at least 20"]);
+        .failed(
+            1,
+            &[
+                "tuning needs at least 20 queries in each half",
+                "of default has",
+                "of its 1; judge more queries, at least 40",
+            ],
+        );
     let gone = world.file(
         "gone.jsonl",
         r#"{"id":"1","query":"send a mail","relevant":["no/such"]}"#,
