@@ -137,6 +137,23 @@ pub fn tune(
     })
 }
 
+impl Tuned {
+    /// True when the mean of the test half rose.
+    pub fn is_gain(&self) -> bool {
+        self.test.after > self.test.before
+    }
+
+    /// A catalog's settings with the values found in place of its own; what was not tuned stays.
+    pub fn applied_to(&self, mut settings: Settings) -> Settings {
+        for (name, place, _) in KNOBS {
+            if let Some(knob) = self.knobs.iter().find(|knob| knob.name == name) {
+                *place(&mut settings) = knob.after;
+            }
+        }
+        settings
+    }
+}
+
 impl Half {
     pub(super) fn of([before, after]: &[Vec<f64>; 2]) -> Self {
         let mean = super::metrics::mean;
@@ -208,15 +225,9 @@ impl Tunable {
         Tunable { copy, start }
     }
 
-    /// The settings found.
+    /// The settings of the copy with the values found.
     pub fn settings(&self, tuned: &Tuned) -> Settings {
-        self.with(
-            &tuned
-                .knobs
-                .iter()
-                .map(|knob| knob.after)
-                .collect::<Vec<_>>(),
-        )
+        tuned.applied_to(self.start.clone())
     }
 
     fn with(&self, values: &[f32]) -> Settings {
@@ -435,6 +446,22 @@ mod tests {
         );
         assert_eq!((tuned.test.before, tuned.test.after), (0.0, 1.0));
         assert!(tuned.test_gain_p < 0.001);
+    }
+
+    #[test]
+    fn what_was_not_tuned_stays() {
+        let set = words(60);
+        let mut tuned = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap();
+        assert!(tuned.is_gain());
+        tuned.knobs[0].name = "k1".into();
+        tuned.knobs[0].after = 0.8;
+        let own = Settings {
+            description: "mail".into(),
+            ..Settings::default()
+        };
+        let mut expected = own.clone();
+        expected.lexical.k1 = 0.8;
+        assert_eq!(tuned.applied_to(own), expected);
     }
 
     #[test]

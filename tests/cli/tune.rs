@@ -88,6 +88,33 @@ fn too_few_queries_and_unknown_tools_are_named() {
 }
 
 #[test]
+fn settings_without_a_gain_are_not_written() {
+    let world = World::new();
+    // A tool for each query, which is its name: nothing can be better.
+    let names: Vec<String> = (100..150).map(|n| format!("tool{n}")).collect();
+    let tools = names
+        .iter()
+        .map(|name| json!({"name": name, "description": name}));
+    let tools = json!(tools.collect::<Vec<_>>()).to_string();
+    let queries: String = names
+        .iter()
+        .map(|name| {
+            format!(
+                "{}\n",
+                json!({"id": name, "query": name, "relevant": [name]})
+            )
+        })
+        .collect();
+    world.file("set/queries.jsonl", queries);
+    let tools = world.file("set/tools.json", tools);
+    world.ok(&["add", "--embedder", "table", text(&tools)]);
+    let ended = world.run(&["--embedder", "table", "tune", "set", "--apply"]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let note = "no better on the test half, so nothing was written";
+    assert!(ended.stderr.contains(note), "{}", ended.stderr);
+}
+
+#[test]
 fn a_ranker_of_another_version_falls_back_to_the_built_in_one() {
     let world = with_fixtures();
     let search = ["--embedder", "table", "search", "open a ticket about a bug"];
