@@ -207,7 +207,6 @@ pub fn evaluate(
 fn check(set: &EvalSet, plan: &Plan, workspace: &Workspace) -> Result<()> {
     if let Some(&k) = plan.depths.iter().find(|depth| **depth > set.tools.len()) {
         return Err(EvalError::DepthExceedsCatalog {
-            set: set.name.clone(),
             tools: set.tools.len(),
             k,
         });

@@ -81,8 +81,8 @@ pub struct Args {
     /// Write the ranker features of every candidate, for scripts/train_ranker.py
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
-    /// Cut-offs of the metrics
-    #[arg(long, value_delimiter = ',', value_name = "K", default_values_t = DEFAULT_DEPTHS)]
+    /// Cut-offs of the metrics [default: those of 1,3,5,10 that the number of tools allows]
+    #[arg(long, value_delimiter = ',', value_name = "K")]
     k: Vec<usize>,
     /// Measure a sample of this many queries per set
     #[arg(long, value_name = "N")]
@@ -149,7 +149,7 @@ impl Args {
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
         // Every set is loaded before the first is measured, so that a bad file fails at once.
         let sets = self.load_sets()?;
-        let plan = self.plan(context)?;
+        let mut plan = self.plan(context)?;
         let workspace = self.workspace(context, &plan.arms)?;
         let progress = Bar::new();
         let mut evaluations = Vec::new();
@@ -160,6 +160,7 @@ impl Args {
             .transpose()?;
         for set in sets {
             let name = set.name.clone();
+            plan.depths = self.depths(&set);
             progress.begin(&name);
             let evaluation = evaluate(set, &plan, &workspace, &progress)
                 .with_context(|| format!("set {name}"))?;
@@ -209,11 +210,33 @@ impl Args {
             .filter(move |path| !any_folder || !path.is_file())
     }
 
+    /// The cut-offs for a set. Of the default ones those beyond its number of tools are left out
+    /// with a note.
+    fn depths(&self, set: &EvalSet) -> Vec<usize> {
+        if !self.k.is_empty() {
+            let mut depths = self.k.clone();
+            depths.sort_unstable();
+            depths.dedup();
+            return depths;
+        }
+        let tools = set.tools.len();
+        let (depths, beyond): (Vec<usize>, Vec<usize>) = DEFAULT_DEPTHS
+            .into_iter()
+            .partition(|depth| *depth <= tools);
+        if !beyond.is_empty() {
+            let beyond: Vec<String> = beyond.iter().map(usize::to_string).collect();
+            print_stderr(format_args!(
+                "{}: no metrics at k = {}, since it has {}",
+                set.name,
+                beyond.join(", "),
+                printable::counted(tools, "tool")
+            ));
+        }
+        depths
+    }
+
     fn plan(&self, context: &Context) -> Result<Plan> {
-        let mut depths = self.k.clone();
-        depths.sort_unstable();
-        depths.dedup();
-        if let Some(depth) = depths.iter().find(|depth| !(1..=MAX_K).contains(*depth)) {
+        if let Some(depth) = self.k.iter().find(|depth| !(1..=MAX_K).contains(*depth)) {
             let reason = format!("it must be from 1 to {MAX_K}");
             return Err(EvalError::option("--k", depth.to_string(), reason).into());
         }
@@ -238,7 +261,8 @@ impl Args {
         }
         Ok(Plan {
             arms: self.arms(context)?,
-            depths,
+            // Set for each set, since they depend on its number of tools.
+            depths: Vec::new(),
             queries: self.queries,
             seed: self.seed,
             parts: parts(&self.parts)?,
@@ -313,11 +337,9 @@ impl Args {
         match steps {
             Some(steps) => {
                 let sets: Vec<&str> = reports.iter().map(|report| report.set.as_str()).collect();
-                print(&table::ablation(
-                    &ablation::rows(evaluations, steps),
-                    &sets,
-                    self.style(),
-                ))
+                let rows = ablation::rows(evaluations, steps);
+                let steps = table::ablation(&rows, &sets, self.style());
+                print(&joined([steps, table::few_queries(reports)]))
             }
             None => print(&self.tables(reports)),
         }
@@ -333,20 +355,16 @@ impl Args {
 
     fn tables(&self, reports: &[Report]) -> String {
         let style = self.style();
-        let tables = [
+        joined([
             table::quality(reports, style),
             table::significance(reports, style),
+            table::few_queries(reports),
             table::no_match(reports, style),
             table::memory(reports, style),
             table::latency(reports, style),
             table::cost(reports, style),
             table::tokens(reports, style),
-        ];
-        tables
-            .into_iter()
-            .filter(|table| !table.is_empty())
-            .collect::<Vec<_>>()
-            .join("\n\n")
+        ])
     }
 
     fn compare(&self, baseline: &Baseline, reports: &[Report]) -> Result<Outcome> {
@@ -375,6 +393,15 @@ impl Args {
         ));
         Ok(Outcome::Failure)
     }
+}
+
+/// The tables that are not empty, with a blank line between them.
+fn joined<const N: usize>(tables: [String; N]) -> String {
+    let filled: Vec<String> = tables
+        .into_iter()
+        .filter(|table| !table.is_empty())
+        .collect();
+    filled.join("\n\n")
 }
 
 /// The steps of an ablation with the embedders of this run.

@@ -81,9 +81,14 @@ impl Args {
         } else {
             print_tuned(context, &tuned)?;
         }
+        if self.apply && !tuned.is_gain() {
+            return without_gain(context, "the settings found are");
+        }
         if self.apply {
-            let mut writer = context.open(Legs::Lexical)?.writer()?;
-            writer.set_settings(&tunable.settings(&tuned))?;
+            let catalog = context.open(Legs::Lexical)?;
+            let settings = tuned.applied_to(catalog.searcher().settings().clone());
+            let mut writer = catalog.writer()?;
+            writer.set_settings(&settings)?;
             writer.commit()?;
         }
         Ok(Outcome::Success)
@@ -114,12 +119,8 @@ impl Args {
         } else {
             print_adapted(context, &adapted)?;
         }
-        // Checked on the test half: a gain on the train half alone is overfitting.
         if self.apply && !adapted.accepted {
-            context
-                .printer
-                .note("the fitted ranker is no better on the test half, so nothing was written")?;
-            return Ok(Outcome::Failure);
+            return without_gain(context, "the fitted ranker is");
         }
         if self.apply {
             let mut writer = context.open(Legs::Lexical)?.writer()?;
@@ -145,6 +146,15 @@ impl Args {
             called,
         )?)
     }
+}
+
+/// Says why nothing was written. The test half decides, since a gain on the train half alone is
+/// overfitting.
+fn without_gain(context: &Context, what: &str) -> Result<Outcome> {
+    context.printer.note(format_args!(
+        "{what} no better on the test half, so nothing was written"
+    ))?;
+    Ok(Outcome::Failure)
 }
 
 fn print_adapted(context: &Context, adapted: &Adapted) -> Result<()> {

@@ -60,7 +60,7 @@ struct Example {
 /// Fits the ranker of a catalog to the judged queries of a set. Calls `on_query` after each query.
 ///
 /// # Errors
-/// [`EvalError::Option`] when a half has too few queries, or no ranker was trained for the legs of the
+/// [`EvalError::TooFewQueries`] in a half, [`EvalError::Option`] when no ranker was trained for the legs of the
 /// catalog; errors of the engine.
 pub fn adapt(
     set: &EvalSet,

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::printable::counted;
+
 /// A result whose error is [`EvalError`].
 pub type Result<T, E = EvalError> = std::result::Result<T, E>;
 
@@ -86,15 +88,31 @@ pub enum EvalError {
     },
     /// A cut-off beyond the size of the catalog: every metric there would be trivially 1.
     #[error(
-        "set {set} has {tools} tools, metrics at k = {k} mean nothing there; use --k with values up to {tools}"
+        "metrics at k = {k} mean nothing with {}; use --k with values up to {tools}",
+        counted(*.tools, "tool")
     )]
     DepthExceedsCatalog {
-        /// The set.
-        set: String,
-        /// Its number of tools.
+        /// The number of tools.
         tools: usize,
         /// The depth asked for.
         k: usize,
+    },
+    /// Too few queries to tune with.
+    #[error(
+        "tuning needs at least {needed} queries in each half of the tools, and the {half} half of {set} has {found} of its {queries}; judge more queries, at least {}",
+        2 * .needed
+    )]
+    TooFewQueries {
+        /// The set.
+        set: String,
+        /// Its number of queries.
+        queries: usize,
+        /// `train` or `test`.
+        half: &'static str,
+        /// The number of queries in that half.
+        found: usize,
+        /// The least number of queries in a half.
+        needed: usize,
     },
     /// A set without queries that need several tools.
     #[error(

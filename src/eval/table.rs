@@ -13,6 +13,18 @@ use super::latency::Latency;
 use super::metrics::{Measure, Metric};
 use super::report::{ArmReport, Means, Report, macro_average};
 
+/// Below this number of queries one of them moves a mean by more than three points.
+const FEW_QUERIES: usize = 30;
+const OF_SIGNIFICANCE: &str = "\
+a - b: difference of the means; p: how often chance alone makes a difference at least as large";
+const OF_NO_MATCH: &str = "\
+unanswerable: without a relevant tool, once a fifth of the tools is removed
+accuracy, false: share of the unanswerable and of the other queries answered with \"no match\"; with
+  the default settings that is hardly any, and a threshold (search --min-confidence) makes it more
+signal: coverage is the share of the query's words in the best tool, cosine the best similarity of
+  embeddings, bm25 and score the best of the hits, confidence that of the answer
+AUC: how well the signal alone separates both kinds of queries; 0.5 is chance";
+
 /// The style of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -188,7 +200,7 @@ pub fn no_match(reports: &[Report], style: Style) -> String {
             ]);
         }
     }
-    finish(table, 2)
+    captioned(finish(table, 2), OF_NO_MATCH)
 }
 
 /// The gain of a usage memory, one row per set.
@@ -259,7 +271,20 @@ pub fn significance(reports: &[Report], style: Style) -> String {
             ]));
         }
     }
-    finish(table, 4)
+    captioned(finish(table, 4), OF_SIGNIFICANCE)
+}
+
+/// A remark on sets with few queries; empty without one.
+pub fn few_queries(reports: &[Report]) -> String {
+    let few: Vec<String> = reports
+        .iter()
+        .filter(|report| report.queries < FEW_QUERIES)
+        .map(|report| format!("{} has {}", report.set, report.queries))
+        .collect();
+    if few.is_empty() {
+        return String::new();
+    }
+    format!("few queries: intervals are wide ({})", few.join(", "))
 }
 
 /// Cost and success of conversations by policy; with several sets, a macro average per policy too.
@@ -342,10 +367,12 @@ pub fn changes(changes: &[Change], max_drop: f64) -> String {
 
 /// The columns of the quality table: the metrics at the deepest cut-offs.
 fn shown_metrics(reports: &[Report]) -> Vec<Metric> {
+    // A set with few tools lacks the deeper cut-offs.
     let measured: Vec<Metric> = reports
-        .first()
-        .and_then(|report| report.arms.first())
+        .iter()
+        .filter_map(|report| report.arms.first())
         .map(|arm| arm.means.0.iter().map(|(metric, _)| *metric).collect())
+        .max_by_key(Vec::len)
         .unwrap_or_default();
     let deepest = measured
         .iter()
@@ -405,6 +432,14 @@ fn milliseconds(ms: f64) -> String {
         ms if ms >= 10.0 => format!("{ms:.1}"),
         ms => format!("{ms:.2}"),
     }
+}
+
+/// A table that is not empty, with a caption.
+fn captioned(table: String, caption: &str) -> String {
+    if table.is_empty() {
+        return table;
+    }
+    format!("{table}\n\n{caption}")
 }
 
 fn new_table(style: Style) -> Table {
@@ -471,6 +506,7 @@ mod tests {
         let reports = [report("a", "lexical", 0.5)];
         assert!(
             cost(&reports, Style::Terminal).is_empty()
+                && no_match(&reports, Style::Terminal).is_empty()
                 && tokens(&reports, Style::Terminal).is_empty()
         );
     }

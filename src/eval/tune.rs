@@ -99,7 +99,7 @@ pub struct Half {
 /// trial.
 ///
 /// # Errors
-/// [`EvalError::Option`] when a half has too few queries; errors of the engine.
+/// [`EvalError::TooFewQueries`] in a half; errors of the engine.
 pub fn tune(
     set: &EvalSet,
     engine: &dyn Adjustable,
@@ -135,6 +135,23 @@ pub fn tune(
         test_gain_p: gain.p,
         left_out: split.left_out,
     })
+}
+
+impl Tuned {
+    /// True when the mean of the test half rose.
+    pub fn is_gain(&self) -> bool {
+        self.test.after > self.test.before
+    }
+
+    /// A catalog's settings with the values found in place of its own; what was not tuned stays.
+    pub fn applied_to(&self, mut settings: Settings) -> Settings {
+        for (name, place, _) in KNOBS {
+            if let Some(knob) = self.knobs.iter().find(|knob| knob.name == name) {
+                *place(&mut settings) = knob.after;
+            }
+        }
+        settings
+    }
 }
 
 impl Half {
@@ -208,15 +225,9 @@ impl Tunable {
         Tunable { copy, start }
     }
 
-    /// The settings found.
+    /// The settings of the copy with the values found.
     pub fn settings(&self, tuned: &Tuned) -> Settings {
-        self.with(
-            &tuned
-                .knobs
-                .iter()
-                .map(|knob| knob.after)
-                .collect::<Vec<_>>(),
-        )
+        tuned.applied_to(self.start.clone())
     }
 
     fn with(&self, values: &[f32]) -> Settings {
@@ -285,14 +296,16 @@ impl Split {
         };
         let train = with(&|relevant| relevant.iter().all(trains));
         let test = with(&|relevant| !relevant.iter().any(trains));
-        for (half, name) in [(&train, "train"), (&test, "test")] {
-            if half.queries.len() < FEWEST_QUERIES {
-                let reason = format!(
-                    "the {name} half of {} would have {} queries, at least {FEWEST_QUERIES} are needed; judge more queries",
-                    set.name,
-                    half.queries.len()
-                );
-                return Err(EvalError::option("--seed", seed.to_string(), reason));
+        for (part, half) in [(&train, "train"), (&test, "test")] {
+            let found = part.queries.len();
+            if found < FEWEST_QUERIES {
+                return Err(EvalError::TooFewQueries {
+                    set: set.name.clone(),
+                    queries: set.queries.len(),
+                    half,
+                    found,
+                    needed: FEWEST_QUERIES,
+                });
             }
         }
         let left_out = set.queries.len() - train.queries.len() - test.queries.len();
@@ -433,6 +446,22 @@ mod tests {
         );
         assert_eq!((tuned.test.before, tuned.test.after), (0.0, 1.0));
         assert!(tuned.test_gain_p < 0.001);
+    }
+
+    #[test]
+    fn what_was_not_tuned_stays() {
+        let set = words(60);
+        let mut tuned = tune(&set, &TwoKnobs(WordOverlap::over(&set)), 7, &|| ()).unwrap();
+        assert!(tuned.is_gain());
+        tuned.knobs[0].name = "k1".into();
+        tuned.knobs[0].after = 0.8;
+        let own = Settings {
+            description: "mail".into(),
+            ..Settings::default()
+        };
+        let mut expected = own.clone();
+        expected.lexical.k1 = 0.8;
+        assert_eq!(tuned.applied_to(own), expected);
     }
 
     #[test]

@@ -314,6 +314,56 @@ fn bad_sets_are_errors_without_output() {
 }
 
 #[test]
+fn a_small_set_is_measured_at_the_depths_that_it_allows() {
+    let world = World::new();
+    let set = small(
+        &world,
+        r#"{"id":"q","query":"send a mail","relevant":["send_mail"]}"#,
+    );
+    let ended = world.run(&["eval", &set, "--json", "out.json"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let note = "small: no metrics at k = 3, 5, 10, since it has 2 tools";
+    assert!(ended.stderr.contains(note), "{}", ended.stderr);
+    let report = parsed(&std::fs::read_to_string(world.path("out.json")).expect("written"));
+    let arm = &report["arms"]["lexical"];
+    assert_eq!(
+        (arm["ndcg@1"].as_f64(), arm.get("ndcg@3")),
+        (Some(1.0), None)
+    );
+    // No tool can be held out of two, so there is nothing to say on abstention.
+    let table = ended.stdout;
+    assert!(
+        table.contains("few queries") && !table.contains("AUC"),
+        "{table}"
+    );
+
+    let asked = world.run(&["eval", &set, "--k", "1,10"]);
+    asked.failed(
+        1,
+        &["error: set small: metrics at k = 10 mean nothing with 2 tools; use --k"],
+    );
+}
+
+#[test]
+fn columns_are_explained_and_intervals_of_few_queries_marked() {
+    let world = World::new();
+    let args = ["--embedder", "table", "eval", &fixtures(), "--parts"];
+    let few = world.ok(&[&args[..], &["no-match", "--queries", "12"]].concat());
+    for text in [
+        "accuracy, false:",
+        "AUC:",
+        "few queries: intervals are wide (fixtures has 12)",
+    ] {
+        assert!(few.contains(text), "{text} is missing in {few}");
+    }
+    let enough = world.ok(&[&args[..], &["", "--queries", "30"]].concat());
+    assert!(
+        enough.contains("p: how often chance") && !enough.contains("few queries"),
+        "{enough}"
+    );
+}
+
+#[test]
 fn a_report_is_one_page_that_loads_nothing() {
     let world = World::new();
     world.ok(&[

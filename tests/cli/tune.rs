@@ -62,7 +62,14 @@ fn too_few_queries_and_unknown_tools_are_named() {
             "--queries",
             text(&few),
         ])
-        .failed(1, &["at least 20"]);
+        .failed(
+            1,
+            &[
+                "tuning needs at least 20 queries in each half",
+                "of default has",
+                "of its 1; judge more queries, at least 40",
+            ],
+        );
     let gone = world.file(
         "gone.jsonl",
         r#"{"id":"1","query":"send a mail","relevant":["no/such"]}"#,
@@ -78,6 +85,33 @@ fn too_few_queries_and_unknown_tools_are_named() {
         ])
         .failed(1, &["no/such"]);
     assert_eq!(world.run(&["tune", "--ranker"]).code, 2);
+}
+
+#[test]
+fn settings_without_a_gain_are_not_written() {
+    let world = World::new();
+    // A tool for each query, which is its name: nothing can be better.
+    let names: Vec<String> = (100..150).map(|n| format!("tool{n}")).collect();
+    let tools = names
+        .iter()
+        .map(|name| json!({"name": name, "description": name}));
+    let tools = json!(tools.collect::<Vec<_>>()).to_string();
+    let queries: String = names
+        .iter()
+        .map(|name| {
+            format!(
+                "{}\n",
+                json!({"id": name, "query": name, "relevant": [name]})
+            )
+        })
+        .collect();
+    world.file("set/queries.jsonl", queries);
+    let tools = world.file("set/tools.json", tools);
+    world.ok(&["add", "--embedder", "table", text(&tools)]);
+    let ended = world.run(&["--embedder", "table", "tune", "set", "--apply"]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let note = "no better on the test half, so nothing was written";
+    assert!(ended.stderr.contains(note), "{}", ended.stderr);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::excused;
 use super::page::{self, Page};
 use super::world::World;
@@ -48,14 +50,43 @@ fn every_page_with_commands_has_a_test() {
 fn run(name: &str) {
     let page = Page::read(name);
     let mut world = World::new();
-    for block in page.blocks_of("sh") {
+    let mut printed = String::new();
+    for block in page.blocks() {
         eprintln!("{name}:{}", block.line);
-        run_block(&block.text, &mut world);
+        match block.language.as_str() {
+            "sh" => printed = run_block(&block.text, &mut world),
+            // The first page shows an answer below the commands that ask for it.
+            "json" if name == "README.md" => assert_printed(&block.text, &printed),
+            _ => {}
+        }
+    }
+}
+
+/// Fails unless the last JSON value that commands printed has what is shown.
+fn assert_printed(shown: &str, printed: &str) {
+    let shown: Value = serde_json::from_str(shown).expect("JSON");
+    let values = serde_json::Deserializer::from_str(printed).into_iter::<Value>();
+    let last = values.last().expect("an answer").expect("JSON");
+    assert!(has(&last, &shown), "{last} has not {shown}");
+}
+
+/// True when a value has every field and element of another one.
+fn has(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => part
+            .iter()
+            .all(|(key, part)| whole.get(key).is_some_and(|whole| has(whole, part))),
+        (Value::Array(whole), Value::Array(part)) => {
+            whole.len() == part.len()
+                && whole.iter().zip(part).all(|(whole, part)| has(whole, part))
+        }
+        _ => whole == part,
     }
 }
 
 /// Runs a block: what is excused is checked, servers are started and stay, the rest is one script.
-fn run_block(text: &str, world: &mut World) {
+/// Returns what the last script printed.
+fn run_block(text: &str, world: &mut World) -> String {
     let mut script = String::new();
     for command in commands(text) {
         if command.starts_with("toolscout serve") {
@@ -66,12 +97,12 @@ fn run_block(text: &str, world: &mut World) {
             script.push('\n');
         }
     }
-    run_script(&script, world);
+    run_script(&script, world)
 }
 
-fn run_script(script: &str, world: &World) {
+fn run_script(script: &str, world: &World) -> String {
     if script.trim().is_empty() {
-        return;
+        return String::new();
     }
     let installs = |line: &str| line.starts_with("toolscout mcp install");
     let asks = |line: &str| line.contains("http://127.0.0.1:7700") && !installs(line);
@@ -79,7 +110,8 @@ fn run_script(script: &str, world: &World) {
         world.serves() || !script.lines().any(asks),
         "no server was started for:\n{script}"
     );
-    world.run(Path::new("."), script);
+    let output = world.run(Path::new("."), script);
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// The lines of a block, each with those it is continued on by a backslash.

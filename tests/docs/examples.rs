@@ -56,6 +56,14 @@ fn toml_is_what_it_is_shown_as() {
             fs::write(&file, &block.text).expect("a file");
             Settings::resolve(Layer::default(), Some(&file), &|_| None).expect("settings");
         }
+        "README.md" => {
+            let manifest: toml::Table = block.text.parse().expect("TOML");
+            let engine = &manifest["dependencies"]["toolscout-index"]["path"];
+            // The path is seen from beside the repository.
+            let path = engine.as_str().and_then(|path| path.split_once('/'));
+            let folder = page::root().join(path.expect("a path").1);
+            assert!(folder.join("Cargo.toml").exists(), "{engine}");
+        }
         _ => drop(Profile::parse(&page.name, &block.text).expect("a profile")),
     });
 }

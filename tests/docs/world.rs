@@ -49,10 +49,9 @@ impl World {
         let path = dir.path();
         let pages = path.join("page");
         copy(&root().join("fixtures/docs"), &pages);
-        copy(
-            &root().join("fixtures/tools"),
-            &pages.join("fixtures/tools"),
-        );
+        for folder in ["fixtures/tools", "fixtures/agent"] {
+            copy(&root().join(folder), &pages.join(folder));
+        }
         for file in ["queries.jsonl", "fixtures/queries.jsonl"] {
             fs::copy(root().join("fixtures/queries.jsonl"), pages.join(file)).expect("queries");
         }
