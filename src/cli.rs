@@ -123,7 +123,15 @@ impl Cli {
             logging::start();
         }
         // A closure, because completions must work even with a broken configuration file.
-        let context = || Context::new(globals);
+        let is_doctor = matches!(verb, Verb::Doctor(_));
+        let context = || {
+            let context = Context::new(globals)?;
+            // The report of `doctor` names this problem among others.
+            if !is_doctor {
+                context.check_data_dir()?;
+            }
+            anyhow::Ok(context)
+        };
         match verb {
             Verb::Add(args) => args.run(&context()?),
             Verb::Sync(args) => args.run(&context()?),

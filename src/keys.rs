@@ -204,6 +204,11 @@ impl Key {
         }
     }
 
+    /// True where requests with the key are accepted.
+    pub fn is_valid(&self, now: SystemTime) -> bool {
+        self.refusal(seconds(now)).is_none()
+    }
+
     fn refusal(&self, now: u64) -> Option<KeyRefusal> {
         // Revoked wins over expired: it is the stronger reason.
         if self.revoked_at.is_some() {

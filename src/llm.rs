@@ -13,7 +13,10 @@ use serde_json::{Map, Value};
 pub use openai::OpenAi;
 pub use script::ScriptedModel;
 
-use crate::printable::counted;
+use crate::printable::{counted, excerpt};
+
+/// Most characters of an endpoint's answer in an error message.
+const MAX_EXCERPT_CHARS: usize = 200;
 
 /// A model's streamed answer: deltas in order, up to the last one or the first error.
 pub type DeltaStream = BoxStream<'static, Result<Delta, LlmError>>;
@@ -207,9 +210,18 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LlmError {
+    /// A base URL that cannot be used.
+    #[error("{url:?} is not the base URL of a model: {reason}")]
+    InvalidUrl {
+        /// The URL given.
+        url: String,
+        /// What is wrong, or what would be right.
+        reason: String,
+    },
     /// No connection.
     #[error(
-        "the model at {url} cannot be reached ({reason}); is it running, and is the base URL right?"
+        "the model at {url} cannot be reached ({reason}); {}",
+        unreachable_step(url)
     )]
     Unreachable {
         /// The endpoint.
@@ -218,7 +230,11 @@ pub enum LlmError {
         reason: String,
     },
     /// An HTTP status other than success, retries used up.
-    #[error("the model at {url} answered {status} after {}: {body}", counted(*attempts, "attempt"))]
+    #[error(
+        "the model at {url} answered {status} after {}: {body}{}",
+        counted(*attempts, "attempt"),
+        status_step(*status)
+    )]
     Status {
         /// The endpoint.
         url: String,
@@ -226,7 +242,7 @@ pub enum LlmError {
         status: u16,
         /// Number of attempts.
         attempts: u32,
-        /// The beginning of the body.
+        /// The beginning of the body's text.
         body: String,
     },
     /// Nothing arrived within the time limit.
@@ -246,16 +262,26 @@ pub enum LlmError {
         reason: String,
     },
     /// The answer is not a chat completion stream.
-    #[error("the model's answer is not a chat completion ({reason}): {excerpt}")]
-    Garbage {
+    #[error(
+        "the answer of the model{} is not a chat completion ({reason}): {excerpt}; --llm must be the base URL of an OpenAI-compatible API",
+        at(url)
+    )]
+    Malformed {
+        /// The endpoint; empty where the answer was decoded without one.
+        url: String,
         /// What is wrong.
         reason: String,
-        /// The beginning of the answer.
+        /// The beginning of the answer's text.
         excerpt: String,
     },
     /// An error object in the stream.
-    #[error("the model reported an error: {message}")]
+    #[error(
+        "the model{} reported an error: {message}; ask again, or choose another model with --model",
+        at(url)
+    )]
     Reported {
+        /// The endpoint; empty where the answer was decoded without one.
+        url: String,
         /// The provider's message.
         message: String,
     },
@@ -269,4 +295,120 @@ pub enum LlmError {
         /// What is wrong, and what would be right.
         reason: String,
     },
+}
+
+impl LlmError {
+    /// An answer that is not a chat completion stream.
+    pub fn malformed(reason: impl Into<String>, answer: &str) -> Self {
+        LlmError::Malformed {
+            url: String::new(),
+            reason: reason.into(),
+            excerpt: text_excerpt(answer),
+        }
+    }
+
+    /// The error with the endpoint that sent the answer.
+    fn with_endpoint(mut self, endpoint: &str) -> Self {
+        if let LlmError::Malformed { url, .. } | LlmError::Reported { url, .. } = &mut self {
+            *url = endpoint.to_owned();
+        }
+        self
+    }
+}
+
+fn at(url: &str) -> String {
+    if url.is_empty() {
+        return String::new();
+    }
+    format!(" at {url}")
+}
+
+fn unreachable_step(url: &str) -> &'static str {
+    if url.starts_with(openai::DEFAULT_BASE_URL) {
+        "is it running? That is the default of --llm; set --llm or TOOLSCOUT_LLM, or try without a model: --llm script:FILE"
+    } else {
+        "is it running, and is the base URL of --llm right?"
+    }
+}
+
+fn status_step(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "; --llm-key or TOOLSCOUT_LLM_KEY sets the API key",
+        404 => {
+            "; --model or TOOLSCOUT_MODEL names a model of that server, --llm its base URL, which usually ends in /v1"
+        }
+        _ => "",
+    }
+}
+
+/// The first words of an answer: the message of a JSON error, or the text of an HTML page.
+fn text_excerpt(answer: &str) -> String {
+    let answer = answer.trim();
+    let error = serde_json::from_str::<Value>(answer).unwrap_or_default();
+    let message = error.pointer("/error/message").or(error.get("error"));
+    let text = match message.and_then(Value::as_str) {
+        Some(message) => message.to_owned(),
+        None if answer.starts_with('<') => html_text(answer),
+        None => answer.to_owned(),
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    excerpt(&words.join(" "), MAX_EXCERPT_CHARS)
+}
+
+/// The text between the tags of a page, without its scripts and styles.
+fn html_text(html: &str) -> String {
+    let mut text = String::new();
+    for element in html.split('<') {
+        let (tag, content) = element.split_once('>').unwrap_or((element, ""));
+        if !tag.starts_with("script") && !tag.starts_with("style") {
+            text.push_str(content);
+            text.push(' ');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_page_is_cut_to_its_first_words() {
+        let page = format!(
+            "<!DOCTYPE html>\n<html><head><style>p {{}}</style><title>502</title></head><p>Bad <b>gateway</b> {}</html>",
+            "x".repeat(500)
+        );
+        let text = text_excerpt(&page);
+        assert!(text.starts_with("502 Bad gateway x"), "{text}");
+        assert_eq!(text.chars().count(), MAX_EXCERPT_CHARS + 1);
+        let json = r#"{"error":{"message":"model \"m\" not found"}}"#;
+        assert_eq!(text_excerpt(json), "model \"m\" not found");
+        assert_eq!(text_excerpt(" busy\n"), "busy");
+    }
+
+    #[test]
+    fn an_error_names_the_endpoint_and_the_flag_to_change() {
+        let url = format!("{}/chat/completions", openai::DEFAULT_BASE_URL);
+        let unreachable = LlmError::Unreachable {
+            url: url.clone(),
+            reason: "refused".into(),
+        };
+        let message = unreachable.to_string();
+        assert!(message.contains("the default of --llm"), "{message}");
+        for (status, flag) in [(401, "--llm-key"), (403, "--llm-key"), (404, "--model")] {
+            let error = LlmError::Status {
+                url: url.clone(),
+                status,
+                attempts: 1,
+                body: String::new(),
+            };
+            assert!(error.to_string().contains(flag), "{error}");
+        }
+        let error = LlmError::malformed("no JSON", "<p>hello").with_endpoint(&url);
+        let message = error.to_string();
+        assert!(
+            message.contains(&url) && message.contains(": hello; --llm"),
+            "{message}"
+        );
+    }
 }

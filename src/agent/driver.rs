@@ -32,7 +32,6 @@ use crate::gate::{
     Ledger,
 };
 use crate::llm::{ChatRequest, LlmError};
-use crate::printable::excerpt;
 use crate::session::{ConversationId, Figures, SessionError, Sessions, TurnEnd, TurnStatus};
 use crate::tools::Callable;
 
@@ -439,10 +438,7 @@ impl<'a> Turn<'a> {
             let pieces = builder.push(delta?);
             self.send_pieces(pieces).await;
             if builder.is_overlong() {
-                return Err(LlmError::Garbage {
-                    reason: "the answer does not end".to_owned(),
-                    excerpt: excerpt(&self.text, 120),
-                });
+                return Err(LlmError::malformed("the answer does not end", &self.text));
             }
         }
         let (pieces, reply) = builder.finish();

@@ -27,7 +27,7 @@ use crate::finder::Style;
 use crate::gate::audit;
 use crate::gate::{Answer, AuditLog};
 use crate::http::AgentSource;
-use crate::llm::openai::OpenAiConfig;
+use crate::llm::openai::{DEFAULT_BASE_URL, OpenAiConfig};
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel};
 use crate::mcp::{Pool, SingleWriterSink};
@@ -40,8 +40,6 @@ use approve::Questions;
 use stdin::Input;
 use view::{Stream, View};
 
-/// The default address of Ollama, a server of local models.
-const DEFAULT_LLM: &str = "http://127.0.0.1:11434/v1";
 /// The database of conversations, in the data directory.
 const SESSIONS_FILE: &str = "agent.db";
 /// How long the first question waits for MCP servers. Slower ones are available to later questions.
@@ -72,7 +70,7 @@ pub struct Args {
 #[derive(clap::Args, Clone, Debug)]
 pub struct AgentArgs {
     /// The model: the base URL of an OpenAI-compatible API, or `script:FILE`
-    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM", default_value = DEFAULT_LLM)]
+    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM", default_value = DEFAULT_BASE_URL)]
     llm: String,
     /// The model's name at that API
     #[arg(
@@ -123,6 +121,7 @@ pub struct AgentArgs {
 impl Args {
     /// Answers the question, or the questions of stdin.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        context.check_catalog()?;
         let pool = self.agent.pool()?;
         let source = self.agent.source(context, pool.clone())?;
         // Opened after the source, which creates the catalog if there are skills.
@@ -143,8 +142,11 @@ impl Args {
             .build()
             .context("start the runtime")?;
         let outcome = runtime.block_on(async {
-            pool.start(Arc::new(SingleWriterSink::new(catalog)));
+            pool.start(Arc::new(SingleWriterSink::new(catalog.clone())));
             pool.settled(MCP_START_TIMEOUT).await;
+            if catalog.searcher().len() < AgentConfig::default().search_from_tools {
+                print_stderr("few tools: all are shown, tool_search is off");
+            }
             let mut terminal = Terminal::new(agent, conversation, context.printer);
             terminal.identity = self.identity;
             let outcome = match question {

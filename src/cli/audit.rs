@@ -8,6 +8,7 @@ use clap::Subcommand;
 use super::Outcome;
 use super::context::Context;
 use crate::gate::audit::{AuditLog, FILE_NAME, Verified};
+use crate::printable::counted;
 
 /// Verifies or exports the audit log of tool calls.
 #[derive(clap::Args, Debug)]
@@ -60,9 +61,9 @@ impl Args {
                 let verified = log.verify(head.as_deref())?;
                 print(context, &verified, "verified")?;
                 if verified.anchored < verified.entries && !context.printer.is_json() {
-                    let unanchored = verified.entries - verified.anchored;
+                    let unanchored = counted(verified.entries - verified.anchored, "entry");
                     context.printer.note(format_args!(
-                        "the newest {unanchored} are not anchored: their process ended before it moved the anchor"
+                        "not anchored: the newest {unanchored}, because the process ended before it moved the anchor"
                     ))?;
                 }
             }
@@ -81,8 +82,8 @@ fn print(context: &Context, verified: &Verified, action: &str) -> Result<()> {
         return context.printer.json(verified);
     }
     let Verified { entries, head, .. } = verified;
-    let noun = if *entries == 1 { "entry" } else { "entries" };
+    let entries = counted(*entries, "entry");
     context
         .printer
-        .text(format_args!("{action} {entries} {noun}, head {head}"))
+        .text(format_args!("{action} {entries}, head {head}"))
 }

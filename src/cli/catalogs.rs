@@ -8,6 +8,7 @@ use toolscout_index::{Error, Options, SearchOptions, Settings};
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
+use super::output::print_stderr;
 use super::search_options::SearchOptionArgs;
 use crate::feedback::FeedbackStore;
 
@@ -67,10 +68,7 @@ impl Args {
                 description,
                 reset,
             } => settings(context, &options, description, reset),
-            Action::Delete { yes: false, name } => Err(UsageError(format!(
-                "this deletes every tool in {name:?} permanently; add --yes to confirm"
-            ))
-            .into()),
+            Action::Delete { yes: false, name } => refuse_to_delete(context, name),
             Action::Delete { yes: true, name } => delete(context, &name),
         }
     }
@@ -91,6 +89,13 @@ fn list(context: &Context) -> Result<Outcome> {
             .map(|(name, tools)| as_json(name, tools))
             .collect();
         context.printer.json(&json)?;
+        return Ok(Outcome::Success);
+    }
+    if counted.is_empty() {
+        print_stderr(format_args!(
+            "no catalogs in {}; `toolscout add FILE` creates one",
+            dir.path().display()
+        ));
         return Ok(Outcome::Success);
     }
     let mut rows = Vec::new();
@@ -158,6 +163,19 @@ fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
         rows.push(vec![name.clone(), value]);
     }
     context.printer.rows(&["setting", "value"], rows)
+}
+
+/// Asks for `--yes`, once the catalog is known to exist.
+fn refuse_to_delete(context: &Context, name: String) -> Result<Outcome> {
+    let dir = context.data_dir();
+    if !dir.catalogs()?.contains(&name) {
+        let data_dir = dir.path().to_owned();
+        return Err(Error::UnknownCatalog { name, data_dir }.into());
+    }
+    Err(UsageError(format!(
+        "this deletes every tool in {name:?} permanently; add --yes to confirm"
+    ))
+    .into())
 }
 
 fn delete(context: &Context, name: &str) -> Result<Outcome> {

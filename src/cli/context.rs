@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Result;
-use toolscout_index::{Catalog, DataDir, Embedder, Options, Searcher, database};
+use anyhow::{Result, bail};
+use toolscout_index::{Catalog, DataDir, Embedder, Error, Options, Searcher, database};
 
+use super::exit::describe;
 use super::globals::Globals;
 use super::output::{Printer, print_stderr};
 use super::suggest::did_you_mean;
-use crate::config::Settings;
+use crate::config::{DEFAULT_CATALOG, Settings};
 use crate::models::{self, Embedders, Unavailable};
 
 /// The folder of the catalogs, in the data directory.
@@ -95,6 +96,46 @@ impl Context {
     /// True when the catalog of the settings exists.
     pub fn has_catalog(&self) -> Result<bool> {
         Ok(self.data_dir().catalogs()?.contains(&self.settings.catalog))
+    }
+
+    /// Fails for a catalog that does not exist, unless it is the default one. For verbs that serve
+    /// a catalog: a misspelt name would create an empty one.
+    pub fn check_catalog(&self) -> Result<()> {
+        match self.unknown_catalog()? {
+            Some(unknown) => Err(unknown.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Warns where [`Context::check_catalog`] would fail.
+    pub fn warn_of_unknown_catalog(&self) {
+        // A data directory that cannot be listed is reported by whatever reads it next.
+        if let Ok(Some(unknown)) = self.unknown_catalog() {
+            self.warn(describe(&unknown));
+        }
+    }
+
+    fn unknown_catalog(&self) -> Result<Option<Error>> {
+        let name = &self.settings.catalog;
+        if name == DEFAULT_CATALOG || self.has_catalog()? {
+            return Ok(None);
+        }
+        Ok(Some(Error::UnknownCatalog {
+            name: name.clone(),
+            data_dir: self.settings.data.clone(),
+        }))
+    }
+
+    /// Fails where the data directory is a file.
+    pub fn check_data_dir(&self) -> Result<()> {
+        let data = &self.settings.data;
+        if data.is_file() {
+            bail!(
+                "{} is a file, not a folder; --data names the folder of the catalogs",
+                data.display()
+            );
+        }
+        Ok(())
     }
 
     /// Warns about servers without tools in the catalog, and suggests similar names.

@@ -97,6 +97,7 @@ impl Check {
 impl Args {
     /// Runs every check and prints the results.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        context.warn_of_unknown_catalog();
         let mut checks = vec![
             settings(context),
             data_dir(&context.settings.data),

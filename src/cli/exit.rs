@@ -4,7 +4,10 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use toolscout_index::{DataDir, Error};
+
 use super::output::print_stderr;
+use super::suggest::did_you_mean;
 use crate::hints;
 
 /// The result of a verb that ran without an error.
@@ -47,15 +50,37 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }
     // Further lines are indented, so that text from outside cannot imitate another message.
     let message = error_message(error).replace('\n', "\n  ");
-    let hint = error
+    let step = error
         .chain()
-        .find_map(|cause| cause.downcast_ref::<toolscout_index::Error>())
-        .and_then(hints::for_error);
-    match hint {
-        Some(hint) => print_stderr(format_args!("error: {message}; {hint}")),
-        None => print_stderr(format_args!("error: {message}")),
-    }
+        .find_map(|cause| cause.downcast_ref::<Error>())
+        .map(next_step)
+        .unwrap_or_default();
+    print_stderr(format_args!("error: {message}{step}"));
     ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+}
+
+/// An error of the engine with its next step.
+pub fn describe(error: &Error) -> String {
+    format!("{error}{}", next_step(error))
+}
+
+/// The next step after an error, to follow its message; empty where there is none.
+fn next_step(error: &Error) -> String {
+    let mut step = String::new();
+    // Only here, and not in `hints`: the HTTP API must not tell a key the names of catalogs that it
+    // is not valid for.
+    if let Error::UnknownCatalog { name, data_dir } = error
+        && let Ok(known) = DataDir::new(data_dir).catalogs()
+        && let Some(similar) = did_you_mean(name, known.iter().map(String::as_str))
+    {
+        step = format!("; {similar}");
+    }
+    if let Some(hint) = hints::for_error(error) {
+        let separator = if step.is_empty() { "; " } else { " " };
+        step.push_str(separator);
+        step.push_str(hint);
+    }
+    step
 }
 
 /// The error and its causes, joined by colons. A cause that the message already contains is left

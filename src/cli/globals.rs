@@ -16,7 +16,7 @@ pub struct Globals {
     data: Option<PathBuf>,
     /// Directory of models and the ONNX Runtime [env: TOOLSCOUT_CACHE; default: the platform's
     /// cache directory]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Catalog to use [env: TOOLSCOUT_CATALOG; default: default]
     #[arg(long, global = true, value_name = "NAME")]
@@ -24,14 +24,14 @@ pub struct Globals {
     /// Embedding: auto (the built-in table, and the model once it was pulled), table, minilm
     /// (the same as auto, but searches without the model count as degraded) or none
     /// [env: TOOLSCOUT_EMBEDDER; default: auto]
-    #[arg(long, global = true, value_name = "MODEL")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "MODEL")]
     embedder: Option<EmbedderKind>,
     /// Configuration file [env: TOOLSCOUT_CONFIG; default: config.toml in the platform's
     /// configuration directory]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Output format [default: a table on a terminal, tab-separated columns elsewhere]
-    #[arg(long, global = true, value_name = "KIND")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "KIND")]
     output: Option<Output>,
     /// Print JSON; the same as --output json
     // A text instead of a switch: `eval --json FILE` redefines the flag, and clap copies the values

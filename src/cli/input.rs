@@ -266,13 +266,15 @@ impl Location {
         }
     }
 
+    /// The content. Errors do not name the location, because [`Rejected`] does.
     fn bytes(&self, fetch: &Fetch) -> Result<Vec<u8>> {
         match self {
-            Location::Stdin => bounded(io::stdin().lock(), MAX_BYTES).context("read stdin"),
-            Location::Url(url) => download(url, fetch).with_context(|| format!("fetch {url}")),
+            Location::Stdin => bounded(io::stdin().lock(), MAX_BYTES).context("it cannot be read"),
+            Location::Url(url) => download(url, fetch).context("it cannot be fetched"),
+            Location::File(path) if !path.exists() => bail!("no such file or folder"),
             Location::File(path) | Location::Member(path) => File::open(path)
                 .and_then(|file| bounded(file, MAX_BYTES))
-                .with_context(|| format!("read {}", path.display())),
+                .context("it cannot be read"),
         }
     }
 }

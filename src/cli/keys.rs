@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Outcome;
 use super::context::Context;
+use super::output::print_stderr;
 use super::suggest::did_you_mean;
 use crate::keys::{Catalogs, Key, KeyStore, Scope, Scopes};
 
@@ -84,6 +85,7 @@ fn create(
     lifetime: Option<Duration>,
 ) -> Result<Outcome> {
     warn_of_missing_catalogs(context, &catalogs)?;
+    let is_first = !store.is_in_use()?;
     let made = store.create(scopes, catalogs, lifetime, SystemTime::now())?;
     if context.printer.is_json() {
         let json =
@@ -94,6 +96,11 @@ fn create(
         context
             .printer
             .note("store it now: it cannot be shown again")?;
+    }
+    if is_first {
+        context
+            .printer
+            .note("requests to the HTTP API now need a key")?;
     }
     Ok(Outcome::Success)
 }
@@ -120,6 +127,10 @@ fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
             .json(&keys.iter().map(as_json).collect::<Vec<_>>())?;
         return Ok(Outcome::Success);
     }
+    if keys.is_empty() {
+        print_stderr("no keys");
+        return Ok(Outcome::Success);
+    }
     let rows = keys.iter().map(as_row).collect();
     context
         .printer
@@ -128,11 +139,16 @@ fn list(store: &KeyStore, context: &Context) -> Result<Outcome> {
 }
 
 fn revoke(store: &KeyStore, context: &Context, id: &str) -> Result<Outcome> {
-    store.revoke(id, SystemTime::now())?;
+    let now = SystemTime::now();
+    store.revoke(id, now)?;
+    let is_last = !store.list()?.iter().any(|key| key.is_valid(now));
     if context.printer.is_json() {
         context.printer.json(&json!({ "revoked": id }))?;
     } else {
         context.printer.text(format_args!("revoked {id}"))?;
+    }
+    if is_last {
+        context.warn("no valid key is left: every request is refused until you create one");
     }
     Ok(Outcome::Success)
 }
@@ -168,7 +184,9 @@ fn lifetime(text: &str) -> Result<Duration> {
         _ => None,
     });
     let Some(unit) = unit else {
-        bail!("{text:?} has no unit; write it as 30d, 12h, 45m or 90s")
+        bail!(
+            "{text:?} does not end in a unit: d (days), h (hours), m (minutes) or s (seconds), as in 30d"
+        )
     };
     // The unit is one byte, so this is a character boundary.
     let number: u64 = text[..text.len() - 1]
@@ -200,5 +218,7 @@ mod tests {
         ] {
             assert!(lifetime(bad).is_err(), "{bad:?}");
         }
+        let message = lifetime("5w").unwrap_err().to_string();
+        assert!(message.contains("d (days), h (hours)"), "{message}");
     }
 }

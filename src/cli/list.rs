@@ -18,7 +18,7 @@ pub struct Args {
     #[command(flatten)]
     filter: FilterArgs,
     /// At most this many
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'k', long, value_name = "N")]
     limit: Option<usize>,
 }
 

@@ -2,6 +2,7 @@
 
 mod install;
 
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use rmcp::transport::io::stdio_pipes;
 use super::Outcome;
 use super::agent::style;
 use super::context::{Context, Legs};
+use super::output::print_stderr;
 use super::policy::PolicyArgs;
 use super::upstream::McpArgs;
 use crate::finder::Style;
@@ -89,6 +91,7 @@ fn serve(
     policy: &PolicyArgs,
     mcp: &McpArgs,
 ) -> Result<Outcome> {
+    context.check_catalog()?;
     let pool = Pool::new(mcp.config()?);
     let mut policies = policy.profile()?.gate.unwrap_or_default();
     policy.apply_to(&mut policies);
@@ -105,6 +108,11 @@ fn serve(
         .enable_all()
         .build()
         .context("start the runtime")?;
+    if io::stdin().is_terminal() {
+        print_stderr(
+            "speaks MCP on stdin and stdout; `toolscout mcp install --client NAME` sets up a client",
+        );
+    }
     let served = runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;
         pool.start(Arc::new(sink));

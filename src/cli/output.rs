@@ -15,7 +15,7 @@ use toolscout_index::Tool;
 use crate::printable::{self, excerpt};
 
 /// Width of a table without a terminal and without `COLUMNS`.
-const DEFAULT_WIDTH: u16 = 110;
+const DEFAULT_WIDTH: u16 = 100;
 /// A line under the header and none between rows: the first column already separates rows of
 /// running text.
 const STYLE: TableStyle =
@@ -154,10 +154,7 @@ fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
         .load_style(STYLE)
         .set_content_arrangement(ContentArrangement::Dynamic);
     let columns = std::env::var("COLUMNS").ok();
-    let width = table
-        .width()
-        .or_else(|| columns?.parse().ok())
-        .unwrap_or(DEFAULT_WIDTH);
+    let width = width(table.width(), columns.as_deref());
     table.set_width(width);
     table.set_header(header.iter().map(|title| heading(title)));
     for cells in rows {
@@ -167,6 +164,15 @@ fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     }
     keep_narrow_columns_whole(&mut table, width);
     table.trim_fmt()
+}
+
+/// The width of a table, from the terminal or from `COLUMNS`. A pseudo-terminal that nobody has
+/// sized (`script`, continuous integration) reports 0.
+fn width(terminal: Option<u16>, columns: Option<&str>) -> u16 {
+    terminal
+        .filter(|width| *width > 0)
+        .or_else(|| columns?.parse().ok().filter(|width| *width > 0))
+        .unwrap_or(DEFAULT_WIDTH)
 }
 
 /// Lets only the last column wrap, because it holds running text. The others keep their width, each
@@ -196,6 +202,22 @@ fn heading(title: &str) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_without_a_size_gets_the_default_width() {
+        for (terminal, columns, expected) in [
+            (Some(80), Some("120"), 80),
+            (Some(0), Some("120"), 120),
+            (Some(0), Some("0"), DEFAULT_WIDTH),
+            (None, None, DEFAULT_WIDTH),
+        ] {
+            assert_eq!(
+                width(terminal, columns),
+                expected,
+                "{terminal:?} {columns:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_summary_is_the_first_line_with_text() {

@@ -70,7 +70,7 @@ pub struct Args {
 impl Args {
     /// Searches and prints the hits.
     pub fn run(self, context: &Context) -> Result<Outcome> {
-        let (texts, format) = (self.texts()?, self.format);
+        let (texts, format, is_explained) = (self.texts()?, self.format, self.explain);
         let servers = self.filter.server.clone();
         let mut options = self.options.options().or(context.settings.search);
         if context.settings.embedder == EmbedderKind::None && options.mode.is_none_or(is_auto) {
@@ -100,6 +100,7 @@ impl Args {
             results,
             searcher: &searcher,
             opened,
+            is_explained,
         }
         .print(format)
     }
@@ -154,6 +155,7 @@ struct Answer<'a> {
     results: Results,
     searcher: &'a Searcher,
     opened: Duration,
+    is_explained: bool,
 }
 
 impl Answer<'_> {
@@ -224,7 +226,7 @@ impl Answer<'_> {
             .map(|confidence| format!("{confidence:.2}"))
     }
 
-    /// The lines below the hits: no match, low confidence, a degraded answer, and the timings.
+    /// The lines below the hits: no match, low confidence, a degraded answer, and the figures.
     fn notes(&self) -> Vec<String> {
         let Results {
             hits,
@@ -248,19 +250,36 @@ impl Answer<'_> {
         if let Some(degraded) = degraded {
             notes.push(format!("degraded: {}", hints::degraded_reason(degraded)));
         }
-        let confidence = self
-            .confidence()
-            .map(|confidence| format!("confidence {confidence} · "));
-        notes.push(format!(
-            "{} · {} of {} tools · {}{} · opened in {:.0} ms",
-            describe_pipeline(&self.results),
-            hits.len(),
-            self.searcher.len(),
-            confidence.unwrap_or_default(),
-            describe_timings(timings),
-            self.opened.as_secs_f64() * 1e3
-        ));
+        if self.is_explained {
+            notes.push(format!(
+                "{} · {} · opened in {:.0} ms",
+                describe_pipeline(&self.results),
+                describe_timings(timings),
+                self.opened.as_secs_f64() * 1e3
+            ));
+        }
+        notes.push(self.figures());
         notes
+    }
+
+    /// The number of hits, the confidence, the time, and the variant where time was short.
+    fn figures(&self) -> String {
+        let Results {
+            hits,
+            timings,
+            variant,
+            ..
+        } = &self.results;
+        let mut figures = vec![format!("{} of {} tools", hits.len(), self.searcher.len())];
+        if let Some(confidence) = self.confidence() {
+            figures.push(format!("confidence {confidence}"));
+        }
+        if *variant != Variant::Full {
+            figures.push(format!("{variant} variant for time"));
+        }
+        let decimals = usize::from(timings.total_ms < 10.0);
+        figures.push(format!("{:.decimals$} ms", timings.total_ms));
+        figures.join(" · ")
     }
 
     fn as_json(&self) -> Value {
@@ -334,7 +353,7 @@ fn query_numbers(hit: &Hit) -> String {
         .join(", ")
 }
 
-/// The mode of the search, its embedders, and the variant where time was short.
+/// The mode of the search and its embedders.
 fn describe_pipeline(results: &Results) -> String {
     // The part of an id after the slash is a hash of the weights, of no use to a reader.
     let names: Vec<&str> = results
@@ -345,9 +364,6 @@ fn describe_pipeline(results: &Results) -> String {
     let mut text = results.mode.to_string();
     if !names.is_empty() {
         text += &format!(" ({})", names.join(", "));
-    }
-    if results.variant != Variant::Full {
-        text += &format!(" · {} variant for time", results.variant);
     }
     text
 }
@@ -431,9 +447,11 @@ fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
 
 fn describe_name_match(name_match: NameMatch) -> &'static str {
     match name_match {
-        NameMatch::Suffix => "the words of the query end the name",
-        NameMatch::Exact => "the query is the name up to case and separators",
-        NameMatch::Verbatim => "the query is the name",
+        NameMatch::Suffix => "the words of the query end the name: placed above other tools",
+        NameMatch::Exact => {
+            "asked for by name, up to case and separators: placed above other tools"
+        }
+        NameMatch::Verbatim => "asked for by name: placed above other tools",
     }
 }
 
@@ -463,11 +481,12 @@ fn describe_clauses(explain: &Explain) -> String {
     }
 }
 
-/// The move of a hit from its rank by the fused score, with the strongest reasons for it.
+/// The move of a hit from its rank by the fused score, with the strongest reasons for it. Both ranks
+/// are by content: without the places that tools asked for by name get above the others.
 fn describe_move(ranker: &Reranked) -> String {
     let Reranked { before, after, .. } = ranker;
     if before == after {
-        return format!("stays at rank {after}");
+        return format!("leaves it at rank {after} by content");
     }
     let is_up = after < before;
     let mut reasons = Vec::new();
@@ -481,7 +500,7 @@ fn describe_move(ranker: &Reranked) -> String {
     }
     reasons.truncate(MAX_REASONS);
     let quality = if is_up { "high" } else { "low" };
-    let mut text = format!("from rank {before} to rank {after}");
+    let mut text = format!("moves it from rank {before} to rank {after} by content");
     if !reasons.is_empty() {
         text += &format!(": {quality} {}", reasons.join(", "));
     }
@@ -583,7 +602,10 @@ mod tests {
         assert_eq!(
             reasons(&explain),
             [
-                ("name", "the words of the query end the name"),
+                (
+                    "name",
+                    "the words of the query end the name: placed above other tools"
+                ),
                 ("words", "description: issu"),
                 ("corrected", "isue to issu"),
                 ("lexical", "BM25 7.50, rank 2"),
@@ -598,7 +620,7 @@ mod tests {
                 ("fused", "0.500 from the legs, dense weight 0.00"),
                 (
                     "ranker",
-                    "from rank 5 to rank 1: high word similarity to the name, embedding similarity"
+                    "moves it from rank 5 to rank 1 by content: high word similarity to the name, embedding similarity"
                 ),
             ]
             .map(|(title, text)| (title, text.to_owned()))

@@ -7,7 +7,7 @@ use toolscout_index::{Fusion, Mode, SearchOptions};
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct SearchOptionArgs {
     /// Number of hits, 1 to 50 [default: 5]
-    #[arg(short, value_name = "N")]
+    #[arg(short, long, alias = "limit", value_name = "N")]
     k: Option<usize>,
     /// lexical, dense, hybrid or auto [default: auto]
     #[arg(short, long)]

@@ -1,13 +1,15 @@
 //! `toolscout serve`: the HTTP API.
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::Outcome;
 use super::agent::{AgentArgs, style};
 use super::context::Context;
+use super::exit::error_message;
 use super::mcp::gateway_config;
 use crate::finder::Style;
 use crate::http::{self, Exposure, Limits, Settings};
@@ -25,6 +27,7 @@ pub struct Args {
     /// Address to listen on; port 0 chooses a free port
     #[arg(
         long,
+        value_parser = listen_address,
         default_value = "127.0.0.1:7700",
         env = "TOOLSCOUT_LISTEN",
         value_name = "ADDRESS"
@@ -86,6 +89,7 @@ impl Args {
         // Declared before the runtime and so dropped after it: it sends the last requests' spans.
         let traces = self.otlp_endpoint.as_deref().map(Traces::to).transpose()?;
         telemetry::start(self.log_format, &self.log, traces.as_ref())?;
+        context.check_catalog()?;
         let address = self.listen;
         let settings = self.settings(context)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -126,13 +130,56 @@ impl Args {
     }
 }
 
+/// Parses an address and port. Of names only `localhost` is accepted, so that no name server decides
+/// who can reach the API.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text
+        .strip_prefix("localhost:")
+        .map(|port| format!("127.0.0.1:{port}"));
+    let parsed = numeric.as_deref().unwrap_or(text).parse();
+    parsed.map_err(|_| "write an IP address and a port, as 127.0.0.1:7700 or [::1]:7700".to_owned())
+}
+
 async fn serve(address: SocketAddr, settings: Settings, context: &Context) -> Result<()> {
     // Before the address is printed: whoever reads it may send a signal at once.
     let shutdown = Shutdown::on_signals()?;
-    let listener = http::bind(address, &settings).await?;
+    let listener = http::bind(address, &settings)
+        .await
+        .map_err(with_other_port)?;
     context.printer.text(format_args!(
         "listening on http://{}",
         listener.local_addr()?
     ))?;
     http::serve(listener, settings, shutdown).await
+}
+
+/// The error of a port in use with the next step; any other error as it is.
+fn with_other_port(error: anyhow::Error) -> anyhow::Error {
+    let is_in_use = error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+    if is_in_use {
+        let message = error_message(&error);
+        return anyhow!("{message}; choose another with --listen 127.0.0.1:0");
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_numeric_or_localhost() {
+        for (text, expected) in [
+            ("localhost:7715", "127.0.0.1:7715"),
+            ("0.0.0.0:1", "0.0.0.0:1"),
+            ("[::1]:0", "[::1]:0"),
+        ] {
+            assert_eq!(listen_address(text).unwrap().to_string(), expected);
+        }
+        for text in ["7714", "localhost", "localhost:x", "example.com:80"] {
+            assert!(listen_address(text).unwrap_err().contains("127.0.0.1:7700"));
+        }
+    }
 }

@@ -12,9 +12,12 @@ use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::llm::stream::{MAX_EVENT_BYTES, ReplyDecoder, deltas_of};
-use crate::llm::{ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall};
-use crate::printable::excerpt;
+use crate::llm::{
+    ChatModel, ChatRequest, Delta, DeltaStream, LlmError, Message, ToolCall, text_excerpt,
+};
 
+/// The default address of Ollama, a server of local models.
+pub const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434/v1";
 /// Longest wait before an attempt, whatever the server's `Retry-After` says.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(20);
 /// Bytes of an error body that are read.
@@ -81,16 +84,19 @@ impl OpenAi {
     /// Creates a client without connecting.
     ///
     /// # Errors
-    /// [`LlmError::Unreachable`] for an invalid base URL.
+    /// [`LlmError::InvalidUrl`].
     pub fn new(config: OpenAiConfig) -> Result<Self, LlmError> {
-        let unreachable = |reason: String| LlmError::Unreachable {
+        let invalid = |reason: String| LlmError::InvalidUrl {
             url: config.base_url.clone(),
-            reason: excerpt(&reason, 200),
+            reason,
         };
+        if !config.base_url.contains("://") {
+            return Err(invalid("start it with http:// or https://".to_owned()));
+        }
         let text = format!("{}/chat/completions", config.base_url.trim_end_matches('/'));
-        let url = Url::parse(&text).map_err(|error| unreachable(error.to_string()))?;
+        let url = Url::parse(&text).map_err(|error| invalid(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(unreachable(format!(
+            return Err(invalid(format!(
                 "{:?} is neither http nor https",
                 url.scheme()
             )));
@@ -103,7 +109,7 @@ impl OpenAi {
         }
         let client = builder
             .build()
-            .map_err(|error| unreachable(error.to_string()))?;
+            .map_err(|error| invalid(error.to_string()))?;
         Ok(OpenAi {
             client,
             url,
@@ -187,7 +193,7 @@ impl OpenAi {
                 url: self.url.to_string(),
                 status: status.as_u16(),
                 attempts,
-                body: excerpt(&body, 500),
+                body: text_excerpt(&body),
             },
             may_retry: status.as_u16() == 429 || status.is_server_error(),
             retry_after,
@@ -207,18 +213,19 @@ impl ChatModel for OpenAi {
         // Some servers ignore `stream` and send the whole answer as JSON.
         if is_json(&response) {
             let whole = read_up_to(&mut response, MAX_EVENT_BYTES).await;
-            let deltas = deltas_of(&String::from_utf8_lossy(&whole))?;
+            let deltas = deltas_of(&String::from_utf8_lossy(&whole))
+                .map_err(|error| error.with_endpoint(self.url.as_str()))?;
             return Ok(Box::pin(stream::iter(deltas.into_iter().map(Ok))));
         }
         Ok(Box::pin(stream::unfold(
-            Some(DeltaReader::new(response, &self.config)),
+            Some(DeltaReader::new(response, self)),
             |reader| async {
                 let mut reader = reader?;
                 match reader.next().await {
                     Ok(None) => None,
                     Ok(Some(delta)) => Some((Ok(delta), Some(reader))),
                     // Without a reader the next poll ends the stream.
-                    Err(error) => Some((Err(error), None)),
+                    Err(error) => Some((Err(error.with_endpoint(reader.url.as_str())), None)),
                 }
             },
         )))
@@ -234,6 +241,7 @@ struct FailedRequest {
 
 /// Reads deltas from a response.
 struct DeltaReader {
+    url: Url,
     response: Response,
     decoder: ReplyDecoder,
     ready: VecDeque<Delta>,
@@ -243,14 +251,15 @@ struct DeltaReader {
 }
 
 impl DeltaReader {
-    fn new(response: Response, config: &OpenAiConfig) -> Self {
+    fn new(response: Response, model: &OpenAi) -> Self {
         DeltaReader {
+            url: model.url.clone(),
             response,
             decoder: ReplyDecoder::default(),
             ready: VecDeque::new(),
             ended: false,
-            limit: config.first_token_timeout,
-            idle_timeout: config.idle_timeout,
+            limit: model.config.first_token_timeout,
+            idle_timeout: model.config.idle_timeout,
         }
     }
 
@@ -546,11 +555,13 @@ mod tests {
                 .to_string()
                 .contains("is it running")
         );
-        for url in ["not a url", "file:///etc"] {
-            assert!(matches!(
-                OpenAi::new(OpenAiConfig::new(url, "m")).unwrap_err(),
-                LlmError::Unreachable { .. }
-            ));
+        for (url, reason) in [
+            ("127.0.0.1:1", "start it with http://"),
+            ("http://:80", "empty host"),
+            ("file:///etc", "neither http nor https"),
+        ] {
+            let error = OpenAi::new(OpenAiConfig::new(url, "m")).unwrap_err();
+            assert!(error.to_string().contains(reason), "{error}");
         }
     }
 

@@ -272,7 +272,12 @@ impl ChatModel for ScriptedModel {
         let deltas = match self.next_turn(request)?.answer {
             Answer::Reply(reply) => reply_deltas(reply),
             Answer::Chunks(chunks) => chunk_deltas(&chunks),
-            Answer::Fail(message) => return Err(LlmError::Reported { message }),
+            Answer::Fail(message) => {
+                return Err(LlmError::Reported {
+                    url: String::new(),
+                    message,
+                });
+            }
             // Ends when the request is dropped, as a real connection does.
             Answer::Hang => return Ok(stream::pending().boxed()),
         };

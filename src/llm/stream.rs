@@ -10,7 +10,7 @@ use crate::printable::excerpt;
 /// in one event is broken.
 pub const MAX_EVENT_BYTES: usize = 16 << 20;
 /// Bytes of an answer that are kept for an error message.
-const HEAD_BYTES: usize = 120;
+const HEAD_BYTES: usize = 1000;
 
 /// Collects the `data` of server-sent events from bytes split anywhere.
 ///
@@ -29,7 +29,7 @@ impl SseDecoder {
     /// Takes the next bytes and returns the events they complete.
     ///
     /// # Errors
-    /// [`LlmError::Garbage`] for an event over [`MAX_EVENT_BYTES`].
+    /// [`LlmError::Malformed`] for an event over [`MAX_EVENT_BYTES`].
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, LlmError> {
         let mut events = Vec::new();
         for &byte in bytes {
@@ -85,13 +85,10 @@ impl SseDecoder {
     }
 
     fn overlong(&self) -> LlmError {
-        LlmError::Garbage {
-            reason: format!("one event has more than {MAX_EVENT_BYTES} bytes"),
-            excerpt: excerpt(
-                &String::from_utf8_lossy(&self.line[..self.line.len().min(200)]),
-                80,
-            ),
-        }
+        LlmError::malformed(
+            format!("one event has more than {MAX_EVENT_BYTES} bytes"),
+            &String::from_utf8_lossy(&self.line[..self.line.len().min(HEAD_BYTES)]),
+        )
     }
 }
 
@@ -110,7 +107,7 @@ impl ReplyDecoder {
     /// Takes the next bytes and returns the deltas they complete.
     ///
     /// # Errors
-    /// [`LlmError::Garbage`] for an event that is not a chunk, [`LlmError::Reported`] for an error
+    /// [`LlmError::Malformed`] for an event that is not a chunk, [`LlmError::Reported`] for an error
     /// in the stream.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Delta>, LlmError> {
         let missing = HEAD_BYTES.saturating_sub(self.head.len());
@@ -124,7 +121,7 @@ impl ReplyDecoder {
     ///
     /// # Errors
     /// [`LlmError::CutOff`] if neither `[DONE]` nor a finish reason has arrived,
-    /// [`LlmError::Garbage`] if no event has.
+    /// [`LlmError::Malformed`] if no event has.
     pub fn finish(&mut self) -> Result<Vec<Delta>, LlmError> {
         let had_events = self.any_event;
         let last = self.events.finish();
@@ -134,12 +131,12 @@ impl ReplyDecoder {
         match self.decode(last.into_iter().collect()) {
             Ok(deltas) if self.ended => Ok(deltas),
             Ok(_) if self.any_event => Err(cut_off()),
-            Ok(_) => Err(LlmError::Garbage {
-                reason: "no server-sent event in it".into(),
-                excerpt: String::from_utf8_lossy(&self.head).into_owned(),
-            }),
+            Ok(_) => Err(LlmError::malformed(
+                "no server-sent event in it",
+                &String::from_utf8_lossy(&self.head),
+            )),
             // Part of an event after whole ones means that the stream was cut off.
-            Err(LlmError::Garbage { .. }) if had_events => Err(cut_off()),
+            Err(LlmError::Malformed { .. }) if had_events => Err(cut_off()),
             Err(error) => Err(error),
         }
     }
@@ -165,25 +162,23 @@ impl ReplyDecoder {
 /// The deltas of one chunk.
 ///
 /// # Errors
-/// [`LlmError::Garbage`] for text that is not a JSON object, [`LlmError::Reported`] for an `error`
+/// [`LlmError::Malformed`] for text that is not a JSON object, [`LlmError::Reported`] for an `error`
 /// in it.
 pub fn deltas_of(chunk: &str) -> Result<Vec<Delta>, LlmError> {
-    let garbage = |reason: String| LlmError::Garbage {
-        reason,
-        excerpt: excerpt(chunk, 120),
-    };
-    let chunk: Value = serde_json::from_str(chunk).map_err(|error| garbage(error.to_string()))?;
+    let malformed = |reason: String| LlmError::malformed(reason, chunk);
+    let chunk: Value = serde_json::from_str(chunk).map_err(|error| malformed(error.to_string()))?;
     if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
         let message = error
             .get("message")
             .and_then(Value::as_str)
             .map(str::to_owned);
         return Err(LlmError::Reported {
+            url: String::new(),
             message: excerpt(&message.unwrap_or_else(|| error.to_string()), 500),
         });
     }
     if !chunk.is_object() {
-        return Err(garbage("a chunk must be a JSON object".into()));
+        return Err(malformed("a chunk must be a JSON object".into()));
     }
     let mut deltas = Vec::new();
     // Only the first choice: a request never asks for more than one.
@@ -328,20 +323,21 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_reported_errors_are_distinguished() {
+    fn malformed_and_reported_errors_are_distinguished() {
         assert!(matches!(
             deltas_of("<html>").unwrap_err(),
-            LlmError::Garbage { .. }
+            LlmError::Malformed { .. }
         ));
         assert!(matches!(
             deltas_of("[1]").unwrap_err(),
-            LlmError::Garbage { .. }
+            LlmError::Malformed { .. }
         ));
         let error =
             deltas_of(r#"{"error":{"message":"context too long","code":400}}"#).unwrap_err();
         assert_eq!(
             error,
             LlmError::Reported {
+                url: String::new(),
                 message: "context too long".into()
             }
         );
@@ -365,7 +361,7 @@ mod tests {
         decoder.push(b"<html>502 Bad Gateway</html>").unwrap();
         let message = decoder.finish().unwrap_err().to_string();
         assert!(
-            message.contains("no server-sent event") && message.contains("<html>502"),
+            message.contains("no server-sent event") && message.contains("): 502 Bad Gateway;"),
             "{message}"
         );
     }

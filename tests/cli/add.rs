@@ -202,7 +202,7 @@ fn a_missing_file_and_a_missing_argument_differ() {
     world.fails(
         1,
         &["add", "nowhere.json"],
-        &["nowhere.json", "No such file"],
+        &["nowhere.json: no such file or folder"],
     );
     world.fails(2, &["add"], &["required"]);
 }

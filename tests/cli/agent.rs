@@ -189,7 +189,11 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
         ),
         (
             vec!["agent", "--llm", "http://127.0.0.1:9/v1", "hi"],
-            "is it running, and is the base URL right?",
+            "is it running, and is the base URL of --llm right?",
+        ),
+        (
+            vec!["agent", "--llm", "127.0.0.1:9", "hi"],
+            "\"127.0.0.1:9\" is not the base URL of a model: start it with http://",
         ),
         (
             vec!["agent", "--llm", &empty, "--profile", "nope", "hi"],
@@ -203,6 +207,7 @@ fn failures_name_what_is_wrong_and_exit_with_one() {
         let ended = world.run(&args);
         assert_eq!(ended.code, 1, "{args:?}");
         assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("--conversation"), "{}", ended.stderr);
     }
 }
 

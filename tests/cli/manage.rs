@@ -54,6 +54,32 @@ fn unknown_names_suggest_similar_ones() {
             "warning: no tool of server \"githb\" in catalog \"default\"; did you mean \"github\"?";
         assert!(ended.stderr.contains(warning), "{}", ended.stderr);
     }
+    for verb in [
+        &["search", "issue"][..],
+        &["mcp"],
+        &["serve"],
+        &["agent", "hi"],
+    ] {
+        world.fails(
+            1,
+            &[&["--catalog", "defualt"], verb].concat(),
+            &[
+                "error: no catalog \"defualt\" in ",
+                "; did you mean \"default\"? `toolscout add`",
+            ],
+        );
+    }
+    let install = ["mcp", "install", "--client", "cursor", "--dry-run"];
+    for verb in [&["doctor"][..], &install] {
+        let ended = world.run(&[&["--catalog", "defualt"], verb].concat());
+        let warning = "warning: no catalog \"defualt\" in ";
+        assert!(
+            ended.code == 0 && ended.stderr.contains(warning),
+            "{}",
+            ended.stderr
+        );
+    }
+    assert_eq!(world.ok(&["catalogs", "list"]), "default\t4\n");
     let key = [
         "keys",
         "create",
@@ -137,9 +163,63 @@ fn catalogs_are_separate_and_can_be_deleted() {
     world.ok(&["--catalog", "other", "add", text(&file)]);
     assert_eq!(world.ok(&["catalogs", "list"]), "default\t4\nother\t1\n");
     world.fails(2, &["catalogs", "delete", "other"], &["--yes"]);
+    world.fails(
+        1,
+        &["catalogs", "delete", "othr"],
+        &["no catalog \"othr\"", "did you mean \"other\"?"],
+    );
     world.ok(&["catalogs", "delete", "other", "--yes"]);
     world.fails(1, &["catalogs", "delete", "other", "--yes"], &["other"]);
     assert_eq!(world.ok(&["catalogs", "list"]), "default\t4\n");
+}
+
+#[test]
+fn a_new_data_directory_has_no_catalogs_and_no_keys() {
+    let world = World::new();
+    for (list, note) in [
+        (["catalogs", "list"], "no catalogs in "),
+        (["keys", "list"], "no keys"),
+    ] {
+        let ended = world.run(&list);
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, ""));
+        assert!(ended.stderr.starts_with(note), "{}", ended.stderr);
+        assert_eq!(world.json(&list), json!([]));
+    }
+    world.file("my.json", "[]");
+    world.fails(
+        1,
+        &["list", "--data", "my.json"],
+        &["my.json is a file, not a folder"],
+    );
+}
+
+#[test]
+fn the_first_key_and_the_last_one_are_remarked() {
+    let world = World::new();
+    let create = ["keys", "create", "--scope", "admin", "--catalogs", "*"];
+    let needed = "requests to the HTTP API now need a key";
+    assert!(world.run(&create).stderr.contains(needed));
+    assert!(!world.run(&create).stderr.contains(needed));
+    let keys = world.json(&["keys", "list"]);
+    for (index, is_last) in [(0, false), (1, true)] {
+        let id = keys[index]["id"].as_str().expect("an id");
+        let revoked = world.run(&["keys", "revoke", id]);
+        assert_eq!(revoked.code, 0, "{}", revoked.stderr);
+        let warned = revoked.stderr.contains("no valid key is left");
+        assert_eq!(warned, is_last, "{}", revoked.stderr);
+    }
+}
+
+#[test]
+fn a_port_in_use_is_an_error_that_names_another() {
+    let world = World::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    world.fails(
+        1,
+        &["serve", "--listen", &address],
+        &[&address, "choose another with --listen 127.0.0.1:0"],
+    );
 }
 
 #[test]
@@ -193,6 +273,9 @@ fn completions_are_printed_for_every_shell() {
 fn help_and_version_go_to_stdout() {
     let world = World::new();
     assert!(world.ok(&["--help"]).contains("Usage: toolscout"));
+    let (short, full) = (world.ok(&["list", "-h"]), world.ok(&["list", "--help"]));
+    assert!(!short.contains("--embedder") && full.contains("--embedder"));
+    assert!(short.contains("--catalog") && short.contains("--data"));
     assert!(world.ok(&["--version"]).starts_with("toolscout "));
     world.fails(2, &["frobnicate"], &["frobnicate"]);
 }

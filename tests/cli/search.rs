@@ -22,10 +22,20 @@ fn hits_are_tab_separated_where_there_is_no_terminal() {
     // Confidence was learned with embeddings, so a lexical search has none.
     assert_eq!(columns[1], "-", "{columns:?}");
     assert!(
-        ended.stderr.contains("lexical · 1 of 4 tools · "),
+        ended.stderr.starts_with("1 of 4 tools · ") && !ended.stderr.contains("opened in"),
         "{}",
         ended.stderr
     );
+    for limit in ["--k", "--limit"] {
+        let ended = world.run(&["search", "an issue", limit, "1", "--explain"]);
+        assert!(
+            ended.stderr.starts_with("lexical · ")
+                && ended.stderr.contains(" · opened in ")
+                && ended.stderr.contains("1 of 4 tools · "),
+            "{}",
+            ended.stderr
+        );
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn the_bundled_catalog_is_searched_by_meaning_without_a_download() {
         "{answer}"
     );
     assert!(!world.path("cache").exists(), "nothing was fetched");
-    let searched = fresh(&world, &["search", "will it rain tomorrow"]);
+    let searched = fresh(&world, &["search", "will it rain tomorrow", "--explain"]);
     assert!(
         searched.stderr.contains("hybrid (static-table)"),
         "{}",

@@ -57,7 +57,11 @@ fn an_unreachable_server_is_an_error() {
     world.fails(
         1,
         &["add", &format!("http://{free}/x")],
-        &["fetch http://127.0.0.1", "refused"],
+        &[
+            "error: http://127.0.0.1",
+            "/x: it cannot be fetched: ",
+            "refused",
+        ],
     );
 }
 

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use serde_json::Value;
+
 use crate::agent::Event;
 use crate::gate::{Answer, ApprovalRequest, Change};
 use crate::printable::{self, counted};
@@ -137,9 +139,14 @@ pub fn describe_change(change: &Change) -> String {
         to,
         why,
     } = change;
+    let change = match (from, to) {
+        (Value::Null, to) => format!("set {path} to {to}"),
+        (from, Value::Null) => format!("removed {path}: {from}"),
+        (from, to) => format!("changed {path}: {from} to {to}"),
+    };
     let why = serde_json::to_value(why).unwrap_or_default();
     printable::line(&format!(
-        "  changed {path}: {from} to {to} ({})",
+        "  {change} ({})",
         why.as_str().unwrap_or_default()
     ))
 }
@@ -188,11 +195,32 @@ mod tests {
         );
         assert!(
             prompt.contains("\"quantity\": 7000")
-                && prompt.contains("/quantity: \"7,000\" to 7000 (number)")
+                && prompt.contains("changed /quantity: \"7,000\" to 7000 (number)")
         );
         assert!(
             !prompt.contains(['\x1b', '\u{202e}', '\u{3164}']) && prompt.contains("\\u{202e}"),
             "{prompt}"
+        );
+    }
+
+    #[test]
+    fn a_default_is_set_and_an_unknown_argument_removed() {
+        let change = |from: Value, to: Value, why| {
+            let path = "/units".into();
+            describe_change(&Change {
+                path,
+                from,
+                to,
+                why,
+            })
+        };
+        assert_eq!(
+            change(Value::Null, json!("metric"), Why::Default),
+            "  set /units to \"metric\" (default)"
+        );
+        assert_eq!(
+            change(json!(1), Value::Null, Why::Default),
+            "  removed /units: 1 (default)"
         );
     }
 

@@ -259,7 +259,13 @@ fn describe_event(event: &Event) -> Vec<String> {
             status,
             figures,
             ..
-        } => vec![describe_run(conversation, *status, figures)],
+        } => {
+            // A run that failed before the model's first answer has no figures.
+            if *status == TurnStatus::Failed && figures.rounds == 0 {
+                return Vec::new();
+            }
+            vec![describe_run(conversation, *status, figures)]
+        }
     }
 }
 
@@ -311,25 +317,42 @@ fn describe_run(conversation: &str, status: TurnStatus, figures: &Figures) -> St
     } else {
         ""
     };
+    let first_words = figures
+        .first_token_ms
+        .map(|ms| format!(" (first words after {ms} ms)"))
+        .unwrap_or_default();
     // In a catalog of a few tools, search costs more tokens than it saves. The JSON has the
     // negative figure; a person is told of savings only.
     let saved = match figures.tokens_saved {
-        saved if saved > 0 => format!(", {saved} saved"),
+        saved if saved > 0 => format!(
+            "; {} tokens saved against showing every tool",
+            grouped(saved.unsigned_abs())
+        ),
         _ => String::new(),
     };
     format!(
-        "[{}] {}, {}, {} ms (first words after {} ms), {about}{} in and {} out{saved}; --conversation {}",
+        "[{}] {}, {}, {} ms{first_words}, {about}{} in and {} out{saved}; --conversation {}",
         status.name(),
         counted(figures.rounds, "round"),
         counted(figures.searches, "search"),
         figures.total_ms,
-        figures
-            .first_token_ms
-            .map_or("-".to_owned(), |ms| ms.to_string()),
         counted(figures.tokens_in, "token"),
         figures.tokens_out,
         printable::line(conversation),
     )
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 #[cfg(test)]
@@ -393,9 +416,28 @@ mod tests {
             let line = run(saved);
             assert!(line.contains(" 1 token in and 0 out; --con"), "{line}");
         }
-        let line = run(7);
+        let line = run(184_775);
         assert!(line.contains("1 round, 2 searches, "), "{line}");
-        assert!(line.contains(" out, 7 saved; --con"), "{line}");
+        let saved = " out; 184,775 tokens saved against showing every tool; --con";
+        assert!(line.contains(saved), "{line}");
+    }
+
+    #[test]
+    fn a_run_that_failed_before_its_first_round_has_no_figures() {
+        let lines = |rounds| {
+            let figures = Figures {
+                rounds,
+                ..Figures::default()
+            };
+            describe_event(&Event::Done {
+                conversation: "c".into(),
+                turn: 1,
+                status: TurnStatus::Failed,
+                figures: Box::new(figures),
+            })
+        };
+        assert_eq!(lines(0), Vec::<String>::new());
+        assert_eq!(lines(1).len(), 1);
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub struct Args {
 impl Args {
     /// Merges the entry into the settings, and prints the changed file.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        context.warn_of_unknown_catalog();
         let path = match &self.file {
             Some(file) => file.clone(),
             None => self
