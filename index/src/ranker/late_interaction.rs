@@ -4,9 +4,10 @@
 //!
 //! The weight of a token is the length of its row: the table gives frequent tokens short rows.
 
-use super::tool_profile::head;
+use super::head;
 use crate::document::Field;
 use crate::embed::StaticTable;
+use crate::hit::ranked;
 use crate::text;
 use crate::tool::Tool;
 
@@ -206,8 +207,8 @@ fn distinct(tokens: Vec<u32>, count: usize) -> Box<[u32]> {
 /// The tokens with the largest weights, in their order.
 fn heaviest(tokens: &[u32], table: &StaticTable) -> Vec<u32> {
     let mut by_weight: Vec<usize> = (0..tokens.len()).collect();
-    // A stable sort: of equal weights the earlier token stays.
-    by_weight.sort_by(|&a, &b| table.weight(tokens[b]).total_cmp(&table.weight(tokens[a])));
+    let weight = |place: usize| table.weight(tokens[place]);
+    by_weight.sort_unstable_by(|&a, &b| ranked((weight(a), a), (weight(b), b)));
     by_weight.truncate(REQUEST_TOKENS);
     by_weight.sort_unstable();
     by_weight.into_iter().map(|place| tokens[place]).collect()
