@@ -170,7 +170,7 @@ pub enum QueryProblem {
     },
     /// A number out of its range.
     #[error(transparent)]
-    OutOfRange(OutOfRange),
+    OutOfRange(#[from] OutOfRange),
 }
 
 /// A number out of its range.
@@ -192,12 +192,6 @@ impl OutOfRange {
             value: value.to_string(),
             range: range.into(),
         }
-    }
-}
-
-impl From<OutOfRange> for Error {
-    fn from(problem: OutOfRange) -> Self {
-        Error::InvalidQuery(QueryProblem::OutOfRange(problem))
     }
 }
 

@@ -384,14 +384,18 @@ impl Query {
     /// # Errors
     /// [`Error::InvalidQuery`] naming the value and its range.
     pub fn validate(&self) -> Result<()> {
+        self.check().map_err(Error::InvalidQuery)
+    }
+
+    fn check(&self) -> Result<(), QueryProblem> {
         if self.texts.iter().all(|text| text.trim().is_empty()) {
-            return Err(Error::InvalidQuery(QueryProblem::Empty));
+            return Err(QueryProblem::Empty);
         }
         if self.texts.len() > MAX_TEXTS {
-            return Err(Error::InvalidQuery(QueryProblem::TooManyTexts {
+            return Err(QueryProblem::TooManyTexts {
                 count: self.texts.len(),
                 max: MAX_TEXTS,
-            }));
+            });
         }
         if let Effort::BudgetMs(budget_ms) = self.effort
             && !(budget_ms > 0.0 && budget_ms.is_finite())
