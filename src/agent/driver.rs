@@ -136,7 +136,7 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     let caller = question.caller(&conversation);
     let question = question.text;
     let (number, run) = match prepare(&shared, &caller, &conversation, &question).await {
-        Ok((number, run)) => (number, run.with_gate(shared.gate.clone(), caller.clone())),
+        Ok(prepared) => prepared,
         Err(error) => {
             events.send(Event::Error { content: error }).await;
             // Before the last event: whoever has seen it may ask the next question at once.
@@ -198,14 +198,17 @@ async fn prepare(
     conversation: &ConversationId,
     question: &str,
 ) -> Result<(i64, Run), String> {
-    let (shared, conversation, question) =
-        (shared.clone(), conversation.clone(), question.to_owned());
-    let owner = caller.who.clone();
+    let (shared, caller, conversation, question) = (
+        shared.clone(),
+        caller.clone(),
+        conversation.clone(),
+        question.to_owned(),
+    );
     let prepared = spawn_blocking(move || {
         // The question is saved first, so that a turn that fails is in the history too.
         let number = shared
             .sessions
-            .begin_turn(&conversation, &owner, &question)?;
+            .begin_turn(&conversation, &caller.who, &question)?;
         let history = shared
             .sessions
             .history(&conversation, number, shared.config.run.window)?;
@@ -216,7 +219,7 @@ async fn prepare(
             .and_then(|state| serde_json::from_value(state).ok())
             .unwrap_or_default();
         let context = Context::new(history, question, shared.config.run.window);
-        Ok::<_, SessionError>((number, new_run(&shared, &state, context)))
+        Ok::<_, SessionError>((number, new_run(&shared, &state, context, caller)))
     });
     match prepared.await {
         Ok(prepared) => prepared.map_err(|error| error.to_string()),
@@ -224,7 +227,7 @@ async fn prepare(
     }
 }
 
-fn new_run(shared: &AgentState, state: &ToolboxState, context: Context) -> Run {
+fn new_run(shared: &AgentState, state: &ToolboxState, context: Context, caller: Caller) -> Run {
     let mut config = shared.config.run.clone();
     // The date and not the time, so that the prompt stays the same for a day and providers can
     // cache it.
@@ -255,7 +258,14 @@ fn new_run(shared: &AgentState, state: &ToolboxState, context: Context) -> Run {
     } else {
         toolbox = toolbox.restore(state, |id| shared.search.tool(id));
     }
-    Run::new(config, shared.config.count_tokens, toolbox, context)
+    Run::new(
+        config,
+        shared.config.count_tokens,
+        toolbox,
+        context,
+        shared.gate.clone(),
+        caller,
+    )
 }
 
 /// The user's own tools, then those pinned in the settings.

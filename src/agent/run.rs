@@ -24,7 +24,7 @@ use crate::finder::meta_tools::{self, FindConfig, Style};
 use crate::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
-use crate::gate::{Call, Caller, Gate, Policies};
+use crate::gate::{Call, Caller, Gate};
 use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage};
 use crate::printable::{self, counted, excerpt};
 use crate::session::Figures;
@@ -204,11 +204,14 @@ type CallError = (ErrorCode, String);
 impl Run {
     /// Starts a run and a turn of its toolbox. The model is reminded of tools that it called in
     /// earlier turns and that were unloaded since.
+    /// `gate` checks the plans of `caller`.
     pub fn new(
         config: RunConfig,
         count: TokenCounter,
         mut toolbox: Toolbox,
         mut context: Context,
+        gate: Arc<Gate>,
+        caller: Caller,
     ) -> Self {
         toolbox.begin_turn();
         if let Some(fence) = &config.fence {
@@ -230,20 +233,14 @@ impl Run {
             asked_for_answer: false,
             figures: Figures::default(),
             shown_tokens: 0,
-            gate: Arc::new(Gate::new(Policies::default())),
-            caller: Caller::default(),
+            gate,
+            caller,
             execution: None,
             plan_problems: Vec::new(),
             plan_summary: None,
         };
         run.state = run.first_state();
         run
-    }
-
-    /// Sets the gate that checks plans.
-    pub fn with_gate(mut self, gate: Arc<Gate>, caller: Caller) -> Self {
-        (self.gate, self.caller) = (gate, caller);
-        self
     }
 
     /// The next step. Changes nothing, so it can be called again.
