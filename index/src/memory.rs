@@ -25,6 +25,7 @@ use crate::dense::Vectors;
 use crate::embed::{Embedder, to_unit_length};
 use crate::error::{Error, MemoryEntryProblem, Result};
 use crate::files::{self, FileId};
+use crate::hit::ranked;
 use crate::query::MAX_QUERY_BYTES;
 use crate::tool::ToolId;
 
@@ -675,7 +676,7 @@ impl Neighbours {
         let centroids = nearest(centroid_cosines, &self.centroid_tools, |_| true);
         let voted = nearest(cosines, &self.tools, |request| !has_full_weight(request));
         let mut all: Vec<Neighbour<'_>> = taught.iter().chain(&voted).copied().collect();
-        all.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        all.sort_by(|a, b| ranked((a.similarity, a.number), (b.similarity, b.number)));
 
         let mut weights = HashMap::new();
         for neighbour in &taught {
@@ -748,7 +749,7 @@ fn nearest<'a>(
         // Strictly above, so that no similarity is 0 and their sum can be divided by.
         .filter(|(number, cosine)| *cosine > MIN_COSINE && accepts(*number))
         .collect();
-    near.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    near.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
     near.truncate(NEIGHBOURS);
     near.into_iter()
         .map(|(number, cosine)| Neighbour {
