@@ -8,6 +8,7 @@
 pub mod config;
 pub mod models;
 
+pub mod clock;
 pub mod shutdown;
 
 pub mod printable;

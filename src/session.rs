@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use toolscout_index::database::{self, DatabaseError};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::clock::unix_ms;
 use crate::llm::Message;
 use crate::printable::excerpt;
 
@@ -624,10 +625,7 @@ fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
 }
 
 fn now_ms() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    unix_ms(SystemTime::now())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub mod anchor;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Serialize;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use toolscout_index::database::{self, DatabaseError};
 
+use crate::clock::unix_ms;
 use crate::gate::approval::Answer;
 use crate::gate::audit::anchor::{Anchor, AnchorError};
 use crate::gate::class::Class;
@@ -600,10 +601,7 @@ impl AuditLog {
 
 /// Now, in Unix milliseconds.
 pub fn now_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    unix_ms(SystemTime::now()).unsigned_abs()
 }
 
 #[cfg(test)]

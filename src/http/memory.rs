@@ -2,7 +2,7 @@
 //! Requests of other users are not search results, so all of it needs a key that may write.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use axum::extract::State;
 use axum::http::header;
@@ -18,6 +18,7 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::paging;
 use super::registry::OpenCatalog;
+use crate::clock::unix_ms;
 
 /// A page of the list of entries.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -185,10 +186,7 @@ pub async fn remember(
     tool: ToolId,
     teacher: Teacher,
 ) -> ApiResult<()> {
-    let at_ms = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as i64;
+    let at_ms = unix_ms(SystemTime::now());
     app.cpu_pool
         .run(move || catalog.memory().remember(&query, &tool, at_ms, &teacher))
         .await??;
