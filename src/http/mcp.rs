@@ -24,7 +24,7 @@ use super::error::not_ready;
 use super::error::{ApiError, ApiResult};
 use super::registry::OpenCatalog;
 use crate::catalog_writer::Change;
-use crate::finder::snapshot::Newest;
+use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::Gate;
 use crate::keys::Scope;
 use crate::mcp::gateway::Session;
@@ -98,7 +98,7 @@ pub fn service(
 ) -> McpService {
     let catalog = Arc::clone(catalog);
     let max_sessions = config.max_sessions;
-    let search = Arc::new(Newest(move || catalog.searcher()));
+    let search = Arc::new(CurrentSnapshot(move || catalog.searcher()));
     let gateway = Gateway::with_toolset(search, pool, gate, toolset, config);
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(SESSION_IDLE);
