@@ -42,8 +42,7 @@
 #[doc(hidden)]
 pub mod database;
 mod error;
-#[doc(hidden)]
-pub mod files;
+mod files;
 mod tool;
 pub mod formats;
 mod variant;
