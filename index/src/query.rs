@@ -250,6 +250,11 @@ pub(crate) struct SearchParameters {
 }
 
 /// A query, built step by step: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
+///
+/// - Guarantee: what is not set comes from the catalog's settings, then from the engine's defaults.
+/// - Cost: each text is searched on its own, by its first [`MAX_QUERY_BYTES`].
+/// - Failure: no method checks its value. [`Query::validate`], which every search calls first,
+///   names the first that is wrong.
 #[derive(Clone, Debug)]
 pub struct Query {
     pub(crate) texts: Vec<String>,

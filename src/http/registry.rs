@@ -304,7 +304,7 @@ impl Registry {
             .unwrap_or_else(PoisonError::into_inner)
             .get(name)
             .cloned();
-        open.filter(|open| open.catalog.is_there())
+        open.filter(|open| open.catalog.exists())
             .inspect(|catalog| self.note_use(catalog))
     }
 
