@@ -118,7 +118,7 @@ pub struct Explain {
     pub memory_moved: Option<Moved>,
 }
 
-/// How a stage changed the rank of a hit among all tools, names asked for aside.
+/// How a stage changed the rank of a hit among all tools, without those asked for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Moved {
     /// Its rank without the stage, from 1.

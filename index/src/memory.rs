@@ -94,39 +94,39 @@ const UPGRADE: &str = "
 /// Who taught the memory that a tool was called for a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
-pub struct Teacher(String);
+pub struct Source(String);
 
-impl Teacher {
+impl Source {
     /// The prefix of keys that may only search.
     const KEY: &str = "key:";
 
     /// A user of the command line on this machine.
     pub fn command_line() -> Self {
-        Teacher("cli".to_owned())
+        Source("cli".to_owned())
     }
 
     /// A client of a server without keys.
     pub fn keyless() -> Self {
-        Teacher("http".to_owned())
+        Source("http".to_owned())
     }
 
     /// An API key that may change the catalog.
     pub fn admin(key: &str) -> Self {
-        Teacher(format!("admin:{key}"))
+        Source(format!("admin:{key}"))
     }
 
     /// An API key that may only search.
     pub fn key(id: &str) -> Self {
-        Teacher(format!("{}{id}", Teacher::KEY))
+        Source(format!("{}{id}", Source::KEY))
     }
 
     /// True where a single vote has little weight.
     fn is_voter(&self) -> bool {
-        self.0.starts_with(Teacher::KEY)
+        self.0.starts_with(Source::KEY)
     }
 }
 
-impl fmt::Display for Teacher {
+impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -136,7 +136,7 @@ impl fmt::Display for Teacher {
 /// their share of a quorum. A single key adds an eighth of the best match's score, so that it puts a
 /// tool first only where that was almost first anyway; two add half of it; three put the tool
 /// first.
-fn trust(teachers: &[Teacher]) -> f32 {
+fn trust(teachers: &[Source]) -> f32 {
     if teachers.iter().any(|teacher| !teacher.is_voter()) {
         return 1.0;
     }
@@ -166,12 +166,12 @@ pub struct Entry {
     pub at_ms: i64,
     /// Who taught it: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key,
     /// `unknown` for an entry of an earlier version.
-    pub taught_by: Vec<Teacher>,
+    pub taught_by: Vec<Source>,
 }
 
 /// Which entries to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Forget {
+pub enum Deletion {
     /// Everything.
     All,
     /// The requests that led to this tool.
@@ -281,7 +281,7 @@ impl Memory {
         query: &str,
         tool: &ToolId,
         at_ms: i64,
-        teacher: &Teacher,
+        teacher: &Source,
     ) -> Result<bool> {
         if self.switch()? == Switch::Off {
             return Ok(false);
@@ -380,17 +380,17 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::Memory`].
-    pub fn forget(&self, what: &Forget) -> Result<usize> {
+    pub fn forget(&self, what: &Deletion) -> Result<usize> {
         if !self.path.exists() {
             return Ok(0);
         }
         let deleted = self.write(|connection| {
             let deleted = match what {
-                Forget::All => connection.execute("DELETE FROM entries", []),
-                Forget::Tool(tool) => {
+                Deletion::All => connection.execute("DELETE FROM entries", []),
+                Deletion::Tool(tool) => {
                     connection.execute("DELETE FROM entries WHERE tool = ?1", [tool.as_str()])
                 }
-                Forget::Query(query) => {
+                Deletion::Query(query) => {
                     connection.execute("DELETE FROM entries WHERE query = ?1", [query.trim()])
                 }
             }?;
@@ -852,11 +852,11 @@ fn put(connection: &Connection, entry: &Entry, counting: Counting) -> rusqlite::
 }
 
 /// Who taught an entry, in the order of names.
-fn teachers_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Teacher>> {
+fn teachers_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Source>> {
     let mut statement =
         connection.prepare_cached("SELECT name FROM teachers WHERE entry = ?1 ORDER BY name")?;
     statement
-        .query_map([entry], |row| row.get(0).map(Teacher))?
+        .query_map([entry], |row| row.get(0).map(Source))?
         .collect()
 }
 
@@ -977,7 +977,7 @@ fn put_vector(
 
 /// Deletes the oldest votes of a key that has more than [`MAX_ENTRIES_OF_A_KEY`], and entries that
 /// nobody else taught.
-fn evict_votes_of(connection: &Connection, teacher: &Teacher) -> rusqlite::Result<()> {
+fn evict_votes_of(connection: &Connection, teacher: &Source) -> rusqlite::Result<()> {
     // Only `MAX_ENTRIES` limits the owner.
     if !teacher.is_voter() {
         return Ok(());
@@ -1013,7 +1013,7 @@ fn evict_entries(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// The entry in a row; `None` if its tool's id is invalid, which this program never writes.
-fn read_entry(row: &rusqlite::Row<'_>, taught_by: Vec<Teacher>) -> rusqlite::Result<Option<Entry>> {
+fn read_entry(row: &rusqlite::Row<'_>, taught_by: Vec<Source>) -> rusqlite::Result<Option<Entry>> {
     let tool: String = row.get(1)?;
     let Ok(tool) = ToolId::parse(&tool) else {
         return Ok(None);

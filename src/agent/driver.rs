@@ -41,15 +41,15 @@ const EVENT_QUEUE: usize = 256;
 /// Longest wait for a receiver that does not read; then it counts as gone.
 const RECEIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts a turn in its own task, which drops `held` when it ends.
+/// Starts a turn in its own task, which drops `guard` when it ends.
 pub(super) fn start(
     running: RunningTurn,
     question: Question,
-    held: impl Send + 'static,
+    guard: impl Send + 'static,
 ) -> RunStream {
     let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
     let conversation = running.conversation.clone();
-    let guard = (!question.detached).then(|| running.token.clone().drop_guard());
+    let stop_on_drop = (!question.detached).then(|| running.token.clone().drop_guard());
     let events = EventSender {
         sender,
         token: running.token.clone(),
@@ -58,14 +58,14 @@ pub(super) fn start(
     let tasks = running.shared.tasks.clone();
     tasks.spawn(async move {
         run_turn(running, question, events).await;
-        drop(held);
+        drop(guard);
     });
     RunStream {
         conversation,
         receiver,
         next_id: 1,
         ended: false,
-        _stop_on_drop: guard,
+        _stop_on_drop: stop_on_drop,
     }
 }
 
@@ -431,14 +431,15 @@ impl<'a> Turn<'a> {
             .iter()
             .map(|call| (call.id.clone(), call.tool.id.clone()))
             .collect();
-        let (founds, outcomes) = tokio::join!(self.search(work.searches), self.call(work.calls));
+        let (search_results, outcomes) =
+            tokio::join!(self.search(work.searches), self.call(work.calls));
         let mut results = Vec::with_capacity(outcomes.len());
         for ((id, tool), outcome) in calls.into_iter().zip(outcomes) {
             self.references.collect(&outcome.result.data);
             self.events.send_all(gate_event(id, tool, &outcome)).await;
             results.push(outcome.result);
         }
-        self.run.tools_answered(founds, results)
+        self.run.tools_answered(search_results, results)
     }
 
     async fn call_model(&mut self, request: ChatRequest) -> Result<Reply, LlmError> {

@@ -290,7 +290,11 @@ impl Run {
 
     /// Takes the results of the searches and calls, each in the order of the [`Work`]. Missing
     /// results count as failed.
-    pub fn tools_answered(&mut self, founds: Vec<Found>, results: Vec<ToolResult>) -> Vec<Event> {
+    pub fn tools_answered(
+        &mut self,
+        search_results: Vec<Found>,
+        results: Vec<ToolResult>,
+    ) -> Vec<Event> {
         let State::CallTools(planned) = &mut self.state else {
             return Vec::new();
         };
@@ -298,15 +302,15 @@ impl Run {
         self.state = State::CallModel;
         // The searches of one answer are injected together, and before the results, so that each
         // search's answer can name what was loaded and unloaded.
-        let injection = self.toolbox.inject(&meta_tools::merged(&founds));
+        let injection = self.toolbox.inject(&meta_tools::merged(&search_results));
         let mut events = Vec::new();
-        let (mut founds, mut results) = (founds.into_iter(), results.into_iter());
+        let (mut search_results, mut results) = (search_results.into_iter(), results.into_iter());
         let mut described = injection.clone();
         let mut texts = Vec::with_capacity(planned.len());
         for PlannedCall { call, action } in planned {
             let text = match action {
                 Action::Search(request) => {
-                    let found = founds.next().unwrap_or_default();
+                    let found = search_results.next().unwrap_or_default();
                     events.push(search_event(&call.id, &request, &found));
                     self.figures.searches += 1;
                     let answer = meta_tools::answer(&found, &described, self.config.style);

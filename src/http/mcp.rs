@@ -46,7 +46,7 @@ pub struct McpService {
 
 /// Marks an answer whose body must not be replaced: errors of the protocol have their own.
 #[derive(Clone, Copy, Debug)]
-pub struct Verbatim;
+pub struct HasOwnErrorBody;
 
 /// A request that may use the tools of the default catalog.
 pub struct AuthorizedCaller(Principal);
@@ -82,7 +82,7 @@ pub async fn serve(
         // The SDK answers 202, but the session has ended, and clients expect 200 or 204.
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
-    response.extensions_mut().insert(Verbatim);
+    response.extensions_mut().insert(HasOwnErrorBody);
     Ok(response)
 }
 

@@ -9,7 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use toolscout_index::ToolId;
-use toolscout_index::memory::{Entry, Forget, MAX_ENTRIES, Switch, Teacher};
+use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Source, Switch};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -160,9 +160,9 @@ pub async fn forget(
     QueryString(params): QueryString<ForgetParams>,
 ) -> ApiResult<Json<Forgotten>> {
     let what = match (params.tool, params.query) {
-        (Some(tool), None) => Forget::Tool(ToolId::parse(&tool)?),
-        (None, Some(query)) => Forget::Query(query),
-        (None, None) => Forget::All,
+        (Some(tool), None) => Deletion::Tool(ToolId::parse(&tool)?),
+        (None, Some(query)) => Deletion::Query(query),
+        (None, None) => Deletion::All,
         (Some(_), Some(_)) => {
             let message = "give `tool` or `query`, or neither to delete every entry";
             return Err(ApiError::unprocessable("invalid_value", message));
@@ -184,11 +184,11 @@ pub async fn remember(
     catalog: Arc<OpenCatalog>,
     query: String,
     tool: ToolId,
-    teacher: Teacher,
+    source: Source,
 ) -> ApiResult<()> {
     let at_ms = unix_ms(SystemTime::now());
     app.cpu_pool
-        .run(move || catalog.memory().remember(&query, &tool, at_ms, &teacher))
+        .run(move || catalog.memory().remember(&query, &tool, at_ms, &source))
         .await??;
     Ok(())
 }

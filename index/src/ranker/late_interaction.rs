@@ -55,7 +55,7 @@ impl ToolTokens {
 
 /// The similarities of a request and a tool, each from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Near {
+pub struct TokenSimilarity {
     /// Of the request's tokens to any of the tool's.
     pub anywhere: f32,
     /// The same for the most similar clause.
@@ -141,7 +141,7 @@ impl LateInteraction {
     }
 
     /// Compares the request with one of the candidates.
-    pub fn of(&self, tool: &ToolTokens) -> Near {
+    pub fn of(&self, tool: &ToolTokens) -> TokenSimilarity {
         let [name, description, parameters] = [&tool.name, &tool.description, &tool.parameters]
             .map(|part| self.best_and_recall(part));
         // The best of each part is the best of the whole, so nothing is compared twice.
@@ -149,7 +149,7 @@ impl LateInteraction {
         raise(&mut anywhere, &description.0);
         raise(&mut anywhere, &parameters.0);
         let whole = mean(&anywhere, &self.weights);
-        Near {
+        TokenSimilarity {
             anywhere: whole,
             clause: self
                 .clauses
@@ -252,7 +252,7 @@ fn mean(best: &Similarities, weights: &Similarities) -> f32 {
 mod tests {
     use super::*;
 
-    fn near(request: &str, clauses: &[&str], tool: &Tool) -> Near {
+    fn near(request: &str, clauses: &[&str], tool: &Tool) -> TokenSimilarity {
         let table = StaticTable::bundled().unwrap();
         let tokens = ToolTokens::new(tool, &table);
         let clauses: Vec<String> = clauses.iter().map(|clause| (*clause).to_owned()).collect();

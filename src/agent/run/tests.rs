@@ -120,7 +120,7 @@ fn visible(run: &Run) -> Vec<String> {
 /// Answers the work by [`listed_tools`]. Every tool returns its own id.
 fn answer_work(run: &mut Run) -> Vec<Event> {
     let work = work(run);
-    let founds = work
+    let search_results = work
         .searches
         .iter()
         .map(|request| listed_tools().search(request))
@@ -130,7 +130,7 @@ fn answer_work(run: &mut Run) -> Vec<Event> {
         .iter()
         .map(|call| ToolResult::ok(call.tool.id.as_str().into()))
         .collect();
-    run.tools_answered(founds, results)
+    run.tools_answered(search_results, results)
 }
 
 /// Takes the model's answer and answers the calls in it.
@@ -351,7 +351,7 @@ fn whatever_a_model_calls_every_call_has_one_result_in_order() {
             });
             if let Step::CallTools(work) = run.next_step() {
                 // Some searches and calls give nothing back at all.
-                let founds = work
+                let search_results = work
                     .searches
                     .iter()
                     .map(|request| listed_tools().search(request))
@@ -363,7 +363,7 @@ fn whatever_a_model_calls_every_call_has_one_result_in_order() {
                     .map(|_| ToolResult::ok(1.into()))
                     .take(random(3))
                     .collect();
-                run.tools_answered(founds, results);
+                run.tools_answered(search_results, results);
             }
             assert_paired(&run.messages(&[]), seed);
         }
