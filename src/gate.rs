@@ -56,9 +56,9 @@ const RESULT_EXCERPT_CHARS: usize = 200;
 pub struct Call {
     /// The call's id.
     pub id: String,
-    /// The tool.
+    /// The tool as the catalog has it.
     pub tool: Arc<Tool>,
-    /// The arguments.
+    /// The arguments as the model gave them.
     pub arguments: Arguments,
 }
 

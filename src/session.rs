@@ -202,7 +202,7 @@ pub struct TurnEnd {
     pub answer: String,
     /// Why it failed.
     pub error: Option<String>,
-    /// Its figures.
+    /// Times, tokens and tools of the turn.
     pub figures: Figures,
     /// The state of the agent's toolbox, opaque to this module.
     pub toolbox: Value,
@@ -222,7 +222,7 @@ pub struct Turn {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Its figures.
+    /// Times, tokens and tools of the turn.
     pub figures: Figures,
     /// When it began, in Unix milliseconds.
     pub created_ms: i64,
@@ -259,7 +259,7 @@ pub enum SessionError {
     /// The conversation has another owner, or none.
     #[error("conversation {conversation} is not yours; leave its id out to begin a new one")]
     NotOwned {
-        /// The conversation.
+        /// The id that was given.
         conversation: String,
     },
     /// The database cannot be read or written.

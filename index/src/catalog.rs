@@ -48,7 +48,7 @@ impl DataDir {
         DataDir { path: path.into() }
     }
 
-    /// Its path.
+    /// The folder given to [`DataDir::new`].
     pub fn path(&self) -> &Path {
         &self.path
     }

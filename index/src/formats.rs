@@ -191,7 +191,7 @@ pub struct Skipped {
     pub name: Option<String>,
     /// Its 1-based line, in NDJSON.
     pub line: Option<usize>,
-    /// The reason.
+    /// Why it is no valid tool.
     pub error: Error,
 }
 

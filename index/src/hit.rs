@@ -25,7 +25,7 @@ pub struct Hit {
     #[serde(skip)]
     // Callers write it in the format that their client wants.
     pub tool: Arc<Tool>,
-    /// Its id.
+    /// The tool's id, `server/name`.
     pub id: ToolId,
     /// The fused score; comparable within one answer only. A match by content reaches at most 1;
     /// exact names score higher.
@@ -145,7 +145,7 @@ pub struct Reranked {
 pub struct Reason {
     /// The feature's name.
     pub feature: &'static str,
-    /// Its value.
+    /// The hit's value of it, in the feature's own unit.
     pub value: f32,
     /// What it added, before the ranker's weight.
     pub moved: f32,

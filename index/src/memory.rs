@@ -136,11 +136,11 @@ impl fmt::Display for Source {
 /// their share of a quorum. A single key adds an eighth of the best match's score, so that it puts a
 /// tool first only where that was almost first anyway; two add half of it; three put the tool
 /// first.
-fn trust(teachers: &[Source]) -> f32 {
-    if teachers.iter().any(|teacher| !teacher.is_voter()) {
+fn trust(sources: &[Source]) -> f32 {
+    if sources.iter().any(|source| !source.is_voter()) {
         return 1.0;
     }
-    (teachers.len() as f32 / QUORUM as f32).min(1.0).powi(2)
+    (sources.len() as f32 / QUORUM as f32).min(1.0).powi(2)
 }
 
 /// Whether a memory is in use.
@@ -156,7 +156,7 @@ pub enum Switch {
 /// One remembered pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// The request.
+    /// The request as it was searched for, at most [`MAX_QUERY_BYTES`].
     pub query: String,
     /// The tool that was called.
     pub tool: ToolId,
@@ -281,12 +281,12 @@ impl Memory {
         query: &str,
         tool: &ToolId,
         at_ms: i64,
-        teacher: &Source,
+        source: &Source,
     ) -> Result<bool> {
         if self.switch()? == Switch::Off {
             return Ok(false);
         }
-        let taught_by = vec![teacher.clone()];
+        let taught_by = vec![source.clone()];
         let entry = Entry {
             query: query.trim().to_owned(),
             tool: tool.clone(),
@@ -324,8 +324,8 @@ impl Memory {
                 for (embedder, vectors) in &embedded {
                     put_vector(&change, id, &entry.query, embedder, &vectors[number])?;
                 }
-                for teacher in &entry.taught_by {
-                    evict_votes_of(&change, teacher)?;
+                for source in &entry.taught_by {
+                    evict_votes_of(&change, source)?;
                 }
             }
             // In the same transaction, so that no reader sees more than the limit.
@@ -351,7 +351,7 @@ impl Memory {
             let mut rows = page.query(params![query, tool, limit as u64])?;
             let mut entries = Vec::new();
             while let Some(row) = rows.next()? {
-                entries.extend(read_entry(row, teachers_of(connection, row.get(4)?)?)?);
+                entries.extend(read_entry(row, sources_of(connection, row.get(4)?)?)?);
             }
             Ok(entries)
         })
@@ -600,7 +600,7 @@ impl Recall {
                 let trust = if has_full_weight {
                     1.0
                 } else {
-                    trust(&teachers_of(connection, row.get(0)?)?)
+                    trust(&sources_of(connection, row.get(0)?)?)
                 };
                 neighbours.push(embedder.id(), tool, trust, &vector);
             }
@@ -829,11 +829,11 @@ fn put(connection: &Connection, entry: &Entry, counting: Counting) -> rusqlite::
         None => entry.times,
         Some((_, times)) if counting == Counting::Larger => entry.times.max(times),
         Some((id, times)) => {
-            let counted = teachers_of(connection, id)?;
+            let counted = sources_of(connection, id)?;
             let adds = entry
                 .taught_by
                 .iter()
-                .any(|teacher| !teacher.is_voter() || !counted.contains(teacher));
+                .any(|source| !source.is_voter() || !counted.contains(source));
             times + u64::from(adds)
         }
     };
@@ -844,15 +844,15 @@ fn put(connection: &Connection, entry: &Entry, counting: Counting) -> rusqlite::
     let id = statement.query_row(params![query, tool, times, entry.at_ms], |row| row.get(0))?;
     let mut statement =
         connection.prepare_cached("INSERT OR REPLACE INTO teachers VALUES (?1, ?2, ?3)")?;
-    for teacher in &entry.taught_by {
-        statement.execute(params![id, teacher.0, entry.at_ms])?;
+    for source in &entry.taught_by {
+        statement.execute(params![id, source.0, entry.at_ms])?;
     }
     seal(connection, id)?;
     Ok(id)
 }
 
 /// Who taught an entry, in the order of names.
-fn teachers_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Source>> {
+fn sources_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Source>> {
     let mut statement =
         connection.prepare_cached("SELECT name FROM teachers WHERE entry = ?1 ORDER BY name")?;
     statement
@@ -875,10 +875,10 @@ fn sums(
     let mut statement = connection.prepare_cached(
         "SELECT query, tool, times, at_ms, in_full, sum FROM entries WHERE id = ?1",
     )?;
-    let taught_by = teachers_of(connection, entry)?;
+    let taught_by = sources_of(connection, entry)?;
     let names: Vec<&[u8]> = taught_by
         .iter()
-        .map(|teacher| teacher.0.as_bytes())
+        .map(|source| source.0.as_bytes())
         .collect();
     let read = |row: &rusqlite::Row<'_>| {
         let (query, tool): (String, String) = (row.get(0)?, row.get(1)?);
@@ -901,7 +901,7 @@ fn sums(
 /// Updates the weight and the checksum of a changed entry.
 fn seal(connection: &Connection, entry: i64) -> rusqlite::Result<()> {
     // The weight comes first, since the checksum covers it.
-    let in_full = trust(&teachers_of(connection, entry)?) >= 1.0;
+    let in_full = trust(&sources_of(connection, entry)?) >= 1.0;
     let mut statement =
         connection.prepare_cached("UPDATE entries SET in_full = ?2 WHERE id = ?1")?;
     statement.execute(params![entry, in_full])?;
@@ -977,25 +977,25 @@ fn put_vector(
 
 /// Deletes the oldest votes of a key that has more than [`MAX_ENTRIES_OF_A_KEY`], and entries that
 /// nobody else taught.
-fn evict_votes_of(connection: &Connection, teacher: &Source) -> rusqlite::Result<()> {
+fn evict_votes_of(connection: &Connection, source: &Source) -> rusqlite::Result<()> {
     // Only `MAX_ENTRIES` limits the owner.
-    if !teacher.is_voter() {
+    if !source.is_voter() {
         return Ok(());
     }
     let mut statement = connection.prepare_cached(
         "SELECT entry FROM teachers WHERE name = ?1 ORDER BY at_ms DESC, entry DESC LIMIT -1 OFFSET ?2",
     )?;
     let over: Vec<i64> = statement
-        .query_map(params![teacher.0, MAX_ENTRIES_OF_A_KEY as i64], |row| {
+        .query_map(params![source.0, MAX_ENTRIES_OF_A_KEY as i64], |row| {
             row.get(0)
         })?
         .collect::<rusqlite::Result<_>>()?;
     for entry in over {
         connection.execute(
             "DELETE FROM teachers WHERE entry = ?1 AND name = ?2",
-            params![entry, teacher.0],
+            params![entry, source.0],
         )?;
-        if teachers_of(connection, entry)?.is_empty() {
+        if sources_of(connection, entry)?.is_empty() {
             connection.execute("DELETE FROM entries WHERE id = ?1", [entry])?;
         } else {
             seal(connection, entry)?;

@@ -29,7 +29,7 @@ pub struct Context {
 /// A call and its result, as kept by a refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// The tool.
+    /// The tool's name, as the model called it.
     pub name: String,
     /// The source of the result.
     pub source: String,
@@ -71,7 +71,7 @@ impl Context {
         &self.fence
     }
 
-    /// The question.
+    /// The user's question of this run.
     pub fn question(&self) -> &str {
         &self.question
     }

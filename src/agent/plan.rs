@@ -63,7 +63,7 @@ pub struct Step {
 /// A step as it is shown before the plan runs.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PlannedStep {
-    /// Its key.
+    /// The key by which other steps refer to it.
     pub step: String,
     /// The tool's id, or the unknown name.
     pub tool: String,
@@ -390,9 +390,9 @@ struct ExecutableStep {
 /// The next step of a plan.
 #[derive(Clone, Debug)]
 pub struct NextStep {
-    /// Its key.
+    /// The key by which other steps refer to it.
     pub key: String,
-    /// The tool.
+    /// The tool that the step calls.
     pub tool: Arc<Tool>,
     /// Its arguments with the references filled in, or the result of a step that cannot run.
     pub arguments: Result<Arguments, Box<ToolResult>>,

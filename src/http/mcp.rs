@@ -31,7 +31,7 @@ use crate::mcp::gateway::Session;
 use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, Principal};
 use crate::tools::Toolset;
 
-/// The route.
+/// The route of the MCP gateway, of all methods.
 pub const PATH: &str = "/mcp";
 /// From a request to the start of its answer: longer than the longest tool call.
 pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);

@@ -18,7 +18,7 @@ use crate::telemetry::Metrics;
 
 /// A catalog that is served.
 pub struct OpenCatalog {
-    /// Its name.
+    /// The name under `/v1/catalogs/`.
     pub name: String,
     /// Applies changes.
     pub writer: CatalogWriter,
@@ -34,7 +34,7 @@ impl OpenCatalog {
         self.catalog.searcher()
     }
 
-    /// Its folder.
+    /// The catalog's folder in the data directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -53,7 +53,7 @@ pub struct Settings {
     pub upstream: Pool,
     /// How the `/mcp` route shows the default catalog.
     pub gateway: GatewayConfig,
-    /// The bounds.
+    /// How much the server accepts and keeps open.
     pub limits: Limits,
 }
 

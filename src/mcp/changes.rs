@@ -31,7 +31,7 @@ pub enum OnChange {
 /// A tool that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flag {
-    /// The tool.
+    /// The id of the changed tool.
     pub id: ToolId,
     /// The changed parts, as the protocol names them.
     pub parts: Vec<&'static str>,

@@ -38,11 +38,11 @@ const MAX_LOGGED_SKIPS: usize = 5;
 /// The configuration of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct PoolConfig {
-    /// The servers.
+    /// The servers to connect to; of two with one name the last is used.
     pub servers: Vec<ServerConfig>,
     /// How changed tools are handled.
     pub on_change: OnChange,
-    /// The bounds.
+    /// What one server may send, and how long it may take.
     pub limits: Limits,
 }
 
@@ -94,7 +94,7 @@ enum State {
 /// The state of a server, for people.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Status {
-    /// The server.
+    /// The server's name in the settings.
     pub server: String,
     /// Whether its tools can be called.
     pub available: bool,

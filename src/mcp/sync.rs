@@ -31,7 +31,7 @@ pub struct OfferedTools {
 /// The result of syncing a server's tools.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Synced {
-    /// The server.
+    /// The server's name in the settings.
     pub server: String,
     /// What changed in the catalog.
     #[serde(flatten)]

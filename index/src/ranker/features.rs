@@ -245,7 +245,7 @@ pub struct LegView<'a> {
 
 /// One dense leg's scores for a request.
 pub struct DenseView<'a> {
-    /// Its scores.
+    /// Its scores, by tool.
     pub leg: LegView<'a>,
     /// The cosine of a tool's whole text alone.
     pub text_cosine: &'a dyn Fn(usize) -> f32,
@@ -257,7 +257,7 @@ pub struct DenseView<'a> {
 
 /// The data that features are computed from: the legs' scores for one request, and its tools.
 pub struct RankerInput<'a> {
-    /// The request.
+    /// The request as given, not yet analysed.
     pub text: &'a str,
     /// Its clauses; empty if it was taken whole.
     pub clause_texts: &'a [String],
