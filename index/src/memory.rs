@@ -876,10 +876,7 @@ fn sums(
         "SELECT query, tool, times, at_ms, in_full, sum FROM entries WHERE id = ?1",
     )?;
     let taught_by = sources_of(connection, entry)?;
-    let names: Vec<&[u8]> = taught_by
-        .iter()
-        .map(|source| source.0.as_bytes())
-        .collect();
+    let names: Vec<&[u8]> = taught_by.iter().map(|source| source.0.as_bytes()).collect();
     let read = |row: &rusqlite::Row<'_>| {
         let (query, tool): (String, String) = (row.get(0)?, row.get(1)?);
         let numbers = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?].map(i64::to_le_bytes);
