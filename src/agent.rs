@@ -36,7 +36,7 @@ use crate::finder::toolbox::{self, TokenCounter};
 use crate::finder::{ToolSearch, ToolboxConfig, model_names};
 use crate::gate::{Answer, Approvals, AuditLog, Caller, Directory, Gate, Policies};
 use crate::llm::ChatModel;
-use crate::session::{ConversationId, Reach, SessionError, Sessions};
+use crate::session::{ConversationId, OwnerScope, SessionError, Sessions};
 use crate::tools::{Callable, Registry, Toolset, UserTool};
 
 /// Longest question, in bytes.
@@ -88,6 +88,13 @@ impl Default for AgentConfig {
 const SAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers questions with tools. Cheap to clone; clones share conversations and running turns.
+///
+/// - Guarantee: a conversation has one run at a time, and every run ends with [`Event::Done`].
+///   Every call passes the [`Gate`].
+/// - Cost: a run is a task, with at most [`RunConfig::max_rounds`] rounds of the model and its
+///   calls.
+/// - Failure: a question that cannot begin is a [`StartError`]. What fails later is an event, and
+///   the turn is saved as failed.
 #[derive(Clone)]
 pub struct Agent {
     shared: Arc<AgentState>,
@@ -195,7 +202,7 @@ pub enum StartError {
     Empty,
     /// The question is too long.
     #[error(
-        "the question has {bytes} bytes, {MAX_QUESTION_BYTES} are allowed; put long material into a tool's reach"
+        "the question has {bytes} bytes, {MAX_QUESTION_BYTES} are allowed; put long material where a tool can read it"
     )]
     TooLong {
         /// Its length in bytes.
@@ -222,17 +229,17 @@ impl Agent {
     /// # Errors
     /// [`StartError`]; [`StartError::Busy`] while the conversation answers another question.
     pub fn start(&self, question: Question) -> Result<RunStream, StartError> {
-        self.start_holding(question, ())
+        self.start_with_guard(question, ())
     }
 
-    /// As [`Agent::start`]. Drops `held` when the run ends, even if the stream was dropped before.
+    /// As [`Agent::start`]. Drops `guard` when the run ends, even if the stream was dropped before.
     ///
     /// # Errors
     /// As [`Agent::start`].
-    pub fn start_holding(
+    pub fn start_with_guard(
         &self,
         mut question: Question,
-        held: impl Send + 'static,
+        guard: impl Send + 'static,
     ) -> Result<RunStream, StartError> {
         if question.text.trim().is_empty() {
             return Err(StartError::Empty);
@@ -247,15 +254,15 @@ impl Agent {
             .take()
             .unwrap_or_else(ConversationId::fresh);
         let running = self.register(&conversation, &question.who)?;
-        Ok(driver::start(running, question, held))
+        Ok(driver::start(running, question, guard))
     }
 
-    /// Stops a conversation's run; false when none within reach is in progress.
-    pub fn stop(&self, reach: &Reach, conversation: &ConversationId) -> bool {
+    /// Stops a conversation's run; false when none within `scope` is in progress.
+    pub fn stop(&self, scope: &OwnerScope, conversation: &ConversationId) -> bool {
         let running = self.shared.running();
         let run = running
             .get(conversation)
-            .filter(|run| reach.covers(&run.owner));
+            .filter(|run| scope.covers(&run.owner));
         run.inspect(|run| run.token.cancel()).is_some()
     }
 
@@ -280,8 +287,8 @@ impl Agent {
 
     /// Answers an [`Event::ApprovalRequired`]; false when no request with this id is open within
     /// reach.
-    pub fn answer_approval(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
-        self.shared.approvals.answer(reach, id, answer)
+    pub fn answer_approval(&self, scope: &OwnerScope, id: &str, answer: Answer) -> bool {
+        self.shared.approvals.answer(scope, id, answer)
     }
 
     /// The gate that decides on every call.

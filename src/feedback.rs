@@ -5,12 +5,14 @@ mod token;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 use toolscout_index::database;
 use utoipa::ToSchema;
+
+use crate::clock::unix_ms;
 
 pub use token::{MAX_BYTES as MAX_TOKEN_BYTES, SearchContext, Signer, VerifiedAnswer};
 
@@ -152,10 +154,7 @@ impl FeedbackStore {
         record: &FeedbackRecord,
         now: SystemTime,
     ) -> rusqlite::Result<()> {
-        let at_ms = now
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_millis() as i64;
+        let at_ms = unix_ms(now);
         let outcome = serde_json::to_value(record.outcome)
             .ok()
             .and_then(|outcome| Some(outcome.as_str()?.to_owned()));

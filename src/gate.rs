@@ -35,7 +35,7 @@ pub use audit::AuditLog;
 pub use class::Class;
 pub use definition::Definition;
 pub use ledger::Ledger;
-pub use normalize::{Change, Why};
+pub use normalize::{Change, ChangeReason};
 pub use pattern::Pattern;
 pub use policy::{AppliedRule, Decision, Policies, Rule};
 
@@ -56,9 +56,9 @@ const RESULT_EXCERPT_CHARS: usize = 200;
 pub struct Call {
     /// The call's id.
     pub id: String,
-    /// The tool.
+    /// The tool as the catalog has it.
     pub tool: Arc<Tool>,
-    /// The arguments.
+    /// The arguments as the model gave them.
     pub arguments: Arguments,
 }
 
@@ -153,6 +153,12 @@ impl Refusal {
 }
 
 /// Decides on calls and makes the allowed ones. All runs of an agent share one.
+///
+/// - Guarantee: a call is made only after its rule, schema, limits and approval allow it and the
+///   audit log, if there is one, holds it. The arguments sent are those that were approved.
+/// - Cost: a schema is compiled once and cached; a call waits for a person at most the policies'
+///   `approval_timeout_s`.
+/// - Failure: each call gets one result. What is not made is a [`Refusal`], in words for the model.
 pub struct Gate {
     policies: Policies,
     redaction: Redaction,
@@ -420,7 +426,7 @@ impl Gate {
         // The check's arguments are part of the key: another order needs its own check.
         let arguments = check.arguments_for(&pending.checked.arguments);
         let key = format!("{} {}", check.tool, Value::Object(arguments));
-        if context.ledger.has_held(&key) {
+        if context.ledger.is_satisfied(&key) {
             return Ok(());
         }
         let result = self.call_required(context, pending, check).await?;
@@ -429,7 +435,7 @@ impl Gate {
                 .await?;
         }
         // Only now: a precondition that could not be established is checked again by the next call.
-        context.ledger.mark_held(key);
+        context.ledger.mark_satisfied(key);
         Ok(())
     }
 

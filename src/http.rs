@@ -1,5 +1,10 @@
 //! The HTTP API: its routes and the layers around them.
 
+#![allow(
+    unused_qualifications,
+    reason = "in what utoipa's macro generates for query parameters"
+)]
+
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::routing::any;
@@ -10,10 +15,6 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 mod access;
-#[allow(
-    unused_qualifications,
-    reason = "in what utoipa's macro generates for query parameters"
-)]
 mod agent;
 mod catalogs;
 mod connection;
@@ -26,18 +27,10 @@ mod feedback;
 mod guard;
 mod limits;
 mod mcp;
-#[allow(
-    unused_qualifications,
-    reason = "in what utoipa's macro generates for query parameters"
-)]
 mod memory;
 mod openapi;
 mod paging;
 mod registry;
-#[allow(
-    unused_qualifications,
-    reason = "in what utoipa's macro generates for query parameters"
-)]
 mod search;
 mod threads;
 mod server;
@@ -47,10 +40,6 @@ mod settings;
 mod state;
 mod stream;
 mod tasks;
-#[allow(
-    unused_qualifications,
-    reason = "in what utoipa's macro generates for query parameters"
-)]
 mod tools;
 mod wire;
 

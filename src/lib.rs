@@ -2,12 +2,45 @@
 //! line.
 //!
 //! Retrieval itself is in [`toolscout_index`]; start there to use tool search as a library. This
-//! crate is what the `toolscout` program is made of. The modules are listed in the order in which
-//! they may use one another: a module knows those above it and none below.
+//! crate is what the `toolscout` program is made of:
+//!
+//! - [`agent::Agent`]: answers questions with tools that it finds in a catalog.
+//! - [`gate::Gate`]: decides on every call by policies, asks a person, and keeps an audit log.
+//! - [`mcp::Pool`]: the connections to MCP servers, whose tools it brings into a catalog.
+//! - [`http::serve`]: the HTTP API, with search, catalogs, agent and MCP gateway.
+//!
+//! ```
+//! use toolscout::agent::{Agent, Event, Question};
+//! use toolscout::llm::ScriptedModel;
+//! use toolscout::llm::script::Reply;
+//! use toolscout_index::{DataDir, Options};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! let catalog = DataDir::new(folder).open_or_create("default", Options::default())?;
+//! // `llm::OpenAi` speaks with a real model.
+//! let model = ScriptedModel::new("example", [Reply::text("Hello!")]);
+//! let agent = Agent::builder().llm(model).catalog(catalog).build()?;
+//!
+//! let mut events = agent.start(Question::new("Who are you?"))?;
+//! while let Some((_, event)) = events.next().await {
+//!     if let Event::Text { content } = event {
+//!         assert_eq!(content, "Hello!");
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The modules are listed in the order in which they may use one another: a module knows those
+//! above it and none below.
 
 pub mod config;
 pub mod models;
 
+pub mod clock;
 pub mod shutdown;
 
 pub mod printable;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use toolscout_index::database::{self, DatabaseError};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::clock::unix_ms;
 use crate::llm::Message;
 use crate::printable::excerpt;
 
@@ -73,32 +74,32 @@ impl fmt::Display for ConversationId {
 
 /// Whose conversations a caller may see, stop and delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum OwnerScope {
     /// Only those of this owner.
     Own(String),
     /// All, including those without an owner.
     All,
 }
 
-impl Reach {
-    /// True when the conversations of this owner are within reach.
+impl OwnerScope {
+    /// True when the conversations of this owner are within the scope.
     pub fn covers(&self, owner: &str) -> bool {
         match self {
-            Reach::Own(own) => own == owner,
-            Reach::All => true,
+            OwnerScope::Own(own) => own == owner,
+            OwnerScope::All => true,
         }
     }
 
     /// The parameter `:owner` of [`WITHIN`].
     fn owner(&self) -> Option<&str> {
         match self {
-            Reach::Own(owner) => Some(owner),
-            Reach::All => None,
+            OwnerScope::Own(owner) => Some(owner),
+            OwnerScope::All => None,
         }
     }
 }
 
-/// The condition that a conversation is within reach: `:owner` is null or its owner.
+/// The condition that a conversation is within the scope: `:owner` is null or its owner.
 const WITHIN: &str = "(:owner IS NULL OR owner = :owner)";
 
 /// Whether a turn is running, or how it ended.
@@ -201,7 +202,7 @@ pub struct TurnEnd {
     pub answer: String,
     /// Why it failed.
     pub error: Option<String>,
-    /// Its figures.
+    /// Times, tokens and tools of the turn.
     pub figures: Figures,
     /// The state of the agent's toolbox, opaque to this module.
     pub toolbox: Value,
@@ -221,7 +222,7 @@ pub struct Turn {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Its figures.
+    /// Times, tokens and tools of the turn.
     pub figures: Figures,
     /// When it began, in Unix milliseconds.
     pub created_ms: i64,
@@ -258,7 +259,7 @@ pub enum SessionError {
     /// The conversation has another owner, or none.
     #[error("conversation {conversation} is not yours; leave its id out to begin a new one")]
     NotOwned {
-        /// The conversation.
+        /// The id that was given.
         conversation: String,
     },
     /// The database cannot be read or written.
@@ -467,13 +468,13 @@ impl Sessions {
             .and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// The conversations within reach, latest first: at most `limit`, after the first `offset`.
+    /// The conversations within the scope, latest first: at most `limit`, after the first `offset`.
     ///
     /// # Errors
     /// [`SessionError::Database`].
     pub fn list(
         &self,
-        reach: &Reach,
+        scope: &OwnerScope,
         limit: usize,
         offset: usize,
     ) -> Result<Vec<Summary>, SessionError> {
@@ -481,7 +482,7 @@ impl Sessions {
             "SELECT id, title, created_ms, updated_ms, (SELECT count(*) FROM turns WHERE conversation = id)
              FROM conversations WHERE {WITHIN} ORDER BY updated_ms DESC, id LIMIT :limit OFFSET :offset"
         );
-        let parameters = named_params! { ":owner": reach.owner(), ":limit": limit as i64, ":offset": offset as i64 };
+        let parameters = named_params! { ":owner": scope.owner(), ":limit": limit as i64, ":offset": offset as i64 };
         self.query(&sql, parameters, |row| {
             Ok(Summary {
                 id: row.get(0)?,
@@ -493,13 +494,13 @@ impl Sessions {
         })
     }
 
-    /// The turns of a conversation, oldest first; empty if none with this id is within reach.
+    /// The turns of a conversation, oldest first; empty if none with this id is within the scope.
     ///
     /// # Errors
     /// [`SessionError::Database`].
     pub fn turns(
         &self,
-        reach: &Reach,
+        scope: &OwnerScope,
         conversation: &ConversationId,
     ) -> Result<Vec<Turn>, SessionError> {
         let sql = format!(
@@ -509,38 +510,38 @@ impl Sessions {
         );
         self.query(
             &sql,
-            named_params! { ":id": conversation.as_str(), ":owner": reach.owner() },
+            named_params! { ":id": conversation.as_str(), ":owner": scope.owner() },
             read_turn,
         )
     }
 
-    /// Deletes a conversation; false if none with this id is within reach.
+    /// Deletes a conversation; false if none with this id is within the scope.
     ///
     /// # Errors
     /// [`SessionError::Database`].
     pub fn delete(
         &self,
-        reach: &Reach,
+        scope: &OwnerScope,
         conversation: &ConversationId,
     ) -> Result<bool, SessionError> {
         let sql = format!("DELETE FROM conversations WHERE id = :id AND {WITHIN}");
-        let parameters = named_params! { ":id": conversation.as_str(), ":owner": reach.owner() };
+        let parameters = named_params! { ":id": conversation.as_str(), ":owner": scope.owner() };
         self.with(|connection| connection.execute(&sql, parameters))
             .map(|deleted| deleted > 0)
     }
 
-    /// True when a conversation with this id is within reach.
+    /// True when a conversation with this id is within the scope.
     ///
     /// # Errors
     /// [`SessionError::Database`].
     pub fn contains(
         &self,
-        reach: &Reach,
+        scope: &OwnerScope,
         conversation: &ConversationId,
     ) -> Result<bool, SessionError> {
         let sql =
             format!("SELECT EXISTS (SELECT 1 FROM conversations WHERE id = :id AND {WITHIN})");
-        let parameters = named_params! { ":id": conversation.as_str(), ":owner": reach.owner() };
+        let parameters = named_params! { ":id": conversation.as_str(), ":owner": scope.owner() };
         self.with(|connection| connection.query_row(&sql, parameters, |row| row.get(0)))
     }
 
@@ -624,10 +625,7 @@ fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
 }
 
 fn now_ms() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    unix_ms(SystemTime::now())
 }
 
 #[cfg(test)]
@@ -662,7 +660,7 @@ mod tests {
             1
         );
         assert_eq!(
-            sessions.turns(&Reach::All, &conversation).unwrap()[0].status,
+            sessions.turns(&OwnerScope::All, &conversation).unwrap()[0].status,
             TurnStatus::Running
         );
         sessions
@@ -681,7 +679,7 @@ mod tests {
             sessions.begin_turn(&conversation, "ada", "third?").unwrap(),
             3
         );
-        let turns = sessions.turns(&Reach::All, &conversation).unwrap();
+        let turns = sessions.turns(&OwnerScope::All, &conversation).unwrap();
         assert_eq!(
             (turns[0].answer.as_str(), turns[0].figures.rounds),
             ("yes", 2)
@@ -741,12 +739,12 @@ mod tests {
         ] {
             sessions.begin_turn(&id(name), "ada", "q").unwrap();
             assert_eq!(
-                sessions.turns(&Reach::All, &id(name)).unwrap().len(),
+                sessions.turns(&OwnerScope::All, &id(name)).unwrap().len(),
                 1,
                 "{name:?}"
             );
         }
-        assert_eq!(sessions.list(&Reach::All, 10, 0).unwrap().len(), 5);
+        assert_eq!(sessions.list(&OwnerScope::All, 10, 0).unwrap().len(), 5);
         assert!(ConversationId::new("").is_err());
         let message = ConversationId::new("x".repeat(257))
             .unwrap_err()
@@ -761,29 +759,34 @@ mod tests {
             .begin_turn(&id("c"), "ada", "a long question")
             .unwrap();
         assert_eq!(
-            sessions.list(&Reach::All, 1, 0).unwrap()[0].title,
+            sessions.list(&OwnerScope::All, 1, 0).unwrap()[0].title,
             "a long question"
         );
-        assert!(sessions.delete(&Reach::All, &id("c")).unwrap());
-        assert!(!sessions.delete(&Reach::All, &id("c")).unwrap());
-        assert!(sessions.turns(&Reach::All, &id("c")).unwrap().is_empty());
+        assert!(sessions.delete(&OwnerScope::All, &id("c")).unwrap());
+        assert!(!sessions.delete(&OwnerScope::All, &id("c")).unwrap());
+        assert!(
+            sessions
+                .turns(&OwnerScope::All, &id("c"))
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_conversation_is_accessible_to_its_owner_only() {
         let sessions = Sessions::in_memory().unwrap();
-        let (ada, bob) = (Reach::Own("ada".into()), Reach::Own("bob".into()));
+        let (ada, bob) = (OwnerScope::Own("ada".into()), OwnerScope::Own("bob".into()));
         sessions.begin_turn(&id("c"), "ada", "a question").unwrap();
         assert!(matches!(
             sessions.begin_turn(&id("c"), "bob", "mine?"),
             Err(SessionError::NotOwned { .. })
         ));
         assert_eq!(
-            [&ada, &bob, &Reach::All].map(|reach| sessions.list(reach, 10, 0).unwrap().len()),
+            [&ada, &bob, &OwnerScope::All].map(|scope| sessions.list(scope, 10, 0).unwrap().len()),
             [1, 0, 1]
         );
         assert_eq!(
-            [&ada, &bob].map(|reach| sessions.turns(reach, &id("c")).unwrap().len()),
+            [&ada, &bob].map(|scope| sessions.turns(scope, &id("c")).unwrap().len()),
             [1, 0]
         );
         assert_eq!(
@@ -811,7 +814,7 @@ mod tests {
         .unwrap();
         drop(old);
         let sessions = Sessions::open(&path).unwrap();
-        let nobody = Reach::Own(String::new());
+        let nobody = OwnerScope::Own(String::new());
         assert!(sessions.list(&nobody, 10, 0).unwrap().is_empty());
         assert!(sessions.turns(&nobody, &id("c")).unwrap().is_empty());
         assert!(!sessions.may_continue(&id("c"), "").unwrap());
@@ -820,7 +823,7 @@ mod tests {
             Err(SessionError::NotOwned { .. })
         ));
         assert_eq!(
-            sessions.turns(&Reach::All, &id("c")).unwrap()[0].answer,
+            sessions.turns(&OwnerScope::All, &id("c")).unwrap()[0].answer,
             "answer"
         );
         sessions.adopt(&id("c"), "terminal:ada").unwrap();
@@ -832,7 +835,7 @@ mod tests {
         assert!(
             Sessions::open(&path)
                 .unwrap()
-                .delete(&Reach::All, &id("c"))
+                .delete(&OwnerScope::All, &id("c"))
                 .unwrap()
         );
     }

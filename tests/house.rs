@@ -1,7 +1,7 @@
 //! The rules of the house that the compiler does not know: imports run one way, and the engine
 //! stays free of networks and async runtimes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,24 +35,31 @@ fn modules_of_the_program_import_only_what_is_above_them() {
 }
 
 #[test]
-fn the_legs_and_the_fusion_do_not_know_each_other() {
-    let walled = ["lexical", "dense", "fuse"];
-    let source = root().join("index/src");
-    for module in walled
-        .iter()
-        .filter(|module| source.join(format!("{module}.rs")).exists())
-    {
-        let others: BTreeSet<String> = walled
-            .iter()
-            .filter(|other| *other != module)
-            .map(|name| name.to_string())
-            .collect();
-        let seen = imports_of(&source, module);
-        assert!(
-            seen.is_disjoint(&others),
-            "{module} names {:?}",
-            seen.intersection(&others).collect::<Vec<_>>()
+fn no_modules_of_one_parent_import_each_other() {
+    for source in ["index/src", "src"] {
+        assert_eq!(
+            cycles(&Modules::read(&root().join(source))),
+            Vec::<String>::new()
         );
+    }
+}
+
+#[test]
+fn the_legs_and_the_fusion_do_not_know_each_other() {
+    let engine = Modules::read(&root().join("index/src"));
+    let walled = ["lexical", "dense", "fuse"].map(str::to_owned);
+    for module in &walled {
+        // A renamed module must not lose its wall.
+        assert!(
+            engine.code.contains_key(std::slice::from_ref(module)),
+            "there is no module {module}"
+        );
+        let imported = engine.imported_by(module);
+        let others: Vec<_> = walled
+            .iter()
+            .filter(|other| imported.contains(*other))
+            .collect();
+        assert!(others.is_empty(), "{module} imports {others:?}");
     }
 }
 
@@ -98,21 +105,53 @@ fn the_engine_has_no_network_and_no_async_runtime() {
 
 #[test]
 fn an_upward_import_would_be_seen() {
-    let source = tempfile::tempdir().expect("a folder");
-    let write =
-        |name: &str, text: &str| fs::write(source.path().join(name), text).expect("written");
+    let (folder, write) = crate_folder();
     write("lib.rs", "pub mod low;\npub mod high;\n");
     write("high.rs", "use crate::low::Thing;\n");
     write(
         "low.rs",
         "// crate::high in a comment is no import\npub struct Thing;\n",
     );
-    assert_eq!(upward_imports(source.path()), Vec::<String>::new());
+    assert_eq!(upward_imports(folder.path()), Vec::<String>::new());
     write("low.rs", "use crate::{\n    high::Other,\n};\n");
     assert_eq!(
-        upward_imports(source.path()),
+        upward_imports(folder.path()),
         ["low imports high, which is below it"]
     );
+    write("low.rs", "use super::high::Other;\n");
+    assert_eq!(
+        upward_imports(folder.path()),
+        ["low imports high, which is below it"]
+    );
+}
+
+#[test]
+fn a_cycle_of_siblings_would_be_seen() {
+    let (folder, write) = crate_folder();
+    write("lib.rs", "pub mod api;\n");
+    write("api.rs", "mod one;\nmod two;\nmod three;\n");
+    write("api/one.rs", "use super::two::{Two, part::Part};\n");
+    write("api/two.rs", "mod part;\n");
+    write("api/two/part.rs", "use super::super::three;\n");
+    write("api/three.rs", "pub struct Three;\n");
+    assert_eq!(cycles(&Modules::read(folder.path())), Vec::<String>::new());
+    write("api/three.rs", "use crate::api::one::One;\n");
+    assert_eq!(
+        cycles(&Modules::read(folder.path())),
+        ["in api: one, three, two import each other"]
+    );
+}
+
+/// The folder of a small crate, and a function that writes its files.
+fn crate_folder() -> (tempfile::TempDir, impl Fn(&str, &str)) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_owned();
+    let write = move |name: &str, text: &str| {
+        let file = path.join(name);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("created");
+        fs::write(file, text).expect("written");
+    };
+    (folder, write)
 }
 
 fn root() -> PathBuf {
@@ -121,13 +160,13 @@ fn root() -> PathBuf {
 
 /// Imports against the order of `lib.rs`, in words.
 fn upward_imports(source: &Path) -> Vec<String> {
-    let order = modules_in_order(source);
+    let (order, modules) = (modules_in_order(source), Modules::read(source));
     let mut upward = Vec::new();
     for (place, module) in order.iter().enumerate() {
-        let seen = imports_of(source, module);
+        let imported = modules.imported_by(module);
         let below = order[place + 1..]
             .iter()
-            .filter(|below| seen.contains(*below));
+            .filter(|below| imported.contains(*below));
         upward.extend(below.map(|below| format!("{module} imports {below}, which is below it")));
     }
     upward
@@ -148,37 +187,166 @@ fn modules_in_order(source: &Path) -> Vec<String> {
     lib.lines().filter_map(named).collect()
 }
 
-/// The modules of its own crate that a module and what is inside it name.
-fn imports_of(source: &Path, module: &str) -> BTreeSet<String> {
-    let text = files_of(source, module)
-        .iter()
-        .map(|path| code_of(path))
-        .collect::<Vec<_>>()
-        .join("\n");
-    let mut seen = BTreeSet::new();
-    for after in text.split("crate::").skip(1) {
-        match after.strip_prefix('{') {
-            Some(group) => seen.extend(first_names(group)),
-            None => seen.extend(name_at_start(after)),
-        }
-    }
-    seen.remove(module);
-    seen
+/// The names from the root of the crate to a module.
+type ModulePath = Vec<String>;
+
+/// The modules of a crate that have a file of their own, without those for tests.
+struct Modules {
+    code: BTreeMap<ModulePath, String>,
 }
 
-fn files_of(source: &Path, module: &str) -> Vec<PathBuf> {
-    let mut files = vec![source.join(format!("{module}.rs"))];
-    let mut folders = vec![source.join(module)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            if entry.path().is_dir() {
-                folders.push(entry.path())
-            } else {
-                files.push(entry.path())
+impl Modules {
+    fn read(source: &Path) -> Self {
+        let (mut code, mut folders) = (BTreeMap::new(), vec![source.to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let file = entry.expect("an entry").path();
+                if file.is_dir() {
+                    folders.push(file);
+                    continue;
+                }
+                let inside = file
+                    .strip_prefix(source)
+                    .expect("inside")
+                    .with_extension("");
+                let path: ModulePath = inside
+                    .iter()
+                    .map(|name| name.to_string_lossy().into_owned())
+                    .collect();
+                if !["lib", "main", "tests"].contains(&path[path.len() - 1].as_str()) {
+                    code.insert(path, code_of(&file));
+                }
+            }
+        }
+        Modules { code }
+    }
+
+    /// The other modules at the top of the crate that one of them and what is inside it import.
+    fn imported_by(&self, module: &str) -> BTreeSet<String> {
+        let imports = self.sibling_imports();
+        let at_top = imports.get(&ModulePath::new()).into_iter().flatten();
+        at_top
+            .filter(|(importer, _)| importer == module)
+            .map(|(_, imported)| imported.clone())
+            .collect()
+    }
+
+    /// By parent: which of its modules import, at any depth, which others of its modules.
+    fn sibling_imports(&self) -> BTreeMap<ModulePath, BTreeSet<(String, String)>> {
+        let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (importer, code) in &self.code {
+            for imported in imported_paths(importer, code) {
+                let Some(imported) = self.module_of(&imported) else {
+                    continue;
+                };
+                let mut both = importer.iter().zip(imported);
+                let common = both.clone().take_while(|(a, b)| a == b).count();
+                // Neither is inside the other.
+                if let Some((a, b)) = both.nth(common) {
+                    let parent = importer[..common].to_vec();
+                    imports
+                        .entry(parent)
+                        .or_default()
+                        .insert((a.clone(), b.clone()));
+                }
+            }
+        }
+        imports
+    }
+
+    /// The module that an imported path leads into.
+    fn module_of<'a>(&self, path: &'a [String]) -> Option<&'a [String]> {
+        (1..=path.len())
+            .rev()
+            .map(|length| &path[..length])
+            .find(|start| self.code.contains_key(*start))
+    }
+}
+
+/// Siblings that import each other, directly or in a circle, in words.
+fn cycles(modules: &Modules) -> Vec<String> {
+    let mut found = Vec::new();
+    for (parent, mut imports) in modules.sibling_imports() {
+        // Without a circle, taking away those that import nothing leaves nothing.
+        loop {
+            let importers: BTreeSet<String> = imports
+                .iter()
+                .map(|(importer, _)| importer.clone())
+                .collect();
+            let before = imports.len();
+            imports.retain(|(_, imported)| importers.contains(imported));
+            if imports.is_empty() {
+                break;
+            }
+            if imports.len() == before {
+                let (names, parent) = (Vec::from_iter(importers).join(", "), parent.join("::"));
+                found.push(format!("in {parent}: {names} import each other"));
+                break;
             }
         }
     }
-    files
+    found
+}
+
+/// The paths of the own crate that a module's code names, from the root of the crate.
+fn imported_paths(module: &[String], code: &str) -> Vec<ModulePath> {
+    let mut paths = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        append_paths(&[], &code[at + "crate::".len()..], &mut paths);
+    }
+    for (at, _) in code.match_indices("super::") {
+        // The first of `super::super::` stands for both.
+        if code[..at].ends_with("super::") {
+            continue;
+        }
+        let (mut parent, mut rest) = (module, &code[at..]);
+        while let Some(after) = rest.strip_prefix("super::") {
+            parent = parent.split_last().map_or(parent, |(_, parent)| parent);
+            rest = after;
+        }
+        append_paths(parent, rest, &mut paths);
+    }
+    paths
+}
+
+/// Appends the paths of `a::b`, or of `{a::b, c::{d, e}}`, to `paths`, each after `start`.
+fn append_paths(start: &[String], text: &str, paths: &mut Vec<ModulePath>) {
+    if let Some(group) = text.strip_prefix('{') {
+        for item in items_of(group) {
+            append_paths(start, item.trim(), paths);
+        }
+        return;
+    }
+    let end = text
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
+    let mut path = start.to_vec();
+    path.extend((end > 0).then(|| text[..end].to_owned()));
+    match text[end..].strip_prefix("::") {
+        Some(rest) if end > 0 => append_paths(&path, rest, paths),
+        _ => paths.push(path),
+    }
+}
+
+/// The items of `a, {b, c}, d}`, the rest of a group after its brace.
+fn items_of(group: &str) -> Vec<&str> {
+    let (mut items, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                items.push(&group[start..at]);
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                items.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items
 }
 
 /// The code of a file without comments and without its tests, which may use whatever they like.
@@ -194,29 +362,4 @@ fn code_of(path: &Path) -> String {
         .filter(|line| !line.trim_start().starts_with("//"))
         .collect::<Vec<_>>()
         .join("\n")
-}
-
-fn name_at_start(text: &str) -> Option<String> {
-    let name: String = text
-        .chars()
-        .take_while(|c| c.is_alphanumeric() || *c == '_')
-        .collect();
-    (!name.is_empty()).then_some(name)
-}
-
-/// The first segments of the paths in `{a::b, c::{d, e}, f}`.
-fn first_names(group: &str) -> Vec<String> {
-    let (mut names, mut depth, mut item) = (Vec::new(), 0, String::new());
-    for c in group.chars() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => break,
-            '}' => depth -= 1,
-            ',' if depth == 0 => names.extend(name_at_start(std::mem::take(&mut item).trim())),
-            _ if depth == 0 => item.push(c),
-            _ => {}
-        }
-    }
-    names.extend(name_at_start(item.trim()));
-    names
 }

@@ -48,7 +48,7 @@ impl DataDir {
         DataDir { path: path.into() }
     }
 
-    /// Its path.
+    /// The folder given to [`DataDir::new`].
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -118,21 +118,21 @@ impl DataDir {
         }
         let _lock = lock(&dir)?;
         self.finish_deletion(name);
-        let aside = self.aside(name);
-        std::fs::rename(&dir, &aside).map_err(|e| Error::io("delete", &dir, e))?;
-        std::fs::remove_dir_all(&aside).map_err(|e| Error::io("delete", &aside, e))
+        let renamed = self.dir_being_deleted(name);
+        std::fs::rename(&dir, &renamed).map_err(|e| Error::io("delete", &dir, e))?;
+        std::fs::remove_dir_all(&renamed).map_err(|e| Error::io("delete", &renamed, e))
     }
 
     /// Where a catalog's folder is moved before its files are deleted. The name is not a valid
     /// catalog name.
-    fn aside(&self, name: &str) -> PathBuf {
+    fn dir_being_deleted(&self, name: &str) -> PathBuf {
         self.path.join(CATALOGS).join(format!(".deleted-{name}"))
     }
 
     /// Deletes the files that a killed process has left of this catalog.
     fn finish_deletion(&self, name: &str) {
         // What is left does no harm; if it cannot be deleted, the next deletion reports that.
-        let _ = std::fs::remove_dir_all(self.aside(name));
+        let _ = std::fs::remove_dir_all(self.dir_being_deleted(name));
     }
 
     fn unknown(&self, name: &str) -> Error {
@@ -217,6 +217,12 @@ pub struct Options {
 }
 
 /// An open catalog. Cheap to clone; all clones share one state.
+///
+/// - Guarantee: [`Catalog::searcher`] returns the last commit of this process; [`Catalog::refresh`]
+///   looks for those of others.
+/// - Cost: opening takes .4 s at 18,917 tools; `searcher` takes a read lock and does no I/O.
+/// - Failure: damaged derived data is rebuilt on opening. Damage to the database is
+///   [`Error::Store`], which names the next step.
 #[derive(Clone)]
 pub struct Catalog {
     shared: Arc<CatalogState>,
@@ -383,7 +389,7 @@ impl Catalog {
     }
 
     /// False once another process has deleted the catalog.
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.shared.dir.join(DATABASE).exists()
     }
 
@@ -406,9 +412,14 @@ impl Catalog {
     }
 }
 
-/// The one writer of a catalog. Changes are collected in a transaction. [`Writer::commit`] makes
-/// them durable and visible; dropping the writer without a commit discards them, and so does an
-/// error of the store.
+/// The one writer of a catalog, across processes.
+///
+/// - Guarantee: changes are collected in one transaction. [`Writer::commit`] makes all of them
+///   durable and visible at once.
+/// - Cost: a commit of one tool takes some 30 ms. Slow embedders work in
+///   [`Writer::embed_pending`] only.
+/// - Failure: an error of the store, like dropping the writer without a commit, discards what was
+///   not committed. Another open writer is [`Error::Locked`].
 pub struct Writer {
     catalog: Catalog,
     store: Store,

@@ -32,7 +32,7 @@ pub enum DatabaseError {
     /// A newer version wrote it.
     #[error("it is of layout {found}, this version knows {known}; use the newer toolscout")]
     Newer {
-        /// Its layout.
+        /// The layout that the file has.
         found: usize,
         /// The newest layout that is known.
         known: usize,

@@ -18,13 +18,13 @@ const MAX_ENUM_DEPTH: usize = 3;
 /// The searched fields of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// The name.
+    /// The name within its server.
     Name,
-    /// The server.
+    /// The server; empty for a tool without one.
     Server,
-    /// The title.
+    /// The title, for people; empty where there is none.
     Title,
-    /// The description.
+    /// The description, of at most [`MAX_DESCRIPTION_BYTES`](crate::tool::MAX_DESCRIPTION_BYTES).
     Description,
     /// Names of the parameters.
     ParameterNames,

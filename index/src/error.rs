@@ -118,7 +118,7 @@ pub enum Error {
     /// The file of the usage memory cannot be used.
     #[error("the usage memory {} cannot be used: {source}; deleting the file fixes this and forgets every request", path.display())]
     Memory {
-        /// The file.
+        /// The path of `usage.db`.
         path: PathBuf,
         /// What is wrong.
         source: DatabaseError,
@@ -128,7 +128,7 @@ pub enum Error {
     Derived {
         /// `lexical` or `graph`.
         index: &'static str,
-        /// Its folder.
+        /// The folder of the index, which can be deleted.
         path: PathBuf,
         /// What went wrong.
         reason: String,
@@ -136,7 +136,7 @@ pub enum Error {
     /// A ranker file cannot be used.
     #[error("the ranker {} cannot be used: {reason}; the previous ranker stays in use, and the file can be deleted", path.display())]
     Ranker {
-        /// The file.
+        /// The path of `ranker.json`.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -170,7 +170,7 @@ pub enum QueryProblem {
     },
     /// A number out of its range.
     #[error(transparent)]
-    OutOfRange(OutOfRange),
+    OutOfRange(#[from] OutOfRange),
 }
 
 /// A number out of its range.
@@ -195,12 +195,6 @@ impl OutOfRange {
     }
 }
 
-impl From<OutOfRange> for Error {
-    fn from(problem: OutOfRange) -> Self {
-        Error::InvalidQuery(QueryProblem::OutOfRange(problem))
-    }
-}
-
 /// Why the usage memory cannot store a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -211,7 +205,7 @@ pub enum MemoryEntryProblem {
     /// A request longer than a search reads.
     #[error("a request of {bytes} bytes cannot be remembered, {max} are allowed")]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
         /// The longest allowed.
         max: usize,
@@ -240,7 +234,7 @@ pub enum StoreProblem {
         "it has layout {found} and this version reads layout {known}; use the version that wrote it, or add the tools to a new catalog"
     )]
     Layout {
-        /// Its layout.
+        /// The layout that the file has.
         found: u32,
         /// The layout that this version reads.
         known: u32,
@@ -251,13 +245,13 @@ pub enum StoreProblem {
         log.display()
     )]
     UnreadableLog {
-        /// The log.
+        /// The write-ahead log, `tools.db-wal`.
         log: PathBuf,
     },
     /// SQLite or the file system failed.
     #[error("{source}{}", source.next_step())]
     Database {
-        /// The cause.
+        /// What SQLite or the system reported.
         #[from]
         source: DatabaseError,
     },

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::tool::{Tool, ToolId};
 
 mod anthropic;
+mod fields;
 mod input;
 mod item;
 mod mcp;
@@ -190,7 +191,7 @@ pub struct Skipped {
     pub name: Option<String>,
     /// Its 1-based line, in NDJSON.
     pub line: Option<usize>,
-    /// The reason.
+    /// Why it is no valid tool.
     pub error: Error,
 }
 
@@ -561,7 +562,7 @@ impl<'a> Reader<'a> {
     fn read_item(&mut self, text: &str, scope: &Scope) -> Result<()> {
         let outline = Outline::of(text);
         let result = match Shape::of(text, &outline) {
-            Shape::Unknown => Err(item::not_a_tool(&self.next_position(), text)),
+            Shape::Unknown => Err(fields::not_a_tool(&self.next_position(), text)),
             shape => self.read_shape(shape, text, &outline, scope),
         };
         match result {
@@ -633,7 +634,7 @@ impl<'a> Reader<'a> {
     fn read_tool(&mut self, format: Format, text: &str, scope: &Scope) -> Result<()> {
         let before = self.budget.spent();
         let Value::Object(fields) = self.value(text)? else {
-            return Err(item::not_a_tool(&self.next_position(), text));
+            return Err(fields::not_a_tool(&self.next_position(), text));
         };
         let fields = match format {
             Format::Openai | Format::OpenaiResponses => openai::flatten(fields),

@@ -1,5 +1,7 @@
 //! Score scaling and fusion: pure functions over one score per tool.
 
+use crate::hit::ranked;
+
 /// The constant of reciprocal rank fusion, from Cormack, Clarke and Büttcher (2009).
 // The convex combination is the default: fusion of ranks with this constant loses 1 to 3 points of
 // nDCG@5 to it, and can be worse than the better of its lists.
@@ -101,9 +103,7 @@ pub fn reciprocal_rank(lists: &[(&[f32], f32)], floor: f32, tools: usize) -> Vec
         let mut order: Vec<usize> = (0..scores.len())
             .filter(|&tool| scores[tool] > floor)
             .collect();
-        // A stable sort, so that of equal scores at the last rank that counts the first positions
-        // count.
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+        order.sort_unstable_by(|&a, &b| ranked((scores[a], a), (scores[b], b)));
         let mut rank = 0;
         for (place, &tool) in order.iter().take(RRF_DEPTH).enumerate() {
             if place == 0 || scores[tool] < scores[order[place - 1]] {

@@ -25,7 +25,7 @@ pub struct Hit {
     #[serde(skip)]
     // Callers write it in the format that their client wants.
     pub tool: Arc<Tool>,
-    /// Its id.
+    /// The tool's id, `server/name`.
     pub id: ToolId,
     /// The fused score; comparable within one answer only. A match by content reaches at most 1;
     /// exact names score higher.
@@ -118,7 +118,7 @@ pub struct Explain {
     pub memory_moved: Option<Moved>,
 }
 
-/// How a stage changed the rank of a hit among all tools, names asked for aside.
+/// How a stage changed the rank of a hit among all tools, without those asked for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Moved {
     /// Its rank without the stage, from 1.
@@ -145,7 +145,7 @@ pub struct Reranked {
 pub struct Reason {
     /// The feature's name.
     pub feature: &'static str,
-    /// Its value.
+    /// The hit's value of it, in the feature's own unit.
     pub value: f32,
     /// What it added, before the ranker's weight.
     pub moved: f32,

@@ -262,15 +262,15 @@ impl LexicalIndex {
             .try_into()
             .map_err(|e| self.error(e))?;
         let searcher = reader.searcher();
-        let held = searcher.num_docs();
+        let indexed = searcher.num_docs();
         let found = LexicalSearcher::new(&searcher, self.fields, ordinals, settings)
             .map_err(|e| self.error(e))?;
         match found {
             // Every document is one of the catalog's tools, so equal numbers mean that none is
             // missing.
-            Some(found) if held == ordinals.len() as u64 => Ok(found),
+            Some(found) if indexed == ordinals.len() as u64 => Ok(found),
             _ => Err(self.error(format!(
-                "it holds {held} tools that are not the catalog's {}",
+                "it holds {indexed} tools that are not the catalog's {}",
                 ordinals.len()
             ))),
         }

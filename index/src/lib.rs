@@ -27,7 +27,7 @@
 //!
 //! Five types carry most of the work:
 //!
-//! - [`Tool`]: a definition, valid from the moment it exists. [`formats`] reads tools from OpenAI,
+//! - [`Tool`]: a definition, checked before it is stored. [`formats`] reads tools from OpenAI,
 //!   Anthropic, MCP and OpenAPI documents, and writes them.
 //! - [`Catalog`]: an open catalog, by [`DataDir`]. Cheap to clone; all clones share one state.
 //! - [`Writer`]: the one writer of a catalog. What it wrote is durable and visible after
@@ -42,8 +42,7 @@
 #[doc(hidden)]
 pub mod database;
 mod error;
-#[doc(hidden)]
-pub mod files;
+mod files;
 mod tool;
 pub mod formats;
 mod variant;

@@ -25,6 +25,7 @@ use crate::dense::Vectors;
 use crate::embed::{Embedder, to_unit_length};
 use crate::error::{Error, MemoryEntryProblem, Result};
 use crate::files::{self, FileId};
+use crate::hit::ranked;
 use crate::query::MAX_QUERY_BYTES;
 use crate::tool::ToolId;
 
@@ -93,39 +94,39 @@ const UPGRADE: &str = "
 /// Who taught the memory that a tool was called for a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
-pub struct Teacher(String);
+pub struct Source(String);
 
-impl Teacher {
+impl Source {
     /// The prefix of keys that may only search.
     const KEY: &str = "key:";
 
     /// A user of the command line on this machine.
     pub fn command_line() -> Self {
-        Teacher("cli".to_owned())
+        Source("cli".to_owned())
     }
 
     /// A client of a server without keys.
     pub fn keyless() -> Self {
-        Teacher("http".to_owned())
+        Source("http".to_owned())
     }
 
     /// An API key that may change the catalog.
     pub fn admin(key: &str) -> Self {
-        Teacher(format!("admin:{key}"))
+        Source(format!("admin:{key}"))
     }
 
     /// An API key that may only search.
     pub fn key(id: &str) -> Self {
-        Teacher(format!("{}{id}", Teacher::KEY))
+        Source(format!("{}{id}", Source::KEY))
     }
 
     /// True where a single vote has little weight.
     fn is_voter(&self) -> bool {
-        self.0.starts_with(Teacher::KEY)
+        self.0.starts_with(Source::KEY)
     }
 }
 
-impl fmt::Display for Teacher {
+impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -135,11 +136,11 @@ impl fmt::Display for Teacher {
 /// their share of a quorum. A single key adds an eighth of the best match's score, so that it puts a
 /// tool first only where that was almost first anyway; two add half of it; three put the tool
 /// first.
-fn trust(teachers: &[Teacher]) -> f32 {
-    if teachers.iter().any(|teacher| !teacher.is_voter()) {
+fn trust(sources: &[Source]) -> f32 {
+    if sources.iter().any(|source| !source.is_voter()) {
         return 1.0;
     }
-    (teachers.len() as f32 / QUORUM as f32).min(1.0).powi(2)
+    (sources.len() as f32 / QUORUM as f32).min(1.0).powi(2)
 }
 
 /// Whether a memory is in use.
@@ -155,7 +156,7 @@ pub enum Switch {
 /// One remembered pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// The request.
+    /// The request as it was searched for, at most [`MAX_QUERY_BYTES`].
     pub query: String,
     /// The tool that was called.
     pub tool: ToolId,
@@ -165,12 +166,12 @@ pub struct Entry {
     pub at_ms: i64,
     /// Who taught it: `cli`, `http` for a server without keys, `admin:ID` or `key:ID` for a key,
     /// `unknown` for an entry of an earlier version.
-    pub taught_by: Vec<Teacher>,
+    pub taught_by: Vec<Source>,
 }
 
 /// Which entries to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Forget {
+pub enum Deletion {
     /// Everything.
     All,
     /// The requests that led to this tool.
@@ -280,12 +281,12 @@ impl Memory {
         query: &str,
         tool: &ToolId,
         at_ms: i64,
-        teacher: &Teacher,
+        source: &Source,
     ) -> Result<bool> {
         if self.switch()? == Switch::Off {
             return Ok(false);
         }
-        let taught_by = vec![teacher.clone()];
+        let taught_by = vec![source.clone()];
         let entry = Entry {
             query: query.trim().to_owned(),
             tool: tool.clone(),
@@ -323,8 +324,8 @@ impl Memory {
                 for (embedder, vectors) in &embedded {
                     put_vector(&change, id, &entry.query, embedder, &vectors[number])?;
                 }
-                for teacher in &entry.taught_by {
-                    evict_votes_of(&change, teacher)?;
+                for source in &entry.taught_by {
+                    evict_votes_of(&change, source)?;
                 }
             }
             // In the same transaction, so that no reader sees more than the limit.
@@ -350,7 +351,7 @@ impl Memory {
             let mut rows = page.query(params![query, tool, limit as u64])?;
             let mut entries = Vec::new();
             while let Some(row) = rows.next()? {
-                entries.extend(read_entry(row, teachers_of(connection, row.get(4)?)?)?);
+                entries.extend(read_entry(row, sources_of(connection, row.get(4)?)?)?);
             }
             Ok(entries)
         })
@@ -379,17 +380,17 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::Memory`].
-    pub fn forget(&self, what: &Forget) -> Result<usize> {
+    pub fn forget(&self, what: &Deletion) -> Result<usize> {
         if !self.path.exists() {
             return Ok(0);
         }
         let deleted = self.write(|connection| {
             let deleted = match what {
-                Forget::All => connection.execute("DELETE FROM entries", []),
-                Forget::Tool(tool) => {
+                Deletion::All => connection.execute("DELETE FROM entries", []),
+                Deletion::Tool(tool) => {
                     connection.execute("DELETE FROM entries WHERE tool = ?1", [tool.as_str()])
                 }
-                Forget::Query(query) => {
+                Deletion::Query(query) => {
                     connection.execute("DELETE FROM entries WHERE query = ?1", [query.trim()])
                 }
             }?;
@@ -599,7 +600,7 @@ impl Recall {
                 let trust = if has_full_weight {
                     1.0
                 } else {
-                    trust(&teachers_of(connection, row.get(0)?)?)
+                    trust(&sources_of(connection, row.get(0)?)?)
                 };
                 neighbours.push(embedder.id(), tool, trust, &vector);
             }
@@ -675,7 +676,7 @@ impl Neighbours {
         let centroids = nearest(centroid_cosines, &self.centroid_tools, |_| true);
         let voted = nearest(cosines, &self.tools, |request| !has_full_weight(request));
         let mut all: Vec<Neighbour<'_>> = taught.iter().chain(&voted).copied().collect();
-        all.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        all.sort_by(|a, b| ranked((a.similarity, a.number), (b.similarity, b.number)));
 
         let mut weights = HashMap::new();
         for neighbour in &taught {
@@ -748,7 +749,7 @@ fn nearest<'a>(
         // Strictly above, so that no similarity is 0 and their sum can be divided by.
         .filter(|(number, cosine)| *cosine > MIN_COSINE && accepts(*number))
         .collect();
-    near.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    near.sort_unstable_by(|a, b| ranked((a.1, a.0), (b.1, b.0)));
     near.truncate(NEIGHBOURS);
     near.into_iter()
         .map(|(number, cosine)| Neighbour {
@@ -828,11 +829,11 @@ fn put(connection: &Connection, entry: &Entry, counting: Counting) -> rusqlite::
         None => entry.times,
         Some((_, times)) if counting == Counting::Larger => entry.times.max(times),
         Some((id, times)) => {
-            let counted = teachers_of(connection, id)?;
+            let counted = sources_of(connection, id)?;
             let adds = entry
                 .taught_by
                 .iter()
-                .any(|teacher| !teacher.is_voter() || !counted.contains(teacher));
+                .any(|source| !source.is_voter() || !counted.contains(source));
             times + u64::from(adds)
         }
     };
@@ -843,19 +844,19 @@ fn put(connection: &Connection, entry: &Entry, counting: Counting) -> rusqlite::
     let id = statement.query_row(params![query, tool, times, entry.at_ms], |row| row.get(0))?;
     let mut statement =
         connection.prepare_cached("INSERT OR REPLACE INTO teachers VALUES (?1, ?2, ?3)")?;
-    for teacher in &entry.taught_by {
-        statement.execute(params![id, teacher.0, entry.at_ms])?;
+    for source in &entry.taught_by {
+        statement.execute(params![id, source.0, entry.at_ms])?;
     }
     seal(connection, id)?;
     Ok(id)
 }
 
 /// Who taught an entry, in the order of names.
-fn teachers_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Teacher>> {
+fn sources_of(connection: &Connection, entry: i64) -> rusqlite::Result<Vec<Source>> {
     let mut statement =
         connection.prepare_cached("SELECT name FROM teachers WHERE entry = ?1 ORDER BY name")?;
     statement
-        .query_map([entry], |row| row.get(0).map(Teacher))?
+        .query_map([entry], |row| row.get(0).map(Source))?
         .collect()
 }
 
@@ -874,11 +875,8 @@ fn sums(
     let mut statement = connection.prepare_cached(
         "SELECT query, tool, times, at_ms, in_full, sum FROM entries WHERE id = ?1",
     )?;
-    let taught_by = teachers_of(connection, entry)?;
-    let names: Vec<&[u8]> = taught_by
-        .iter()
-        .map(|teacher| teacher.0.as_bytes())
-        .collect();
+    let taught_by = sources_of(connection, entry)?;
+    let names: Vec<&[u8]> = taught_by.iter().map(|source| source.0.as_bytes()).collect();
     let read = |row: &rusqlite::Row<'_>| {
         let (query, tool): (String, String) = (row.get(0)?, row.get(1)?);
         let numbers = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?].map(i64::to_le_bytes);
@@ -900,7 +898,7 @@ fn sums(
 /// Updates the weight and the checksum of a changed entry.
 fn seal(connection: &Connection, entry: i64) -> rusqlite::Result<()> {
     // The weight comes first, since the checksum covers it.
-    let in_full = trust(&teachers_of(connection, entry)?) >= 1.0;
+    let in_full = trust(&sources_of(connection, entry)?) >= 1.0;
     let mut statement =
         connection.prepare_cached("UPDATE entries SET in_full = ?2 WHERE id = ?1")?;
     statement.execute(params![entry, in_full])?;
@@ -976,25 +974,25 @@ fn put_vector(
 
 /// Deletes the oldest votes of a key that has more than [`MAX_ENTRIES_OF_A_KEY`], and entries that
 /// nobody else taught.
-fn evict_votes_of(connection: &Connection, teacher: &Teacher) -> rusqlite::Result<()> {
+fn evict_votes_of(connection: &Connection, source: &Source) -> rusqlite::Result<()> {
     // Only `MAX_ENTRIES` limits the owner.
-    if !teacher.is_voter() {
+    if !source.is_voter() {
         return Ok(());
     }
     let mut statement = connection.prepare_cached(
         "SELECT entry FROM teachers WHERE name = ?1 ORDER BY at_ms DESC, entry DESC LIMIT -1 OFFSET ?2",
     )?;
     let over: Vec<i64> = statement
-        .query_map(params![teacher.0, MAX_ENTRIES_OF_A_KEY as i64], |row| {
+        .query_map(params![source.0, MAX_ENTRIES_OF_A_KEY as i64], |row| {
             row.get(0)
         })?
         .collect::<rusqlite::Result<_>>()?;
     for entry in over {
         connection.execute(
             "DELETE FROM teachers WHERE entry = ?1 AND name = ?2",
-            params![entry, teacher.0],
+            params![entry, source.0],
         )?;
-        if teachers_of(connection, entry)?.is_empty() {
+        if sources_of(connection, entry)?.is_empty() {
             connection.execute("DELETE FROM entries WHERE id = ?1", [entry])?;
         } else {
             seal(connection, entry)?;
@@ -1012,7 +1010,7 @@ fn evict_entries(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// The entry in a row; `None` if its tool's id is invalid, which this program never writes.
-fn read_entry(row: &rusqlite::Row<'_>, taught_by: Vec<Teacher>) -> rusqlite::Result<Option<Entry>> {
+fn read_entry(row: &rusqlite::Row<'_>, taught_by: Vec<Source>) -> rusqlite::Result<Option<Entry>> {
     let tool: String = row.get(1)?;
     let Ok(tool) = ToolId::parse(&tool) else {
         return Ok(None);

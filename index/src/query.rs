@@ -250,6 +250,11 @@ pub(crate) struct SearchParameters {
 }
 
 /// A query, built step by step: `Query::new("send mail").k(3).mode(Mode::Lexical)`.
+///
+/// - Guarantee: what is not set comes from the catalog's settings, then from the engine's defaults.
+/// - Cost: each text is searched on its own, by its first [`MAX_QUERY_BYTES`].
+/// - Failure: no method checks its value. [`Query::validate`], which every search calls first,
+///   names the first that is wrong.
 #[derive(Clone, Debug)]
 pub struct Query {
     pub(crate) texts: Vec<String>,
@@ -384,14 +389,18 @@ impl Query {
     /// # Errors
     /// [`Error::InvalidQuery`] naming the value and its range.
     pub fn validate(&self) -> Result<()> {
+        self.check().map_err(Error::InvalidQuery)
+    }
+
+    fn check(&self) -> Result<(), QueryProblem> {
         if self.texts.iter().all(|text| text.trim().is_empty()) {
-            return Err(Error::InvalidQuery(QueryProblem::Empty));
+            return Err(QueryProblem::Empty);
         }
         if self.texts.len() > MAX_TEXTS {
-            return Err(Error::InvalidQuery(QueryProblem::TooManyTexts {
+            return Err(QueryProblem::TooManyTexts {
                 count: self.texts.len(),
                 max: MAX_TEXTS,
-            }));
+            });
         }
         if let Effort::BudgetMs(budget_ms) = self.effort
             && !(budget_ms > 0.0 && budget_ms.is_finite())

@@ -20,9 +20,11 @@ use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
+use crate::document::{Field, field_head};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::hit::Reason;
+use crate::tool::Tool;
 pub use features::{Candidates, DenseView, Feature, LegView, RankerInput, Signal};
 pub use tool_profile::ToolProfile;
 pub use trees::Forest;
@@ -34,6 +36,11 @@ const MAGIC: &str = "toolscout-ranker";
 const VERSION: u32 = 1;
 /// Far more than any ranker has; limits how much of a wrong file is read.
 const MAX_BYTES: u64 = 4 << 20;
+/// Bytes that are read of each of a tool's texts. Two of 33,000 public tools have a longer
+/// description; one of 4 MiB took half a second.
+const MAX_OWN_TEXT_BYTES: usize = 4 << 10;
+/// The same for all texts of its parameters together. No public tool has more.
+const MAX_PARAMETERS_BYTES: usize = 8 << 10;
 /// Features named in an explanation.
 const REASONS: usize = 5;
 
@@ -213,6 +220,19 @@ impl Model {
 pub(crate) fn leg_name(id: &str) -> &str {
     // Models are trained for a kind of embedder; the hash in an id changes with every build of it.
     id.split('/').next().unwrap_or(id)
+}
+
+/// The part of a field that the ranker reads.
+fn head(tool: &Tool, field: Field) -> String {
+    let max_bytes = match field {
+        Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => {
+            MAX_PARAMETERS_BYTES
+        }
+        Field::Name | Field::Server | Field::Title | Field::Description | Field::Tags => {
+            MAX_OWN_TEXT_BYTES
+        }
+    };
+    field_head(tool, field, max_bytes)
 }
 
 /// The JSON after the first line, if the line's version and checksum are right.

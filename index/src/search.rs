@@ -42,6 +42,13 @@ use scoring::RequestScores;
 pub(crate) use words::Words;
 
 /// One state of a catalog; answers queries from any number of threads and never changes.
+///
+/// - Guarantee: a query gets the same hits each time, unless the usage memory learns in between or
+///   a time budget is set. No search waits for the writer.
+/// - Cost: a search scores every tool, .4 ms at 5,000 without the embedding. Whoever keeps an old
+///   snapshot keeps its vectors in memory.
+/// - Failure: only an invalid query is an error. A retriever that fails is left out, and named in
+///   [`Results::degraded`].
 pub struct Searcher {
     pub(crate) version: Version,
     pub(crate) settings: Settings,

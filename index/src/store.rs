@@ -68,7 +68,7 @@ const TEXTS_FORMAT: &str = "checked";
 pub struct StoredTool {
     /// Its row. A changed tool gets a new key; keys are never reused.
     pub key: u64,
-    /// Its id.
+    /// Server and name.
     pub id: ToolId,
     /// The texts of its views, in the order of [`View`].
     pub texts: Vec<TextHash>,

@@ -1,6 +1,6 @@
 //! A tool: its id, description, schemas and hints.
 //!
-//! A [`Tool`] is always valid: [`Tool::new`] and deserialization check it.
+//! Its fields are public; [`Writer::upsert`](crate::Writer::upsert) checks them before a tool is stored.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -158,7 +158,12 @@ pub struct Annotations {
     pub open_world_hint: Option<bool>,
 }
 
-/// One registered tool.
+/// The definition of a tool.
+///
+/// - Guarantee: every tool of a catalog is valid, as [`Writer::upsert`](crate::Writer::upsert)
+///   checks it by [`Tool::validate`]. One whose fields were set by hand may not be.
+/// - Cost: a clone copies all texts and schemas; searches share tools by [`Arc`](std::sync::Arc).
+/// - Failure: [`Error::InvalidTool`] from [`Tool::new`], from `validate` and when read from JSON.
 ///
 /// Its JSON, which is also its stored form, is MCP's with `server`, `tags` and `metadata` added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolscout_index::embed::{Hashing, StaticTable};
-use toolscout_index::memory::{Switch, Teacher};
+use toolscout_index::memory::{Source, Switch};
 use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Error, Mode, Options, Query, Ranker, Result,
     Settings, Tool, ToolId,
@@ -211,7 +211,7 @@ fn a_catalog_that_was_deleted_and_created_again_is_served_in_its_new_state() {
             REMEMBERED,
             &ToolId::new("s", "tool_1").unwrap(),
             1,
-            &Teacher::command_line(),
+            &Source::command_line(),
         )
         .unwrap();
     data.delete("c").unwrap();
@@ -346,7 +346,7 @@ fn whole(data: &DataDir) -> Vec<Value> {
                 &format!("{REMEMBERED} in place {number}"),
                 &tool,
                 number,
-                &Teacher::command_line(),
+                &Source::command_line(),
             )
             .unwrap();
     }
@@ -356,7 +356,7 @@ fn whole(data: &DataDir) -> Vec<Value> {
             REMEMBERED,
             &ToolId::new("s", "tool_2").unwrap(),
             9,
-            &Teacher::command_line(),
+            &Source::command_line(),
         )
         .unwrap();
     drop(catalog);

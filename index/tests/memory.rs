@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use toolscout_index::embed::StaticTable;
 use toolscout_index::memory::{
-    Entry, FILE_NAME, Forget, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Switch, Teacher,
+    Deletion, Entry, FILE_NAME, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Source, Switch,
 };
 use toolscout_index::{Catalog, DataDir, Memory, Options, Query, Tool, ToolId};
 
@@ -44,7 +44,7 @@ fn remembering(dir: &Path) -> Catalog {
 
 /// Remembers, as the owner, that a tool was called for a request.
 fn teach(memory: &Memory, request: &str, tool: &str, at_ms: i64) {
-    let owner = Teacher::command_line();
+    let owner = Source::command_line();
     memory.remember(request, &id(tool), at_ms, &owner).unwrap();
 }
 
@@ -81,7 +81,7 @@ fn a_remembered_tool_is_found_for_the_same_and_for_a_similar_request() {
     assert!(
         catalog
             .memory()
-            .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+            .remember(REQUEST, &id("q7"), 1, &Source::command_line())
             .unwrap()
     );
     assert_eq!(first(&catalog, REQUEST), "q7");
@@ -158,7 +158,7 @@ fn memory_is_off_by_default_and_keeps_its_entries_when_switched_off() {
     assert_eq!(memory.switch().unwrap(), Switch::Off);
     assert!(
         !memory
-            .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+            .remember(REQUEST, &id("q7"), 1, &Source::command_line())
             .unwrap()
     );
     assert!(
@@ -183,7 +183,7 @@ fn catalogs_have_separate_memories() {
         catalog.memory().set_switch(Switch::On).unwrap();
     }
     a.memory()
-        .remember(REQUEST, &id("q7"), 1, &Teacher::command_line())
+        .remember(REQUEST, &id("q7"), 1, &Source::command_line())
         .unwrap();
     assert_eq!(
         (first(&a, REQUEST), first(&b, REQUEST)),
@@ -236,7 +236,7 @@ fn an_entry_imported_twice_counts_once() {
     from.memory().set_switch(Switch::On).unwrap();
     for at_ms in 1..=3 {
         from.memory()
-            .remember(REQUEST, &id("q7"), at_ms, &Teacher::command_line())
+            .remember(REQUEST, &id("q7"), at_ms, &Source::command_line())
             .unwrap();
     }
     let entries = from.memory().entries(None, 10).unwrap();
@@ -269,12 +269,12 @@ fn forgotten_requests_are_removed_from_searches_and_from_the_file() {
     teach(memory, "run the monthly numbers", "run_report", 3);
     assert_eq!(
         memory
-            .forget(&Forget::Query("run the monthly numbers".into()))
+            .forget(&Deletion::Query("run the monthly numbers".into()))
             .unwrap(),
         2
     );
-    assert_eq!(memory.forget(&Forget::Tool(id("run_report"))).unwrap(), 0);
-    assert_eq!(memory.forget(&Forget::Tool(id("q7"))).unwrap(), 1);
+    assert_eq!(memory.forget(&Deletion::Tool(id("run_report"))).unwrap(), 0);
+    assert_eq!(memory.forget(&Deletion::Tool(id("q7"))).unwrap(), 1);
     assert_eq!(
         (first(&catalog, REQUEST), memory.len().unwrap()),
         ("list_tickets".into(), 0)
@@ -286,7 +286,10 @@ fn forgotten_requests_are_removed_from_searches_and_from_the_file() {
     );
     teach(memory, REQUEST, "q7", 1);
     assert_eq!(
-        (memory.forget(&Forget::All).unwrap(), memory.len().unwrap()),
+        (
+            memory.forget(&Deletion::All).unwrap(),
+            memory.len().unwrap()
+        ),
         (1, 0)
     );
 }
@@ -300,7 +303,7 @@ fn entries_are_listed_in_pages_and_counted() {
         teach(memory, request, "q7", at_ms);
     }
     let entry = |query: &str, times, at_ms| {
-        let taught_by = vec![Teacher::command_line()];
+        let taught_by = vec![Source::command_line()];
         Entry {
             query: query.into(),
             tool: id("q7"),
@@ -315,7 +318,7 @@ fn entries_are_listed_in_pages_and_counted() {
         [entry("b", 2, 5)]
     );
     let error = memory
-        .remember(" ", &id("q7"), 1, &Teacher::command_line())
+        .remember(" ", &id("q7"), 1, &Source::command_line())
         .unwrap_err()
         .to_string();
     assert!(error.contains("empty"), "{error}");
@@ -330,7 +333,7 @@ fn the_least_recently_used_entries_are_evicted() {
         tool: id("q7"),
         times: 1,
         at_ms: number as i64,
-        taught_by: vec![Teacher::command_line()],
+        taught_by: vec![Source::command_line()],
     };
     let entries: Vec<Entry> = (0..MAX_ENTRIES + 2).map(entry).collect();
     catalog.memory().insert(&entries).unwrap();
@@ -338,14 +341,14 @@ fn the_least_recently_used_entries_are_evicted() {
     assert_eq!(
         catalog
             .memory()
-            .forget(&Forget::Query("request 1".into()))
+            .forget(&Deletion::Query("request 1".into()))
             .unwrap(),
         0
     );
     assert_eq!(
         catalog
             .memory()
-            .forget(&Forget::Query("request 2".into()))
+            .forget(&Deletion::Query("request 2".into()))
             .unwrap(),
         1
     );
@@ -377,12 +380,7 @@ fn one_key_cannot_flush_the_memory() {
     let memory = catalog.memory();
     teach(memory, REQUEST, "q7", 1);
     memory
-        .remember(
-            "a request of two keys",
-            &id("q7"),
-            1,
-            &Teacher::key("other"),
-        )
+        .remember("a request of two keys", &id("q7"), 1, &Source::key("other"))
         .unwrap();
     let entry = |number: usize| Entry {
         query: if number == 0 {
@@ -393,17 +391,17 @@ fn one_key_cannot_flush_the_memory() {
         tool: id("run_report"),
         times: 1,
         at_ms: 10 + number as i64,
-        taught_by: vec![Teacher::key("flood")],
+        taught_by: vec![Source::key("flood")],
     };
     let flood: Vec<Entry> = (0..MAX_ENTRIES_OF_A_KEY + 5).map(entry).collect();
     memory.insert(&flood).unwrap();
     assert_eq!(memory.len().unwrap(), MAX_ENTRIES_OF_A_KEY + 2);
     assert_eq!(
-        memory.forget(&Forget::Query("request 3".into())).unwrap(),
+        memory.forget(&Deletion::Query("request 3".into())).unwrap(),
         0
     );
     assert_eq!(
-        memory.forget(&Forget::Query("request 5".into())).unwrap(),
+        memory.forget(&Deletion::Query("request 5".into())).unwrap(),
         1
     );
     assert_eq!(first(&catalog, REQUEST), "q7");
@@ -429,7 +427,7 @@ fn one_key_cannot_reduce_the_weight_of_entries_by_others() {
                 &request,
                 &id("run_report"),
                 number as i64,
-                &Teacher::key("one"),
+                &Source::key("one"),
             )
             .unwrap();
     }

@@ -29,7 +29,7 @@ pub struct Context {
 /// A call and its result, as kept by a refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// The tool.
+    /// The tool's name, as the model called it.
     pub name: String,
     /// The source of the result.
     pub source: String,
@@ -71,7 +71,7 @@ impl Context {
         &self.fence
     }
 
-    /// The question.
+    /// The user's question of this run.
     pub fn question(&self) -> &str {
         &self.question
     }
@@ -105,8 +105,9 @@ impl Context {
     /// The messages after the system prompt. If the window is too small, the oldest turns are
     /// dropped. This run's messages are all kept, since providers reject a call without its result.
     pub fn messages(&self) -> Vec<Message> {
-        let room = self.window.saturating_sub(self.this_run.len() + 1);
-        let mut history = &self.history[self.history.len() - self.history.len().min(room)..];
+        let free_messages = self.window.saturating_sub(self.this_run.len() + 1);
+        let mut history =
+            &self.history[self.history.len() - self.history.len().min(free_messages)..];
         // A history that was cut must begin with a question.
         while let Some((Message::Assistant { .. } | Message::Tool { .. }, rest)) =
             history.split_first()

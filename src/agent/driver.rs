@@ -40,15 +40,15 @@ const EVENT_QUEUE: usize = 256;
 /// Longest wait for a receiver that does not read; then it counts as gone.
 const RECEIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts a turn in its own task, which drops `held` when it ends.
+/// Starts a turn in its own task, which drops `guard` when it ends.
 pub(super) fn start(
     running: RunningTurn,
     question: Question,
-    held: impl Send + 'static,
+    guard: impl Send + 'static,
 ) -> RunStream {
     let (sender, receiver) = mpsc::channel(EVENT_QUEUE);
     let conversation = running.conversation.clone();
-    let guard = (!question.detached).then(|| running.token.clone().drop_guard());
+    let stop_on_drop = (!question.detached).then(|| running.token.clone().drop_guard());
     let events = EventSender {
         sender,
         token: running.token.clone(),
@@ -57,14 +57,14 @@ pub(super) fn start(
     let tasks = running.shared.tasks.clone();
     tasks.spawn(async move {
         run_turn(running, question, events).await;
-        drop(held);
+        drop(guard);
     });
     RunStream {
         conversation,
         receiver,
         next_id: 1,
         ended: false,
-        _stop_on_drop: guard,
+        _stop_on_drop: stop_on_drop,
     }
 }
 
@@ -135,7 +135,7 @@ async fn run_turn(running: RunningTurn, question: Question, events: EventSender)
     let caller = question.caller(&conversation);
     let question = question.text;
     let (number, run) = match prepare(&shared, &caller, &conversation, &question).await {
-        Ok((number, run)) => (number, run.with_gate(shared.gate.clone(), caller.clone())),
+        Ok(prepared) => prepared,
         Err(error) => {
             events.send(Event::Error { content: error }).await;
             // Before the last event: whoever has seen it may ask the next question at once.
@@ -197,14 +197,17 @@ async fn prepare(
     conversation: &ConversationId,
     question: &str,
 ) -> Result<(i64, Run), String> {
-    let (shared, conversation, question) =
-        (shared.clone(), conversation.clone(), question.to_owned());
-    let owner = caller.who.clone();
+    let (shared, caller, conversation, question) = (
+        shared.clone(),
+        caller.clone(),
+        conversation.clone(),
+        question.to_owned(),
+    );
     let prepared = spawn_blocking(move || {
         // The question is saved first, so that a turn that fails is in the history too.
         let number = shared
             .sessions
-            .begin_turn(&conversation, &owner, &question)?;
+            .begin_turn(&conversation, &caller.who, &question)?;
         let history = shared
             .sessions
             .history(&conversation, number, shared.config.run.window)?;
@@ -215,7 +218,7 @@ async fn prepare(
             .and_then(|state| serde_json::from_value(state).ok())
             .unwrap_or_default();
         let context = Context::new(history, question, shared.config.run.window);
-        Ok::<_, SessionError>((number, new_run(&shared, &state, context)))
+        Ok::<_, SessionError>((number, new_run(&shared, &state, context, caller)))
     });
     match prepared.await {
         Ok(prepared) => prepared.map_err(|error| error.to_string()),
@@ -223,7 +226,7 @@ async fn prepare(
     }
 }
 
-fn new_run(shared: &AgentState, state: &ToolboxState, context: Context) -> Run {
+fn new_run(shared: &AgentState, state: &ToolboxState, context: Context, caller: Caller) -> Run {
     let mut config = shared.config.run.clone();
     // The date and not the time, so that the prompt stays the same for a day and providers can
     // cache it.
@@ -254,7 +257,14 @@ fn new_run(shared: &AgentState, state: &ToolboxState, context: Context) -> Run {
     } else {
         toolbox = toolbox.restore(state, |id| shared.search.tool(id));
     }
-    Run::new(config, shared.config.count_tokens, toolbox, context)
+    Run::new(
+        config,
+        shared.config.count_tokens,
+        toolbox,
+        context,
+        shared.gate.clone(),
+        caller,
+    )
 }
 
 /// The user's own tools, then those pinned in the settings.
@@ -420,14 +430,15 @@ impl<'a> Turn<'a> {
             .iter()
             .map(|call| (call.id.clone(), call.tool.id.clone()))
             .collect();
-        let (founds, outcomes) = tokio::join!(self.search(work.searches), self.call(work.calls));
+        let (search_results, outcomes) =
+            tokio::join!(self.search(work.searches), self.call(work.calls));
         let mut results = Vec::with_capacity(outcomes.len());
         for ((id, tool), outcome) in calls.into_iter().zip(outcomes) {
             self.references.collect(&outcome.result.data);
             self.events.send_all(gate_event(id, tool, &outcome)).await;
             results.push(outcome.result);
         }
-        self.run.tools_answered(founds, results)
+        self.run.tools_answered(search_results, results)
     }
 
     async fn call_model(&mut self, request: ChatRequest) -> Result<Reply, LlmError> {

@@ -63,7 +63,7 @@ pub struct Step {
 /// A step as it is shown before the plan runs.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PlannedStep {
-    /// Its key.
+    /// The key by which other steps refer to it.
     pub step: String,
     /// The tool's id, or the unknown name.
     pub tool: String,
@@ -248,41 +248,14 @@ pub fn check(
     // A step may refer to earlier ones only, so a plan has no cycles and is already sorted.
     let mut earlier: Vec<&str> = Vec::new();
     for step in &plan.steps {
-        let references = references(&Value::Object(step.arguments.clone()), "");
-        let mut needs = BTreeSet::new();
-        let problem = collect_needs(step, &references, &earlier, plan, &mut needs).err();
-        let open: Vec<String> = references
-            .into_iter()
-            .map(|reference| reference.pointer)
-            .collect();
-        let mut shown = PlannedStep {
-            step: step.key.clone(),
-            tool: step.action.clone(),
-            arguments: Value::Object(step.arguments.clone()),
-            class: None,
-            decision: None,
-            changes: Vec::new(),
-            needs: needs.iter().cloned().collect(),
-            problem,
-        };
-        match find(&step.action) {
-            Ok(tool) => {
-                shown.add_check(&tool, check_call(&tool, step.arguments.clone(), &open));
-                checked.execution.steps.push(ExecutableStep {
-                    key: step.key.clone(),
-                    tool,
-                    arguments: step.arguments.clone(),
-                    needs,
-                });
-            }
-            Err(message) => shown.problem = shown.problem.or(Some(message)),
-        }
+        let (shown, executable) = check_step(step, plan, &earlier, &find, &check_call);
         if let Some(problem) = &shown.problem {
             checked
                 .problems
                 .push(format!("step {}: {problem}", step.key));
         }
         checked.shown.push(shown);
+        checked.execution.steps.extend(executable);
         earlier.push(&step.key);
     }
     if !checked.problems.is_empty() {
@@ -290,6 +263,50 @@ pub fn check(
     }
     checked.execution.final_answer = plan.final_answer.clone();
     checked
+}
+
+/// Checks one step; `earlier` are the keys of those before it. Returns it as shown to the user and,
+/// if its tool exists, as it is executed.
+fn check_step(
+    step: &Step,
+    plan: &Plan,
+    earlier: &[&str],
+    find: impl Fn(&str) -> Result<Arc<Tool>, String>,
+    check_call: impl Fn(&Arc<Tool>, Arguments, &[String]) -> CheckedCall,
+) -> (PlannedStep, Option<ExecutableStep>) {
+    let references = references(&Value::Object(step.arguments.clone()), "");
+    let mut needs = BTreeSet::new();
+    let problem = collect_needs(step, &references, earlier, plan, &mut needs).err();
+    let open: Vec<String> = references
+        .into_iter()
+        .map(|reference| reference.pointer)
+        .collect();
+    let mut shown = PlannedStep {
+        step: step.key.clone(),
+        tool: step.action.clone(),
+        arguments: Value::Object(step.arguments.clone()),
+        class: None,
+        decision: None,
+        changes: Vec::new(),
+        needs: needs.iter().cloned().collect(),
+        problem,
+    };
+    match find(&step.action) {
+        Ok(tool) => {
+            shown.add_check(&tool, check_call(&tool, step.arguments.clone(), &open));
+            let executable = ExecutableStep {
+                key: step.key.clone(),
+                tool,
+                arguments: step.arguments.clone(),
+                needs,
+            };
+            (shown, Some(executable))
+        }
+        Err(message) => {
+            shown.problem.get_or_insert(message);
+            (shown, None)
+        }
+    }
 }
 
 impl PlannedStep {
@@ -373,9 +390,9 @@ struct ExecutableStep {
 /// The next step of a plan.
 #[derive(Clone, Debug)]
 pub struct NextStep {
-    /// Its key.
+    /// The key by which other steps refer to it.
     pub key: String,
-    /// The tool.
+    /// The tool that the step calls.
     pub tool: Arc<Tool>,
     /// Its arguments with the references filled in, or the result of a step that cannot run.
     pub arguments: Result<Arguments, Box<ToolResult>>,

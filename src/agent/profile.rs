@@ -81,7 +81,7 @@ pub enum ProfileError {
     /// The file cannot be read.
     #[error("profile {path}: {source}")]
     Io {
-        /// The file.
+        /// The path of the profile, as given.
         path: String,
         /// The system's error.
         source: std::io::Error,

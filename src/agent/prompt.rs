@@ -174,7 +174,7 @@ pub fn plan_outcome(steps: &[(String, String)]) -> String {
 pub struct ManualReply {
     /// The model's thinking.
     pub thought: String,
-    /// The calls.
+    /// The calls, in the order in which they are made.
     pub actions: Vec<Action>,
     /// The final answer.
     pub final_answer: Option<String>,

@@ -106,9 +106,9 @@ impl ReplyBuilder {
         let arguments = fragment.arguments.unwrap_or_default();
         call.argument_bytes += arguments.len();
         // Never negative: the cut below keeps the arguments at the limit.
-        let room = MAX_ARGUMENT_BYTES - call.arguments.len();
+        let free_bytes = MAX_ARGUMENT_BYTES - call.arguments.len();
         call.arguments
-            .push_str(&arguments[..arguments.floor_char_boundary(room)]);
+            .push_str(&arguments[..arguments.floor_char_boundary(free_bytes)]);
     }
 
     /// The position of the call that a fragment continues, or of a new call; `None` when there are

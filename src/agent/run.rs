@@ -24,7 +24,7 @@ use crate::finder::meta_tools::{self, FindConfig, Style};
 use crate::finder::model_names::{self, CALL_TOOL, TOOL_SEARCH};
 use crate::finder::search::{Found, SearchRequest};
 use crate::finder::toolbox::{Injection, TokenCounter, Toolbox, spec_tokens};
-use crate::gate::{Call, Caller, Gate, Policies};
+use crate::gate::{Call, Caller, Gate};
 use crate::llm::{ChatRequest, Message, Purpose, ToolCall, ToolSpec, Usage};
 use crate::printable::{self, counted, excerpt};
 use crate::session::Figures;
@@ -204,11 +204,14 @@ type CallError = (ErrorCode, String);
 impl Run {
     /// Starts a run and a turn of its toolbox. The model is reminded of tools that it called in
     /// earlier turns and that were unloaded since.
+    /// `gate` checks the plans of `caller`.
     pub fn new(
         config: RunConfig,
         count: TokenCounter,
         mut toolbox: Toolbox,
         mut context: Context,
+        gate: Arc<Gate>,
+        caller: Caller,
     ) -> Self {
         toolbox.begin_turn();
         if let Some(fence) = &config.fence {
@@ -230,20 +233,14 @@ impl Run {
             asked_for_answer: false,
             figures: Figures::default(),
             shown_tokens: 0,
-            gate: Arc::new(Gate::new(Policies::default())),
-            caller: Caller::default(),
+            gate,
+            caller,
             execution: None,
             plan_problems: Vec::new(),
             plan_summary: None,
         };
         run.state = run.first_state();
         run
-    }
-
-    /// Sets the gate that checks plans.
-    pub fn with_gate(mut self, gate: Arc<Gate>, caller: Caller) -> Self {
-        (self.gate, self.caller) = (gate, caller);
-        self
     }
 
     /// The next step. Changes nothing, so it can be called again.
@@ -293,7 +290,11 @@ impl Run {
 
     /// Takes the results of the searches and calls, each in the order of the [`Work`]. Missing
     /// results count as failed.
-    pub fn tools_answered(&mut self, founds: Vec<Found>, results: Vec<ToolResult>) -> Vec<Event> {
+    pub fn tools_answered(
+        &mut self,
+        search_results: Vec<Found>,
+        results: Vec<ToolResult>,
+    ) -> Vec<Event> {
         let State::CallTools(planned) = &mut self.state else {
             return Vec::new();
         };
@@ -301,15 +302,15 @@ impl Run {
         self.state = State::CallModel;
         // The searches of one answer are injected together, and before the results, so that each
         // search's answer can name what was loaded and unloaded.
-        let injection = self.toolbox.inject(&meta_tools::merged(&founds));
+        let injection = self.toolbox.inject(&meta_tools::merged(&search_results));
         let mut events = Vec::new();
-        let (mut founds, mut results) = (founds.into_iter(), results.into_iter());
+        let (mut search_results, mut results) = (search_results.into_iter(), results.into_iter());
         let mut described = injection.clone();
         let mut texts = Vec::with_capacity(planned.len());
         for PlannedCall { call, action } in planned {
             let text = match action {
                 Action::Search(request) => {
-                    let found = founds.next().unwrap_or_default();
+                    let found = search_results.next().unwrap_or_default();
                     events.push(search_event(&call.id, &request, &found));
                     self.figures.searches += 1;
                     let answer = meta_tools::answer(&found, &described, self.config.style);

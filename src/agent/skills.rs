@@ -66,7 +66,7 @@ pub enum SkillError {
     /// A file is not a valid skill.
     #[error("{}:{line}: {reason}", path.display())]
     Malformed {
-        /// The file.
+        /// The skill's file.
         path: PathBuf,
         /// 1-based line.
         line: usize,
@@ -76,15 +76,15 @@ pub enum SkillError {
     /// A file is too long.
     #[error("{}: a skill has at most {MAX_BYTES} bytes, this one has {bytes}; move long material to files that tools read", path.display())]
     TooLong {
-        /// The file.
+        /// The skill's file.
         path: PathBuf,
-        /// Its length.
+        /// Its length in bytes.
         bytes: u64,
     },
     /// Two files have the same name.
     #[error("{} and {} are both named {name:?}; rename one", first.display(), second.display())]
     Duplicate {
-        /// The name.
+        /// The name that both files give.
         name: String,
         /// The first file.
         first: PathBuf,
@@ -94,7 +94,7 @@ pub enum SkillError {
     /// A folder has no skills, or too many.
     #[error("{} holds {}, 1 to {MAX_SKILLS} are possible; a skill is a file NAME.md or NAME/{FOLDER_FILE}", path.display(), counted(*count, "skill"))]
     Count {
-        /// The folder.
+        /// The folder of skills, from the settings.
         path: PathBuf,
         /// Number of skills.
         count: usize,

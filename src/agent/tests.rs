@@ -159,7 +159,7 @@ async fn a_question_goes_through_search_and_calls_to_its_answer() {
     assert_eq!(figures.references[0].url, "https://w.example/1");
     let turns = agent
         .sessions()
-        .turns(&Reach::All, &conversation())
+        .turns(&OwnerScope::All, &conversation())
         .unwrap();
     assert_eq!(
         (turns[0].question.as_str(), turns[0].answer.as_str()),
@@ -220,7 +220,7 @@ async fn a_failing_model_gives_one_error_and_the_next_question_works() {
         );
         let turn = &agent
             .sessions()
-            .turns(&Reach::All, &conversation())
+            .turns(&OwnerScope::All, &conversation())
             .unwrap()[0];
         assert_eq!(
             (turn.status, turn.error.as_deref()),
@@ -382,8 +382,8 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
         StartError::Busy(conversation())
     );
     let other = ConversationId::new("other").unwrap();
-    assert!(!agent.stop(&Reach::All, &other));
-    assert!(agent.stop(&Reach::All, &conversation()));
+    assert!(!agent.stop(&OwnerScope::All, &other));
+    assert!(agent.stop(&OwnerScope::All, &conversation()));
     let mut seen = Vec::new();
     while let Some((_, event)) = within_timeout(stream.next()).await {
         seen.push(event);
@@ -394,7 +394,7 @@ async fn one_run_per_conversation_and_stop_ends_it_at_once() {
     assert_eq!(
         agent
             .sessions()
-            .turns(&Reach::All, &conversation())
+            .turns(&OwnerScope::All, &conversation())
             .unwrap()[0]
             .answer,
         "Wait. "
@@ -432,7 +432,7 @@ async fn a_detached_run_goes_on_without_its_client() {
     let answered = async {
         while agent
             .sessions()
-            .turns(&Reach::All, &conversation())
+            .turns(&OwnerScope::All, &conversation())
             .unwrap()[0]
             .status
             == TurnStatus::Running
@@ -444,7 +444,7 @@ async fn a_detached_run_goes_on_without_its_client() {
     assert_eq!(
         agent
             .sessions()
-            .turns(&Reach::All, &conversation())
+            .turns(&OwnerScope::All, &conversation())
             .unwrap()[0]
             .answer,
         "after"
@@ -536,7 +536,7 @@ async fn recommended_questions_come_after_the_answer_is_kept_and_failing_to_does
         assert_eq!(
             agent
                 .sessions()
-                .turns(&Reach::All, &conversation())
+                .turns(&OwnerScope::All, &conversation())
                 .unwrap()[0]
                 .figures
                 .recommended

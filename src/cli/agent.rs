@@ -32,7 +32,7 @@ use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel};
 use crate::mcp::{Pool, SingleWriterSink};
 use crate::printable;
-use crate::session::{ConversationId, Reach, Sessions, TurnStatus};
+use crate::session::{ConversationId, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
 use crate::tools::ScriptedTools;
 use crate::tools::operation::Operations;
@@ -383,7 +383,7 @@ impl Terminal {
             return Ok(());
         };
         let is_approved = matches!(answer, Answer::Approved { .. });
-        if !self.agent.answer_approval(&Reach::All, &id, answer) && is_approved {
+        if !self.agent.answer_approval(&OwnerScope::All, &id, answer) && is_approved {
             print_stderr("[approve] too late: the question expired and the call was refused");
         }
         self.ask()
@@ -412,7 +412,7 @@ impl Terminal {
         if mem::replace(interrupted, true) {
             std::process::exit(EXIT_INTERRUPTED);
         }
-        self.agent.stop(&Reach::All, stream.conversation());
+        self.agent.stop(&OwnerScope::All, stream.conversation());
     }
 
     fn show(&mut self, id: u64, event: &Event) -> Result<()> {

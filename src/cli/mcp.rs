@@ -16,7 +16,7 @@ use super::output::print_stderr;
 use super::policy::PolicyArgs;
 use super::upstream::McpArgs;
 use crate::finder::Style;
-use crate::finder::snapshot::Newest;
+use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, audit};
 use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, SingleWriterSink};
 use crate::shutdown::Shutdown;
@@ -98,7 +98,7 @@ fn serve(
     let sink = SingleWriterSink::new(context.open_or_create(Legs::All)?);
     let search = {
         let sink = sink.clone();
-        Arc::new(Newest(move || sink.searcher()))
+        Arc::new(CurrentSnapshot(move || sink.searcher()))
     };
     // Opened after the catalog, which creates the data directory if it is missing.
     let audit = AuditLog::open(&context.settings.data.join(audit::FILE_NAME))?;

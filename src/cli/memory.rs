@@ -11,7 +11,7 @@ use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::json;
 use toolscout_index::ToolId;
-use toolscout_index::memory::{Entry, Forget, MAX_ENTRIES, Memory, Switch, Teacher};
+use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Memory, Source, Switch};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -140,7 +140,7 @@ fn add(context: &Context, tool: &str, query: &str) -> Result<()> {
         .as_millis() as i64;
     let is_stored = catalog
         .memory()
-        .remember(query, &id, at_ms, &Teacher::command_line())?;
+        .remember(query, &id, at_ms, &Source::command_line())?;
     if !is_stored {
         bail!(
             "the memory of {:?} is off; `toolscout memory on` switches it on",
@@ -277,12 +277,12 @@ fn parse_entry(line: &str) -> Result<Entry> {
 
 /// The teacher of this name. Names without a constructor (`unknown`, from before teachers were
 /// recorded) become the command line, which imports the entry and has the same weight.
-fn teacher(name: &str) -> Teacher {
+fn teacher(name: &str) -> Source {
     match name.split_once(':') {
-        Some(("admin", key)) => Teacher::admin(key),
-        Some(("key", key)) => Teacher::key(key),
-        None if name == "http" => Teacher::keyless(),
-        _ => Teacher::command_line(),
+        Some(("admin", key)) => Source::admin(key),
+        Some(("key", key)) => Source::key(key),
+        None if name == "http" => Source::keyless(),
+        _ => Source::command_line(),
     }
 }
 
@@ -314,9 +314,9 @@ fn without_known(memory: &Memory, entries: Vec<Entry>) -> Result<Vec<Entry>> {
 
 fn forget(context: &Context, args: ForgetArgs) -> Result<()> {
     let what = match (args.tool, args.query) {
-        (Some(tool), _) => Forget::Tool(ToolId::parse(&tool)?),
-        (None, Some(query)) => Forget::Query(query),
-        (None, None) => Forget::All,
+        (Some(tool), _) => Deletion::Tool(ToolId::parse(&tool)?),
+        (None, Some(query)) => Deletion::Query(query),
+        (None, None) => Deletion::All,
     };
     let forgotten = context.open(Legs::Lexical)?.memory().forget(&what)?;
     if context.printer.is_json() {

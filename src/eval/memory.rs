@@ -5,7 +5,7 @@
 //! again. Sets with queries that paraphrase each other overestimate the gain.
 
 use serde::Serialize;
-use toolscout_index::memory::{Entry, MAX_ENTRIES, Switch, Teacher};
+use toolscout_index::memory::{Entry, MAX_ENTRIES, Source, Switch};
 use toolscout_index::query::read_part;
 
 use super::arms::Arm;
@@ -103,7 +103,7 @@ fn entries(set: &EvalSet, chosen: &[usize]) -> Vec<Entry> {
     let of_query = |&place: &usize| {
         let query = &set.queries[place];
         let text = read_part(&query.text);
-        let taught_by = || vec![Teacher::command_line()];
+        let taught_by = || vec![Source::command_line()];
         let entry = |tool| Entry {
             query: text.to_owned(),
             tool,

@@ -1,11 +1,13 @@
 //! Tokens that prove that a search was answered. They are signed, so the server stores nothing for
 //! them, and every server of the data directory accepts them, also after a restart.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+
+use crate::clock::unix_s;
 
 /// How long a token is valid: clients may collect feedback before they send it.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -63,7 +65,7 @@ impl Signer {
         now: SystemTime,
     ) -> String {
         let claims = Claims {
-            at_s: seconds(now),
+            at_s: unix_s(now),
             catalog: self.hash("catalog", &context.catalog),
             key: self.key_hash(context.key),
             request_id: context.request_id.to_owned(),
@@ -107,7 +109,7 @@ impl Signer {
         if claims.key != self.key_hash(context.key) {
             return Err("it belongs to an answer to another key");
         }
-        if seconds(now).saturating_sub(claims.at_s) > MAX_AGE.as_secs() {
+        if unix_s(now).saturating_sub(claims.at_s) > MAX_AGE.as_secs() {
             return Err("it is older than seven days");
         }
         Ok(VerifiedAnswer {
@@ -166,17 +168,11 @@ impl VerifiedAnswer<'_> {
     }
 }
 
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NOW: SystemTime = UNIX_EPOCH;
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
     fn context(key: Option<&str>) -> SearchContext<'_> {
         SearchContext {

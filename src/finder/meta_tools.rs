@@ -10,7 +10,7 @@ use toolscout_index::query::MAX_TEXTS;
 use toolscout_index::{Filter, Tool, ToolId};
 
 use crate::finder::model_names::{CALL_TOOL, TOOL_SEARCH};
-use crate::finder::search::{Found, FoundTool, SearchRequest};
+use crate::finder::search::{Found, FoundTool, NoMatch, SearchRequest};
 use crate::finder::toolbox::Injection;
 use crate::llm::ToolSpec;
 use crate::printable::excerpt;
@@ -135,9 +135,9 @@ pub fn parse(arguments: &Arguments, config: &FindConfig) -> Result<SearchRequest
 }
 
 /// The tools that several searches found, each once, in order.
-pub fn merged(founds: &[Found]) -> Vec<Arc<Tool>> {
+pub fn merged(search_results: &[Found]) -> Vec<Arc<Tool>> {
     let mut seen = BTreeSet::new();
-    let hits = founds.iter().flat_map(|found| &found.hits);
+    let hits = search_results.iter().flat_map(|found| &found.hits);
     hits.filter(|hit| seen.insert(hit.tool.id.clone()))
         .map(|hit| hit.tool.clone())
         .collect()
@@ -145,14 +145,34 @@ pub fn merged(founds: &[Found]) -> Vec<Arc<Tool>> {
 
 /// The answer to one search.
 pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
-    let mut seen = BTreeSet::new();
+    let mut answer = hits_by_state(found, injection, style);
+    if !injection.evicted.is_empty() {
+        let names: Vec<String> = injection.evicted.iter().map(model_name).collect();
+        answer.insert("unloaded".into(), names.into());
+        answer.insert(
+            "note".into(),
+            "Unloaded tools come back with a search for `select:NAME`.".into(),
+        );
+    }
+    if let Some(no_match) = &found.no_match {
+        answer.insert("no_match".into(), describe_no_match(no_match));
+    }
+    if answer.is_empty() {
+        answer.insert(
+            "no_match".into(),
+            json!({ "reason": "nothing was found; try other words" }),
+        );
+    }
+    Value::Object(answer)
+}
+
+/// The hits by what the injection did with them. It is that of all searches of a turn; the lists
+/// have only the hits of this one.
+fn hits_by_state(found: &Found, injection: &Injection, style: Style) -> Arguments {
     let (mut loaded, mut visible, mut refused) = (Vec::new(), Vec::new(), Vec::new());
-    for hit in &found.hits {
+    let mut seen = BTreeSet::new();
+    for hit in found.hits.iter().filter(|hit| seen.insert(&hit.tool.id)) {
         let id = &hit.tool.id;
-        if !seen.insert(id) {
-            continue;
-        }
-        // The injection is that of all searches of a turn; this answer lists only its own hits.
         if injection.added.contains(id) {
             loaded.push(describe_hit(hit, style));
         } else if injection.already.contains(id) {
@@ -165,43 +185,15 @@ pub fn answer(found: &Found, injection: &Injection, style: Style) -> Value {
             refused.push(describe_refused(id, *tokens));
         }
     }
-    let evicted = injection.evicted.iter().map(model_name);
-    let mut answer = Arguments::new();
-    for (key, values) in [
+    [
         ("loaded", loaded),
         ("already_visible", visible),
         ("no_room_for", refused),
-        ("unloaded", evicted.map(Value::from).collect()),
-    ] {
-        if !values.is_empty() {
-            answer.insert(key.into(), values.into());
-        }
-    }
-    if !injection.evicted.is_empty() {
-        answer.insert(
-            "note".into(),
-            "Unloaded tools come back with a search for `select:NAME`.".into(),
-        );
-    }
-    if let Some(no_match) = &found.no_match {
-        let nearest: Vec<String> = no_match
-            .nearest
-            .iter()
-            .take(MAX_NEAREST)
-            .map(model_name)
-            .collect();
-        answer.insert(
-            "no_match".into(),
-            json!({ "reason": no_match.reason, "nearest_names": nearest }),
-        );
-    }
-    if answer.is_empty() {
-        answer.insert(
-            "no_match".into(),
-            json!({ "reason": "nothing was found; try other words" }),
-        );
-    }
-    Value::Object(answer)
+    ]
+    .into_iter()
+    .filter(|(_, hits)| !hits.is_empty())
+    .map(|(key, hits)| (key.to_owned(), hits.into()))
+    .collect()
 }
 
 /// The notice at the beginning of a turn about tools that the model called before and that were
@@ -241,6 +233,16 @@ fn describe_hit(hit: &FoundTool, style: Style) -> Value {
             json!({ "name": name, "description": description, "parameters": hit.tool.input_schema })
         }
     }
+}
+
+fn describe_no_match(no_match: &NoMatch) -> Value {
+    let nearest: Vec<String> = no_match
+        .nearest
+        .iter()
+        .take(MAX_NEAREST)
+        .map(model_name)
+        .collect();
+    json!({ "reason": no_match.reason, "nearest_names": nearest })
 }
 
 fn describe_refused(id: &ToolId, tokens: usize) -> Value {

@@ -67,7 +67,7 @@ impl From<toolscout_index::NoMatch> for NoMatch {
 /// A hit.
 #[derive(Clone, Debug)]
 pub struct FoundTool {
-    /// The tool.
+    /// The tool as registered in the catalog.
     pub tool: Arc<Tool>,
     /// Its score, comparable within one answer only.
     pub score: f32,

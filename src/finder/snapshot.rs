@@ -12,50 +12,46 @@ use crate::printable::excerpt;
 /// Similar names suggested for an unknown name.
 const MAX_NEAREST: usize = 5;
 
-/// Searches the newest snapshot that a function returns.
-pub struct Newest<F>(pub F);
+/// Gives the newest snapshot of a catalog; [`ToolSearch`] asks for it anew at each call.
+pub trait SnapshotSource: Send + Sync {
+    /// The newest snapshot.
+    fn snapshot(&self) -> Arc<Searcher>;
+}
 
-impl<F: Fn() -> Arc<Searcher> + Send + Sync> ToolSearch for Newest<F> {
-    fn search(&self, request: &SearchRequest) -> Found {
-        search(&(self.0)(), request)
-    }
-
-    fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        (self.0)().tool(id)
-    }
-
-    fn tools(&self) -> Vec<Arc<Tool>> {
-        (self.0)().tools().collect()
-    }
-
-    fn count(&self) -> usize {
-        (self.0)().len()
-    }
-
-    fn version(&self) -> Version {
-        (self.0)().version().clone()
+impl SnapshotSource for Catalog {
+    fn snapshot(&self) -> Arc<Searcher> {
+        self.searcher()
     }
 }
 
-impl ToolSearch for Catalog {
+/// A function as a [`SnapshotSource`].
+pub struct CurrentSnapshot<F>(pub F);
+
+impl<F: Fn() -> Arc<Searcher> + Send + Sync> SnapshotSource for CurrentSnapshot<F> {
+    fn snapshot(&self) -> Arc<Searcher> {
+        (self.0)()
+    }
+}
+
+impl<S: SnapshotSource> ToolSearch for S {
     fn search(&self, request: &SearchRequest) -> Found {
-        search(&self.searcher(), request)
+        search(&self.snapshot(), request)
     }
 
     fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
-        self.searcher().tool(id)
+        self.snapshot().tool(id)
     }
 
     fn tools(&self) -> Vec<Arc<Tool>> {
-        self.searcher().tools().collect()
+        self.snapshot().tools().collect()
     }
 
     fn count(&self) -> usize {
-        self.searcher().len()
+        self.snapshot().len()
     }
 
     fn version(&self) -> Version {
-        self.searcher().version().clone()
+        self.snapshot().version().clone()
     }
 }
 
@@ -187,7 +183,10 @@ mod tests {
             );
         }
         assert_eq!(
-            (catalog.count(), Newest(|| catalog.searcher()).tools().len()),
+            (
+                catalog.count(),
+                CurrentSnapshot(|| catalog.searcher()).tools().len()
+            ),
             (3, 3)
         );
     }

@@ -74,7 +74,7 @@ impl Default for ToolboxConfig {
 pub struct Toolbox {
     config: ToolboxConfig,
     count: TokenCounter,
-    held: Vec<Held>,
+    loaded: Vec<LoadedTool>,
     /// Evicted tools that were not injected again, the latest last.
     unloaded: Vec<Unloaded>,
     /// Counts uses and injections: the clock of the LRU order.
@@ -83,7 +83,7 @@ pub struct Toolbox {
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct LoadedTool {
     tool: Arc<Tool>,
     spec: ToolSpec,
     tokens: usize,
@@ -128,7 +128,9 @@ pub struct Injection {
 /// A toolbox between turns, as stored with its conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolboxState {
-    held: Vec<(String, Use)>,
+    // The name in stored conversations.
+    #[serde(rename = "held")]
+    loaded: Vec<(String, Use)>,
     /// Ids, and whether the tool had been called.
     unloaded: Vec<(String, bool)>,
     clock: u64,
@@ -141,7 +143,7 @@ impl Toolbox {
         Toolbox {
             config,
             count,
-            held: Vec::new(),
+            loaded: Vec::new(),
             unloaded: Vec::new(),
             clock: 0,
             turn: 0,
@@ -162,13 +164,13 @@ impl Toolbox {
                 self.unloaded.push(Unloaded { id, called });
             }
         }
-        for (id, use_) in &state.held {
+        for (id, use_) in &state.loaded {
             let tool = ToolId::parse(id).ok().and_then(|id| resolve(&id));
             if let Some(tool) = tool
                 && self.position(&tool.id).is_none()
             {
-                let held = self.held_tool(tool, *use_);
-                self.held.push(held);
+                let loaded = self.loaded_tool(tool, *use_);
+                self.loaded.push(loaded);
             }
         }
         self
@@ -176,10 +178,10 @@ impl Toolbox {
 
     /// The state to store. Pins come from the settings and are not part of it.
     pub fn state(&self) -> ToolboxState {
-        let injected = self.held.iter().filter(|held| !held.pinned);
+        let injected = self.loaded.iter().filter(|loaded| !loaded.pinned);
         ToolboxState {
-            held: injected
-                .map(|held| (held.tool.id.to_string(), held.use_))
+            loaded: injected
+                .map(|loaded| (loaded.tool.id.to_string(), loaded.use_))
                 .collect(),
             unloaded: self
                 .unloaded
@@ -194,10 +196,10 @@ impl Toolbox {
     /// Makes a tool visible for good, regardless of the budget.
     pub fn pin(&mut self, tool: Arc<Tool>) {
         if self.position(&tool.id).is_none() {
-            let held = self.held_tool(tool, Use::default());
-            self.held.push(Held {
+            let loaded = self.loaded_tool(tool, Use::default());
+            self.loaded.push(LoadedTool {
                 pinned: true,
-                ..held
+                ..loaded
             });
         }
     }
@@ -215,12 +217,12 @@ impl Toolbox {
         let named: BTreeSet<&ToolId> = tools.iter().map(|tool| &tool.id).collect();
         // Tokens that no eviction can free.
         let protected: usize = self
-            .held
+            .loaded
             .iter()
-            .filter(|held| !self.is_evictable(held, &named))
-            .map(|held| held.tokens)
+            .filter(|loaded| !self.is_evictable(loaded, &named))
+            .map(|loaded| loaded.tokens)
             .sum();
-        let mut fresh: Vec<Held> = Vec::new();
+        let mut fresh: Vec<LoadedTool> = Vec::new();
         let mut fresh_tokens = 0;
         for tool in tools {
             if let Some(position) = self.position(&tool.id) {
@@ -228,26 +230,26 @@ impl Toolbox {
                 injection.already.push(tool.id.clone());
                 continue;
             }
-            if fresh.iter().any(|held| held.tool.id == tool.id) {
+            if fresh.iter().any(|loaded| loaded.tool.id == tool.id) {
                 continue;
             }
-            let held = self.held_tool(tool.clone(), self.injected_now());
-            if protected + fresh_tokens + held.tokens > self.config.budget_tokens {
-                injection.refused.push((tool.id.clone(), held.tokens));
+            let loaded = self.loaded_tool(tool.clone(), self.injected_now());
+            if protected + fresh_tokens + loaded.tokens > self.config.budget_tokens {
+                injection.refused.push((tool.id.clone(), loaded.tokens));
                 continue;
             }
-            fresh_tokens += held.tokens;
+            fresh_tokens += loaded.tokens;
             self.clock += 1;
-            fresh.push(held);
+            fresh.push(loaded);
         }
         // One eviction for all new tools, since each one breaks the provider's prompt cache.
         if self.tokens() + fresh_tokens > self.config.budget_tokens {
             injection.evicted = self.evict_for(fresh_tokens, &named);
         }
-        injection.added = fresh.iter().map(|held| held.tool.id.clone()).collect();
+        injection.added = fresh.iter().map(|loaded| loaded.tool.id.clone()).collect();
         self.unloaded
             .retain(|gone| !injection.added.contains(&gone.id));
-        self.held.extend(fresh);
+        self.loaded.extend(fresh);
         injection
     }
 
@@ -256,14 +258,15 @@ impl Toolbox {
         if self.config.eviction == Eviction::None {
             return Vec::new();
         }
-        let is_idle =
-            |held: &Held| self.turn.saturating_sub(held.use_.active_turn) >= self.config.idle_turns;
+        let is_idle = |loaded: &LoadedTool| {
+            self.turn.saturating_sub(loaded.use_.active_turn) >= self.config.idle_turns
+        };
         let nothing_named = BTreeSet::new();
         let idle = self
-            .held
+            .loaded
             .iter()
-            .filter(|held| self.is_evictable(held, &nothing_named) && is_idle(held));
-        let idle: Vec<ToolId> = idle.map(|held| held.tool.id.clone()).collect();
+            .filter(|loaded| self.is_evictable(loaded, &nothing_named) && is_idle(loaded));
+        let idle: Vec<ToolId> = idle.map(|loaded| loaded.tool.id.clone()).collect();
         self.remove(&idle);
         idle
     }
@@ -275,42 +278,45 @@ impl Toolbox {
         };
         self.touch(position);
         let turn = self.turn;
-        let held = &mut self.held[position];
-        held.open_calls += 1;
-        held.use_.times += 1;
-        held.use_.turn = turn;
+        let loaded = &mut self.loaded[position];
+        loaded.open_calls += 1;
+        loaded.use_.times += 1;
+        loaded.use_.turn = turn;
     }
 
     /// Marks a call of this tool as ended.
     pub fn close_call(&mut self, id: &ToolId) {
         if let Some(position) = self.position(id) {
-            let open_calls = &mut self.held[position].open_calls;
+            let open_calls = &mut self.loaded[position].open_calls;
             *open_calls = open_calls.saturating_sub(1);
         }
     }
 
     /// The definitions of the visible tools, in their stable order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.held.iter().map(|held| &held.spec)
+        self.loaded.iter().map(|loaded| &loaded.spec)
     }
 
     /// The definitions of the pinned tools.
     pub fn pinned_specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.held
+        self.loaded
             .iter()
-            .filter(|held| held.pinned)
-            .map(|held| &held.spec)
+            .filter(|loaded| loaded.pinned)
+            .map(|loaded| &loaded.spec)
     }
 
     /// The visible tool with this name: as shown, by id, or by a bare name that is unique.
     pub fn find(&self, name: &str) -> Option<&Arc<Tool>> {
         let exact = self
-            .held
+            .loaded
             .iter()
-            .find(|held| held.spec.name == name || held.tool.id.as_str() == name);
-        let mut bare = self.held.iter().filter(|held| held.tool.id.name() == name);
+            .find(|loaded| loaded.spec.name == name || loaded.tool.id.as_str() == name);
+        let mut bare = self
+            .loaded
+            .iter()
+            .filter(|loaded| loaded.tool.id.name() == name);
         let only = bare.next().filter(|_| bare.next().is_none());
-        exact.or(only).map(|held| &held.tool)
+        exact.or(only).map(|loaded| &loaded.tool)
     }
 
     /// True while this tool is visible.
@@ -339,24 +345,24 @@ impl Toolbox {
 
     /// Tokens of all visible tools.
     pub fn tokens(&self) -> usize {
-        self.held.iter().map(|held| held.tokens).sum()
+        self.loaded.iter().map(|loaded| loaded.tokens).sum()
     }
 
     /// Tokens of the pinned tools.
     pub fn pinned_tokens(&self) -> usize {
-        self.held
+        self.loaded
             .iter()
-            .filter(|held| held.pinned)
-            .map(|held| held.tokens)
+            .filter(|loaded| loaded.pinned)
+            .map(|loaded| loaded.tokens)
             .sum()
     }
 
     /// Tokens of these visible tools.
     pub fn tokens_of(&self, ids: &[ToolId]) -> usize {
-        self.held
+        self.loaded
             .iter()
-            .filter(|held| ids.contains(&held.tool.id))
-            .map(|held| held.tokens)
+            .filter(|loaded| ids.contains(&loaded.tool.id))
+            .map(|loaded| loaded.tokens)
             .sum()
     }
 
@@ -366,13 +372,13 @@ impl Toolbox {
     }
 
     fn position(&self, id: &ToolId) -> Option<usize> {
-        self.held.iter().position(|held| held.tool.id == *id)
+        self.loaded.iter().position(|loaded| loaded.tool.id == *id)
     }
 
-    fn held_tool(&self, tool: Arc<Tool>, use_: Use) -> Held {
+    fn loaded_tool(&self, tool: Arc<Tool>, use_: Use) -> LoadedTool {
         let spec = model_names::spec(&tool);
         let tokens = spec_tokens(&spec, self.count);
-        Held {
+        LoadedTool {
             tool,
             spec,
             tokens,
@@ -393,41 +399,41 @@ impl Toolbox {
 
     fn touch(&mut self, position: usize) {
         self.clock += 1;
-        let use_ = &mut self.held[position].use_;
+        let use_ = &mut self.loaded[position].use_;
         (use_.last, use_.active_turn) = (self.clock, self.turn);
     }
 
     /// True when a tool may be evicted: it is not pinned, has no open call, was not used in this
     /// turn and is not named by the current injection.
-    fn is_evictable(&self, held: &Held, named: &BTreeSet<&ToolId>) -> bool {
-        let used_now = held.use_.turn == self.turn && held.use_.times > 0;
+    fn is_evictable(&self, loaded: &LoadedTool, named: &BTreeSet<&ToolId>) -> bool {
+        let used_now = loaded.use_.turn == self.turn && loaded.use_.times > 0;
         self.config.eviction != Eviction::None
-            && !held.pinned
-            && held.open_calls == 0
+            && !loaded.pinned
+            && loaded.open_calls == 0
             && !used_now
-            && !named.contains(&held.tool.id)
+            && !named.contains(&loaded.tool.id)
     }
 
     fn evict_for(&mut self, fresh_tokens: usize, named: &BTreeSet<&ToolId>) -> Vec<ToolId> {
-        let mut candidates: Vec<&Held> = self
-            .held
+        let mut candidates: Vec<&LoadedTool> = self
+            .loaded
             .iter()
-            .filter(|held| self.is_evictable(held, named))
+            .filter(|loaded| self.is_evictable(loaded, named))
             .collect();
-        candidates.sort_by_key(|held| match self.config.eviction {
-            Eviction::Lfu => (held.use_.times, held.use_.last),
-            Eviction::Lru | Eviction::None => (held.use_.last, 0),
+        candidates.sort_by_key(|loaded| match self.config.eviction {
+            Eviction::Lfu => (loaded.use_.times, loaded.use_.last),
+            Eviction::Lru | Eviction::None => (loaded.use_.last, 0),
         });
         // Evict more than needed, so that the next injections do not evict again.
         let goal = self.config.budget_tokens * (100 - FREED_PERCENT) / 100;
         let mut tokens = self.tokens() + fresh_tokens;
         let mut evicted = Vec::new();
-        for held in candidates {
+        for loaded in candidates {
             if tokens <= goal {
                 break;
             }
-            tokens -= held.tokens;
-            evicted.push(held.tool.id.clone());
+            tokens -= loaded.tokens;
+            evicted.push(loaded.tool.id.clone());
         }
         self.remove(&evicted);
         evicted
@@ -435,9 +441,9 @@ impl Toolbox {
 
     fn remove(&mut self, ids: &[ToolId]) {
         let called = |id: &ToolId| {
-            self.held
+            self.loaded
                 .iter()
-                .any(|held| held.tool.id == *id && held.use_.times > 0)
+                .any(|loaded| loaded.tool.id == *id && loaded.use_.times > 0)
         };
         let gone: Vec<Unloaded> = ids
             .iter()
@@ -446,7 +452,7 @@ impl Toolbox {
                 called: called(id),
             })
             .collect();
-        self.held.retain(|held| !ids.contains(&held.tool.id));
+        self.loaded.retain(|loaded| !ids.contains(&loaded.tool.id));
         self.unloaded.extend(gone);
         // The latest are at the end; forget the earliest.
         let excess = self.unloaded.len().saturating_sub(MAX_REMEMBERED);

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::gate::class::Class;
 use crate::gate::normalize::Change;
-use crate::session::Reach;
+use crate::session::OwnerScope;
 
 /// Requests that may be open at once; further ones are refused.
 const MAX_OPEN: usize = 1_024;
@@ -121,13 +121,13 @@ impl Approvals {
         })
     }
 
-    /// Answers a request; false when none is open under this id within reach.
-    pub fn answer(&self, reach: &Reach, id: &str, answer: Answer) -> bool {
+    /// Answers a request; false when none is open under this id within `scope`.
+    pub fn answer(&self, scope: &OwnerScope, id: &str, answer: Answer) -> bool {
         let mut open = self.lock();
-        // A request out of reach is treated as missing, so that ids cannot be probed.
+        // A request out of scope is treated as missing, so that ids cannot be probed.
         if !open
             .get(id)
-            .is_some_and(|request| reach.covers(&request.owner))
+            .is_some_and(|request| scope.covers(&request.owner))
         {
             return false;
         }
@@ -185,14 +185,14 @@ mod tests {
             pending.id().to_owned(),
             Answer::Approved { by: "ada".into() },
         );
-        assert!(!approvals.answer(&Reach::Own("bob".into()), &id, yes.clone()));
-        assert!(approvals.answer(&Reach::Own("ada".into()), &id, yes.clone()));
-        assert!(!approvals.answer(&Reach::All, &id, yes.clone()));
+        assert!(!approvals.answer(&OwnerScope::Own("bob".into()), &id, yes.clone()));
+        assert!(approvals.answer(&OwnerScope::Own("ada".into()), &id, yes.clone()));
+        assert!(!approvals.answer(&OwnerScope::All, &id, yes.clone()));
         assert_eq!(pending.answer(Duration::from_secs(60)).await, yes);
         let dropped = approvals.open("ada").unwrap();
         let id = dropped.id().to_owned();
         drop(dropped);
-        assert!(!approvals.answer(&Reach::All, &id, yes));
+        assert!(!approvals.answer(&OwnerScope::All, &id, yes));
     }
 
     #[tokio::test]
@@ -204,7 +204,11 @@ mod tests {
             pending.answer(Duration::from_millis(1)).await,
             Answer::Expired { .. }
         ));
-        assert!(!approvals.answer(&Reach::All, &id, Answer::Approved { by: "late".into() }));
+        assert!(!approvals.answer(
+            &OwnerScope::All,
+            &id,
+            Answer::Approved { by: "late".into() }
+        ));
     }
 
     #[test]

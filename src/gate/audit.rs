@@ -11,7 +11,7 @@ pub mod anchor;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Serialize;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use toolscout_index::database::{self, DatabaseError};
 
+use crate::clock::unix_ms;
 use crate::gate::approval::Answer;
 use crate::gate::audit::anchor::{Anchor, AnchorError};
 use crate::gate::class::Class;
@@ -60,7 +61,7 @@ pub enum Entry {
     Refused {
         /// When, in Unix milliseconds.
         time_ms: u64,
-        /// The call.
+        /// The call as it was decided on.
         #[serde(flatten)]
         call: Box<CallEntry>,
         /// Why it was not made.
@@ -70,7 +71,7 @@ pub enum Entry {
     DryRun {
         /// When, in Unix milliseconds.
         time_ms: u64,
-        /// The call.
+        /// The call as it was decided on.
         #[serde(flatten)]
         call: Box<CallEntry>,
     },
@@ -141,7 +142,7 @@ pub enum AuditError {
     /// The database cannot be read or written.
     #[error("the audit log {} cannot be used: {source}; check the file and the space on its disk", path.display())]
     Database {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
         /// The database's error.
         source: DatabaseError,
@@ -149,7 +150,7 @@ pub enum AuditError {
     /// The anchor's file cannot be read or written.
     #[error("the anchor {} of the audit log cannot be used: {source}; check the file and its folder", path.display())]
     AnchorFile {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
@@ -157,7 +158,7 @@ pub enum AuditError {
     /// There are entries but no anchor.
     #[error("the audit log {} has {} and no anchor {}: the anchor was deleted, or the log was copied without it; review the entries, then trust the log with `toolscout audit anchor`", path.display(), counted(*entries, "entry"), anchor.display())]
     AnchorMissing {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
         /// Where the anchor should be.
         anchor: PathBuf,
@@ -167,13 +168,13 @@ pub enum AuditError {
     /// The anchor's authentication code is wrong.
     #[error("the anchor {} was not written by this installation: it was edited, or its key was changed; review the entries, then trust the log with `toolscout audit anchor`", anchor.display())]
     AnchorForged {
-        /// The file.
+        /// The path of the anchor.
         anchor: PathBuf,
     },
     /// The log ends before its anchor.
     #[error("the audit log {} has {} and its anchor counts {expected}: the newest {} were cut off, or lost when the machine lost power", path.display(), counted(*found, "entry"), expected - found)]
     CutOff {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
         /// Number of entries.
         found: i64,
@@ -183,21 +184,21 @@ pub enum AuditError {
     /// The log's entry at the anchor has another hash.
     #[error("entry {seq} of the audit log {} is not the anchored one: entries were cut off and others added, or the log was rewritten", path.display())]
     Rewritten {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
-        /// The entry.
+        /// The number of the entry that the anchor names, from 1.
         seq: i64,
     },
     /// The file does not exist.
     #[error("there is no audit log {}; an agent's first call creates it", path.display())]
     Missing {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
     },
     /// The chain is broken.
     #[error("entry {seq} of the audit log {} {what}; the log was changed at this entry or before", path.display())]
     Broken {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
         /// The first entry that breaks the chain.
         seq: i64,
@@ -207,9 +208,9 @@ pub enum AuditError {
     /// The given head hash is not in the chain.
     #[error("no entry of the audit log {} has the hash {head}; entries were cut off, or the log was rewritten", path.display())]
     HeadMissing {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
-        /// The hash.
+        /// The hash that was asked for, in hex.
         head: String,
     },
 }
@@ -260,7 +261,7 @@ enum Anchoring {
 pub struct Link {
     /// The entry's number.
     pub seq: i64,
-    /// Its hash.
+    /// SHA-256 of the hash before it, its number and its text.
     pub hash: [u8; 32],
 }
 
@@ -600,10 +601,7 @@ impl AuditLog {
 
 /// Now, in Unix milliseconds.
 pub fn now_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    unix_ms(SystemTime::now()).unsigned_abs()
 }
 
 #[cfg(test)]

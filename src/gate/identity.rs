@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use toolscout_index::Tool;
 
-use crate::gate::normalize::{Change, Why};
+use crate::gate::normalize::{Change, ChangeReason};
 use crate::gate::pattern::fold;
 use crate::gate::policy::Policies;
 use crate::printable::excerpt;
@@ -220,7 +220,7 @@ impl Binding<'_> {
                 path,
                 from: Value::Null,
                 to: required.into(),
-                why: Why::Identity,
+                why: ChangeReason::Identity,
             });
         }
         Ok(())

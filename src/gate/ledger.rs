@@ -18,7 +18,7 @@ struct Counts {
     calls: u32,
     by_class: BTreeMap<Class, u32>,
     by_rule: BTreeMap<usize, u32>,
-    held: BTreeSet<String>,
+    satisfied: BTreeSet<String>,
 }
 
 impl Ledger {
@@ -61,13 +61,13 @@ impl Ledger {
     }
 
     /// True when this precondition has held before in this run.
-    pub fn has_held(&self, precondition: &str) -> bool {
-        self.lock().held.contains(precondition)
+    pub fn is_satisfied(&self, precondition: &str) -> bool {
+        self.lock().satisfied.contains(precondition)
     }
 
     /// Records that a precondition holds.
-    pub fn mark_held(&self, precondition: String) {
-        self.lock().held.insert(precondition);
+    pub fn mark_satisfied(&self, precondition: String) {
+        self.lock().satisfied.insert(precondition);
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {

@@ -24,13 +24,13 @@ pub struct Change {
     /// The value after; null if the argument was removed.
     pub to: Value,
     /// The reason for the change.
-    pub why: Why,
+    pub why: ChangeReason,
 }
 
 /// The reason why an argument was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum ChangeReason {
     /// A number was given as a string.
     Number,
     /// A string was given as a number or a boolean.
@@ -98,7 +98,7 @@ impl<'a> Normalizer<'a> {
             }
             fields.insert(name.clone(), default.clone());
             self.at(name, |this| {
-                this.record(Value::Null, default.clone(), Why::Default)
+                this.record(Value::Null, default.clone(), ChangeReason::Default)
             });
         }
     }
@@ -125,7 +125,7 @@ impl<'a> Normalizer<'a> {
         for name in removed {
             fields.remove(&name);
             self.at(&name, |this| {
-                this.record(Value::Null, Value::Null, Why::Null)
+                this.record(Value::Null, Value::Null, ChangeReason::Null)
             });
         }
     }
@@ -178,7 +178,7 @@ impl<'a> Normalizer<'a> {
         self.path.truncate(before);
     }
 
-    fn record(&mut self, from: Value, to: Value, why: Why) {
+    fn record(&mut self, from: Value, to: Value, why: ChangeReason) {
         self.changes.push(Change {
             path: self.path.clone(),
             from,
@@ -239,12 +239,16 @@ impl<'a> Types<'a> {
 }
 
 /// Converts a value to its schema's type; `None` if it stays as it is.
-fn converted(schema: &Map<String, Value>, name: &str, value: &Value) -> Option<(Value, Why)> {
+fn converted(
+    schema: &Map<String, Value>,
+    name: &str,
+    value: &Value,
+) -> Option<(Value, ChangeReason)> {
     let types = Types::of(schema);
     match value {
         Value::String(text) => from_string(schema, &types, name, text),
         Value::Number(number) if types.declare("integer") && !types.declare("number") => {
-            whole(number).map(|whole| (whole, Why::Number))
+            whole(number).map(|whole| (whole, ChangeReason::Number))
         }
         Value::Number(_) if !types.declare("number") => to_string(schema, &types, value),
         Value::Bool(_) if !types.declare("boolean") => to_string(schema, &types, value),
@@ -252,13 +256,17 @@ fn converted(schema: &Map<String, Value>, name: &str, value: &Value) -> Option<(
     }
 }
 
-fn to_string(schema: &Map<String, Value>, types: &Types, value: &Value) -> Option<(Value, Why)> {
+fn to_string(
+    schema: &Map<String, Value>,
+    types: &Types,
+    value: &Value,
+) -> Option<(Value, ChangeReason)> {
     if !types.declare("string") {
         return None;
     }
     let text = value.to_string();
     let converted = in_enum(schema, &text).unwrap_or_else(|| text.into());
-    Some((converted, Why::Text))
+    Some((converted, ChangeReason::Text))
 }
 
 fn from_string(
@@ -266,17 +274,17 @@ fn from_string(
     types: &Types,
     name: &str,
     text: &str,
-) -> Option<(Value, Why)> {
+) -> Option<(Value, ChangeReason)> {
     let trimmed = text.trim();
     // Where a string is allowed, `"7"` may be meant as one.
     if types.allow("string") {
         return cleaned_string(schema, name, text);
     }
     if types.declare("number") {
-        return Some((parse_number(trimmed)?, Why::Number));
+        return Some((parse_number(trimmed)?, ChangeReason::Number));
     }
     if types.declare("integer") {
-        return Some((parse_integer(trimmed)?, Why::Number));
+        return Some((parse_integer(trimmed)?, ChangeReason::Number));
     }
     if types.declare("boolean") {
         let value = if trimmed.eq_ignore_ascii_case("true") {
@@ -286,23 +294,27 @@ fn from_string(
         } else {
             return None;
         };
-        return Some((value.into(), Why::Boolean));
+        return Some((value.into(), ChangeReason::Boolean));
     }
     // Of a duplicate key it is not clear which value is meant, so such JSON is not converted.
     let parsed = json::unique(trimmed).ok()?;
     let fits = (parsed.is_object() && types.declare("object"))
         || (parsed.is_array() && types.declare("array"));
-    fits.then_some((parsed, Why::Json))
+    fits.then_some((parsed, ChangeReason::Json))
 }
 
 /// A string in the spelling of its enum value, or trimmed where whitespace cannot be meant. Other
 /// strings stay as they are: the indentation of a line of code is part of it.
-fn cleaned_string(schema: &Map<String, Value>, name: &str, text: &str) -> Option<(Value, Why)> {
+fn cleaned_string(
+    schema: &Map<String, Value>,
+    name: &str,
+    text: &str,
+) -> Option<(Value, ChangeReason)> {
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array) {
         if allowed.iter().any(|value| value == text) {
             return None;
         }
-        return in_enum(schema, text).map(|value| (value, Why::Enum));
+        return in_enum(schema, text).map(|value| (value, ChangeReason::Enum));
     }
     let name = name.to_ascii_lowercase();
     let is_identifier = IDENTIFIER_SUFFIXES
@@ -315,7 +327,7 @@ fn cleaned_string(schema: &Map<String, Value>, name: &str, text: &str) -> Option
     if trimmed.len() == text.len() || !(is_identifier || is_constrained) {
         return None;
     }
-    Some((trimmed.into(), Why::Trimmed))
+    Some((trimmed.into(), ChangeReason::Trimmed))
 }
 
 /// The only allowed value that equals this text up to case and outer whitespace.
@@ -555,18 +567,18 @@ mod tests {
             arguments,
             json!({ "order": { "quantity": 7000 }, "tags": [1, 2], "other": "1", "limit": 10 })
         );
-        let recorded: Vec<(&str, Why)> = changes
+        let recorded: Vec<(&str, ChangeReason)> = changes
             .iter()
             .map(|change| (change.path.as_str(), change.why))
             .collect();
         assert_eq!(
             recorded,
             [
-                ("/note", Why::Null),
-                ("/order", Why::Json),
-                ("/order/quantity", Why::Number),
-                ("/tags/0", Why::Number),
-                ("/limit", Why::Default)
+                ("/note", ChangeReason::Null),
+                ("/order", ChangeReason::Json),
+                ("/order/quantity", ChangeReason::Number),
+                ("/tags/0", ChangeReason::Number),
+                ("/limit", ChangeReason::Default)
             ]
         );
     }

@@ -169,7 +169,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::gate::normalize::Why;
+    use crate::gate::normalize::ChangeReason;
 
     #[test]
     fn secrets_are_redacted_by_name_at_any_depth() {
@@ -190,7 +190,7 @@ mod tests {
             path: "/a/secretNumber".into(),
             from: "7".into(),
             to: 7.into(),
-            why: Why::Number,
+            why: ChangeReason::Number,
         };
         let written = &redaction.changes(&[change])[0];
         assert_eq!(

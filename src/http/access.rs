@@ -10,14 +10,14 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
-use toolscout_index::memory::Teacher;
+use toolscout_index::memory::Source;
 
 use super::App;
 use super::error::{ApiError, ApiResult};
 use super::extract::Path;
 use super::registry::OpenCatalog;
 use crate::keys::{Catalogs, Key, KeyRefusal, Scope, Scopes};
-use crate::session::Reach;
+use crate::session::OwnerScope;
 
 /// The permissions of a request.
 #[derive(Clone, Debug)]
@@ -91,12 +91,12 @@ impl Grant {
 
     /// The runs and conversations that the sender may see, stop and delete: its own, and all of
     /// them with an admin key for all catalogs.
-    pub fn reach(&self) -> Reach {
+    pub fn owner_scope(&self) -> OwnerScope {
         // A limited admin key does not see the conversations of other keys.
         if self.operates().is_ok() {
-            Reach::All
+            OwnerScope::All
         } else {
-            Reach::Own(self.sender())
+            OwnerScope::Own(self.sender())
         }
     }
 
@@ -106,11 +106,11 @@ impl Grant {
     }
 
     /// The weight of the sender's feedback in the usage memory of a catalog.
-    pub fn teacher(&self) -> Teacher {
+    pub fn memory_source(&self) -> Source {
         match &self.key {
-            None => Teacher::keyless(),
-            Some(key) if self.scopes.allow(Scope::Admin) => Teacher::admin(key),
-            Some(key) => Teacher::key(key),
+            None => Source::keyless(),
+            Some(key) if self.scopes.allow(Scope::Admin) => Source::admin(key),
+            Some(key) => Source::key(key),
         }
     }
 

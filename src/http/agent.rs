@@ -22,7 +22,7 @@ use super::threads::blocking;
 use crate::agent::{Agent, Question, StartError};
 use crate::gate::Answer;
 use crate::keys::Scope;
-use crate::session::{ConversationId, Reach, SessionError, Sessions, Summary, Turn};
+use crate::session::{ConversationId, OwnerScope, SessionError, Sessions, Summary, Turn};
 pub use runs::Runs;
 use sse::Dialect;
 pub use token::PageToken;
@@ -190,9 +190,9 @@ impl AgentAccess {
     /// The error for a conversation of another owner: 403 for a key that may see it, else as if it
     /// did not exist.
     fn not_owned(&self, conversation: &str) -> ApiError {
-        match self.grant.reach() {
-            Reach::Own(_) => unknown(conversation),
-            Reach::All => {
+        match self.grant.owner_scope() {
+            OwnerScope::Own(_) => unknown(conversation),
+            OwnerScope::All => {
                 let message = format!(
                     "conversation {conversation:?} belongs to another key; this key may read, stop and delete it"
                 );
@@ -308,7 +308,7 @@ pub async fn approve(
             reason: request.reason,
         }
     };
-    if agent.answer_approval(&grant.reach(), &request.id, decision) {
+    if agent.answer_approval(&grant.owner_scope(), &request.id, decision) {
         return Ok(Json(Approved {
             approved: request.approve,
         }));
@@ -328,12 +328,15 @@ pub async fn stop(
     AgentAccess { agent, grant }: AgentAccess,
     Json(request): Json<StopRequest>,
 ) -> ApiResult<Json<Stopped>> {
-    let (id, reach) = (ConversationId::new(request.conversation)?, grant.reach());
-    let stopped = agent.stop(&reach, &id);
+    let (id, scope) = (
+        ConversationId::new(request.conversation)?,
+        grant.owner_scope(),
+    );
+    let stopped = agent.stop(&scope, &id);
     if !stopped {
         let conversation = id.clone();
         let exists = with_sessions(&agent, move |sessions| {
-            sessions.contains(&reach, &conversation)
+            sessions.contains(&scope, &conversation)
         });
         if !exists.await? {
             return Err(unknown(id.as_str()));
@@ -358,9 +361,9 @@ pub async fn list(
         let message = format!("limit is {limit}, it must be from 1 to {MAX_LIMIT}");
         return Err(ApiError::unprocessable("invalid_limit", message));
     }
-    let reach = grant.reach();
+    let scope = grant.owner_scope();
     let conversations = with_sessions(&agent, move |sessions| {
-        sessions.list(&reach, limit, params.offset)
+        sessions.list(&scope, limit, params.offset)
     });
     Ok(Json(Conversations {
         conversations: conversations.await?,
@@ -377,9 +380,9 @@ pub async fn read(
     AgentAccess { agent, grant }: AgentAccess,
     Path(id): Path<String>,
 ) -> ApiResult<Json<Conversation>> {
-    let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
+    let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
     let turns = with_sessions(&agent, move |sessions| {
-        sessions.turns(&reach, &conversation)
+        sessions.turns(&scope, &conversation)
     })
     .await?;
     if turns.is_empty() {
@@ -398,10 +401,10 @@ pub async fn delete(
     AgentAccess { agent, grant }: AgentAccess,
     Path(id): Path<String>,
 ) -> ApiResult<StatusCode> {
-    let (conversation, reach) = (ConversationId::new(id.clone())?, grant.reach());
-    agent.stop(&reach, &conversation);
+    let (conversation, scope) = (ConversationId::new(id.clone())?, grant.owner_scope());
+    agent.stop(&scope, &conversation);
     let deleted = with_sessions(&agent, move |sessions| {
-        sessions.delete(&reach, &conversation)
+        sessions.delete(&scope, &conversation)
     });
     if deleted.await? {
         Ok(StatusCode::NO_CONTENT)
@@ -437,7 +440,7 @@ async fn start_run(
         .inspect_err(|_| app.metrics.rejected("runs"))?;
     // The run holds the permit to its end, even after the client has disconnected.
     let stream = agent
-        .start_holding(question, permit)
+        .start_with_guard(question, permit)
         .map_err(|error| match error {
             StartError::NotOwned(conversation) => access.not_owned(conversation.as_str()),
             error => error.into(),
@@ -445,7 +448,7 @@ async fn start_run(
     let id = HeaderValue::from_str(stream.conversation().as_str()).ok();
     let (stopping, conversation) = (agent.clone(), stream.conversation().clone());
     let stop = move || {
-        stopping.stop(&Reach::All, &conversation);
+        stopping.stop(&OwnerScope::All, &conversation);
     };
     let mut response = sse::respond(stream, dialect, run_id, app, stop).into_response();
     if let Some(id) = id {

@@ -122,7 +122,12 @@ async fn answer(app: &App, limit: Duration, request: Request, next: Next) -> Res
 fn with_error_body(response: Response, id: &RequestId) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
-    if !is_error || response.extensions().get::<mcp::Verbatim>().is_some() {
+    if !is_error
+        || response
+            .extensions()
+            .get::<mcp::HasOwnErrorBody>()
+            .is_some()
+    {
         return response;
     }
     // Errors of the framework may have a text body, which is replaced.

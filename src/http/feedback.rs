@@ -89,7 +89,7 @@ pub async fn record(
     let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
     stored.map_err(ApiError::internal)?;
     if let Some(query) = learned {
-        memory::remember(&app, catalog, query, tool.id.clone(), grant.teacher()).await?;
+        memory::remember(&app, catalog, query, tool.id.clone(), grant.memory_source()).await?;
     }
     app.metrics.feedback.inc();
     Ok((StatusCode::CREATED, Json(FeedbackAnswer { recorded: true })))

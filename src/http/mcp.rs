@@ -24,14 +24,14 @@ use super::error::not_ready;
 use super::error::{ApiError, ApiResult};
 use super::registry::OpenCatalog;
 use crate::catalog_writer::Change;
-use crate::finder::snapshot::Newest;
+use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::Gate;
 use crate::keys::Scope;
 use crate::mcp::gateway::Session;
 use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, Principal};
 use crate::tools::Toolset;
 
-/// The route.
+/// The route of the MCP gateway, of all methods.
 pub const PATH: &str = "/mcp";
 /// From a request to the start of its answer: longer than the longest tool call.
 pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -46,7 +46,7 @@ pub struct McpService {
 
 /// Marks an answer whose body must not be replaced: errors of the protocol have their own.
 #[derive(Clone, Copy, Debug)]
-pub struct Verbatim;
+pub struct HasOwnErrorBody;
 
 /// A request that may use the tools of the default catalog.
 pub struct AuthorizedCaller(Principal);
@@ -82,7 +82,7 @@ pub async fn serve(
         // The SDK answers 202, but the session has ended, and clients expect 200 or 204.
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
-    response.extensions_mut().insert(Verbatim);
+    response.extensions_mut().insert(HasOwnErrorBody);
     Ok(response)
 }
 
@@ -98,7 +98,7 @@ pub fn service(
 ) -> McpService {
     let catalog = Arc::clone(catalog);
     let max_sessions = config.max_sessions;
-    let search = Arc::new(Newest(move || catalog.searcher()));
+    let search = Arc::new(CurrentSnapshot(move || catalog.searcher()));
     let gateway = Gateway::with_toolset(search, pool, gate, toolset, config);
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(SESSION_IDLE);

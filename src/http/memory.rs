@@ -2,14 +2,14 @@
 //! Requests of other users are not search results, so all of it needs a key that may write.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use toolscout_index::ToolId;
-use toolscout_index::memory::{Entry, Forget, MAX_ENTRIES, Switch, Teacher};
+use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Source, Switch};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -18,6 +18,7 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::paging;
 use super::registry::OpenCatalog;
+use crate::clock::unix_ms;
 
 /// A page of the list of entries.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -159,9 +160,9 @@ pub async fn forget(
     QueryString(params): QueryString<ForgetParams>,
 ) -> ApiResult<Json<Forgotten>> {
     let what = match (params.tool, params.query) {
-        (Some(tool), None) => Forget::Tool(ToolId::parse(&tool)?),
-        (None, Some(query)) => Forget::Query(query),
-        (None, None) => Forget::All,
+        (Some(tool), None) => Deletion::Tool(ToolId::parse(&tool)?),
+        (None, Some(query)) => Deletion::Query(query),
+        (None, None) => Deletion::All,
         (Some(_), Some(_)) => {
             let message = "give `tool` or `query`, or neither to delete every entry";
             return Err(ApiError::unprocessable("invalid_value", message));
@@ -183,14 +184,11 @@ pub async fn remember(
     catalog: Arc<OpenCatalog>,
     query: String,
     tool: ToolId,
-    teacher: Teacher,
+    source: Source,
 ) -> ApiResult<()> {
-    let at_ms = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as i64;
+    let at_ms = unix_ms(SystemTime::now());
     app.cpu_pool
-        .run(move || catalog.memory().remember(&query, &tool, at_ms, &teacher))
+        .run(move || catalog.memory().remember(&query, &tool, at_ms, &source))
         .await??;
     Ok(())
 }

@@ -18,7 +18,7 @@ use crate::telemetry::Metrics;
 
 /// A catalog that is served.
 pub struct OpenCatalog {
-    /// Its name.
+    /// The name under `/v1/catalogs/`.
     pub name: String,
     /// Applies changes.
     pub writer: CatalogWriter,
@@ -34,7 +34,7 @@ impl OpenCatalog {
         self.catalog.searcher()
     }
 
-    /// Its folder.
+    /// The catalog's folder in the data directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -304,7 +304,7 @@ impl Registry {
             .unwrap_or_else(PoisonError::into_inner)
             .get(name)
             .cloned();
-        open.filter(|open| open.catalog.is_there())
+        open.filter(|open| open.catalog.exists())
             .inspect(|catalog| self.note_use(catalog))
     }
 

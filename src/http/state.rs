@@ -22,7 +22,7 @@ use super::threads::CpuPool;
 use crate::agent::Agent;
 use crate::feedback::FeedbackStore;
 use crate::finder::ToolSearch;
-use crate::finder::snapshot::Newest;
+use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::keys::KeyStore;
 use crate::mcp::{CatalogSink, GatewayConfig, Pool};
@@ -53,7 +53,7 @@ pub struct Settings {
     pub upstream: Pool,
     /// How the `/mcp` route shows the default catalog.
     pub gateway: GatewayConfig,
-    /// The bounds.
+    /// How much the server accepts and keeps open.
     pub limits: Limits,
 }
 
@@ -199,7 +199,7 @@ impl App {
             return Ok(());
         };
         let catalog = Arc::clone(catalog);
-        let agent = source(Arc::new(Newest(move || catalog.searcher())))?;
+        let agent = source(Arc::new(CurrentSnapshot(move || catalog.searcher())))?;
         // The catalogs are opened once, so nothing is set yet.
         let _ = self.agent.set(agent);
         Ok(())

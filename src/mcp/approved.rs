@@ -46,7 +46,7 @@ impl Record {
 #[derive(Debug, thiserror::Error)]
 #[error("the approved definitions {} cannot be used: {source}; check the file and the space on its disk", path.display())]
 pub struct ApprovedError {
-    /// The file.
+    /// The path of `approved.db`.
     path: PathBuf,
     /// The error of the system or the database.
     source: Box<dyn std::error::Error + Send + Sync>,

@@ -31,7 +31,7 @@ pub enum OnChange {
 /// A tool that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flag {
-    /// The tool.
+    /// The id of the changed tool.
     pub id: ToolId,
     /// The changed parts, as the protocol names them.
     pub parts: Vec<&'static str>,
@@ -41,7 +41,7 @@ pub struct Flag {
 
 /// The state that a server's offer is compared with.
 #[derive(Clone, Debug, Default)]
-pub struct Before {
+pub struct ApprovedBefore {
     /// Its tools in the catalog.
     pub catalog: BTreeMap<ToolId, Arc<Tool>>,
     /// The approved definitions.
@@ -65,7 +65,19 @@ pub struct ComparedTools {
     pub no_room: usize,
 }
 
-impl Before {
+/// What is done with an offered tool.
+enum Action {
+    /// Add it while records are free: it was never approved.
+    AddNew,
+    /// Add it, with at least this class.
+    Add(Class),
+    /// Add it, and report that these parts changed.
+    AddChanged(Vec<&'static str>, Class),
+    /// Leave the approved one in the catalog, and report that these parts changed.
+    KeepApproved(Vec<&'static str>),
+}
+
+impl ApprovedBefore {
     /// The server's tools in a snapshot, and these records.
     pub fn of(
         server: &str,
@@ -84,7 +96,7 @@ impl Before {
                 catalog.extend(searcher.tool(id).map(|tool| (id.clone(), tool)));
             }
         }
-        Before {
+        ApprovedBefore {
             catalog,
             records,
             most_records,
@@ -98,6 +110,28 @@ impl Before {
             .get(id)
             .copied()
             .or_else(|| self.catalog.get(id).map(|tool| Record::of(tool)))
+    }
+
+    /// What to do with an offered tool.
+    fn action_for(&self, offered: &Tool, on_change: OnChange) -> Action {
+        let declared = Class::declared(offered);
+        let Some(approved) = self.record(&offered.id) else {
+            return Action::AddNew;
+        };
+        if on_change == OnChange::Accept {
+            return Action::Add(declared);
+        }
+        let parts = self.changed(offered, &approved);
+        // A changed tool keeps at least its approved class, or its server could make it callable
+        // without a person.
+        let class = declared.max(approved.class);
+        if parts.is_empty() {
+            Action::Add(class)
+        } else if on_change == OnChange::Block {
+            Action::KeepApproved(parts)
+        } else {
+            Action::AddChanged(parts, class)
+        }
     }
 
     /// The parts in which an offered tool differs from the approved one.
@@ -143,7 +177,7 @@ impl ComparedTools {
 pub fn compare_with_approved(
     offered: Vec<Tool>,
     on_change: OnChange,
-    before: &Before,
+    before: &ApprovedBefore,
 ) -> ComparedTools {
     let mut compared = ComparedTools::default();
     // Tools that were added before definitions were stored get a record before they may leave.
@@ -161,46 +195,38 @@ pub fn compare_with_approved(
             .cloned()
             .collect();
     }
-    let mut room =
+    // No record is deleted for a new tool: with many new names, a server could otherwise have the
+    // record of a tool deleted that it wants to change.
+    let mut free_records =
         (before.most_records + compared.forgotten.len()).saturating_sub(before.records.len());
     for tool in offered {
-        let declared = Class::declared(&tool);
-        let Some(approved) = before.record(&tool.id) else {
-            // No record is deleted to make room: with many new names, a server could otherwise have
-            // the record of a tool deleted that it wants to change.
-            match room.checked_sub(1) {
-                Some(less) => {
-                    room = less;
-                    compared.add(tool, declared);
-                }
-                None => compared.no_room += 1,
+        match before.action_for(&tool, on_change) {
+            Action::AddNew if free_records == 0 => compared.no_room += 1,
+            Action::AddNew => {
+                free_records -= 1;
+                let class = Class::declared(&tool);
+                compared.add(tool, class);
             }
-            continue;
-        };
-        if on_change == OnChange::Accept {
-            compared.add(tool, declared);
-            continue;
-        }
-        let parts = before.changed(&tool, &approved);
-        let blocked = on_change == OnChange::Block && !parts.is_empty();
-        if !parts.is_empty() {
-            compared.flags.push(Flag {
-                id: tool.id.clone(),
-                parts,
-                blocked,
-            });
-        }
-        if blocked {
-            compared.tools.extend(
-                before
-                    .catalog
-                    .get(&tool.id)
-                    .map(|in_catalog| Tool::clone(in_catalog)),
-            );
-        } else {
-            // A changed tool keeps at least its approved class, or its server could make it
-            // callable without a person.
-            compared.add(tool, declared.max(approved.class));
+            Action::Add(class) => compared.add(tool, class),
+            Action::AddChanged(parts, class) => {
+                compared.flags.push(Flag {
+                    id: tool.id.clone(),
+                    parts,
+                    blocked: false,
+                });
+                compared.add(tool, class);
+            }
+            Action::KeepApproved(parts) => {
+                let in_catalog = before.catalog.get(&tool.id);
+                compared
+                    .tools
+                    .extend(in_catalog.map(|kept| Tool::clone(kept)));
+                compared.flags.push(Flag {
+                    id: tool.id,
+                    parts,
+                    blocked: true,
+                });
+            }
         }
     }
     compared
@@ -243,7 +269,7 @@ mod tests {
     }
 
     /// The state after a list was synced.
-    fn after(compared: ComparedTools, before: Before) -> Before {
+    fn after(compared: ComparedTools, before: ApprovedBefore) -> ApprovedBefore {
         let mut records = before.records;
         records.extend(compared.records);
         let catalog = compared
@@ -251,17 +277,17 @@ mod tests {
             .into_iter()
             .map(|tool| (tool.id.clone(), Arc::new(tool)))
             .collect();
-        Before {
+        ApprovedBefore {
             catalog,
             records,
             ..before
         }
     }
 
-    fn first(tools: Vec<Tool>) -> Before {
-        let before = Before {
+    fn first(tools: Vec<Tool>) -> ApprovedBefore {
+        let before = ApprovedBefore {
             most_records: 4,
-            ..Before::default()
+            ..ApprovedBefore::default()
         };
         after(
             compare_with_approved(tools, OnChange::Warn, &before),
@@ -331,10 +357,10 @@ mod tests {
     #[test]
     fn a_tool_added_before_definitions_were_stored_gets_a_record_when_it_is_dropped() {
         let old = Arc::new(tool("read", "reads"));
-        let before = Before {
+        let before = ApprovedBefore {
             catalog: BTreeMap::from([(old.id.clone(), old)]),
             most_records: 4,
-            ..Before::default()
+            ..ApprovedBefore::default()
         };
         let dropped = after(
             compare_with_approved(Vec::new(), OnChange::Block, &before),

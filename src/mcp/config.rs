@@ -23,7 +23,7 @@ pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 pub struct ServerConfig {
     /// Its name, which becomes the server of its tools.
     pub name: String,
-    /// Its transport.
+    /// How it is reached.
     pub transport: Transport,
 }
 
@@ -32,9 +32,9 @@ pub struct ServerConfig {
 pub enum Transport {
     /// A child process, over its standard streams.
     Stdio {
-        /// The program.
+        /// The program, by path or looked up in `PATH`.
         command: String,
-        /// Its arguments.
+        /// The arguments of the program, not interpreted by a shell.
         args: Vec<String>,
         /// Its environment variables, besides those that every server inherits.
         env: BTreeMap<String, String>,
@@ -43,7 +43,7 @@ pub enum Transport {
     },
     /// Streamable HTTP.
     Http {
-        /// The endpoint.
+        /// The URL of its MCP endpoint.
         url: Url,
         /// Sent with every request.
         headers: Vec<(HeaderName, HeaderValue)>,
@@ -81,7 +81,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("read {path}: {source}", path = path.display())]
     Read {
-        /// The file.
+        /// The path of the file of servers.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
@@ -89,7 +89,7 @@ pub enum ConfigError {
     /// The file does not have the expected format.
     #[error("{path} is not an mcpServers configuration: {reason}", path = path.display())]
     Malformed {
-        /// The file.
+        /// The path of the file of servers.
         path: PathBuf,
         /// Where and why.
         reason: String,
@@ -99,7 +99,7 @@ pub enum ConfigError {
     Server {
         /// The file or flag.
         place: String,
-        /// The server.
+        /// The server's name in the file or flag.
         server: String,
         /// What is wrong and what to do.
         reason: String,

@@ -73,7 +73,7 @@ pub enum CallError {
     /// No server of this name is configured.
     #[error("no MCP server {server:?} is connected here, so {tool} can be found but not called")]
     UnknownServer {
-        /// The server.
+        /// The server's name in the settings.
         server: String,
         /// The tool's id.
         tool: String,
@@ -83,7 +83,7 @@ pub enum CallError {
         "server {server} is not available: {reason}; it is being reconnected, try again later or use another tool"
     )]
     Unavailable {
-        /// The server.
+        /// The server's name in the settings.
         server: String,
         /// The reason, as far as it is known.
         reason: String,
@@ -120,7 +120,7 @@ pub enum CallError {
         "the connection to server {server} was lost during the call, which may or may not have been executed: {reason}"
     )]
     Lost {
-        /// The server.
+        /// The server's name in the settings.
         server: String,
         /// The reason, as far as it is known.
         reason: String,

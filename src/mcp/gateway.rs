@@ -21,7 +21,7 @@ use std::time::Duration;
 use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
     ProtocolVersion, ResultType, ServerCapabilities, ServerConfig, SubscriptionFilter,
     Tool as McpTool,
 };
@@ -277,30 +277,30 @@ impl Session {
         reply: Option<Reply>,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
-        let wanted = match resolve::Wanted::read(given) {
-            Ok(wanted) => wanted,
+        let call = match resolve::NamedCall::read(given) {
+            Ok(call) => call,
             Err(message) => return failed(&message).into(),
         };
-        match self.resolve(&wanted).await {
-            Ok(tool) => self.call(tool, wanted.arguments, reply, context).await,
+        match self.resolve(&call).await {
+            Ok(tool) => self.call(tool, call.arguments, reply, context).await,
             Err(message) => failed(&message).into(),
         }
     }
 
     /// The requested tool. If there is none, it may belong to a server that is still connecting, so
     /// this waits for the servers and looks again.
-    async fn resolve(&self, wanted: &resolve::Wanted) -> Result<Arc<Tool>, String> {
-        let found = self.look_up(wanted.clone()).await;
+    async fn resolve(&self, call: &resolve::NamedCall) -> Result<Arc<Tool>, String> {
+        let found = self.look_up(call.clone()).await;
         if found.is_ok() {
             return found;
         }
         self.shared.pool.settled(self.shared.config.settle).await;
-        self.look_up(wanted.clone()).await
+        self.look_up(call.clone()).await
     }
 
-    async fn look_up(&self, wanted: resolve::Wanted) -> Result<Arc<Tool>, String> {
+    async fn look_up(&self, call: resolve::NamedCall) -> Result<Arc<Tool>, String> {
         let search = Arc::clone(&self.shared.search);
-        spawn_blocking(move || wanted.resolve(search.as_ref()))
+        spawn_blocking(move || call.resolve(search.as_ref()))
             .await
             .unwrap_or_else(|error| {
                 tracing::error!(%error, "looking up a tool panicked");
@@ -334,19 +334,13 @@ impl Session {
     ) -> CallToolResponse {
         let shared = &*self.shared;
         let (id, caller) = (tool.id.clone(), self.caller(context));
-        let progress = context
-            .meta
-            .get_progress_token()
-            .map(|token| ProgressForwarder::start(context.peer.clone(), token));
-        let (steps, forwarding) = progress
-            .map(|forwarding| (forwarding.steps, forwarding.task))
-            .unzip();
+        let (steps, forwarding) = start_forwarding_progress(context).unzip();
         let calling = CallContext {
             progress: steps,
             cancelled: context.ct.clone(),
         };
         let forwarded = Arc::new(UpstreamCall::new(shared.pool.clone(), id.clone(), calling));
-        let reach = CallDirectory { shared, forwarded };
+        let directory = CallDirectory { shared, forwarded };
         let within = shared.gate.policies().approval_timeout_s.duration();
         let elicitation = ElicitationApprover::new(
             context,
@@ -359,7 +353,7 @@ impl Session {
         let gate_context = GateContext {
             caller: &caller,
             ledger: &shared.ledgers.of(&caller.who),
-            directory: &reach,
+            directory: &directory,
             approver: &elicitation,
             call_timeout: CALL_TIMEOUT,
         };
@@ -369,9 +363,9 @@ impl Session {
             arguments: given,
         };
         let outcome = shared.gate.pass(gate_context, call).await;
-        let answer = reach.forwarded.answer();
+        let answer = directory.forwarded.answer();
         // Drops the sender of the progress, which ends the forwarding task.
-        drop(reach);
+        drop(directory);
         if let Some(forwarding) = forwarding {
             // The progress of a call is sent before its result.
             let _ = timeout(PROGRESS_PATIENCE, forwarding).await;
@@ -511,35 +505,28 @@ fn has_session(context: &RequestContext<RoleServer>) -> bool {
     !is_http || version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
 }
 
-/// Forwards the progress of a call to the client, with the client's own token, until the other end
-/// of `steps` is dropped.
-struct ProgressForwarder {
-    steps: mpsc::Sender<Progress>,
-    task: JoinHandle<()>,
-}
-
-impl ProgressForwarder {
-    fn start(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
-        let (sender, mut steps) = mpsc::channel::<Progress>(PROGRESS_QUEUE);
-        let task = tokio::spawn(async move {
-            while let Some(Progress {
-                done,
-                total,
-                message,
-            }) = steps.recv().await
-            {
-                let mut step = ProgressNotificationParam::new(token.clone(), done);
-                (step.total, step.message) = (total, message);
-                if peer.notify_progress(step).await.is_err() {
-                    return;
-                }
+/// Starts to forward the progress of a call to the client, with the client's own token. The task
+/// ends when the sender is dropped. `None` for a client that did not ask for progress.
+fn start_forwarding_progress(
+    context: &RequestContext<RoleServer>,
+) -> Option<(mpsc::Sender<Progress>, JoinHandle<()>)> {
+    let (peer, token) = (context.peer.clone(), context.meta.get_progress_token()?);
+    let (sender, mut steps) = mpsc::channel::<Progress>(PROGRESS_QUEUE);
+    let task = tokio::spawn(async move {
+        while let Some(Progress {
+            done,
+            total,
+            message,
+        }) = steps.recv().await
+        {
+            let mut step = ProgressNotificationParam::new(token.clone(), done);
+            (step.total, step.message) = (total, message);
+            if peer.notify_progress(step).await.is_err() {
+                return;
             }
-        });
-        ProgressForwarder {
-            steps: sender,
-            task,
         }
-    }
+    });
+    Some((sender, task))
 }
 
 fn mcp_tool(tool: &Tool, name: &str) -> Option<McpTool> {

@@ -136,16 +136,16 @@ impl FromStr for Client {
 pub enum Endpoint {
     /// The client starts the program and talks to it over standard input and output.
     Stdio {
-        /// The program.
+        /// The program that the client starts.
         command: String,
-        /// Its arguments.
+        /// The arguments that the client starts it with.
         args: Vec<String>,
         /// Environment variables that the client sets for it.
         env: BTreeMap<String, String>,
     },
     /// The client connects to a running server.
     Http {
-        /// The endpoint.
+        /// The URL of the gateway.
         url: String,
     },
 }
@@ -157,13 +157,13 @@ pub enum InstallError {
     /// The client only starts servers itself.
     #[error("{client} starts its servers itself and does not accept a URL; leave out --url")]
     StdioOnly {
-        /// The client.
+        /// The client that takes no URL.
         client: Client,
     },
     /// The file does not have the format of the client's settings.
     #[error("{path} cannot be merged: {reason}; nothing was changed, add this by hand:\n{entry}", path = path.display())]
     Unmergeable {
-        /// The file.
+        /// The path of the client's settings.
         path: PathBuf,
         /// Where and why.
         reason: String,
@@ -195,7 +195,7 @@ impl InstallError {
 /// A client's settings before and after the merge.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The file.
+    /// The path of the client's settings.
     pub path: PathBuf,
     /// Its content after the merge.
     pub after: String,

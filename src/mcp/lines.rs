@@ -60,10 +60,10 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 _ => (part, false),
             };
             // One byte beyond the limit is passed on, so that the SDK drops the line as too long.
-            let room = (self.max_bytes + 1)
+            let free_bytes = (self.max_bytes + 1)
                 .saturating_sub(self.line.bytes)
                 .min(content.len());
-            self.ready.extend(&content[..room]);
+            self.ready.extend(&content[..free_bytes]);
             self.line.push(content);
             if ends {
                 self.end_line();

@@ -17,7 +17,7 @@ use toolscout_index::ToolId;
 
 use crate::mcp::Limits;
 use crate::mcp::approved::Approved;
-use crate::mcp::changes::{Before, ComparedTools, Flag, OnChange};
+use crate::mcp::changes::{ApprovedBefore, ComparedTools, Flag, OnChange};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::{CallContext, CallError, Connection};
 use crate::mcp::outcome::Outcome;
@@ -38,15 +38,22 @@ const MAX_LOGGED_SKIPS: usize = 5;
 /// The configuration of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct PoolConfig {
-    /// The servers.
+    /// The servers to connect to; of two with one name the last is used.
     pub servers: Vec<ServerConfig>,
     /// How changed tools are handled.
     pub on_change: OnChange,
-    /// The bounds.
+    /// What one server may send, and how long it may take.
     pub limits: Limits,
 }
 
 /// The connections to all servers. Cheap to clone; dropping the last clone closes them all.
+///
+/// - Guarantee: a server that fails or hangs delays no other. It is connected again until the pool
+///   is closed.
+/// - Cost: one task and one connection a server; how much it may send and how long it may take is
+///   bounded by [`Limits`].
+/// - Failure: [`CallError`] names the server and why it cannot be called; [`Pool::statuses`] tells it
+///   without a call.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<PoolState>,
@@ -87,7 +94,7 @@ enum State {
 /// The state of a server, for people.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Status {
-    /// The server.
+    /// The server's name in the settings.
     pub server: String,
     /// Whether its tools can be called.
     pub available: bool,
@@ -475,8 +482,8 @@ impl ConnectionTask {
 
     /// Writes a list. Tools are blocked before the new list is visible, and changes are logged
     /// before a changed tool can be called.
-    async fn write(&self, offer: sync::Offer) -> Result<Synced, String> {
-        let compared = self.compare(offer).await?;
+    async fn write(&self, offered: sync::OfferedTools) -> Result<Synced, String> {
+        let compared = self.compare(offered).await?;
         *self.server.blocked() = compared.0.blocked();
         let (
             ComparedTools {
@@ -497,14 +504,17 @@ impl ConnectionTask {
     }
 
     /// Compares an offer with the approved definitions, and stores the new approved ones.
-    async fn compare(&self, offer: sync::Offer) -> Result<(ComparedTools, Vec<String>), String> {
+    async fn compare(
+        &self,
+        offered: sync::OfferedTools,
+    ) -> Result<(ComparedTools, Vec<String>), String> {
         let (sink, server) = (Arc::clone(&self.sink), Arc::clone(&self.server));
         let comparing = spawn_blocking(move || {
             let (name, most_records) = (&server.config.name, server.limits.definitions);
             let mut approved = Approved::open(&sink.folder()).map_err(|error| error.to_string())?;
             let records = approved.of(name).map_err(|error| error.to_string())?;
-            let before = Before::of(name, Some(&sink.searcher()), records, most_records);
-            let (compared, skipped) = sync::compare(offer, server.on_change, &before)?;
+            let before = ApprovedBefore::of(name, Some(&sink.searcher()), records, most_records);
+            let (compared, skipped) = sync::compare(offered, server.on_change, &before)?;
             // Before the list is in the catalog: a process that dies in between compares the next
             // list with these records.
             let remembered = approved.remember(name, &compared.records, &compared.forgotten);

@@ -54,9 +54,7 @@ const LOGGED_BYTES: usize = 64 << 10;
 pub struct Program<'a> {
     /// The server's name, for the log.
     pub server: &'a Arc<str>,
-    /// The program.
     pub command: &'a str,
-    /// Its arguments.
     pub args: &'a [String],
     /// Its environment variables, besides those that every server inherits.
     pub env: &'a BTreeMap<String, String>,

@@ -9,7 +9,7 @@ use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{Changes, Tool};
 
 use crate::mcp::Limits;
-use crate::mcp::changes::{Before, ComparedTools, Flag, OnChange, compare_with_approved};
+use crate::mcp::changes::{ApprovedBefore, ComparedTools, Flag, OnChange, compare_with_approved};
 use crate::mcp::config::ServerConfig;
 use crate::mcp::connection::Connection;
 use crate::mcp::watchdog::Watchdog;
@@ -21,7 +21,7 @@ const MAX_NAME_BYTES: usize = 128;
 
 /// The tools that a server offers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Offer {
+pub struct OfferedTools {
     /// The valid tools.
     pub tools: Vec<Tool>,
     /// Why the other entries were skipped.
@@ -31,7 +31,7 @@ pub struct Offer {
 /// The result of syncing a server's tools.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Synced {
-    /// The server.
+    /// The server's name in the settings.
     pub server: String,
     /// What changed in the catalog.
     #[serde(flatten)]
@@ -47,7 +47,10 @@ const CONCURRENT_FETCHES: usize = 8;
 
 /// Lists the tools of every server once. The outcomes are in the order of the servers, and a
 /// failure of one does not affect the others.
-pub async fn fetch_all(servers: &[ServerConfig], limits: &Limits) -> Vec<Result<Offer, String>> {
+pub async fn fetch_all(
+    servers: &[ServerConfig],
+    limits: &Limits,
+) -> Vec<Result<OfferedTools, String>> {
     let watchdog = Arc::new(Watchdog::default());
     let fetched = stream::iter(servers).map(|server| fetch(server, limits, &watchdog));
     fetched.buffered(CONCURRENT_FETCHES).collect().await
@@ -57,7 +60,7 @@ async fn fetch(
     server: &ServerConfig,
     limits: &Limits,
     watchdog: &Arc<Watchdog>,
-) -> Result<Offer, String> {
+) -> Result<OfferedTools, String> {
     let connection = Connection::open(server, limits, watchdog)
         .await
         .map_err(|error| error.to_string())?;
@@ -73,7 +76,7 @@ async fn fetch(
 
 /// Reads the entries of a `tools/list`. Invalid entries, entries beyond the limits and repeated
 /// names are skipped.
-pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Offer {
+pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> OfferedTools {
     let mut skipped = Vec::new();
     entries.retain(|entry| {
         let reason = if entry.is_object() {
@@ -93,7 +96,7 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
     // Before the entries become tools: the identity of a tool is its server's name in the settings.
     entries.iter_mut().for_each(drop_own_meta);
     if entries.is_empty() {
-        return Offer {
+        return OfferedTools {
             tools: Vec::new(),
             skipped,
         };
@@ -114,14 +117,14 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
                     .iter()
                     .map(|skipped| skipped.error.to_string()),
             );
-            Offer {
+            OfferedTools {
                 tools: parsed.tools,
                 skipped,
             }
         }
         Err(error) => {
             skipped.push(error.to_string());
-            Offer {
+            OfferedTools {
                 tools: Vec::new(),
                 skipped,
             }
@@ -135,11 +138,11 @@ pub fn read_tools(server: &str, mut entries: Vec<Value>, limits: &Limits) -> Off
 /// For a list without any valid tool: that is more likely a defect than a server that has lost its
 /// tools.
 pub fn compare(
-    offer: Offer,
+    offer: OfferedTools,
     on_change: OnChange,
-    before: &Before,
+    before: &ApprovedBefore,
 ) -> Result<(ComparedTools, Vec<String>), String> {
-    let Offer { tools, mut skipped } = offer;
+    let OfferedTools { tools, mut skipped } = offer;
     if tools.is_empty() && !skipped.is_empty() {
         return Err(format!(
             "none of its tools is valid, so nothing was changed: {}",

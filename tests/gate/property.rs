@@ -15,7 +15,7 @@ use toolscout::agent::{Agent, AgentConfig, Event, Protocol, Question};
 use toolscout::finder::Style;
 use toolscout::gate::{Answer, AuditLog, Class, Decision, Pattern, Policies, Rule};
 use toolscout::llm::{CallFragment, ChatModel, ChatRequest, Delta, DeltaStream, LlmError};
-use toolscout::session::Reach;
+use toolscout::session::OwnerScope;
 use toolscout::tools::{Arguments, Callable, ToolFailure, UserTool};
 use toolscout_index::{DataDir, Options, Tool, ToolId};
 
@@ -177,11 +177,16 @@ impl Trial {
             let person = || "person".to_owned();
             match self.random.below(3) {
                 // An approval counts only if it was in time.
-                0 if agent.answer_approval(&Reach::All, &id, Answer::Approved { by: person() }) => {
+                0 if agent.answer_approval(
+                    &OwnerScope::All,
+                    &id,
+                    Answer::Approved { by: person() },
+                ) =>
+                {
                     *approved.entry(request.tool.clone()).or_default() += 1;
                 }
                 1 => drop(agent.answer_approval(
-                    &Reach::All,
+                    &OwnerScope::All,
                     &id,
                     Answer::Refused {
                         by: person(),
@@ -191,11 +196,11 @@ impl Trial {
                 _ => {
                     // An approval of another request must not count for this one.
                     assert!(!agent.answer_approval(
-                        &Reach::All,
+                        &OwnerScope::All,
                         "some-other-id",
                         Answer::Approved { by: person() }
                     ));
-                    agent.answer_approval(&Reach::All, &id, Answer::Expired { after_ms: 0 });
+                    agent.answer_approval(&OwnerScope::All, &id, Answer::Expired { after_ms: 0 });
                 }
             }
         }

@@ -10,8 +10,7 @@ use toolscout::gate::audit::AuditError;
 use toolscout::gate::{Answer, AuditLog, Policies};
 use toolscout::llm::ScriptedModel;
 use toolscout::llm::script::Reply;
-use toolscout::session::Reach;
-use toolscout::session::TurnStatus;
+use toolscout::session::{OwnerScope, TurnStatus};
 use toolscout::tools::operation::Operations;
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{DataDir, Options};
@@ -131,7 +130,7 @@ impl TestSetup {
             },
             Person::IsAway => return,
         };
-        assert!(self.agent.answer_approval(&Reach::All, id, answer));
+        assert!(self.agent.answer_approval(&OwnerScope::All, id, answer));
     }
 
     fn log(&self) -> Vec<Value> {

@@ -135,24 +135,29 @@ impl Scan<'_> {
     fn task(&self, first: usize, queries: &[Encoded], mut scores: Vec<&mut [f32]>) {
         let tools = scores.first().map_or(0, |scores| scores.len());
         // One allocation for all blocks of a task.
-        let mut room = (Vec::new(), Vec::new());
+        let mut buffers = (Vec::new(), Vec::new());
         for start in (0..tools).step_by(TOOLS_PER_BLOCK) {
             let block = start..tools.min(start + TOOLS_PER_BLOCK);
             for (query, scores) in queries.iter().zip(&mut scores) {
-                self.block(first + start, query, &mut room, &mut scores[block.clone()]);
+                self.block(
+                    first + start,
+                    query,
+                    &mut buffers,
+                    &mut scores[block.clone()],
+                );
             }
         }
     }
 
-    /// As [`Scan::task`] for one query, with room for the rows' products and cosines.
+    /// As [`Scan::task`] for one query, with buffers for the rows' products and cosines.
     fn block(
         &self,
         first: usize,
         query: &Encoded,
-        room: &mut (Vec<i32>, Vec<f32>),
+        buffers: &mut (Vec<i32>, Vec<f32>),
         scores: &mut [f32],
     ) {
-        let (products, cosines) = room;
+        let (products, cosines) = buffers;
         let vectors = self.vectors;
         let rows = vectors.rows_of(first).start..vectors.rows_of(first + scores.len() - 1).end;
         let (lead, rest) = query.codes.split_at(vectors.leading);

@@ -410,13 +410,13 @@ impl<'de> Visitor<'de> for BoundedValue<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         // As the map itself grows: 3, 7, 14 entries and so on.
-        let mut room = 0;
+        let mut capacity = 0;
         while let Some(key) = entries.next_key::<String>()? {
             self.spend(key.len() + ALLOCATION_BYTES)?;
-            if map.len() == room {
-                let more = room.max(3);
+            if map.len() == capacity {
+                let more = capacity.max(3);
                 self.spend(more * ENTRY_BYTES)?;
-                room += more;
+                capacity += more;
             }
             map.insert(key, entries.next_value_seed(self)?);
         }

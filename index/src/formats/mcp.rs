@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::item::Fields;
+use super::fields::Fields;
 use crate::error::Result;
 use crate::tool::{Annotations, Tool};
 

@@ -4,7 +4,7 @@
 //! term's postings are read once, in order, without a heap. Document frequencies count only tools
 //! that are not deleted, so a catalog with a long history scores like a new one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use tantivy::postings::BlockSegmentPostings;
@@ -122,16 +122,19 @@ impl LexicalSearcher {
     pub fn resolve(&self, text_terms: &[Term]) -> QueryTerms {
         let mut resolved = QueryTerms::default();
         let correct = text_terms.len() <= MAX_TERMS_TO_CORRECT;
+        // A set, since Chinese text of the longest request has thousands of terms.
+        let mut known = HashSet::new();
         for term in text_terms {
-            if resolved.terms.iter().any(|(known, _)| *known == term.term) {
+            if known.contains(&term.term) {
                 continue;
             }
             if self.occurs(&term.term) {
+                known.insert(term.term.clone());
                 resolved.terms.push((term.term.clone(), 1.0));
             } else {
                 resolved.unknown += 1;
                 if correct {
-                    self.correct(&term.word, &mut resolved);
+                    self.correct(&term.word, &mut known, &mut resolved);
                 }
             }
         }
@@ -185,7 +188,8 @@ impl LexicalSearcher {
         })
     }
 
-    fn correct(&self, word: &str, resolved: &mut QueryTerms) {
+    /// Adds the corrections of a word, apart from terms that are already `known`.
+    fn correct(&self, word: &str, known: &mut HashSet<String>, resolved: &mut QueryTerms) {
         let Some(automaton) = fuzzy::EditAutomaton::of(word) else {
             return;
         };
@@ -207,7 +211,7 @@ impl LexicalSearcher {
         // They share the weight of one: a vague word must not outweigh a known one.
         let weight = FUZZY_WEIGHT / nearest.len().max(1) as f32;
         for found in nearest {
-            if !resolved.terms.iter().any(|(known, _)| *known == found.term) {
+            if known.insert(found.term.clone()) {
                 resolved.terms.push((found.term, weight));
             }
             resolved.fuzzy.push(FuzzyEdit {

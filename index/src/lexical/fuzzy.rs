@@ -32,7 +32,7 @@ pub struct Nearest {
     pub word: String,
     /// As indexed.
     pub term: String,
-    /// Its distance.
+    /// Edits from the unknown word, 1 or 2.
     pub edits: u8,
 }
 

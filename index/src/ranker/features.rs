@@ -5,6 +5,7 @@ use super::late_interaction::LateInteraction;
 use super::tool_profile::{RequestProfile, ToolProfile, Word};
 use crate::embed::StaticTable;
 use crate::fuse;
+use crate::hit::ranked;
 use crate::text::{ByTerm, term_hash};
 use crate::top_k;
 
@@ -244,7 +245,7 @@ pub struct LegView<'a> {
 
 /// One dense leg's scores for a request.
 pub struct DenseView<'a> {
-    /// Its scores.
+    /// Its scores, by tool.
     pub leg: LegView<'a>,
     /// The cosine of a tool's whole text alone.
     pub text_cosine: &'a dyn Fn(usize) -> f32,
@@ -256,7 +257,7 @@ pub struct DenseView<'a> {
 
 /// The data that features are computed from: the legs' scores for one request, and its tools.
 pub struct RankerInput<'a> {
-    /// The request.
+    /// The request as given, not yet analysed.
     pub text: &'a str,
     /// Its clauses; empty if it was taken whole.
     pub clause_texts: &'a [String],
@@ -344,17 +345,17 @@ impl Candidates {
         let mut signals = vec![0.0; Signal::ALL.len()];
         let mut order: Vec<usize> = (0..self.tools.len()).collect();
         // Candidates are in the order of positions, so their number breaks ties as an id would.
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+        order.sort_unstable_by(|&a, &b| ranked((scores[a], a), (scores[b], b)));
         let Some((&top, following)) = order.split_first() else {
             return signals;
         };
         let following = &following[..following.len().min(FOLLOWING)];
         let mut set = |(signal, value): (Signal, f32)| signals[signal as usize] = value;
-        OF_THE_TOP
+        TOP_CANDIDATE_SIGNALS
             .iter()
             .map(|&(signal, feature)| (signal, self.feature(top, feature)))
             .for_each(&mut set);
-        self.of_the_legs(request).into_iter().for_each(&mut set);
+        self.leg_signals(request).into_iter().for_each(&mut set);
         let ranker: Vec<f32> = ranker.iter().map(|&score| score as f32).collect();
         let mean = |of: &[f32]| {
             following.iter().map(|&place| of[place]).sum::<f32>() / following.len().max(1) as f32
@@ -371,7 +372,7 @@ impl Candidates {
     }
 
     /// The best score of each leg, and its deviation from the mean.
-    fn of_the_legs(&self, request: &RankerInput<'_>) -> [(Signal, f32); 5] {
+    fn leg_signals(&self, request: &RankerInput<'_>) -> [(Signal, f32); 5] {
         let best = |ranking: &Ranking| ranking.best.first().map_or(0.0, |(_, score)| *score);
         let dense = |ranking: &Option<Ranking>, view: &Option<DenseView<'_>>| match (ranking, view)
         {
@@ -398,7 +399,7 @@ impl Candidates {
 const FOLLOWING: usize = 5;
 
 /// Signals that are features of the first hit.
-const OF_THE_TOP: [(Signal, Feature); 14] = [
+const TOP_CANDIDATE_SIGNALS: [(Signal, Feature); 14] = [
     (Signal::Coverage, Feature::BestCoverage),
     (Signal::TopCoverage, Feature::Coverage),
     (Signal::TopNameCoverage, Feature::NameCoverage),

@@ -4,9 +4,10 @@
 //!
 //! The weight of a token is the length of its row: the table gives frequent tokens short rows.
 
-use super::tool_profile::head;
+use super::head;
 use crate::document::Field;
 use crate::embed::StaticTable;
+use crate::hit::ranked;
 use crate::text;
 use crate::tool::Tool;
 
@@ -54,7 +55,7 @@ impl ToolTokens {
 
 /// The similarities of a request and a tool, each from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Near {
+pub struct TokenSimilarity {
     /// Of the request's tokens to any of the tool's.
     pub anywhere: f32,
     /// The same for the most similar clause.
@@ -140,7 +141,7 @@ impl LateInteraction {
     }
 
     /// Compares the request with one of the candidates.
-    pub fn of(&self, tool: &ToolTokens) -> Near {
+    pub fn of(&self, tool: &ToolTokens) -> TokenSimilarity {
         let [name, description, parameters] = [&tool.name, &tool.description, &tool.parameters]
             .map(|part| self.best_and_recall(part));
         // The best of each part is the best of the whole, so nothing is compared twice.
@@ -148,7 +149,7 @@ impl LateInteraction {
         raise(&mut anywhere, &description.0);
         raise(&mut anywhere, &parameters.0);
         let whole = mean(&anywhere, &self.weights);
-        Near {
+        TokenSimilarity {
             anywhere: whole,
             clause: self
                 .clauses
@@ -206,8 +207,8 @@ fn distinct(tokens: Vec<u32>, count: usize) -> Box<[u32]> {
 /// The tokens with the largest weights, in their order.
 fn heaviest(tokens: &[u32], table: &StaticTable) -> Vec<u32> {
     let mut by_weight: Vec<usize> = (0..tokens.len()).collect();
-    // A stable sort: of equal weights the earlier token stays.
-    by_weight.sort_by(|&a, &b| table.weight(tokens[b]).total_cmp(&table.weight(tokens[a])));
+    let weight = |place: usize| table.weight(tokens[place]);
+    by_weight.sort_unstable_by(|&a, &b| ranked((weight(a), a), (weight(b), b)));
     by_weight.truncate(REQUEST_TOKENS);
     by_weight.sort_unstable();
     by_weight.into_iter().map(|place| tokens[place]).collect()
@@ -251,7 +252,7 @@ fn mean(best: &Similarities, weights: &Similarities) -> f32 {
 mod tests {
     use super::*;
 
-    fn near(request: &str, clauses: &[&str], tool: &Tool) -> Near {
+    fn near(request: &str, clauses: &[&str], tool: &Tool) -> TokenSimilarity {
         let table = StaticTable::bundled().unwrap();
         let tokens = ToolTokens::new(tool, &table);
         let clauses: Vec<String> = clauses.iter().map(|clause| (*clause).to_owned()).collect();

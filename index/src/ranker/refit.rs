@@ -70,6 +70,7 @@ pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
 /// The gradient and the curvature of the loss for each candidate's score.
 fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
+    // The order of `hit::ranked`, which compares single floats only.
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
     let mut place = vec![0; scores.len()];
     order

@@ -2,17 +2,13 @@
 
 use std::sync::LazyLock;
 
+use super::head;
 use super::late_interaction::ToolTokens;
-use crate::document::{Field, field_head};
+use crate::document::Field;
 use crate::embed::StaticTable;
 use crate::text::{self, Term, term_hash as hash};
 use crate::tool::Tool;
 
-/// Bytes that are read of each of a tool's texts. Two of 33,000 public tools have a longer
-/// description; one of 4 MiB took half a second.
-const MAX_OWN_TEXT_BYTES: usize = 4 << 10;
-/// The same for all texts of its parameters together. No public tool has more.
-const MAX_PARAMETERS_BYTES: usize = 8 << 10;
 /// Distinct words stored of a tool.
 const MAX_WORDS: usize = 1024;
 /// Words whose neighbours are stored.
@@ -283,19 +279,6 @@ impl Words {
     }
 }
 
-/// The part of a field that the ranker reads.
-pub(super) fn head(tool: &Tool, field: Field) -> String {
-    let max_bytes = match field {
-        Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => {
-            MAX_PARAMETERS_BYTES
-        }
-        Field::Name | Field::Server | Field::Title | Field::Description | Field::Tags => {
-            MAX_OWN_TEXT_BYTES
-        }
-    };
-    field_head(tool, field, max_bytes)
-}
-
 fn parameters(tool: &Tool) -> u16 {
     let properties = tool
         .input_schema
@@ -419,6 +402,7 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranker::{MAX_OWN_TEXT_BYTES, MAX_PARAMETERS_BYTES};
 
     fn profile(name: &str, description: &str) -> ToolProfile {
         ToolProfile::new(

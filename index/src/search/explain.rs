@@ -59,7 +59,7 @@ fn memory_moved(search: &Search<'_>, tool: usize, scores: &RequestScores) -> Opt
         return None;
     }
     let before = match &scores.ranker_output {
-        Some(output) => search.rank_of(&output.scores(&scores.fused), tool),
+        Some(output) => search.rank_of(output.scores(&scores.fused), tool),
         None => search.rank_of(&scores.fused, tool),
     };
     Some(Moved {

@@ -1,7 +1,7 @@
 //! The ranker's part of a search: from fused scores to candidates, their new scores, and the
 //! confidence in the answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::legs::{LegResult, LegScores};
 use super::{DenseLeg, RequestScores, RequestTexts, Search};
@@ -24,6 +24,8 @@ pub(super) struct RankerOutput {
     mix: f32,
     /// The probability that one of the first five hits is right.
     pub(super) confidence: f32,
+    /// One score per tool, without the memory's part; computed for explanations only.
+    by_tool: OnceLock<Vec<f32>>,
 }
 
 /// The ranker's input for one request, as it is trained on.
@@ -59,13 +61,14 @@ pub(super) fn rerank(
         with_ranker_input(search, request, scores, &legs, |input| {
             let candidates = Candidates::measure(input);
             let forest_scores = model.scores(&candidates);
-            let mixed: Vec<f32> = candidates
+            // Not scaled as `mixed` scales them: the signals are differences of plain sums.
+            let sums: Vec<f32> = candidates
                 .tools
                 .iter()
                 .zip(&forest_scores)
                 .map(|(&tool, &score)| scores.fused[tool as usize] + mix * score as f32)
                 .collect();
-            let signals = candidates.signals(input, &mixed, &forest_scores);
+            let signals = candidates.signals(input, &sums, &forest_scores);
             (candidates, forest_scores, model.confidence(&signals))
         });
     let by_tool = mixed(&scores.fused, &candidates, &forest_scores, mix);
@@ -76,6 +79,7 @@ pub(super) fn rerank(
         forest_scores,
         mix,
         confidence,
+        by_tool: OnceLock::new(),
     };
     Some((output, by_tool))
 }
@@ -123,9 +127,11 @@ pub(super) fn sample(
 }
 
 impl RankerOutput {
-    /// One score per tool, from the formula's.
-    pub(super) fn scores(&self, fused: &[f32]) -> Vec<f32> {
-        mixed(fused, &self.candidates, &self.forest_scores, self.mix)
+    /// One score per tool, without the memory's part; `fused` are the formula's scores of the same
+    /// request.
+    pub(super) fn scores(&self, fused: &[f32]) -> &[f32] {
+        self.by_tool
+            .get_or_init(|| mixed(fused, &self.candidates, &self.forest_scores, self.mix))
     }
 
     /// How the ranker moved a hit. `None` where it took no part or the hit was no candidate.
@@ -144,7 +150,7 @@ impl RankerOutput {
         let model = self.ranker.model(self.legs.iter().map(String::as_str))?;
         Some(Reranked {
             before: search.rank_of(&scores.fused, tool),
-            after: search.rank_of(&self.scores(&scores.fused), tool),
+            after: search.rank_of(self.scores(&scores.fused), tool),
             score: self.forest_scores[candidate] as f32,
             reasons: model.reasons(row),
         })
@@ -193,7 +199,7 @@ fn with_ranker_input<T>(
     let rows = &search.searcher.rows;
     let instant = legs.iter().find(|(leg, _)| leg.embedder.is_instant());
     let slow = legs.iter().find(|(leg, _)| !leg.embedder.is_instant());
-    let (instant_cosines, slow_cosines) = (instant.map(Cosines::new), slow.map(Cosines::new));
+    let (instant_cosines, slow_cosines) = (instant.map(view_cosines), slow.map(view_cosines));
     let (whole, clauses) = (&scores.terms[0], &scores.terms[1..]);
     let terms: Vec<(String, f32)> = whole
         .terms()
@@ -225,37 +231,24 @@ fn with_ranker_input<T>(
     })
 }
 
-fn dense_view<'a>(
+fn dense_view<'a, F: Fn(usize) -> f32>(
     leg: Option<&ContributingLeg<'a>>,
-    cosines: Option<&'a Cosines<'a>>,
+    cosines: Option<&'a [F; 3]>,
 ) -> Option<DenseView<'a>> {
-    let cosines = cosines?;
-    let leg = leg?.1.scores.view();
+    let [text, name, description] = cosines?;
     Some(DenseView {
-        leg,
-        text_cosine: &*cosines.text,
-        name_cosine: &*cosines.name,
-        description_cosine: &*cosines.description,
+        leg: leg?.1.scores.view(),
+        text_cosine: text,
+        name_cosine: name,
+        description_cosine: description,
     })
 }
 
-/// Cosines of a request with single views of tools.
-struct Cosines<'a> {
-    text: Box<dyn Fn(usize) -> f32 + 'a>,
-    name: Box<dyn Fn(usize) -> f32 + 'a>,
-    description: Box<dyn Fn(usize) -> f32 + 'a>,
-}
-
-impl<'a> Cosines<'a> {
-    fn new((leg, result): &ContributingLeg<'a>) -> Self {
-        let (leg, result) = (*leg, *result);
-        let cosine = |view| cosine(leg, result, view);
-        Cosines {
-            text: cosine(View::Everything),
-            name: cosine(View::Name),
-            description: cosine(View::Description),
-        }
-    }
+/// Functions from tools to the cosines of the request with their whole text, their name and their
+/// description.
+fn view_cosines<'a>((leg, result): &ContributingLeg<'a>) -> [impl Fn(usize) -> f32 + use<'a>; 3] {
+    let (leg, result) = (*leg, *result);
+    [View::Everything, View::Name, View::Description].map(|view| cosine(leg, result, view))
 }
 
 /// A function from tools to the cosine of one of their views; 0 where the leg does not embed such
@@ -264,13 +257,16 @@ fn cosine<'a>(
     leg: &'a DenseLeg,
     result: &'a LegResult,
     view: View,
-) -> Box<dyn Fn(usize) -> f32 + 'a> {
+) -> impl Fn(usize) -> f32 + use<'a> {
     let views = leg.embedder.views();
-    let Some(number) = views.iter().position(|other| *other == view) else {
-        return Box::new(|_| 0.0);
-    };
-    let cosine = leg.vectors.view_cosine(&result.query, number, views.len());
-    Box::new(move |tool| cosine(tool).unwrap_or(0.0))
+    let number = views.iter().position(|other| *other == view);
+    let cosine = number.map(|number| leg.vectors.view_cosine(&result.query, number, views.len()));
+    move |tool| {
+        cosine
+            .as_ref()
+            .and_then(|cosine| cosine(tool))
+            .unwrap_or(0.0)
+    }
 }
 
 impl LegScores {

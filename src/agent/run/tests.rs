@@ -5,6 +5,7 @@ use super::*;
 use crate::finder::search::doubles::{ListedTools, tool};
 use crate::finder::search::{NoMatch, ToolSearch};
 use crate::finder::toolbox::ToolboxConfig;
+use crate::gate::Policies;
 use crate::llm::Usage;
 use crate::tools::Status;
 
@@ -30,6 +31,11 @@ fn listed_tools() -> ListedTools {
     listed_tools
 }
 
+fn new_run(config: RunConfig, toolbox: Toolbox, context: Context) -> Run {
+    let gate = Arc::new(Gate::new(Policies::default()));
+    Run::new(config, ten, toolbox, context, gate, Caller::default())
+}
+
 fn run_with(config: RunConfig) -> Run {
     let toolbox = Toolbox::new(
         ToolboxConfig {
@@ -38,9 +44,8 @@ fn run_with(config: RunConfig) -> Run {
         },
         ten,
     );
-    Run::new(
+    new_run(
         config,
-        ten,
         toolbox,
         Context::new(Vec::new(), "the question", 30),
     )
@@ -115,7 +120,7 @@ fn visible(run: &Run) -> Vec<String> {
 /// Answers the work by [`listed_tools`]. Every tool returns its own id.
 fn answer_work(run: &mut Run) -> Vec<Event> {
     let work = work(run);
-    let founds = work
+    let search_results = work
         .searches
         .iter()
         .map(|request| listed_tools().search(request))
@@ -125,7 +130,7 @@ fn answer_work(run: &mut Run) -> Vec<Event> {
         .iter()
         .map(|call| ToolResult::ok(call.tool.id.as_str().into()))
         .collect();
-    run.tools_answered(founds, results)
+    run.tools_answered(search_results, results)
 }
 
 /// Takes the model's answer and answers the calls in it.
@@ -346,7 +351,7 @@ fn whatever_a_model_calls_every_call_has_one_result_in_order() {
             });
             if let Step::CallTools(work) = run.next_step() {
                 // Some searches and calls give nothing back at all.
-                let founds = work
+                let search_results = work
                     .searches
                     .iter()
                     .map(|request| listed_tools().search(request))
@@ -358,7 +363,7 @@ fn whatever_a_model_calls_every_call_has_one_result_in_order() {
                     .map(|_| ToolResult::ok(1.into()))
                     .take(random(3))
                     .collect();
-                run.tools_answered(founds, results);
+                run.tools_answered(search_results, results);
             }
             assert_paired(&run.messages(&[]), seed);
         }
@@ -559,9 +564,8 @@ fn the_next_turn_begins_with_what_was_called_and_unloaded() {
     let others = ["weather/forecast", "weather/history", "files/read"]
         .map(|id| listed_tools.tool(&ToolId::parse(id).unwrap()));
     toolbox.inject(&others.map(Option::unwrap));
-    let next = Run::new(
+    let next = new_run(
         RunConfig::default(),
-        ten,
         toolbox.clone(),
         Context::new(Vec::new(), "and now?", 30),
     );
@@ -575,12 +579,7 @@ fn the_next_turn_begins_with_what_was_called_and_unloaded() {
         find: None,
         ..RunConfig::default()
     };
-    let without_search = Run::new(
-        config,
-        ten,
-        toolbox,
-        Context::new(Vec::new(), "and now?", 30),
-    );
+    let without_search = new_run(config, toolbox, Context::new(Vec::new(), "and now?", 30));
     assert_eq!(
         request(&without_search).messages.pop().unwrap().content(),
         "and now?"
@@ -688,7 +687,7 @@ fn small_catalogs_do_without_search() {
         find: None,
         ..RunConfig::default()
     };
-    let mut run = Run::new(config, ten, toolbox, Context::new(Vec::new(), "q", 30));
+    let mut run = new_run(config, toolbox, Context::new(Vec::new(), "q", 30));
     assert_eq!(visible(&run).len(), 5);
     run.model_answered(search("mail"));
     assert!(last_result(&run).contains("no visible tool is called \\\"tool_search\\\""));

@@ -156,7 +156,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::gate::{Class, Why};
+    use crate::gate::{ChangeReason, Class};
 
     fn question(id: &str, call: &str) -> Event {
         asked(id, call, "shop/order")
@@ -173,7 +173,7 @@ mod tests {
                 path: "/quantity".into(),
                 from: "7,000".into(),
                 to: 7000.into(),
-                why: Why::Number,
+                why: ChangeReason::Number,
             }],
             rule: "default destructive".into(),
         };

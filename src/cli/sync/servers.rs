@@ -15,8 +15,8 @@ use super::super::interrupt::Interrupt;
 use super::print_changes;
 use crate::mcp::PoolConfig;
 use crate::mcp::approved::{Approved, Records};
-use crate::mcp::changes::{Before, Flag};
-use crate::mcp::sync::{Offer, Synced, compare, fetch_all};
+use crate::mcp::changes::{ApprovedBefore, Flag};
+use crate::mcp::sync::{OfferedTools, Synced, compare, fetch_all};
 use crate::printable::{self, counted};
 
 /// Fetches the tools of every server, or of the one with this name, and writes them. A server that
@@ -102,7 +102,7 @@ pub fn sync(
 /// a writer every tool counts as added.
 fn import(
     server: &str,
-    offer: Offer,
+    offer: OfferedTools,
     config: &PoolConfig,
     catalog: Option<&toolscout_index::Catalog>,
     writer: Option<&mut Writer>,
@@ -112,7 +112,7 @@ fn import(
         .transpose()?
         .unwrap_or_default();
     let searcher = catalog.map(|catalog| catalog.searcher());
-    let before = Before::of(
+    let before = ApprovedBefore::of(
         server,
         searcher.as_deref(),
         records,

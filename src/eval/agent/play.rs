@@ -14,7 +14,7 @@ use crate::agent::{Agent, AgentConfig, Event, Question};
 use crate::eval::dataset::EvalSet;
 use crate::eval::error::{EvalError, Result};
 use crate::eval::random::Random;
-use crate::finder::snapshot::Newest;
+use crate::finder::snapshot::CurrentSnapshot;
 use crate::finder::{ToolSearch, ToolboxConfig};
 use crate::gate::Policies;
 use crate::session::{ConversationId, Figures, Sessions, TurnStatus};
@@ -65,7 +65,7 @@ impl<'a> Stage<'a> {
         let runtime =
             runtime.map_err(|error| EvalError::io("start a runtime for", &set.path, error))?;
         let tools = set.tools.iter().cloned().map(Arc::new).collect();
-        let catalog = Arc::new(Newest(move || searcher.clone()));
+        let catalog = Arc::new(CurrentSnapshot(move || searcher.clone()));
         Ok(Stage {
             set,
             conversations,

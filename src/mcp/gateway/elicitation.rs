@@ -348,7 +348,7 @@ impl OpenQuestions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::{Class, Why};
+    use crate::gate::{ChangeReason, Class};
 
     fn request(arguments: Value) -> ApprovalRequest {
         ApprovalRequest {
@@ -361,7 +361,7 @@ mod tests {
                 path: "/n".into(),
                 from: json!("7,000"),
                 to: json!(7000),
-                why: Why::Number,
+                why: ChangeReason::Number,
             }],
             rule: "default destructive".into(),
         }

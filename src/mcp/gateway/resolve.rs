@@ -16,13 +16,13 @@ const SHOWN_CHARS: usize = 100;
 
 /// The arguments of `call_tool`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct NamedCall {
     name: String,
     /// The arguments for the tool.
     pub arguments: Arguments,
 }
 
-impl Wanted {
+impl NamedCall {
     /// Reads the arguments of a `call_tool` call.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Wanted {
             Some(Value::String(text)) => arguments::parse(text)?,
             Some(_) => return Err("`arguments` must be an object".into()),
         };
-        Ok(Wanted { name, arguments })
+        Ok(NamedCall { name, arguments })
     }
 
     /// The tool with this name: an id, a name as shown to models, or a bare name that only one tool
@@ -118,13 +118,11 @@ mod tests {
             ("mail/read", ""),
             ("a__b/c", ""),
         ]);
-        let wanted = Wanted {
+        let call = NamedCall {
             name: name.into(),
             arguments: Arguments::new(),
         };
-        wanted
-            .resolve(&listed_tools)
-            .map(|tool| tool.id.to_string())
+        call.resolve(&listed_tools).map(|tool| tool.id.to_string())
     }
 
     #[test]
@@ -157,7 +155,7 @@ mod tests {
 
     #[test]
     fn arguments_are_an_object_or_a_string_with_one() {
-        let read = |given: Value| Wanted::read(given.as_object().unwrap());
+        let read = |given: Value| NamedCall::read(given.as_object().unwrap());
         assert_eq!(
             read(json!({ "name": " a " })).unwrap().arguments,
             Arguments::new()

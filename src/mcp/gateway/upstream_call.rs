@@ -76,9 +76,7 @@ impl Ledgers {
 
 /// The tools of one call: its own, and those of its preconditions.
 pub struct CallDirectory<'a> {
-    /// The gateway.
     pub shared: &'a GatewayState,
-    /// The call.
     pub forwarded: Arc<UpstreamCall>,
 }
 
