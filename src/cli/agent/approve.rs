@@ -215,11 +215,11 @@ mod tests {
             })
         };
         assert_eq!(
-            change(Value::Null, json!("metric"), Why::Default),
+            change(Value::Null, json!("metric"), ChangeReason::Default),
             "  set /units to \"metric\" (default)"
         );
         assert_eq!(
-            change(json!(1), Value::Null, Why::Default),
+            change(json!(1), Value::Null, ChangeReason::Default),
             "  removed /units: 1 (default)"
         );
     }
