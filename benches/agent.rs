@@ -1,9 +1,10 @@
 //! The overhead of the agent, measured with a scripted model that answers at once.
 //!
-//! `first_event`: from a question to its first event, the saved question included. `round`: one
-//! more round with a call of a tool that does nothing, the overhead that every round of a real
-//! model carries. `search_round`: the same with a `tool_search` among 1,000 tools. `sse_decode` and
-//! `inject` are the parts that grow with what comes in.
+//! `first_event`: from a question to its first event, the saved question included.
+//! `hundred_rounds_with_a_call`: rounds with a call of a tool that does nothing, the overhead that
+//! every round of a real model carries. `hundred_rounds_with_a_search`: the same with a
+//! `tool_search` among 1,000 tools. `sse_decode` and `inject_five_tools` are the parts that grow with
+//! what comes in.
 //!
 //! Tokens are counted with the real tokenizer. Conversations are kept in memory, so no disk is
 //! measured.

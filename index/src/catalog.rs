@@ -419,7 +419,8 @@ impl Catalog {
 /// - Cost: a commit of one tool takes some 30 ms. Slow embedders work in
 ///   [`Writer::embed_pending`] only.
 /// - Failure: an error of the store, like dropping the writer without a commit, discards what was
-///   not committed. Another open writer is [`Error::Locked`].
+///   not committed. An invalid tool is refused before anything is written, and what was collected
+///   before it stays. Another open writer is [`Error::Locked`].
 pub struct Writer {
     catalog: Catalog,
     store: Store,
@@ -483,7 +484,8 @@ impl Writer {
     /// Adds tools, or replaces those with the same id.
     ///
     /// # Errors
-    /// [`Error::DuplicateTool`] for one id twice, [`Error::Store`].
+    /// [`Error::DuplicateTool`] for one id twice, [`Error::InvalidTool`]; both before anything is
+    /// written. [`Error::Store`].
     pub fn upsert(&mut self, tools: &[Tool]) -> Result<Changes> {
         no_duplicates(tools)?;
         tools.iter().try_for_each(Tool::validate)?;

@@ -13,9 +13,11 @@ use crate::variant::Variant;
 
 /// The order of every ranked list: higher score first, then the smaller id. Equal input gives equal
 /// output. A snapshot's rows are in the order of ids, so a tool's position may replace its id.
-pub fn ranked<T: Ord>(a: (f32, T), b: (f32, T)) -> Ordering {
+pub fn ranked<S: Into<f64>, T: Ord>(a: (S, T), b: (S, T)) -> Ordering {
     // `total_cmp` orders NaN too, so no score can make sorting panic or depend on the input.
-    b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1))
+    // Widening keeps the order of single floats.
+    let (score_a, score_b): (f64, f64) = (a.0.into(), b.0.into());
+    score_b.total_cmp(&score_a).then_with(|| a.1.cmp(&b.1))
 }
 
 /// One found tool.

@@ -5,6 +5,7 @@
 //! fitted to. The test half measures the gain. A ranker without a gain there is not accepted.
 
 use serde::Serialize;
+use toolscout_index::hit::ranked;
 use toolscout_index::ranker::refit::{Judged, refit};
 use toolscout_index::ranker::{Feature, Forest};
 use toolscout_index::{Query, Ranker, Searcher};
@@ -226,8 +227,7 @@ impl Example {
             .map(|(fused, &given)| fused + mix * given as f32)
             .collect();
         let mut order: Vec<usize> = (0..scores.len()).collect();
-        // Equal scores keep the order of the search, which makes the result reproducible.
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+        order.sort_by(|&a, &b| ranked((scores[a], a), (scores[b], b)));
         let discount = |place: usize| 1.0 / ((place + 2) as f64).log2();
         let found = order
             .iter()

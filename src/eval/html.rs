@@ -204,6 +204,16 @@ fn quality_table(report: &Report) -> String {
     html
 }
 
+fn mean_recall(evaluation: &Evaluation, run: &super::run::ArmRun, k: usize) -> f64 {
+    let mut recalls = Vec::new();
+    for (query, ranking) in evaluation.set.queries.iter().zip(&run.rankings) {
+        let gains = super::judge::strict_gains(query, ranking);
+        recalls.push(Metric::new(Measure::Recall, k).of(&gains, query.relevant.len()));
+    }
+    mean(&recalls)
+}
+
+/// A chart of each arm's mean recall at every depth that some ranking reaches.
 fn recall_over_k(evaluation: &Evaluation) -> String {
     let deepest = evaluation
         .runs
@@ -212,26 +222,16 @@ fn recall_over_k(evaluation: &Evaluation) -> String {
         .max()
         .unwrap_or(1)
         .max(1);
-    let line = |run: &super::run::ArmRun| {
-        let recall = |k: usize| {
-            let judged =
-                evaluation
-                    .set
-                    .queries
-                    .iter()
-                    .zip(&run.rankings)
-                    .map(|(query, ranking)| {
-                        let gains = super::judge::strict_gains(query, ranking);
-                        Metric::new(Measure::Recall, k).of(&gains, query.relevant.len())
-                    });
-            mean(&judged.collect::<Vec<_>>())
-        };
-        Curve {
+    let drawn: Vec<Curve> = evaluation
+        .runs
+        .iter()
+        .map(|run| Curve {
             name: run.name.clone(),
-            points: (1..=deepest).map(|k| (k as f64, recall(k))).collect(),
-        }
-    };
-    let drawn: Vec<Curve> = evaluation.runs.iter().map(line).collect();
+            points: (1..=deepest)
+                .map(|k| (k as f64, mean_recall(evaluation, run, k)))
+                .collect(),
+        })
+        .collect();
     lines(
         &Axis {
             title: "k",

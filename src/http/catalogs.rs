@@ -13,7 +13,6 @@ use super::error::{ApiError, ApiResult, ErrorType};
 use super::extract::{self, Json, Path};
 use super::registry::{Created, OpenCatalog};
 use super::settings::CatalogSettings;
-use super::threads::blocking;
 
 /// A catalog to create.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -90,15 +89,7 @@ pub async fn list(grant: Grant, State(app): State<App>) -> ApiResult<Json<Catalo
         if !grant.sees(&name) {
             continue;
         }
-        match app.catalogs.get(&name).await {
-            Ok(catalog) => catalogs.push(CatalogBody::of(&catalog)),
-            Err(error) if error.kind == ErrorType::System => return Err(error),
-            // Either it is damaged, or it was deleted since the names were read.
-            Err(_) => {
-                let damaged = app.catalogs.damaged().remove(&name);
-                catalogs.extend(damaged.map(|reason| CatalogBody::damaged(name, reason)));
-            }
-        }
+        catalogs.extend(CatalogBody::of_named(&app, name).await?);
     }
     Ok(Json(CatalogList { catalogs }))
 }
@@ -172,19 +163,8 @@ pub async fn delete(
     Path(name): Path<String>,
 ) -> ApiResult<StatusCode> {
     grant.writes(&name)?;
-    let deleted = app.catalogs.delete(&name).await;
-    // Also for a catalog that does not exist: an earlier delete may have been interrupted before
-    // the feedback was deleted.
-    let is_gone = match &deleted {
-        Ok(()) => true,
-        Err(error) => error.status == StatusCode::NOT_FOUND,
-    };
-    if is_gone {
-        let (store, name) = (app.feedback.clone(), name.clone());
-        let forgotten = blocking(move || store.forget(&name)).await?;
-        forgotten.map_err(ApiError::internal)?;
-    }
-    deleted.map(|()| StatusCode::NO_CONTENT)
+    app.delete_catalog(name).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Shows a catalog's settings.
@@ -236,6 +216,19 @@ pub async fn stats(
 }
 
 impl CatalogBody {
+    /// The catalog with this name, also a damaged one; `None` if it was deleted since the names were
+    /// read.
+    async fn of_named(app: &App, name: String) -> ApiResult<Option<Self>> {
+        match app.catalogs.get(&name).await {
+            Ok(catalog) => Ok(Some(CatalogBody::of(&catalog))),
+            Err(error) if error.kind == ErrorType::System => Err(error),
+            Err(_) => {
+                let damaged = app.catalogs.damaged().remove(&name);
+                Ok(damaged.map(|reason| CatalogBody::damaged(name, reason)))
+            }
+        }
+    }
+
     fn of(catalog: &OpenCatalog) -> Self {
         let searcher = catalog.searcher();
         CatalogBody {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use toolscout_index::query::MAX_QUERY_BYTES;
 use utoipa::ToSchema;
 
 use super::App;
@@ -22,7 +23,6 @@ use crate::feedback::{
     FeedbackRecord, MAX_TOKEN_BYTES, Outcome, SearchContext, Signer, VerifiedAnswer,
 };
 
-const MAX_QUERY_BYTES: usize = 8 << 10;
 /// Most feedback from one key within [`RATE_WINDOW`]: far more than an agent calls tools, and far
 /// less than would fill a usage memory.
 const MAX_RATE: u32 = 60;
@@ -79,11 +79,7 @@ pub async fn record(
         let answer = request.verify(app.feedback.signer(), &catalog, &grant)?;
         answer.request_id().to_owned()
     };
-    // The memory learns from tools that served a request, not from those that did not.
-    let learned = request
-        .query
-        .clone()
-        .filter(|query| request.outcome != Outcome::NotHelpful && !query.trim().is_empty());
+    let learned = request.learned_query();
     let (store, name) = (app.feedback.clone(), catalog.name.clone());
     let record = request.into_record(request_id);
     let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
@@ -103,6 +99,13 @@ impl FeedbackRequest {
             outcome: self.outcome,
             query: self.query,
         }
+    }
+
+    /// The query that the memory learns from: of a tool that served a request, not of one that did
+    /// not.
+    fn learned_query(&self) -> Option<String> {
+        let query = self.query.clone()?;
+        (self.outcome != Outcome::NotHelpful && !query.trim().is_empty()).then_some(query)
     }
 
     fn validate(&self) -> ApiResult<()> {

@@ -6,19 +6,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::bail;
+use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use toolscout_index::{DataDir, Embedder};
 
 use super::agent::{PageToken, Runs};
-use super::error::{self, ApiResult};
+use super::error::{self, ApiError, ApiResult};
 use super::feedback::RateLimit;
 use super::limits::Limits;
 use super::mcp::{self, McpService};
 use super::registry::{OpenCatalog, Registry};
 use super::stream::Streams;
 use super::tasks::Tasks;
-use super::threads::CpuPool;
+use super::threads::{CpuPool, blocking};
 use crate::agent::Agent;
 use crate::feedback::FeedbackStore;
 use crate::finder::ToolSearch;
@@ -259,6 +260,24 @@ impl App {
         if let Err(error) = self.catalogs.close().await {
             tracing::error!(detail = error.detail, "catalogs were not closed");
         }
+    }
+
+    /// Deletes a catalog and the feedback on it.
+    ///
+    /// # Errors
+    /// 404 when it does not exist; feedback that an interrupted delete has left is deleted even then.
+    pub(super) async fn delete_catalog(&self, name: String) -> ApiResult<()> {
+        let deleted = self.catalogs.delete(&name).await;
+        let is_gone = match &deleted {
+            Ok(()) => true,
+            Err(error) => error.status == StatusCode::NOT_FOUND,
+        };
+        if is_gone {
+            let store = self.feedback.clone();
+            let forgotten = blocking(move || store.forget(&name)).await?;
+            forgotten.map_err(ApiError::internal)?;
+        }
+        deleted
     }
 
     /// Passes once the catalogs are open.

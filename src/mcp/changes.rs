@@ -78,6 +78,13 @@ enum Action {
 }
 
 impl ApprovedBefore {
+    /// The tools with a record that are not among these.
+    fn no_longer_offered(&self, offered: &[Tool]) -> BTreeSet<ToolId> {
+        let names: BTreeSet<&ToolId> = offered.iter().map(|tool| &tool.id).collect();
+        let known = self.records.keys();
+        known.filter(|id| !names.contains(id)).cloned().collect()
+    }
+
     /// The server's tools in a snapshot, and these records.
     pub fn of(
         server: &str,
@@ -173,7 +180,8 @@ impl ComparedTools {
     }
 }
 
-/// Compares the tools that a server offers with the approved ones.
+/// Compares the tools that a server offers with the approved ones. Afterwards there are at most
+/// `most_records` records, and none was deleted for a new tool.
 pub fn compare_with_approved(
     offered: Vec<Tool>,
     on_change: OnChange,
@@ -187,13 +195,7 @@ pub fn compare_with_approved(
         }
     }
     if on_change == OnChange::Accept && before.records.len() + offered.len() > before.most_records {
-        let names: BTreeSet<&ToolId> = offered.iter().map(|tool| &tool.id).collect();
-        compared.forgotten = before
-            .records
-            .keys()
-            .filter(|id| !names.contains(id))
-            .cloned()
-            .collect();
+        compared.forgotten = before.no_longer_offered(&offered);
     }
     // No record is deleted for a new tool: with many new names, a server could otherwise have the
     // record of a tool deleted that it wants to change.

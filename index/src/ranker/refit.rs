@@ -5,6 +5,7 @@
 
 use super::features::Feature;
 use super::trees::Forest;
+use crate::hit::ranked;
 
 /// Learning rate, as in training.
 const LEARNING_RATE: f64 = 0.08;
@@ -70,8 +71,7 @@ pub fn refit(forest: &Forest, requests: &[Judged], keep: f64) -> Forest {
 /// The gradient and the curvature of the loss for each candidate's score.
 fn lambdas(relevant: &[bool], scores: &[f64]) -> Vec<(f64, f64)> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
-    // The order of `hit::ranked`, which compares single floats only.
-    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    order.sort_by(|&a, &b| ranked((scores[a], a), (scores[b], b)));
     let mut place = vec![0; scores.len()];
     order
         .iter()

@@ -150,7 +150,8 @@ fn columns(output: impl IsTerminal) -> Option<usize> {
     output.is_terminal().then_some(DEFAULT_COLUMNS)
 }
 
-/// The lines that describe an event; none for one that is printed elsewhere.
+/// The lines that describe an event; none for one that is printed elsewhere. Texts of models, tools
+/// and servers go through `printable`, so that none can move the cursor or colour the terminal.
 fn describe_event(event: &Event) -> Vec<String> {
     match event {
         Event::Text { .. } | Event::Thinking { .. } => Vec::new(),
