@@ -69,6 +69,15 @@ pub struct FeedbackRecord {
     pub query: Option<String>,
 }
 
+impl FeedbackRecord {
+    /// The query that a usage memory learns from: of a tool that served a request, not of one that
+    /// did not. [`FeedbackStore::called`] selects the same ones.
+    pub fn learned_query(&self) -> Option<&str> {
+        let query = self.query.as_deref()?;
+        (self.outcome != Outcome::NotHelpful && !query.trim().is_empty()).then_some(query)
+    }
+}
+
 /// The feedback of one data directory.
 #[derive(Clone)]
 pub struct FeedbackStore {

@@ -615,7 +615,8 @@ impl Writer {
     /// `progress` breaks. Returns how many texts were embedded.
     ///
     /// # Errors
-    /// [`Error::Embedder`], [`Error::Store`].
+    /// [`Error::Embedder`], [`Error::DimensionMismatch`], [`Error::Store`]; [`Error::Io`] or
+    /// [`Error::Derived`] for a graph that cannot be written.
     pub fn embed_pending(
         &mut self,
         progress: &mut dyn FnMut(EmbedProgress) -> ControlFlow<()>,

@@ -11,7 +11,7 @@ use crate::query::Mode;
 use crate::tool::{Tool, ToolId};
 use crate::variant::Variant;
 
-/// The order of every ranked list: higher score first, then the smaller id. Equal input gives equal
+/// The order of every list of ranked tools: higher score first, then the smaller id. Equal input gives equal
 /// output. A snapshot's rows are in the order of ids, so a tool's position may replace its id.
 pub fn ranked<S: Into<f64>, T: Ord>(a: (S, T), b: (S, T)) -> Ordering {
     // `total_cmp` orders NaN too, so no score can make sorting panic or depend on the input.

@@ -15,9 +15,7 @@ use super::App;
 use super::access::{Grant, Reading};
 use super::error::{ApiError, ApiResult};
 use super::extract::Json;
-use super::memory;
 use super::registry::OpenCatalog;
-use super::threads::blocking;
 use super::tools::find_tool;
 use crate::feedback::{
     FeedbackRecord, MAX_TOKEN_BYTES, Outcome, SearchContext, Signer, VerifiedAnswer,
@@ -79,15 +77,9 @@ pub async fn record(
         let answer = request.verify(app.feedback.signer(), &catalog, &grant)?;
         answer.request_id().to_owned()
     };
-    let learned = request.learned_query();
-    let (store, name) = (app.feedback.clone(), catalog.name.clone());
     let record = request.into_record(request_id);
-    let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
-    stored.map_err(ApiError::internal)?;
-    if let Some(query) = learned {
-        memory::remember(&app, catalog, query, tool.id.clone(), grant.memory_source()).await?;
-    }
-    app.metrics.feedback.inc();
+    app.record_feedback(catalog, record, &tool.id, grant.memory_source())
+        .await?;
     Ok((StatusCode::CREATED, Json(FeedbackAnswer { recorded: true })))
 }
 
@@ -99,13 +91,6 @@ impl FeedbackRequest {
             outcome: self.outcome,
             query: self.query,
         }
-    }
-
-    /// The query that the memory learns from: of a tool that served a request, not of one that did
-    /// not.
-    fn learned_query(&self) -> Option<String> {
-        let query = self.query.clone()?;
-        (self.outcome != Outcome::NotHelpful && !query.trim().is_empty()).then_some(query)
     }
 
     fn validate(&self) -> ApiResult<()> {

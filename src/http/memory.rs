@@ -1,15 +1,12 @@
 //! The usage memory of a catalog: enable or disable it, and list, export and delete its entries.
 //! Requests of other users are not search results, so all of it needs a key that may write.
 
-use std::sync::Arc;
-use std::time::SystemTime;
-
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use toolscout_index::ToolId;
-use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Source, Switch};
+use toolscout_index::memory::{Deletion, Entry, MAX_ENTRIES, Switch};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -18,7 +15,6 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{Json, QueryString};
 use super::paging;
 use super::registry::OpenCatalog;
-use crate::clock::unix_ms;
 
 /// A page of the list of entries.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -173,24 +169,6 @@ pub async fn forget(
         .run(move || catalog.memory().forget(&what))
         .await??;
     Ok(Json(Forgotten { forgotten }))
-}
-
-/// Stores feedback in the catalog's usage memory, if that is on.
-///
-/// # Errors
-/// 500 when the file cannot be written.
-pub async fn remember(
-    app: &App,
-    catalog: Arc<OpenCatalog>,
-    query: String,
-    tool: ToolId,
-    source: Source,
-) -> ApiResult<()> {
-    let at_ms = unix_ms(SystemTime::now());
-    app.cpu_pool
-        .run(move || catalog.memory().remember(&query, &tool, at_ms, &source))
-        .await??;
-    Ok(())
 }
 
 fn page(

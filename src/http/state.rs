@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
 use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use toolscout_index::{DataDir, Embedder};
+use toolscout_index::memory::Source;
+use toolscout_index::{DataDir, Embedder, ToolId};
 
 use super::agent::{PageToken, Runs};
 use super::error::{self, ApiError, ApiResult};
@@ -21,7 +22,8 @@ use super::stream::Streams;
 use super::tasks::Tasks;
 use super::threads::{CpuPool, blocking};
 use crate::agent::Agent;
-use crate::feedback::FeedbackStore;
+use crate::clock::unix_ms;
+use crate::feedback::{FeedbackRecord, FeedbackStore};
 use crate::finder::ToolSearch;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, Policies, audit};
@@ -260,6 +262,30 @@ impl App {
         if let Err(error) = self.catalogs.close().await {
             tracing::error!(detail = error.detail, "catalogs were not closed");
         }
+    }
+
+    /// Stores feedback, and lets the catalog's usage memory learn from it.
+    ///
+    /// # Errors
+    /// 500 when a database fails.
+    pub(super) async fn record_feedback(
+        &self,
+        catalog: Arc<OpenCatalog>,
+        record: FeedbackRecord,
+        tool: &ToolId,
+        source: Source,
+    ) -> ApiResult<()> {
+        let learned = record.learned_query().map(str::to_owned);
+        let (store, name) = (self.feedback.clone(), catalog.name.clone());
+        let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
+        stored.map_err(ApiError::internal)?;
+        if let Some(query) = learned {
+            let (tool, at_ms) = (tool.clone(), unix_ms(SystemTime::now()));
+            let learn = move || catalog.memory().remember(&query, &tool, at_ms, &source);
+            self.cpu_pool.run(learn).await??;
+        }
+        self.metrics.feedback.inc();
+        Ok(())
     }
 
     /// Deletes a catalog and the feedback on it.

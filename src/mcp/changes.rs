@@ -180,8 +180,9 @@ impl ComparedTools {
     }
 }
 
-/// Compares the tools that a server offers with the approved ones. Afterwards there are at most
-/// `most_records` records, and none was deleted for a new tool.
+/// Compares the tools that a server offers with the approved ones. No new tool gets a record beyond
+/// `most_records`, not counting records seeded from the catalog. A record is deleted only under
+/// [`OnChange::Accept`], and only of a tool that is no longer offered.
 pub fn compare_with_approved(
     offered: Vec<Tool>,
     on_change: OnChange,
