@@ -72,7 +72,7 @@ pub async fn record(
 ) -> ApiResult<(StatusCode, Json<FeedbackAnswer>)> {
     app.feedback_rate.count(grant.key(), Instant::now())?;
     request.validate()?;
-    let tool = find_tool(&catalog, &request.tool)?;
+    let tool = find_tool(&app, &catalog, &request.tool).await?;
     let request_id = {
         let answer = request.verify(app.feedback.signer(), &catalog, &grant)?;
         answer.request_id().to_owned()

@@ -203,9 +203,10 @@ pub async fn upsert(
 )]
 pub async fn show(
     Reading(catalog): Reading,
+    State(app): State<App>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<Json<ToolBody>> {
-    let tool = find_tool(&catalog, &id)?;
+    let tool = find_tool(&app, &catalog, &id).await?;
     Ok(Json(ToolBody::from(&*tool)))
 }
 
@@ -257,15 +258,18 @@ pub async fn put(
 )]
 pub async fn remove(
     Writing(catalog): Writing,
+    State(app): State<App>,
     Path(ItemPath { id, .. }): Path<ItemPath>,
 ) -> ApiResult<StatusCode> {
-    let parsed = ToolId::parse(&id).map_err(|_| unknown_tool(&catalog, &id))?;
+    let Ok(parsed) = ToolId::parse(&id) else {
+        return Err(unknown_tool(&app, &catalog, &id).await);
+    };
     let written = catalog
         .writer
         .try_write(Change::Remove(vec![parsed]))
         .await?;
     if written.changes.removed.is_empty() {
-        Err(unknown_tool(&catalog, &id))
+        Err(unknown_tool(&app, &catalog, &id).await)
     } else {
         Ok(StatusCode::NO_CONTENT)
     }
@@ -329,21 +333,28 @@ pub(super) fn to_strings(ids: &[ToolId]) -> Vec<String> {
 ///
 /// # Errors
 /// 404 when the catalog has none.
-pub(super) fn find_tool(catalog: &OpenCatalog, id: &str) -> ApiResult<Arc<Tool>> {
+pub(super) async fn find_tool(app: &App, catalog: &OpenCatalog, id: &str) -> ApiResult<Arc<Tool>> {
     let found = ToolId::parse(id)
         .ok()
         .and_then(|id| catalog.searcher().tool(&id));
-    found.ok_or_else(|| unknown_tool(catalog, id))
+    match found {
+        Some(tool) => Ok(tool),
+        None => Err(unknown_tool(app, catalog, id).await),
+    }
 }
 
-fn unknown_tool(catalog: &OpenCatalog, id: &str) -> ApiError {
-    let searcher = catalog.searcher();
-    let nearest = model_names::nearest(id, searcher.ids_after(None).map(ToolId::as_str), 1);
-    let hint = match nearest.first() {
-        Some(nearest) => format!("did you mean {nearest:?}?"),
-        None => format!("GET /v1/catalogs/{}/tools lists them", catalog.name),
-    };
+async fn unknown_tool(app: &App, catalog: &OpenCatalog, id: &str) -> ApiError {
+    let (searcher, wanted) = (catalog.searcher(), id.to_owned());
+    // Off the async threads: the id is compared with that of every tool.
+    let nearest = app.cpu_pool.run(move || {
+        let ids = searcher.ids_after(None).map(ToolId::as_str);
+        model_names::nearest(&wanted, ids, 1)
+            .first()
+            .map(|nearest| format!("did you mean {nearest:?}?"))
+    });
+    let hint = nearest.await.ok().flatten();
     let name = &catalog.name;
+    let hint = hint.unwrap_or_else(|| format!("GET /v1/catalogs/{name}/tools lists them"));
     let message = format!("no tool {id:?} in the catalog {name:?}; {hint}");
     ApiError::not_found("unknown_tool", message)
 }
