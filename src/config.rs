@@ -4,6 +4,9 @@
 //! Every setting has one key: `search.k` in the file is `TOOLSCOUT_SEARCH_K` in the environment. An
 //! unknown key is an error, because a misspelt setting would otherwise be ignored silently.
 
+mod embedder;
+
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,6 +16,8 @@ use anyhow::{Context, Result, bail};
 use directories::ProjectDirs;
 use serde::{Deserialize, Serialize};
 use toolscout_index::SearchOptions;
+
+pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
 
 /// The catalog of runs that name none.
 pub const DEFAULT_CATALOG: &str = "default";
@@ -55,6 +60,11 @@ pub struct Settings {
     pub catalog: String,
     /// The embedders.
     pub embedder: EmbedderKind,
+    /// True where a flag names the embedders, which then win over those of a catalog.
+    #[serde(skip)]
+    pub is_embedder_forced: bool,
+    /// The endpoints that embed, by name.
+    pub embedders: BTreeMap<String, EndpointSettings>,
     /// The defaults of a search on the command line; they override those of the catalog.
     pub search: SearchOptions,
     /// The limits of fetching a URL.
@@ -64,62 +74,6 @@ pub struct Settings {
     pub places: Places,
     /// The configuration file, if one was read.
     pub file: Option<PathBuf>,
-}
-
-/// Which embedders are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EmbedderKind {
-    /// The built-in table, and all-MiniLM-L6-v2 once its files were fetched.
-    #[default]
-    Auto,
-    /// The built-in table alone.
-    Table,
-    /// The built-in table and all-MiniLM-L6-v2; an answer without the model is degraded.
-    Minilm,
-    /// None: every search is lexical.
-    None,
-    /// Hashed words: deterministic, without files and without meaning. For tests.
-    Hashing,
-}
-
-impl EmbedderKind {
-    /// The name on the command line, in the environment and in the file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EmbedderKind::Auto => "auto",
-            EmbedderKind::Table => "table",
-            EmbedderKind::Minilm => "minilm",
-            EmbedderKind::None => "none",
-            EmbedderKind::Hashing => "hashing",
-        }
-    }
-
-    /// The name, with what it stands for.
-    pub fn describe(self) -> &'static str {
-        match self {
-            EmbedderKind::Auto => "auto: the built-in table, and the model once it was pulled",
-            EmbedderKind::Table => "table: the built-in table alone",
-            EmbedderKind::Minilm => "minilm: the built-in table and the model",
-            EmbedderKind::None => "none: searches are lexical",
-            EmbedderKind::Hashing => "hashing: hashed words without meaning, for tests only",
-        }
-    }
-}
-
-impl FromStr for EmbedderKind {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => Ok(EmbedderKind::Auto),
-            "table" => Ok(EmbedderKind::Table),
-            "minilm" => Ok(EmbedderKind::Minilm),
-            "none" => Ok(EmbedderKind::None),
-            "hashing" => Ok(EmbedderKind::Hashing),
-            _ => bail!("unknown embedder {text:?}; use auto, table, minilm or none"),
-        }
-    }
 }
 
 /// The limits of fetching a URL.
@@ -164,8 +118,10 @@ pub struct Layer {
     pub cache: Option<PathBuf>,
     /// See [`Settings::catalog`].
     pub catalog: Option<String>,
-    /// See [`Settings::embedder`].
-    pub embedder: Option<EmbedderKind>,
+    /// See [`Settings::embedder`]; in the file also a table, which describes an endpoint.
+    pub embedder: Option<EmbedderLayer>,
+    /// See [`Settings::embedders`].
+    pub embedders: BTreeMap<String, EndpointSettings>,
     /// See [`Settings::search`].
     pub search: SearchOptions,
     /// See [`Settings::fetch`].
@@ -197,10 +153,14 @@ impl Settings {
         environment: Environment<'_>,
     ) -> Result<Self> {
         let (file, from_file) = read_file(config, environment)?;
+        let is_embedder_forced = flags.embedder.is_some();
         let layers = flags
             .or(Layer::from_environment(environment)?)
             .or(from_file);
-        let settings = layers.complete(file, environment)?;
+        let settings = Settings {
+            is_embedder_forced,
+            ..layers.complete(file, environment)?
+        };
         settings.validate()?;
         Ok(settings)
     }
@@ -209,6 +169,10 @@ impl Settings {
         if let Err(problem) = self.search.validate() {
             bail!("search.{problem}");
         }
+        for (name, endpoint) in &self.embedders {
+            embedder::validate(name, endpoint)?;
+        }
+        self.embedder.check(&self.embedders)?;
         if !(1..=3600).contains(&self.fetch.timeout_s) {
             bail!(
                 "fetch.timeout_s is {}, it must be from 1 to 3600",
@@ -232,7 +196,8 @@ impl Layer {
             data: env.path("TOOLSCOUT_DATA"),
             cache: env.path("TOOLSCOUT_CACHE"),
             catalog: env.parse("TOOLSCOUT_CATALOG")?,
-            embedder: env.parse("TOOLSCOUT_EMBEDDER")?,
+            embedder: env.parse("TOOLSCOUT_EMBEDDER")?.map(EmbedderLayer::Named),
+            embedders: BTreeMap::new(),
             search: SearchOptions {
                 k: env.parse("TOOLSCOUT_SEARCH_K")?,
                 mode: env.parse("TOOLSCOUT_SEARCH_MODE")?,
@@ -256,6 +221,8 @@ impl Layer {
             cache: self.cache.or(other.cache),
             catalog: self.catalog.or(other.catalog),
             embedder: self.embedder.or(other.embedder),
+            // Flags and variables describe none.
+            embedders: other.embedders,
             search: self.search.or(other.search),
             fetch: FetchLayer {
                 timeout_s: fetch.timeout_s.or(other.fetch.timeout_s),
@@ -266,6 +233,14 @@ impl Layer {
 
     fn complete(self, file: Option<PathBuf>, environment: Environment<'_>) -> Result<Settings> {
         let env = Variables(environment);
+        let mut embedders = self.embedders;
+        let embedder = self
+            .embedder
+            .map(|layer| layer.into_kind(&mut embedders))
+            .unwrap_or_default();
+        for endpoint in embedders.values_mut() {
+            endpoint.read_key(environment);
+        }
         Ok(Settings {
             data: self
                 .data
@@ -274,7 +249,9 @@ impl Layer {
                 .cache
                 .map_or_else(|| platform(ProjectDirs::cache_dir, "--cache"), Ok)?,
             catalog: self.catalog.unwrap_or_else(|| DEFAULT_CATALOG.to_owned()),
-            embedder: self.embedder.unwrap_or_default(),
+            embedder,
+            is_embedder_forced: false,
+            embedders,
             search: self.search,
             fetch: Fetch {
                 timeout_s: self.fetch.timeout_s.unwrap_or(60),
@@ -335,7 +312,11 @@ fn read_file(
     };
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("read the configuration {}", path.display()))?;
-    let layer = toml::from_str(&text).map_err(|error| located(&path, &text, &error))?;
+    let mut layer: Layer = toml::from_str(&text).map_err(|error| located(&path, &text, &error))?;
+    // An endpoint stays known by its name where a flag or a variable chooses another embedder.
+    layer.embedder = layer
+        .embedder
+        .map(|embedder| EmbedderLayer::Named(embedder.into_kind(&mut layer.embedders)));
     Ok((Some(path), layer))
 }
 
@@ -453,7 +434,7 @@ mod tests {
             (
                 "",
                 ("TOOLSCOUT_EMBEDDER", "gpt"),
-                "use auto, table, minilm or none",
+                "unknown embedder \"gpt\"; use auto, table, minilm, none",
             ),
         ] {
             let message = resolve(Layer::default(), file, &[variable])

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lru::LruCache;
 use prometheus_client::metrics::counter::Counter;
@@ -80,8 +81,16 @@ impl Embedder for CachedEmbedder {
     }
 
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed_queries_within(texts, None)
+    }
+
+    fn embed_queries_within(
+        &self,
+        texts: &[&str],
+        limit: Option<Duration>,
+    ) -> Result<Vec<Vec<f32>>> {
         if self.is_bypassed.load(Ordering::Acquire) {
-            return self.inner.embed_queries(texts);
+            return self.inner.embed_queries_within(texts, limit);
         }
         let mut found: Vec<Option<Vec<f32>>> = {
             let mut stored = self.lock();
@@ -100,7 +109,7 @@ impl Embedder for CachedEmbedder {
         self.counters.hits.inc_by(hits as u64);
         self.counters.misses.inc_by(missing.len() as u64);
         if !missing.is_empty() {
-            let vectors = self.inner.embed_queries(&missing)?;
+            let vectors = self.inner.embed_queries_within(&missing, limit)?;
             self.store(missing, &vectors);
             let gaps = found.iter_mut().filter(|vector| vector.is_none());
             for (gap, vector) in gaps.zip(vectors) {
@@ -112,6 +121,10 @@ impl Embedder for CachedEmbedder {
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         self.inner.embed_tools(texts)
+    }
+
+    fn batch(&self) -> usize {
+        self.inner.batch()
     }
 }
 

@@ -37,13 +37,14 @@
 //! The modules are listed in the order in which they may use one another: a module knows those
 //! above it and none below.
 
+pub mod printable;
+
+pub mod known_models;
 pub mod config;
 pub mod models;
 
 pub mod clock;
 pub mod shutdown;
-
-pub mod printable;
 
 pub mod hints;
 

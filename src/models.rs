@@ -5,6 +5,8 @@
 //! start. [`verify`] reads every byte. [`embedders`] loads (about 0.3 s with the model, 10 ms for
 //! the built-in table). [`pull`] downloads what is missing.
 
+mod chosen;
+mod endpoint;
 mod hub;
 mod model;
 mod pins;
@@ -25,6 +27,8 @@ use toolscout_index::embed::{Hashing, MiniLm, StaticTable};
 
 use crate::config::{EmbedderKind, Settings};
 
+pub use chosen::Patience;
+pub use endpoint::{Usage, stop_waiting, without_address};
 pub use hub::fetch_here as fetch_from_hub_here;
 pub use pypi::pip_version;
 
@@ -121,6 +125,18 @@ pub struct Embedders {
     pub found: Vec<Arc<dyn Embedder>>,
     /// Why the model is not among them.
     pub without_model: Option<Unavailable>,
+    /// What the endpoints among them were asked for, by the embedder's id.
+    pub usage: Vec<(String, Arc<Usage>)>,
+}
+
+impl Embedders {
+    fn new(found: Vec<Arc<dyn Embedder>>, without_model: Option<Unavailable>) -> Self {
+        Embedders {
+            found,
+            without_model,
+            usage: Vec::new(),
+        }
+    }
 }
 
 /// Why there is no embedding model.
@@ -141,6 +157,21 @@ pub enum Unavailable {
         /// The problem, in one line.
         reason: String,
     },
+    /// An endpoint, or a model by name, cannot be used.
+    Failed {
+        /// The problem and what to do, in one line.
+        reason: String,
+    },
+}
+
+impl Unavailable {
+    /// True where the settings ask for what is missing, so that an answer without it is degraded.
+    pub fn is_problem(&self) -> bool {
+        matches!(
+            self,
+            Unavailable::Unusable { .. } | Unavailable::Failed { .. }
+        )
+    }
 }
 
 impl fmt::Display for Unavailable {
@@ -158,6 +189,7 @@ impl fmt::Display for Unavailable {
                     "{reason} (`toolscout models pull` fetches what it needs)"
                 )
             }
+            Unavailable::Failed { reason } => f.write_str(reason),
         }
     }
 }
@@ -183,25 +215,36 @@ pub fn named_runtime_problem(settings: &Settings) -> Option<String> {
 
 /// Loads the embedders of the settings, as far as their files are present.
 pub fn embedders(settings: &Settings) -> Embedders {
-    let kind = settings.embedder;
-    match kind {
-        EmbedderKind::None => Embedders {
-            found: Vec::new(),
-            without_model: Some(Unavailable::Disabled { kind }),
-        },
+    embedders_of(&settings.embedder, settings, Patience::OfSearches)
+}
+
+/// Loads these embedders instead of those of the settings.
+pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience) -> Embedders {
+    let kind = kind.clone();
+    match &kind {
+        EmbedderKind::None => Embedders::new(Vec::new(), Some(Unavailable::Disabled { kind })),
         EmbedderKind::Table => with_table(Err(Unavailable::Disabled { kind })),
-        EmbedderKind::Auto | EmbedderKind::Minilm => with_table(minilm(settings)),
-        EmbedderKind::Hashing => Embedders {
-            found: vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))],
-            without_model: None,
-        },
+        EmbedderKind::Auto | EmbedderKind::Minilm => with_table(minilm_as(&kind, settings)),
+        EmbedderKind::Hashing => {
+            Embedders::new(vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))], None)
+        }
+        EmbedderKind::Models(names) => {
+            let chosen = chosen::load(names, settings, patience);
+            let mut embedders = with_table(match chosen.problem {
+                Some(problem) => Err(problem),
+                None => Ok(Vec::new()),
+            });
+            embedders.found.extend(chosen.found);
+            embedders.usage = chosen.usage;
+            embedders
+        }
     }
 }
 
 /// The table, with the model if it could be loaded.
-fn with_table(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
-    let (mut found, without_model) = match model {
-        Ok(model) => (vec![model], None),
+fn with_table(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders {
+    let (mut found, without_model) = match models {
+        Ok(models) => (models, None),
         Err(unavailable) => (Vec::new(), Some(unavailable)),
     };
     match StaticTable::bundled() {
@@ -210,10 +253,7 @@ fn with_table(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
         // works.
         Err(error) => tracing::error!(%error, "the built-in table cannot be used"),
     }
-    Embedders {
-        found,
-        without_model,
-    }
+    Embedders::new(found, without_model)
 }
 
 /// Loads the embedding model. Costs about 0.3 s and 100 MB.
@@ -221,10 +261,21 @@ fn with_table(model: Result<Arc<dyn Embedder>, Unavailable>) -> Embedders {
 /// # Errors
 /// [`Unavailable`], for a warning.
 pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
+    let mut models = minilm_as(&settings.embedder, settings)?;
+    // There is one wherever there is no error.
+    models.pop().ok_or_else(|| Unavailable::NotFetched {
+        reason: "the embedding model is missing".to_owned(),
+    })
+}
+
+fn minilm_as(
+    kind: &EmbedderKind,
+    settings: &Settings,
+) -> Result<Vec<Arc<dyn Embedder>>, Unavailable> {
     let status = locate(settings);
     let (Some(library), Some(folder)) = (status.runtime.ready(), status.model.ready()) else {
         let reason = status.problems();
-        return Err(match (settings.embedder, &status.model) {
+        return Err(match (kind, &status.model) {
             // By default the model is optional: nobody is warned that it was never fetched. A
             // broken one is always reported.
             (EmbedderKind::Auto, Part::Missing { .. }) => Unavailable::NotFetched { reason },
@@ -232,7 +283,7 @@ pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
         });
     };
     match MiniLm::load(folder, library) {
-        Ok(model) => Ok(Arc::new(model)),
+        Ok(model) => Ok(vec![Arc::new(model)]),
         Err(error) => Err(Unavailable::Unusable {
             reason: error.to_string(),
         }),

@@ -6,7 +6,10 @@ mod cli {
     pub mod add;
     pub mod agent;
     pub mod doctor;
+    #[path = "../../src/models/endpoint/double.rs"]
+    pub mod double;
     pub mod embed;
+    pub mod endpoint;
     pub mod eval;
     pub mod install;
     pub mod manage;

@@ -27,8 +27,6 @@ use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
 use crate::store::{Store, Upserted};
 use crate::tool::{Tool, ToolId};
 
-/// Texts embedded and stored at once. At 30 a second a killed process loses a second's work.
-const EMBED_BATCH: usize = 32;
 /// How long a writer waits for the lock, and how often it tries. A reader that rebuilds an index
 /// holds the lock for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -631,13 +629,14 @@ impl Writer {
         };
         let mut result = Ok(());
         'legs: for (texts, embedder) in &work {
-            for batch in texts.chunks(EMBED_BATCH) {
+            for batch in texts.chunks(embedder.batch().max(1)) {
                 if progress(state).is_break() {
                     break 'legs;
                 }
-                result = self.embed_batch(embedder.as_ref(), batch);
-                if result.is_err() {
-                    break 'legs;
+                if let Err(error) = self.embed_batch(embedder.as_ref(), batch) {
+                    // The first error is returned; the other embedders may work.
+                    result = result.and(Err(error));
+                    continue 'legs;
                 }
                 state.done += batch.len();
             }

@@ -9,6 +9,8 @@ pub use hashing::Hashing;
 pub use minilm::MiniLm;
 pub use table::StaticTable;
 
+use std::time::Duration;
+
 use crate::document::View;
 use crate::error::Result;
 
@@ -70,11 +72,29 @@ pub trait Embedder: Send + Sync {
     /// # Errors
     /// [`crate::Error::Embedder`] when the model fails.
     fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>>;
+    /// As [`Embedder::embed_queries`], for a search that can wait no longer than this. An embedder
+    /// that may have to wait for others fails once the time is over; one that only computes need
+    /// not look at the clock.
+    ///
+    /// # Errors
+    /// [`crate::Error::Embedder`] when the model fails or the time is over.
+    fn embed_queries_within(
+        &self,
+        texts: &[&str],
+        _limit: Option<Duration>,
+    ) -> Result<Vec<Vec<f32>>> {
+        self.embed_queries(texts)
+    }
     /// Embeds the texts of tools.
     ///
     /// # Errors
     /// [`crate::Error::Embedder`] when the model fails.
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>>;
+    /// How many texts of tools are embedded by one call, and then stored. With the default a
+    /// killed process loses a second's work at 30 texts a second.
+    fn batch(&self) -> usize {
+        32
+    }
     /// The id of its profile.
     fn id(&self) -> &str {
         self.profile().id

@@ -214,6 +214,11 @@ pub enum DegradedCause {
 }
 
 impl DegradedCause {
+    /// True where a model did not embed the query.
+    pub(crate) fn is_failed_embedder(&self) -> bool {
+        matches!(self, DegradedCause::EmbedderFailed(_))
+    }
+
     /// Names the cause for programs.
     pub fn code(&self) -> &'static str {
         match self {

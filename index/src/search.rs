@@ -18,7 +18,7 @@ mod scoring;
 pub(crate) mod words;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::cost::{CostModel, Work};
 use crate::duplicates::Duplicates;
@@ -121,7 +121,10 @@ impl Searcher {
         });
         let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
         timings.total_ms = clock.elapsed().as_secs_f64() * 1e3;
-        let work = self.work(search.parts, &requests);
+        let mut work = self.work(search.parts, &requests);
+        if matches!(&degraded, Some(degraded) if degraded.cause.is_failed_embedder()) {
+            self.leave_out_failure(&mut work, timings.embed_ms);
+        }
         // Fusion and ranking are part of every search, as the lexical leg is, so the model counts
         // their time with it.
         let by_tool_ms = timings.lexical_ms + timings.fuse_ms + timings.rank_ms;
@@ -184,7 +187,7 @@ impl Searcher {
             }
         }
         let vectors = timed(&mut timings.embed_ms, || {
-            self.embed(&requests, parts, degraded)
+            self.embed(&requests, parts, query.effort, degraded)
         });
         let mode = match parameters.mode {
             // Without any vector of the query only words are left, whatever was asked for.
@@ -407,14 +410,34 @@ impl Searcher {
         request.of(parts)
     }
 
+    /// Leaves the work of embedding out where it failed sooner than it usually takes: that says
+    /// nothing about its speed.
+    fn leave_out_failure(&self, work: &mut Work, embed_ms: f64) {
+        let slow_texts = work.slow_texts;
+        let usual_ms = self.cost_model.expected_ms(&Work {
+            slow_texts,
+            ..Work::default()
+        });
+        if embed_ms < usual_ms {
+            work.slow_texts = 0;
+        }
+    }
+
     /// Embeds the texts of all requests. A leg that fails is left out and reported in `degraded`.
     fn embed(
         &self,
         requests: &[RequestTexts],
         parts: Parts,
+        effort: Effort,
         degraded: &mut Option<Degraded>,
     ) -> QueryVectors {
         let mut all = QueryVectors::default();
+        let limit = match effort {
+            // Too long a budget for a duration is none.
+            Effort::BudgetMs(budget_ms) => Duration::try_from_secs_f64(budget_ms / 1e3).ok(),
+            Effort::All | Effort::Variant(_) => None,
+        };
+        let clock = Instant::now();
         for leg in &self.legs {
             if !leg.takes_part(parts) {
                 all.push_absent();
@@ -431,7 +454,8 @@ impl Searcher {
                 .flatten()
                 .map(String::as_str)
                 .collect();
-            match leg.embedder.embed_queries(&texts) {
+            let left = limit.map(|limit| limit.saturating_sub(clock.elapsed()));
+            match leg.embedder.embed_queries_within(&texts, left) {
                 Ok(vectors) => {
                     all.push(vectors, texts_of_requests.iter().map(|texts| texts.len()));
                 }

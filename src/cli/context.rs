@@ -174,13 +174,15 @@ impl Context {
     /// Why a configured embedding model could not be loaded; `None` where nothing was loaded yet.
     pub fn missing_model(&self) -> Option<&Unavailable> {
         let without = self.embedders.get()?.without_model.as_ref();
-        without.filter(|unavailable| matches!(unavailable, Unavailable::Unusable { .. }))
+        without.filter(|unavailable| unavailable.is_problem())
     }
 
     fn loaded(&self) -> &Embedders {
         self.embedders.get_or_init(|| {
             let embedders = models::embedders(&self.settings);
-            if let Some(unavailable @ Unavailable::Unusable { .. }) = &embedders.without_model {
+            if let Some(unavailable) = &embedders.without_model
+                && unavailable.is_problem()
+            {
                 self.warn(format_args!("{unavailable}; searching without it"));
             }
             embedders

@@ -223,11 +223,43 @@ fn catalog(context: &Context, name: &str) -> Check {
 }
 
 fn embedding(context: &Context) -> Vec<Check> {
-    match context.settings.embedder {
+    match &context.settings.embedder {
         EmbedderKind::Auto | EmbedderKind::Minilm => [vec![table()], minilm(context)].concat(),
         EmbedderKind::Table => vec![table()],
         EmbedderKind::None | EmbedderKind::Hashing => Vec::new(),
+        EmbedderKind::Models(_) => [vec![table()], chosen(context)].concat(),
     }
+}
+
+/// Embeds a text by each embedder that the settings name.
+fn chosen(context: &Context) -> Vec<Check> {
+    let embedders = models::embedders(&context.settings);
+    let mut checks = Vec::new();
+    for embedder in embedders
+        .found
+        .iter()
+        .filter(|embedder| !embedder.is_instant())
+    {
+        let start = Instant::now();
+        checks.push(match embedder.embed_queries(&["create an issue"]) {
+            Ok(_) => {
+                let ms = start.elapsed().as_secs_f64() * 1e3;
+                let (id, dimensions) = (embedder.id(), embedder.dimensions());
+                let detail = format!("{id}: {dimensions} dimensions, one query in {ms:.1} ms");
+                Check::ok("embedding", detail)
+            }
+            Err(error) => Check::broken(
+                "embedding",
+                error_message(&error.into()),
+                "start the endpoint or correct the settings",
+            ),
+        });
+    }
+    if let Some(problem) = embedders.without_model {
+        let remedy = "correct the settings or start the endpoint";
+        checks.push(Check::broken("embedding", problem.to_string(), remedy));
+    }
+    checks
 }
 
 fn table() -> Check {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use toolscout_index::Writer;
+use toolscout_index::{Error, Writer};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -94,11 +94,11 @@ pub fn pending(writer: &mut Writer, interrupt: &Interrupt) -> Result<Embedded> {
     tracing::info!("embedding; Ctrl-C stops and keeps the vectors made so far");
     let bar = bar("embedding", ITEMS);
     let start = Instant::now();
-    let mut left = 0;
+    let (mut done, mut left) = (0, 0);
     let texts = writer.embed_pending(&mut |progress| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
-        left = progress.total - progress.done;
+        (done, left) = (progress.done, progress.total - progress.done);
         if interrupt.is_raised() {
             ControlFlow::Break(())
         } else {
@@ -106,9 +106,21 @@ pub fn pending(writer: &mut Writer, interrupt: &Interrupt) -> Result<Embedded> {
         }
     });
     bar.finish_and_clear();
-    Ok(Embedded {
-        texts: texts?,
-        left,
-        took: start.elapsed(),
-    })
+    match texts {
+        Ok(texts) => Ok(Embedded {
+            texts,
+            left,
+            took: start.elapsed(),
+        }),
+        Err(_) if interrupt.is_raised() => Ok(Embedded {
+            texts: done,
+            left,
+            took: start.elapsed(),
+        }),
+        Err(error @ Error::Embedder { .. }) => bail!(
+            "{error}; {} embedded before that, {left} left, `toolscout embed` continues",
+            counted(done, "text")
+        ),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::output::Output;
-use crate::config::{EmbedderKind, Layer};
+use crate::config::{EmbedderKind, EmbedderLayer, Layer};
 
 /// Flags that every verb accepts.
 #[derive(Args, Clone, Debug, Default)]
@@ -22,7 +22,8 @@ pub struct Globals {
     #[arg(long, global = true, value_name = "NAME")]
     catalog: Option<String>,
     /// Embedding: auto (the built-in table, and the model once it was pulled), table, minilm
-    /// (the same as auto, but searches without the model count as degraded) or none
+    /// (the same as auto, but searches without the model count as degraded), none, the URL of an
+    /// OpenAI-compatible endpoint (URL#MODEL), or a name of [embedders] in the configuration file
     /// [env: TOOLSCOUT_EMBEDDER; default: auto]
     #[arg(long, global = true, hide_short_help = true, value_name = "MODEL")]
     embedder: Option<EmbedderKind>,
@@ -53,7 +54,7 @@ impl Globals {
             data: self.data.clone(),
             cache: self.cache.clone(),
             catalog: self.catalog.clone(),
-            embedder: self.embedder,
+            embedder: self.embedder.clone().map(EmbedderLayer::Named),
             ..Layer::default()
         }
     }
@@ -81,7 +82,7 @@ impl Globals {
             ("--catalog", self.catalog.clone()),
             (
                 "--embedder",
-                self.embedder.map(|embedder| embedder.as_str().to_owned()),
+                self.embedder.as_ref().map(EmbedderKind::to_string),
             ),
             ("--config", self.config.as_deref().map(absolute)),
         ];

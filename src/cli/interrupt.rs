@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use anyhow::{Context, Result};
 
+use crate::models;
 use crate::shutdown::EXIT_INTERRUPTED;
 
 /// Set once Ctrl-C is pressed. A second Ctrl-C exits at once, which is safe at any time: committed
@@ -59,6 +60,8 @@ async fn wait_twice(raised: &AtomicBool, installed: &SyncSender<()>) {
         return;
     }
     raised.store(true, Ordering::Relaxed);
+    // An endpoint that is asked again and again would hold up the end.
+    models::stop_waiting();
     if tokio::signal::ctrl_c().await.is_ok() {
         std::process::exit(EXIT_INTERRUPTED);
     }

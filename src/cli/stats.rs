@@ -23,7 +23,7 @@ impl Args {
         let mut rows = vec![
             row("catalog", context.settings.catalog.clone()),
             row("data", context.settings.data.display().to_string()),
-            row("embedder", context.settings.embedder.describe().to_owned()),
+            row("embedder", context.settings.embedder.describe()),
             row("tools", stats.tools.to_string()),
             row("generation", stats.generation.to_string()),
             row("disk", format!("{:.1} MB", stats.disk_bytes as f64 / 1e6)),

@@ -8,6 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::extract;
 use super::super::wire::{SearchFusion, SearchMode, SearchVariant, ToolFormat};
 use crate::budget::Fitted;
+use crate::{hints, models};
 
 /// A search.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -348,7 +349,8 @@ impl From<&toolscout_index::Timings> for TookMs {
 impl From<&toolscout_index::Degraded> for DegradedReport {
     fn from(degraded: &toolscout_index::Degraded) -> Self {
         DegradedReport {
-            reason: crate::hints::degraded_reason(degraded),
+            // Clients need not know where the server's models are.
+            reason: models::without_address(&hints::degraded_reason(degraded)),
             pending_embeddings: degraded.pending_embeddings,
         }
     }

@@ -1,0 +1,481 @@
+//! The settings of embedding: what is built in, models by name, and endpoints.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::Environment;
+use crate::known_models::KnownModel;
+
+/// The name of the endpoint that the table `[embedder]` describes.
+const UNNAMED_ENDPOINT: &str = "endpoint";
+/// Separates names that are used together.
+const TOGETHER: char = '+';
+/// Names that stand for something built in, and so cannot be given to an endpoint.
+const BUILT_IN: [&str; 5] = ["auto", "table", "minilm", "none", "hashing"];
+
+/// Most texts in one request to an endpoint.
+const MAX_BATCH: usize = 2048;
+/// Most requests to an endpoint at a time.
+const MAX_CONCURRENCY: usize = 64;
+/// Longest vectors that are accepted.
+const MAX_DIMENSIONS: usize = 16_384;
+
+/// Which embedders are used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum EmbedderKind {
+    /// The built-in table, and all-MiniLM-L6-v2 once its files were fetched.
+    #[default]
+    Auto,
+    /// The built-in table alone.
+    Table,
+    /// The built-in table and all-MiniLM-L6-v2; an answer without the model is degraded.
+    Minilm,
+    /// None: every search is lexical.
+    None,
+    /// Hashed words: deterministic, without files and without meaning. For tests.
+    Hashing,
+    /// The built-in table and these: `minilm`, models by name, endpoints by name or URL.
+    Models(Vec<String>),
+}
+
+impl EmbedderKind {
+    /// What it stands for, with its name on the command line, in the environment and in the file.
+    pub fn describe(&self) -> String {
+        match self {
+            EmbedderKind::Auto => {
+                "auto: the built-in table, and the model once it was pulled".into()
+            }
+            EmbedderKind::Table => "table: the built-in table alone".into(),
+            EmbedderKind::Minilm => "minilm: the built-in table and the model".into(),
+            EmbedderKind::None => "none: searches are lexical".into(),
+            EmbedderKind::Hashing => "hashing: hashed words without meaning, for tests only".into(),
+            EmbedderKind::Models(names) => {
+                format!("{self}: the built-in table and {}", names.join(" and "))
+            }
+        }
+    }
+
+    /// Checks that every name is one of something.
+    ///
+    /// # Errors
+    /// A name that is unknown, with those that it could be.
+    pub fn check(&self, endpoints: &BTreeMap<String, EndpointSettings>) -> Result<()> {
+        let EmbedderKind::Models(names) = self else {
+            return Ok(());
+        };
+        for name in names {
+            let is_known = name == "minilm"
+                || is_url(name)
+                || endpoints.contains_key(name)
+                || KnownModel::find(name).is_some();
+            if !is_known {
+                bail!(
+                    "unknown embedder {name:?}; use auto, table, minilm, none, an endpoint's URL, a name of \
+                     [embedders] in the configuration file, or a model that `toolscout models list` shows"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for EmbedderKind {
+    /// As it is written on the command line, in the environment and in the file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EmbedderKind::Auto => f.write_str("auto"),
+            EmbedderKind::Table => f.write_str("table"),
+            EmbedderKind::Minilm => f.write_str("minilm"),
+            EmbedderKind::None => f.write_str("none"),
+            EmbedderKind::Hashing => f.write_str("hashing"),
+            EmbedderKind::Models(names) => f.write_str(&names.join("+")),
+        }
+    }
+}
+
+impl Serialize for EmbedderKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl FromStr for EmbedderKind {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => return Ok(EmbedderKind::Auto),
+            "table" => return Ok(EmbedderKind::Table),
+            "minilm" => return Ok(EmbedderKind::Minilm),
+            "none" => return Ok(EmbedderKind::None),
+            "hashing" => return Ok(EmbedderKind::Hashing),
+            _ => {}
+        }
+        let mut names: Vec<String> = Vec::new();
+        for name in text.split(TOGETHER).map(str::trim) {
+            match name {
+                "" => bail!("the embedder {text:?} has an empty name"),
+                "auto" | "none" | "hashing" => {
+                    bail!("{name} cannot be used together with other embedders")
+                }
+                // Part of every combination.
+                "table" => {}
+                name if names.iter().any(|other| other == name) => {
+                    bail!("the embedder {name:?} is named twice")
+                }
+                name => names.push(name.to_owned()),
+            }
+        }
+        Ok(match names.as_slice() {
+            [] => EmbedderKind::Table,
+            [only] if only == "minilm" => EmbedderKind::Minilm,
+            _ => EmbedderKind::Models(names),
+        })
+    }
+}
+
+/// True for what is an address and no name.
+pub fn is_url(name: &str) -> bool {
+    name.starts_with("http://") || name.starts_with("https://")
+}
+
+/// The setting `embedder` of one source: names, or in the file the table of an endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EmbedderLayer {
+    /// Names.
+    Named(EmbedderKind),
+    /// The one endpoint that embeds.
+    Endpoint(Box<EndpointSettings>),
+}
+
+impl EmbedderLayer {
+    /// The embedders by name; an endpoint without one is added to those that have names.
+    pub fn into_kind(self, endpoints: &mut BTreeMap<String, EndpointSettings>) -> EmbedderKind {
+        match self {
+            EmbedderLayer::Named(kind) => kind,
+            EmbedderLayer::Endpoint(endpoint) => {
+                endpoints.insert(UNNAMED_ENDPOINT.to_owned(), *endpoint);
+                EmbedderKind::Models(vec![UNNAMED_ENDPOINT.to_owned()])
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for EmbedderLayer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // By hand: the error of an untagged enum names no key.
+        deserializer.deserialize_any(LayerVisitor)
+    }
+}
+
+struct LayerVisitor;
+
+impl<'de> Visitor<'de> for LayerVisitor {
+    type Value = EmbedderLayer;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name, or a table with the url of an endpoint")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<EmbedderLayer, E> {
+        let kind = text.parse().map_err(E::custom)?;
+        Ok(EmbedderLayer::Named(kind))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EmbedderLayer, A::Error> {
+        let endpoint = EndpointSettings::deserialize(MapAccessDeserializer::new(map))?;
+        if endpoint.url.is_empty() {
+            return Err(A::Error::custom("missing field `url`"));
+        }
+        Ok(EmbedderLayer::Endpoint(Box::new(endpoint)))
+    }
+}
+
+/// An OpenAI-compatible endpoint that embeds texts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EndpointSettings {
+    /// Its base URL, as `http://127.0.0.1:11434` or `https://models.example/v1`.
+    pub url: String,
+    /// The model's name there; the only one that the endpoint lists when not set.
+    pub model: Option<String>,
+    /// The length of its vectors; asked for once when not set.
+    pub dimensions: Option<usize>,
+    /// Whether the endpoint is asked for vectors of this length.
+    pub request_dimensions: bool,
+    /// The environment variable with the key, sent as a bearer token.
+    pub key_env: Option<String>,
+    /// Its value.
+    #[serde(skip)]
+    pub key: Option<ApiKey>,
+    /// Written before each request.
+    pub query_prefix: String,
+    /// Written before each text of a tool.
+    pub passage_prefix: String,
+    /// Further fields of the body when requests are embedded, as `{ input_type = "query" }`.
+    pub query_parameters: Map<String, Value>,
+    /// Further fields of the body when tools are embedded.
+    pub passage_parameters: Map<String, Value>,
+    /// Most texts of tools in one request.
+    pub batch: usize,
+    /// Most requests at a time.
+    pub concurrency: usize,
+    /// Characters read of a text.
+    pub max_chars: usize,
+    /// Seconds that a batch of tools may take.
+    pub timeout_s: u64,
+    /// Milliseconds that a search waits.
+    pub query_timeout_ms: u64,
+    /// Seconds in which a batch is tried again while the endpoint is busy or down.
+    pub patience_s: u64,
+    /// Weight of the model beside other embedders; the table has .35.
+    pub weight: f32,
+    /// Price of a million tokens, for `eval`.
+    pub price_per_million_tokens: Option<f64>,
+}
+
+impl Default for EndpointSettings {
+    fn default() -> Self {
+        EndpointSettings {
+            url: String::new(),
+            model: None,
+            dimensions: None,
+            request_dimensions: false,
+            key_env: None,
+            key: None,
+            query_prefix: String::new(),
+            passage_prefix: String::new(),
+            query_parameters: Map::new(),
+            passage_parameters: Map::new(),
+            batch: 32,
+            concurrency: 2,
+            // About 500 tokens of English, the most that many models read.
+            max_chars: 2000,
+            timeout_s: 60,
+            query_timeout_ms: 1000,
+            patience_s: 120,
+            weight: 0.65,
+            price_per_million_tokens: None,
+        }
+    }
+}
+
+impl EndpointSettings {
+    /// An endpoint by its address, with the model after `#`.
+    pub fn of_url(url: &str) -> Self {
+        let (url, model) = match url.split_once('#') {
+            Some((url, model)) => (
+                url,
+                Some(model.to_owned()).filter(|model| !model.is_empty()),
+            ),
+            None => (url, None),
+        };
+        EndpointSettings {
+            url: url.to_owned(),
+            model,
+            ..EndpointSettings::default()
+        }
+    }
+
+    /// Reads the key from the variable that `key_env` names.
+    pub(super) fn read_key(&mut self, environment: Environment<'_>) {
+        let value = self.key_env.as_deref().and_then(environment);
+        self.key = value
+            .and_then(|value| value.into_string().ok())
+            .filter(|value| !value.is_empty())
+            .map(ApiKey);
+    }
+
+    /// The time that a batch of tools may take.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_s)
+    }
+
+    /// The time that a search waits.
+    pub fn query_timeout(&self) -> Duration {
+        Duration::from_millis(self.query_timeout_ms)
+    }
+
+    /// The time in which a batch is tried again.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience_s)
+    }
+}
+
+/// Checks an endpoint of the file.
+///
+/// # Errors
+/// A name that means something else, or a value out of its range.
+pub(super) fn validate(name: &str, endpoint: &EndpointSettings) -> Result<()> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || !name.chars().all(legal) || BUILT_IN.contains(&name) {
+        bail!(
+            "embedders.{name}: use another name, of letters, digits, `-`, `_` or `.`, and none of {}",
+            BUILT_IN.join(", ")
+        );
+    }
+    if !is_url(&endpoint.url) {
+        bail!(
+            "embedders.{name}.url is {:?}, it must start with http:// or https://",
+            endpoint.url
+        );
+    }
+    let in_range = |key: &str, value: u64, low: u64, high: u64| {
+        if (low..=high).contains(&value) {
+            return Ok(());
+        }
+        bail!("embedders.{name}.{key} is {value}, it must be from {low} to {high}")
+    };
+    let dimensions = endpoint.dimensions.unwrap_or(1);
+    in_range("dimensions", dimensions as u64, 1, MAX_DIMENSIONS as u64)?;
+    if endpoint.request_dimensions && endpoint.dimensions.is_none() {
+        bail!("embedders.{name}.request_dimensions needs embedders.{name}.dimensions");
+    }
+    in_range("batch", endpoint.batch as u64, 1, MAX_BATCH as u64)?;
+    let concurrency = endpoint.concurrency as u64;
+    in_range("concurrency", concurrency, 1, MAX_CONCURRENCY as u64)?;
+    in_range("max_chars", endpoint.max_chars as u64, 1, 1_000_000)?;
+    in_range("timeout_s", endpoint.timeout_s, 1, 3600)?;
+    in_range("query_timeout_ms", endpoint.query_timeout_ms, 1, 600_000)?;
+    in_range("patience_s", endpoint.patience_s, 0, 86_400)?;
+    if !(endpoint.weight > 0.0 && endpoint.weight <= 100.0) {
+        bail!(
+            "embedders.{name}.weight is {}, it must be above 0 and at most 100",
+            endpoint.weight
+        );
+    }
+    match endpoint.price_per_million_tokens {
+        Some(price) if !(price >= 0.0 && price.is_finite()) => {
+            bail!("embedders.{name}.price_per_million_tokens is {price}, it must be from 0")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A key, which no output shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(String);
+
+impl ApiKey {
+    /// The key itself, to be sent.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ApiKey {
+    fn from(key: &str) -> Self {
+        ApiKey(key.to_owned())
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    use super::super::{Layer, Settings};
+    use super::*;
+
+    fn resolve(file: &str, variables: &[(&str, &str)]) -> Result<Settings> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        std::fs::write(&path, file).unwrap();
+        let environment = |name: &str| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| OsString::from(value))
+        };
+        Settings::resolve(Layer::default(), Some(Path::new(&path)), &environment)
+    }
+
+    fn models(names: &[&str]) -> EmbedderKind {
+        EmbedderKind::Models(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn names_are_parsed_and_written_alike() {
+        for (text, kind) in [
+            ("auto", EmbedderKind::Auto),
+            ("table+minilm", EmbedderKind::Minilm),
+            ("bge-m3", models(&["bge-m3"])),
+            ("minilm+bge-m3", models(&["minilm", "bge-m3"])),
+            ("http://h:1#m", models(&["http://h:1#m"])),
+        ] {
+            let parsed: EmbedderKind = text.parse().unwrap();
+            assert_eq!(parsed, kind, "{text}");
+            assert_eq!(parsed.to_string().parse::<EmbedderKind>().unwrap(), kind);
+        }
+        for (text, expected) in [
+            ("auto+bge-m3", "auto cannot be used together"),
+            ("bge-m3+bge-m3", "named twice"),
+            ("bge-m3+", "empty name"),
+        ] {
+            let error = text.parse::<EmbedderKind>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_a_table_of_its_own_or_has_a_name() {
+        let file = "[embedder]\nurl = 'http://h:1'\nmodel = 'm'\nkey_env = 'K'";
+        let settings = resolve(file, &[("K", "secret")]).unwrap();
+        assert_eq!(settings.embedder, models(&["endpoint"]));
+        let endpoint = &settings.embedders["endpoint"];
+        assert_eq!(endpoint.model.as_deref(), Some("m"));
+        assert_eq!(endpoint.key.as_ref().map(ApiKey::expose), Some("secret"));
+        let shown = format!("{settings:?} {}", serde_json::json!(settings));
+        assert!(!shown.contains("secret"), "{shown}");
+
+        let file = "embedder = 'ours'\n[embedders.ours]\nurl = 'http://h:1'\nbatch = 7";
+        let settings = resolve(file, &[]).unwrap();
+        assert_eq!(settings.embedder, models(&["ours"]));
+        assert_eq!(settings.embedders["ours"].batch, 7);
+        let settings = resolve(file, &[("TOOLSCOUT_EMBEDDER", "table")]).unwrap();
+        assert_eq!(settings.embedder, EmbedderKind::Table);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_endpoint_is_named() {
+        for (file, expected) in [
+            ("[embedder]\nmodel = 'm'", "missing field `url`"),
+            ("[embedder]\nurl = 'http://h'\nmodle = 'm'", "`modle`"),
+            ("[embedders.a]\nurl = 'h:1'", "embedders.a.url is \"h:1\""),
+            (
+                "[embedders.a]\nurl = 'http://h'\nbatch = 0",
+                "embedders.a.batch is 0",
+            ),
+            ("[embedders.auto]\nurl = 'http://h'", "use another name"),
+            (
+                "[embedders.a]\nurl = 'http://h'\nrequest_dimensions = true",
+                "needs",
+            ),
+            ("embedder = 'ours'", "unknown embedder \"ours\""),
+            ("embedder = 7", "a name, or a table"),
+        ] {
+            let message = resolve(file, &[]).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_model_of_a_url_follows_a_hash() {
+        let endpoint = EndpointSettings::of_url("http://h:1/v1#org/m");
+        assert_eq!(endpoint.url, "http://h:1/v1");
+        assert_eq!(endpoint.model.as_deref(), Some("org/m"));
+        assert_eq!(EndpointSettings::of_url("http://h:1#").model, None);
+    }
+}

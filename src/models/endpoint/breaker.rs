@@ -1,0 +1,147 @@
+//! Keeps searches from waiting for an endpoint that fails.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::client::Failure;
+
+/// Pause after the first failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// Open after a failure: for a while no request is sent. Then one is, and its outcome decides.
+#[derive(Default)]
+pub struct Breaker(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Failures since the last success.
+    failures: u32,
+    /// Nothing is sent before.
+    closed_until: Option<Instant>,
+    /// True while a request tests whether the endpoint works again.
+    is_tested: bool,
+    /// What the last failure was.
+    reason: String,
+}
+
+impl Breaker {
+    /// The endpoint has answered.
+    pub fn reset(&self) {
+        *self.lock() = State::default();
+    }
+
+    fn fail(&self, failure: &Failure) {
+        let mut state = self.lock();
+        let doubled = FIRST_PAUSE * 2_u32.saturating_pow(state.failures.min(10));
+        let asked = failure.retry_after.unwrap_or_default();
+        state.failures = state.failures.saturating_add(1);
+        state.closed_until = Some(Instant::now() + doubled.max(asked).min(MAX_PAUSE));
+        state.is_tested = false;
+        state.reason.clone_from(&failure.reason);
+    }
+
+    /// Whether a request may be sent; if not, why.
+    fn admit(&self) -> Result<(), String> {
+        let mut state = self.lock();
+        let Some(until) = state.closed_until else {
+            return Ok(());
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() && !state.is_tested {
+            state.is_tested = true;
+            return Ok(());
+        }
+        let when = if left.is_zero() {
+            "is being tried again".to_owned()
+        } else {
+            format!("is tried again in {:.0} s", left.as_secs_f64().ceil())
+        };
+        Err(format!("{}; it {when}", state.reason))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held, so a poisoned state is consistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The permission to send one request. Dropped without an outcome, it counts as a failure: the
+/// request panicked or its task was dropped.
+pub struct Permit<S: AsRef<Breaker>> {
+    shared: Arc<S>,
+    is_open: bool,
+}
+
+impl<S: AsRef<Breaker>> Permit<S> {
+    /// Asks the breaker of this state.
+    ///
+    /// # Errors
+    /// Why nothing is sent.
+    pub fn of(shared: Arc<S>) -> Result<Self, String> {
+        (*shared).as_ref().admit()?;
+        Ok(Permit {
+            shared,
+            is_open: true,
+        })
+    }
+
+    /// The state.
+    pub fn shared(&self) -> &Arc<S> {
+        &self.shared
+    }
+
+    /// Tells the breaker how the request ended.
+    pub fn close(mut self, failure: Option<&Failure>) {
+        self.is_open = false;
+        let breaker = (*self.shared).as_ref();
+        match failure {
+            // A request that the endpoint refuses for its content says nothing about the next.
+            Some(failure) if !failure.is_about_request => breaker.fail(failure),
+            _ => breaker.reset(),
+        }
+    }
+}
+
+impl<S: AsRef<Breaker>> Drop for Permit<S> {
+    fn drop(&mut self) {
+        if self.is_open {
+            (*self.shared)
+                .as_ref()
+                .fail(&Failure::unusable("the request was dropped".into()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl AsRef<Breaker> for Breaker {
+        fn as_ref(&self) -> &Breaker {
+            self
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_for_a_while_after_a_failure_and_then_once() {
+        let breaker = Arc::new(Breaker::default());
+        Permit::of(breaker.clone()).unwrap().close(None);
+        let failure = Failure::unusable("it is down".into());
+        Permit::of(breaker.clone()).unwrap().close(Some(&failure));
+        let refused = Permit::of(breaker.clone()).err().unwrap();
+        assert!(
+            refused.contains("it is down; it is tried again in 1 s"),
+            "{refused}"
+        );
+        breaker.lock().closed_until = Some(Instant::now());
+        let test = Permit::of(breaker.clone()).unwrap();
+        let refused = Permit::of(breaker.clone()).err().unwrap();
+        assert!(refused.contains("is being tried"), "{refused}");
+        drop(test);
+        let refused = Permit::of(breaker.clone()).err().unwrap();
+        assert!(refused.contains("in 2 s"), "twice as long: {refused}");
+        breaker.reset();
+        assert!(Permit::of(breaker).is_ok());
+    }
+}
