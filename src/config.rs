@@ -23,16 +23,18 @@ pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url
 pub const DEFAULT_CATALOG: &str = "default";
 
 /// The environment variables whose values are paths.
-pub const PATH_VARIABLES: [&str; 5] = [
+pub const PATH_VARIABLES: [&str; 6] = [
     "HF_HOME",
     "ORT_DYLIB_PATH",
     "TOOLSCOUT_CACHE",
     "TOOLSCOUT_CONFIG",
     "TOOLSCOUT_DATA",
+    "TOOLSCOUT_MODELS_DIR",
 ];
 
 /// The other environment variables of the settings.
-pub const VALUE_VARIABLES: [&str; 10] = [
+pub const VALUE_VARIABLES: [&str; 11] = [
+    "HF_ENDPOINT",
     "TOOLSCOUT_CATALOG",
     "TOOLSCOUT_EMBEDDER",
     "TOOLSCOUT_FETCH_MAX_MB",
@@ -56,6 +58,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// The cache directory, which holds models and the ONNX Runtime.
     pub cache: PathBuf,
+    /// A folder of models in the layout of the hub's cache, searched before the others.
+    pub models_dir: Option<PathBuf>,
     /// The catalog to use.
     pub catalog: String,
     /// The embedders.
@@ -104,6 +108,8 @@ pub struct Places {
     pub hf_home: Option<PathBuf>,
     /// `ORT_DYLIB_PATH`: the ONNX Runtime library.
     pub ort_dylib: Option<PathBuf>,
+    /// `HF_ENDPOINT`: the address of the model hub.
+    pub hub: Option<String>,
     /// `LD_LIBRARY_PATH`: further directories of libraries.
     pub library_path: Vec<PathBuf>,
 }
@@ -116,6 +122,8 @@ pub struct Layer {
     pub data: Option<PathBuf>,
     /// See [`Settings::cache`].
     pub cache: Option<PathBuf>,
+    /// See [`Settings::models_dir`].
+    pub models_dir: Option<PathBuf>,
     /// See [`Settings::catalog`].
     pub catalog: Option<String>,
     /// See [`Settings::embedder`]; in the file also a table, which describes an endpoint.
@@ -195,6 +203,7 @@ impl Layer {
         Ok(Layer {
             data: env.path("TOOLSCOUT_DATA"),
             cache: env.path("TOOLSCOUT_CACHE"),
+            models_dir: env.path("TOOLSCOUT_MODELS_DIR"),
             catalog: env.parse("TOOLSCOUT_CATALOG")?,
             embedder: env.parse("TOOLSCOUT_EMBEDDER")?.map(EmbedderLayer::Named),
             embedders: BTreeMap::new(),
@@ -219,6 +228,7 @@ impl Layer {
         Layer {
             data: self.data.or(other.data),
             cache: self.cache.or(other.cache),
+            models_dir: self.models_dir.or(other.models_dir),
             catalog: self.catalog.or(other.catalog),
             embedder: self.embedder.or(other.embedder),
             // Flags and variables describe none.
@@ -248,6 +258,7 @@ impl Layer {
             cache: self
                 .cache
                 .map_or_else(|| platform(ProjectDirs::cache_dir, "--cache"), Ok)?,
+            models_dir: self.models_dir,
             catalog: self.catalog.unwrap_or_else(|| DEFAULT_CATALOG.to_owned()),
             embedder,
             is_embedder_forced: false,
@@ -260,6 +271,7 @@ impl Layer {
             places: Places {
                 hf_home: env.path("HF_HOME"),
                 ort_dylib: env.path("ORT_DYLIB_PATH"),
+                hub: env.parse("HF_ENDPOINT")?,
                 library_path: env.paths("LD_LIBRARY_PATH"),
             },
             file,

@@ -8,7 +8,10 @@
 mod chosen;
 mod endpoint;
 mod hub;
+mod hub_files;
+mod manifest;
 mod model;
+mod named;
 mod pins;
 mod pypi;
 mod runtime;
@@ -30,6 +33,7 @@ use crate::config::{EmbedderKind, Settings};
 pub use chosen::Patience;
 pub use endpoint::{Usage, stop_waiting, without_address};
 pub use hub::fetch_here as fetch_from_hub_here;
+pub use named::{NamedStatus, languages, statuses as named_statuses};
 pub use pypi::pip_version;
 
 pub use toolscout_index::embed::minilm::{DIMENSIONS as MODEL_DIMENSIONS, NAME as MODEL_NAME};
@@ -373,6 +377,57 @@ pub fn pull(
         bail!("{} after the download", status.problems());
     }
     Ok(Pulled { fetched, status })
+}
+
+/// Downloads a model that is used by name, and the ONNX Runtime, where they are missing or damaged.
+/// Returns what was downloaded, and the state of the files.
+///
+/// # Errors
+/// An unknown name, no network, a file that is not what the hub says, a cache that cannot be
+/// written. The files of before stay.
+pub fn pull_named(
+    name: &str,
+    settings: &Settings,
+    force: bool,
+    on_transfer: OnTransfer<'_>,
+) -> Result<(Vec<String>, Part)> {
+    let wanted = named::Wanted::named(name).with_context(|| {
+        format!("there is no model {name:?}; `toolscout models list --all` shows the names")
+    })?;
+    let mut fetched = Vec::new();
+    if runtime::locate(settings, Depth::Checksums)
+        .ready()
+        .is_none()
+    {
+        fetched.push(runtime::fetch(settings, on_transfer)?);
+    }
+    let before = named::locate(wanted, settings, Depth::Checksums);
+    if force || before.ready().is_none() {
+        let hub = hub_files::address(settings)?;
+        let revision = hub_files::fetch(wanted, &hub, &named::home(settings), on_transfer)?;
+        fetched.push(format!("{} {revision}", wanted.model.name));
+    }
+    let files = named::locate(wanted, settings, Depth::Checksums);
+    if let Some(problem) = files.problem(&wanted.model.name) {
+        bail!("{problem} after the download");
+    }
+    Ok((fetched, files))
+}
+
+/// The models by name among these embedders whose files are missing or damaged.
+pub fn missing_named(kind: &EmbedderKind, settings: &Settings) -> Vec<String> {
+    let EmbedderKind::Models(names) = kind else {
+        return Vec::new();
+    };
+    let is_missing = |name: &&String| {
+        !settings.embedders.contains_key(*name)
+            && named::Wanted::named(name).is_some_and(|wanted| {
+                named::locate(wanted, settings, Depth::Sizes)
+                    .ready()
+                    .is_none()
+            })
+    };
+    names.iter().filter(is_missing).cloned().collect()
 }
 
 fn fetch_model(

@@ -11,6 +11,7 @@ mod cli {
     pub mod embed;
     pub mod endpoint;
     pub mod eval;
+    pub mod hub;
     pub mod install;
     pub mod manage;
     pub mod memory;

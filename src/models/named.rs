@@ -1,0 +1,317 @@
+//! Models that are used by name: finds their files, in the layout of the hub's cache, and loads them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use fastembed::{
+    InitOptionsUserDefined, ModelTrait, TextEmbedding, TokenizerFiles, UserDefinedEmbeddingModel,
+};
+use serde::Serialize;
+use toolscout_index::embed::minilm::load_runtime;
+use toolscout_index::{Embedder, EmbedderProfile, Error, Result, Scripts};
+
+use super::manifest::Manifest;
+use super::{Depth, Part, model};
+use crate::config::Settings;
+use crate::known_models::{KnownModel, TOKENIZER_FILES, split_revision};
+
+/// Tokens read of a text. A tool's first sentences state its purpose, and time grows with each.
+const MAX_TOKENS: usize = 256;
+/// Share beside the table, as that of MiniLM.
+const SHARE: f32 = 0.65;
+/// Letters of a revision in an id.
+const REVISION_CHARS: usize = 8;
+
+/// A model and the revision that the settings ask for, if any.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub model: &'static KnownModel,
+    pub revision: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    /// From a name, with or without `@REVISION`.
+    pub fn named(name: &'a str) -> Option<Self> {
+        Some(Wanted {
+            model: KnownModel::find(name)?,
+            revision: split_revision(name).1,
+        })
+    }
+
+    /// The folder of all revisions within a hub cache.
+    pub fn repository(&self) -> String {
+        format!("models--{}", self.model.hub_id.replace('/', "--"))
+    }
+}
+
+/// The state of a model that can be used by name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NamedStatus {
+    /// Its short name.
+    pub name: String,
+    /// Its name on the hub.
+    pub hub_id: String,
+    /// Length of its vectors.
+    pub dimensions: usize,
+    /// Its files.
+    #[serde(flatten)]
+    pub files: Part,
+}
+
+/// The state of every known model.
+pub fn statuses(settings: &Settings) -> Vec<NamedStatus> {
+    let status = |model: &'static KnownModel| NamedStatus {
+        name: model.name.clone(),
+        hub_id: model.hub_id.clone(),
+        dimensions: model.dimensions,
+        files: locate(
+            Wanted {
+                model,
+                revision: None,
+            },
+            settings,
+            Depth::Sizes,
+        ),
+    };
+    KnownModel::all().iter().map(status).collect()
+}
+
+/// Finds the folder with a model's files.
+pub fn locate(wanted: Wanted<'_>, settings: &Settings, depth: Depth) -> Part {
+    let homes = homes(settings);
+    let mut parts: Vec<Part> = homes
+        .iter()
+        .filter_map(|home| snapshot(&home.join(wanted.repository()), wanted.revision))
+        .map(|folder| check(wanted.model, &folder, depth))
+        .collect();
+    if parts.is_empty() {
+        return Part::Missing { looked_in: homes };
+    }
+    let ready = parts.iter().position(|part| part.ready().is_some());
+    parts.swap_remove(ready.unwrap_or(0))
+}
+
+/// The hub caches that are searched.
+fn homes(settings: &Settings) -> Vec<PathBuf> {
+    let mut homes: Vec<PathBuf> = settings.models_dir.iter().cloned().collect();
+    homes.extend(model::homes(settings));
+    homes
+}
+
+/// Where a download is written.
+pub fn home(settings: &Settings) -> PathBuf {
+    settings
+        .models_dir
+        .clone()
+        .unwrap_or_else(|| model::home(settings))
+}
+
+/// The folder of a revision: the one asked for, that of `refs/main`, or the only one.
+fn snapshot(repository: &Path, revision: Option<&str>) -> Option<PathBuf> {
+    let snapshots = repository.join("snapshots");
+    if let Some(revision) = revision {
+        let folder = snapshots.join(revision);
+        return folder.is_dir().then_some(folder);
+    }
+    if let Ok(main) = std::fs::read_to_string(repository.join("refs/main")) {
+        return Some(snapshots.join(main.trim()));
+    }
+    let mut folders = std::fs::read_dir(&snapshots).ok()?.flatten();
+    match (folders.next(), folders.next()) {
+        (Some(only), None) => Some(only.path()),
+        _ => None,
+    }
+}
+
+fn check(model: &KnownModel, folder: &Path, depth: Depth) -> Part {
+    let manifest = Manifest::read(folder);
+    for name in model.files() {
+        let path = folder.join(name);
+        if let Err(reason) = manifest.check(&path, name, depth) {
+            return Part::Broken { path, reason };
+        }
+    }
+    Part::Ready {
+        path: folder.to_owned(),
+        version: revision_of(folder),
+    }
+}
+
+fn revision_of(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// A loaded model. One inference at a time, on all cores.
+pub struct NamedModel {
+    id: String,
+    model: &'static KnownModel,
+    session: Mutex<TextEmbedding>,
+}
+
+impl NamedModel {
+    /// Loads a model from its folder, and ONNX Runtime from a library file.
+    ///
+    /// # Errors
+    /// [`Error::Embedder`] with the file that is missing or no model.
+    pub fn load(model: &'static KnownModel, folder: &Path, runtime: &Path) -> Result<Self> {
+        load_runtime(runtime)?;
+        let failed = |path: &Path, reason: String| Error::Embedder {
+            model: path.display().to_string(),
+            reason,
+        };
+        let read = |name: &str| {
+            let path = folder.join(name);
+            std::fs::read(&path).map_err(|error| failed(&path, error.to_string()))
+        };
+        let weights = read(&model.weights)?;
+        let mut digest = blake3::Hasher::new();
+        digest.update(&weights);
+        let [tokenizer, config, special_tokens, tokenizer_config] = TOKENIZER_FILES;
+        let tokenizer_files = TokenizerFiles {
+            tokenizer_file: read(tokenizer)?,
+            config_file: read(config)?,
+            special_tokens_map_file: read(special_tokens)?,
+            tokenizer_config_file: read(tokenizer_config)?,
+        };
+        let mut files = UserDefinedEmbeddingModel::new(weights, tokenizer_files)
+            .with_quantization(TextEmbedding::get_quantization_mode(&model.model));
+        files.pooling = TextEmbedding::get_default_pooling_method(&model.model);
+        files.output_key = fastembed::EmbeddingModel::get_model_info(&model.model)
+            .and_then(|info| info.output_key.clone());
+        for name in &model.more_weights {
+            let bytes = read(name)?;
+            digest.update(&bytes);
+            // The weights name their further files without a folder.
+            let file = name.rsplit('/').next().unwrap_or(name);
+            files = files.with_external_initializer(file.to_owned(), bytes);
+        }
+        let options = InitOptionsUserDefined::new().with_max_length(MAX_TOKENS);
+        let session = TextEmbedding::try_new_from_user_defined(files, options)
+            .map_err(|error| failed(folder, error.to_string()))?;
+        let revision = revision_of(folder);
+        let is_commit = revision.len() == 40 && revision.bytes().all(|c| c.is_ascii_hexdigit());
+        // A commit names the exact weights; of any other folder only its content does.
+        let version = if is_commit {
+            revision
+        } else {
+            digest.finalize().to_hex().to_string()
+        };
+        Ok(NamedModel {
+            id: format!("{}/{}/{MAX_TOKENS}", model.name, &version[..REVISION_CHARS]),
+            model,
+            session: Mutex::new(session),
+        })
+    }
+
+    fn embed(&self, texts: &[&str], prefix: &str) -> Result<Vec<Vec<f32>>> {
+        let failed = |reason: String| Error::Embedder {
+            model: self.model.name.clone(),
+            reason,
+        };
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let embed = |text: &&str| {
+            // One by one: the vector of a text must not depend on those beside it, which padding and
+            // 8-bit arithmetic would make it do.
+            let embedded = session.embed([format!("{prefix}{text}")], Some(1));
+            let vector = embedded.map_err(|error| failed(error.to_string()))?.pop();
+            vector
+                .filter(|vector| vector.iter().all(|value| value.is_finite()))
+                .ok_or_else(|| failed("it gave no vector of numbers".to_owned()))
+        };
+        texts.iter().map(embed).collect()
+    }
+}
+
+impl Embedder for NamedModel {
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile {
+            scripts: self.model.scripts(),
+            share: SHARE,
+            ..EmbedderProfile::new(&self.id, self.model.dimensions)
+        }
+    }
+
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed(texts, self.model.prefixes().0)
+    }
+
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed(texts, self.model.prefixes().1)
+    }
+}
+
+/// For the summary of a model: what its requests may be written in.
+pub fn languages(model: &KnownModel) -> &'static str {
+    match model.scripts() {
+        Scripts::Latin => "English",
+        Scripts::Any if model.name.contains("-zh") => "Chinese",
+        Scripts::Any => "many",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository(home: &Path, wanted: Wanted<'_>) -> PathBuf {
+        home.join(wanted.repository())
+    }
+
+    fn write_snapshot(home: &Path, wanted: Wanted<'_>, revision: &str) -> PathBuf {
+        let folder = repository(home, wanted).join("snapshots").join(revision);
+        for name in wanted.model.files() {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_revision_is_found_by_name_by_refs_or_as_the_only_one() {
+        let home = tempfile::tempdir().unwrap();
+        let wanted = Wanted::named("multilingual-e5-small").unwrap();
+        let repository = repository(home.path(), wanted);
+        assert!(repository.ends_with("models--intfloat--multilingual-e5-small"));
+        assert_eq!(snapshot(&repository, None), None);
+        let first = write_snapshot(home.path(), wanted, "a1");
+        assert_eq!(snapshot(&repository, None), Some(first.clone()));
+        let second = write_snapshot(home.path(), wanted, "b2");
+        assert_eq!(
+            snapshot(&repository, None),
+            None,
+            "which of the two is not known"
+        );
+        std::fs::create_dir(repository.join("refs")).unwrap();
+        std::fs::write(repository.join("refs/main"), "b2\n").unwrap();
+        assert_eq!(snapshot(&repository, None), Some(second));
+        assert_eq!(snapshot(&repository, Some("a1")), Some(first));
+        assert_eq!(snapshot(&repository, Some("c3")), None);
+    }
+
+    #[test]
+    fn missing_and_empty_files_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let wanted = Wanted::named("bge-m3").unwrap();
+        let folder = write_snapshot(home.path(), wanted, "a1");
+        assert!(check(wanted.model, &folder, Depth::Sizes).ready().is_some());
+        std::fs::write(folder.join("onnx/model.onnx_data"), "").unwrap();
+        let Part::Broken { path, reason } = check(wanted.model, &folder, Depth::Sizes) else {
+            panic!("it is empty");
+        };
+        assert!(
+            path.ends_with("onnx/model.onnx_data") && reason.contains("empty"),
+            "{reason}"
+        );
+        std::fs::remove_file(folder.join("tokenizer.json")).unwrap();
+        std::fs::write(folder.join("onnx/model.onnx_data"), "x").unwrap();
+        let problem = check(wanted.model, &folder, Depth::Sizes)
+            .problem("bge-m3")
+            .unwrap();
+        assert!(
+            problem.contains("tokenizer.json cannot be read"),
+            "{problem}"
+        );
+    }
+}

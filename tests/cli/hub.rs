@@ -1,0 +1,275 @@
+//! Models by name: from a hub, from a folder in the hub's layout, and from nowhere.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::double::{Double, Reply, Request};
+use super::run::{Ended, World, four_tools};
+
+const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
+const FILES: [&str; 5] = [
+    "onnx/model.onnx",
+    "tokenizer.json",
+    "config.json",
+    "special_tokens_map.json",
+    "tokenizer_config.json",
+];
+/// `sha256` of "weights".
+const SUM: &str = "9a129038d9a00aed0cf6a7ea059ca50a813449061ab87848cf1a13eafdf33b2c";
+
+/// What the hub double says of the weights.
+struct Weights {
+    size: usize,
+    sha256: Option<String>,
+    cut_at: Option<usize>,
+}
+
+/// A hub with multilingual-e5-small, all of whose files hold the word "weights".
+fn hub(weights: Weights) -> Double {
+    Double::start(move |_, request: &Request| {
+        let path = request.line.split(' ').nth(1).unwrap_or_default();
+        if path.starts_with("/api/models/intfloat/multilingual-e5-small/revision/") {
+            let siblings: Vec<Value> = FILES
+                .iter()
+                .map(|name| match (*name, &weights.sha256) {
+                    ("onnx/model.onnx", Some(sum)) => json!({
+                        "rfilename": name,
+                        "lfs": { "sha256": sum, "size": weights.size },
+                    }),
+                    ("onnx/model.onnx", None) => json!({ "rfilename": name, "size": weights.size }),
+                    _ => json!({ "rfilename": name, "size": 7 }),
+                })
+                .collect();
+            let listed = json!({ "sha": REVISION, "siblings": siblings });
+            return Reply::status(200, &listed.to_string());
+        }
+        let start = format!("/intfloat/multilingual-e5-small/resolve/{REVISION}/");
+        match path.strip_prefix(&start) {
+            Some("onnx/model.onnx") => Reply {
+                cut_at: weights.cut_at,
+                ..Reply::status(200, "weights")
+            },
+            Some(_) => Reply::status(200, "weights"),
+            None => Reply::status(404, "no such thing"),
+        }
+    })
+}
+
+fn good() -> Weights {
+    Weights {
+        size: 7,
+        sha256: None,
+        cut_at: None,
+    }
+}
+
+/// A run that asks this hub; a library that looks like the ONNX Runtime is there.
+fn run(world: &World, hub: &str, args: &[&str]) -> Ended {
+    let runtime = world.file("libonnxruntime.so.1.31.1", b"\x7fELF and so on");
+    let mut command = world.command();
+    command
+        .env_remove("TOOLSCOUT_EMBEDDER")
+        .env("HF_ENDPOINT", hub)
+        .env("ORT_DYLIB_PATH", runtime);
+    Ended::of(command.args(args).output())
+}
+
+fn repository(world: &World) -> PathBuf {
+    world.path("cache/models--intfloat--multilingual-e5-small")
+}
+
+#[test]
+fn a_model_is_fetched_once_checked_and_pinned_by_revision() {
+    let world = World::new();
+    let double = hub(good());
+    let pulled = run(
+        &world,
+        &double.url,
+        &["models", "pull", "multilingual-e5-small"],
+    );
+    assert_eq!(pulled.code, 0, "{}", pulled.stderr);
+    assert!(pulled.stdout.contains(REVISION), "{}", pulled.stdout);
+    let main = std::fs::read_to_string(repository(&world).join("refs/main")).expect("a file");
+    assert_eq!(main, REVISION);
+    let asked = double.requests().len();
+    assert_eq!(asked, 6, "the list and five files");
+    let again = run(
+        &world,
+        &double.url,
+        &["models", "pull", "intfloat/multilingual-e5-small"],
+    );
+    assert!(
+        again.stdout.contains("nothing was downloaded"),
+        "{}",
+        again.stdout
+    );
+    assert_eq!(double.requests().len(), asked);
+    let listed = run(&world, &double.url, &["models", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let model = &listed["by_name"][0];
+    assert_eq!(
+        (&model["name"], &model["state"], &model["version"]),
+        (
+            &json!("multilingual-e5-small"),
+            &json!("ready"),
+            &json!(REVISION)
+        )
+    );
+    // A changed byte is noticed, and mended.
+    let weights = repository(&world).join(format!("snapshots/{REVISION}/onnx/model.onnx"));
+    std::fs::write(&weights, "weighty").expect("a file");
+    let mended = run(
+        &world,
+        &double.url,
+        &["models", "pull", "multilingual-e5-small"],
+    );
+    assert_eq!(mended.code, 0, "{}", mended.stderr);
+    assert_eq!(
+        std::fs::read_to_string(&weights).expect("a file"),
+        "weights"
+    );
+    let left: Vec<String> = std::fs::read_dir(repository(&world))
+        .expect("a folder")
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    assert_eq!(left.len(), 2, "nothing but refs and snapshots: {left:?}");
+}
+
+#[test]
+fn half_a_file_and_a_wrong_one_are_refused_and_nothing_changes() {
+    let other = "0".repeat(64);
+    for (weights, expected) in [
+        (
+            Weights {
+                cut_at: Some(3),
+                ..good()
+            },
+            "did not arrive whole",
+        ),
+        (
+            Weights { size: 9, ..good() },
+            "7 bytes where the hub says 9",
+        ),
+        (Weights { size: 5, ..good() }, "where the hub says 5"),
+        (
+            Weights {
+                sha256: Some(other),
+                ..good()
+            },
+            "another checksum than the hub says",
+        ),
+    ] {
+        let world = World::new();
+        let double = hub(weights);
+        let ended = run(
+            &world,
+            &double.url,
+            &["models", "pull", "multilingual-e5-small"],
+        );
+        ended.failed(1, &[expected, "nothing was replaced"]);
+        assert!(!repository(&world).join("refs").exists());
+        assert!(!repository(&world).join("snapshots").exists());
+    }
+    let known = Weights {
+        sha256: Some(SUM.to_owned()),
+        ..good()
+    };
+    let world = World::new();
+    let ended = run(
+        &world,
+        &hub(known).url,
+        &["models", "pull", "multilingual-e5-small"],
+    );
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+}
+
+#[test]
+fn a_revision_can_be_named_and_leaves_that_of_others_alone() {
+    let world = World::new();
+    let double = hub(good());
+    let name = format!("multilingual-e5-small@{REVISION}");
+    assert_eq!(run(&world, &double.url, &["models", "pull", &name]).code, 0);
+    assert!(repository(&world).join("snapshots").join(REVISION).exists());
+    assert!(!repository(&world).join("refs/main").exists());
+    let list = &double.requests()[0].line;
+    assert!(list.contains(&format!("/revision/{REVISION}?")), "{list}");
+    let unknown = run(&world, &double.url, &["models", "pull", "bge-m3"]);
+    unknown.failed(1, &["has no BAAI/bge-m3, revision main"]);
+    let unknown = run(&world, &double.url, &["models", "pull", "gpt"]);
+    unknown.failed(1, &["there is no model \"gpt\"", "models list --all"]);
+}
+
+#[test]
+fn without_a_hub_searches_go_on_with_the_table() {
+    let world = World::with_tools(&four_tools());
+    let nowhere = "http://127.0.0.1:9";
+    let pull = run(&world, nowhere, &["models", "pull", "bge-m3"]);
+    pull.failed(
+        1,
+        &[
+            "the model hub http://127.0.0.1:9 cannot be reached",
+            "`models_dir`",
+        ],
+    );
+    let embed = run(&world, nowhere, &["--embedder", "bge-m3", "embed"]);
+    embed.failed(1, &["nothing was embedded by bge-m3", "cannot be reached"]);
+    let searched = run(
+        &world,
+        nowhere,
+        &["--embedder", "bge-m3", "search", "open an issue", "--json"],
+    );
+    assert!(
+        searched.stderr.contains("`toolscout models pull bge-m3`"),
+        "{}",
+        searched.stderr
+    );
+    let answer: Value = serde_json::from_str(&searched.stdout).expect("JSON");
+    assert_eq!(answer["degraded"]["code"], "embedder_not_loaded");
+    assert_eq!(answer["hits"][0]["id"], "github/create_issue");
+    assert!(
+        answer["embedders"][0].to_string().contains("static-table"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_hub_that_says_nothing_is_given_up() {
+    let world = World::new();
+    let silent = Double::start(|_, _| Reply {
+        delay: Duration::from_secs(30),
+        ..Reply::status(200, "")
+    });
+    let start = Instant::now();
+    let ended = run(&world, &silent.url, &["models", "pull", "bge-m3"]);
+    ended.failed(1, &["cannot be reached"]);
+    assert!(start.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn every_model_is_listed_on_request() {
+    let world = World::new();
+    let all = world.json(&["models", "list", "--all"]);
+    let names: Vec<&str> = all["by_name"]
+        .as_array()
+        .expect("an array")
+        .iter()
+        .filter_map(|model| model["name"].as_str())
+        .collect();
+    for name in ["multilingual-e5-small", "bge-m3", "nomic-embed-text-v1.5"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    assert_eq!(world.json(&["models", "list"])["by_name"], json!([]));
+    assert!(
+        world
+            .ok(&["models", "list", "--all"])
+            .contains("BAAI/bge-m3, 1024 dimensions, many")
+    );
+}
