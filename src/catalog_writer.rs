@@ -74,6 +74,9 @@ pub enum WriteError {
     Catalog(#[from] Error),
 }
 
+/// Called about once a second, when what other processes have committed was read.
+pub type Watch = Box<dyn FnMut(&Catalog) + Send>;
+
 /// The queue of changes to one catalog. Dropping it ends the thread after the change in progress.
 pub struct CatalogWriter {
     /// One permit for each change in the queue.
@@ -103,6 +106,20 @@ impl CatalogWriter {
         capacity: usize,
         depth: Gauge,
     ) -> std::io::Result<Self> {
+        CatalogWriter::start_watching(name, catalog, capacity, depth, Box::new(|_| ()))
+    }
+
+    /// As [`CatalogWriter::start`], with a function that follows the catalog.
+    ///
+    /// # Errors
+    /// When the system cannot start a thread.
+    pub fn start_watching(
+        name: &str,
+        catalog: Catalog,
+        capacity: usize,
+        depth: Gauge,
+        watch: Watch,
+    ) -> std::io::Result<Self> {
         let (sender, queue) = channel();
         let closing = Arc::new(AtomicBool::new(false));
         let permits = Arc::new(Semaphore::new(capacity));
@@ -114,6 +131,7 @@ impl CatalogWriter {
             permits: Arc::clone(&permits),
             capacity,
             next_embedding: Some(Instant::now()),
+            watch,
         };
         let handle = std::thread::Builder::new()
             .name(format!("write {name}"))
@@ -210,6 +228,7 @@ struct WriterThread {
     capacity: usize,
     /// When to embed next; `None` while every tool has its vectors.
     next_embedding: Option<Instant>,
+    watch: Watch,
 }
 
 impl WriterThread {
@@ -292,7 +311,9 @@ impl WriterThread {
         if self.next_embedding.is_some_and(|at| at <= Instant::now()) {
             return self.embed();
         }
-        match self.catalog.refresh() {
+        let refreshed = self.catalog.refresh();
+        (self.watch)(&self.catalog);
+        match refreshed {
             Ok(searcher) if searcher.pending_embeddings() > 0 && self.next_embedding.is_none() => {
                 self.next_embedding = Some(Instant::now());
             }

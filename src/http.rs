@@ -20,6 +20,7 @@ mod catalogs;
 mod connection;
 mod descriptors;
 mod docs;
+mod embedders;
 mod envelope;
 mod error;
 mod extract;
@@ -44,6 +45,7 @@ mod tools;
 mod wire;
 
 pub use descriptors::raise_descriptor_limit;
+pub use embedders::EmbedderSource;
 pub use limits::Limits;
 pub use server::{bind, serve};
 pub use state::{AgentSource, App, AppState, Exposure, Settings};

@@ -19,6 +19,7 @@ mod cli {
     pub mod run;
     pub mod search;
     pub mod settings;
+    pub mod switch;
     pub mod tiers;
     pub mod tune;
     pub mod url;

@@ -73,6 +73,21 @@ impl DataDir {
         Ok(names)
     }
 
+    /// The settings of an existing catalog, without opening it: they may name its embedders.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCatalog`], [`Error::Store`].
+    pub fn settings(&self, name: &str) -> Result<Settings> {
+        let dir = self.catalog_dir(name)?;
+        match Contents::of(&dir) {
+            Contents::Nothing => Err(self.unknown(name)),
+            Contents::IndexAlone => Err(database_lost(&dir)),
+            Contents::Catalog => {
+                crate::snapshot::settings(&Store::open_read_only(&dir.join(DATABASE))?)
+            }
+        }
+    }
+
     /// Opens an existing catalog.
     ///
     /// # Errors
@@ -228,7 +243,8 @@ pub struct Catalog {
 
 struct CatalogState {
     dir: PathBuf,
-    embedders: Vec<Arc<dyn Embedder>>,
+    /// Replaced only while the store is locked.
+    embedders: RwLock<Vec<Arc<dyn Embedder>>>,
     /// The reading connection. Held while a snapshot is made, never while one is searched.
     store: Mutex<Store>,
     /// The published snapshot.
@@ -257,7 +273,7 @@ impl Catalog {
         let current = RwLock::new(Arc::new(searcher));
         let shared = CatalogState {
             dir,
-            embedders: options.embedders,
+            embedders: RwLock::new(options.embedders),
             store: Mutex::new(store),
             current,
             memory,
@@ -300,7 +316,7 @@ impl Catalog {
         }
         let previous =
             Some(&*current).filter(|current| current.version().identity == version.identity);
-        let loaded = Loaded::read(&store, &self.shared.dir, &self.shared.embedders, previous)?;
+        let loaded = Loaded::read(&store, &self.shared.dir, &self.embedders(), previous)?;
         let lexical = match lexical_on_disk(&self.shared.dir, &loaded) {
             Ok(lexical) => lexical,
             Err(_) if matches!(lock(&self.shared.dir), Err(Error::Locked { .. })) => {
@@ -331,8 +347,28 @@ impl Catalog {
         })
     }
 
+    /// Replaces the dense legs, for all clones of this catalog, and publishes a snapshot with them.
+    /// Searches under way finish with the legs they have. Vectors of the former embedders stay
+    /// stored. While nothing can be read, the former legs stay in use.
+    ///
+    /// # Errors
+    /// [`Error::Store`]; [`Error::Memory`] where the usage memory cannot be read for them.
+    pub fn set_embedders(&self, embedders: Vec<Arc<dyn Embedder>>) -> Result<()> {
+        self.reload_with(Some(embedders))
+    }
+
+    /// The embedders of its legs.
+    fn embedders(&self) -> Vec<Arc<dyn Embedder>> {
+        let embedders = self.shared.embedders.read();
+        embedders.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Reads everything again and reuses nothing of the present snapshot.
     fn reload(&self) -> Result<()> {
+        self.reload_with(None)
+    }
+
+    fn reload_with(&self, embedders: Option<Vec<Arc<dyn Embedder>>>) -> Result<()> {
         let mut store = self
             .shared
             .store
@@ -341,8 +377,19 @@ impl Catalog {
         if !store.is_current() {
             *store = Store::open_read_only(&self.shared.dir.join(DATABASE))?;
         }
-        let loaded = Loaded::read(&store, &self.shared.dir, &self.shared.embedders, None)?;
+        let is_replaced = embedders.is_some();
+        let embedders = embedders.unwrap_or_else(|| self.embedders());
+        let loaded = Loaded::read(&store, &self.shared.dir, &embedders, None)?;
         let lexical = lexical_on_disk(&self.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?;
+        if is_replaced {
+            let mut current = self.shared.embedders.write();
+            current
+                .as_deref_mut()
+                .unwrap_or_else(|poisoned| poisoned.get_mut())
+                .clone_from(&embedders);
+            drop(current);
+            self.shared.memory.set_embedders(embedders)?;
+        }
         self.publish(loaded.into_searcher(lexical));
         Ok(())
     }
@@ -676,7 +723,7 @@ impl Writer {
         Loaded::read(
             &store,
             &shared.dir,
-            &shared.embedders,
+            &self.catalog.embedders(),
             Some(&self.catalog.searcher()),
         )
     }

@@ -183,7 +183,7 @@ pub enum Deletion {
 /// A catalog's usage memory. Every change is durable when the call returns.
 pub struct Memory {
     path: PathBuf,
-    embedders: Vec<Arc<dyn Embedder>>,
+    embedders: RwLock<Vec<Arc<dyn Embedder>>>,
     /// Opened once the file exists, with the identity of the open file.
     connection: Mutex<Option<(Option<FileId>, Connection)>>,
     /// The state that searches read.
@@ -240,7 +240,7 @@ impl Memory {
     pub fn new(folder: &Path, embedders: &[Arc<dyn Embedder>]) -> Self {
         let memory = Memory {
             path: folder.join(FILE_NAME),
-            embedders: embedders.to_vec(),
+            embedders: RwLock::new(embedders.to_vec()),
             connection: Mutex::new(None),
             loaded: RwLock::new(Loaded::empty()),
             damaged: AtomicUsize::new(0),
@@ -248,6 +248,21 @@ impl Memory {
         };
         memory.reload_or_report();
         memory
+    }
+
+    /// Recalls by these embedders from now on. Vectors of the former ones stay stored; requests
+    /// without a vector of a new one are found by the others.
+    pub(crate) fn set_embedders(&self, embedders: Vec<Arc<dyn Embedder>>) -> Result<()> {
+        *self
+            .embedders
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = embedders;
+        self.reload()
+    }
+
+    fn embedders(&self) -> Vec<Arc<dyn Embedder>> {
+        let embedders = self.embedders.read();
+        embedders.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether it is in use.
@@ -314,8 +329,16 @@ impl Memory {
         let texts: Vec<&str> = entries.iter().map(|entry| entry.query.as_str()).collect();
         // Embedded before the database is locked: a model takes milliseconds a text.
         let mut embedded = Vec::new();
-        for embedder in &self.embedders {
-            embedded.push((embedder.id(), embedder.embed_queries(&texts)?));
+        let (embedders, mut failed) = (self.embedders(), None);
+        for embedder in &embedders {
+            match embedder.embed_queries(&texts) {
+                Ok(vectors) => embedded.push((embedder.id(), vectors)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        // Found by the vectors of one, a request is worth keeping.
+        if let (Some(error), true) = (failed, embedded.is_empty()) {
+            return Err(error);
         }
         self.write(|connection| {
             let change = connection.transaction()?;
@@ -503,12 +526,12 @@ impl Memory {
         let read = self.read((None, -1, 0), |connection| {
             // Checked once for a file: the damage looked for is not done by this process.
             let damaged = if is_another {
-                delete_damaged(connection, &self.embedders)?
+                delete_damaged(connection, &self.embedders())?
             } else {
                 0
             };
             let recall = match switch(connection)? {
-                Switch::On => Some(Arc::new(Recall::read(connection, &self.embedders)?)),
+                Switch::On => Some(Arc::new(Recall::read(connection, &self.embedders())?)),
                 Switch::Off => None,
             };
             Ok((recall, data_version(connection)?, damaged))

@@ -8,6 +8,8 @@ use crate::query::SearchOptions;
 
 /// Most characters of a catalog's description.
 const MAX_DESCRIPTION_CHARS: usize = 2000;
+/// Most characters of the name of its embedders.
+const MAX_EMBEDDER_CHARS: usize = 500;
 
 /// A catalog's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +19,8 @@ pub struct Settings {
     pub description: String,
     /// The defaults of its searches, which a query overrides.
     pub search: SearchOptions,
+    /// The name of its embedders, for the program that opens it; the engine does not read it.
+    pub embedder: Option<String>,
     /// Field weights, k1 and b.
     pub lexical: LexicalSettings,
     /// The share of the dense leg in a hybrid score, 0 to 1.
@@ -38,6 +42,7 @@ impl Default for Settings {
         Settings {
             description: String::new(),
             search: SearchOptions::default(),
+            embedder: None,
             lexical: LexicalSettings::default(),
             dense_weight: 0.6,
             joint_dense_weight: 0.7,
@@ -72,6 +77,12 @@ impl Settings {
         if length > MAX_DESCRIPTION_CHARS {
             let range = format!("at most {MAX_DESCRIPTION_CHARS} characters");
             let problem = OutOfRange::new("the length of description", length, range);
+            return Err(Error::InvalidSetting(problem));
+        }
+        let length = self.embedder.iter().flat_map(|name| name.chars()).count();
+        if length > MAX_EMBEDDER_CHARS {
+            let range = format!("at most {MAX_EMBEDDER_CHARS} characters");
+            let problem = OutOfRange::new("the length of embedder", length, range);
             return Err(Error::InvalidSetting(problem));
         }
         for field in crate::document::Field::ALL {

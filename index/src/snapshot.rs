@@ -100,6 +100,8 @@ impl Loaded {
             .map(|(number, embedder)| {
                 let previous = previous
                     .and_then(|previous| previous.legs.get(number))
+                    // The catalog may have got other embedders since.
+                    .filter(|leg| leg.embedder.id() == embedder.id())
                     .map(|leg| (leg, positions.as_slice()));
                 leg(store, dir, embedder, &rows, &settings, previous)
             })

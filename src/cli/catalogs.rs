@@ -1,6 +1,6 @@
 //! `toolscout catalogs`: lists, configures and deletes catalogs.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use toolscout_index::{Error, Options, SearchOptions, Settings};
@@ -32,8 +32,9 @@ enum Action {
     /// Show the settings of a catalog, or change those that are given
     ///
     /// They are the defaults of its searches in every interface: command line, HTTP, agent and MCP.
+    /// With --embedder the catalog gets embedders of its own, once all its tools have their vectors.
     #[command(
-        after_help = "Examples:\n  toolscout catalogs settings\n  toolscout catalogs settings -k 8 --min-confidence 0.2\n  toolscout --catalog team-a catalogs settings --reset"
+        after_help = "Examples:\n  toolscout catalogs settings\n  toolscout catalogs settings -k 8 --min-confidence 0.2\n  toolscout catalogs settings --embedder bge-m3\n  toolscout --catalog team-a catalogs settings --reset"
     )]
     Settings {
         #[command(flatten)]
@@ -135,6 +136,11 @@ fn settings(
     if reset {
         settings.search = SearchOptions::default();
         settings.description.clear();
+        settings.embedder = None;
+    }
+    if let Some(embedder) = context.globals.embedder() {
+        check_complete(context)?;
+        settings.embedder = Some(embedder.to_string());
     }
     settings.search = options.options().or(settings.search);
     settings.description = description.unwrap_or(settings.description);
@@ -147,8 +153,33 @@ fn settings(
     Ok(Outcome::Success)
 }
 
+/// Fails where tools have no vectors by the embedders of the settings: searches would lose what the
+/// present ones find.
+pub fn check_complete(context: &Context) -> Result<()> {
+    let embedder = &context.settings.embedder;
+    if let Err(problem) = context.required_model()
+        && problem.is_problem()
+    {
+        bail!("{problem}; the embedders of the catalog stay as they are");
+    }
+    let pending = context.open(Legs::All)?.searcher().pending_embeddings();
+    if pending > 0 {
+        bail!(
+            "{} by {embedder} yet, so the embedders of the catalog stay as they are; `toolscout embed --embedder \
+             {embedder} --switch` makes the vectors and then switches",
+            if pending == 1 {
+                "1 tool has no vectors".to_owned()
+            } else {
+                format!("{pending} tools have no vectors")
+            }
+        );
+    }
+    Ok(())
+}
+
 fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
     let mut fields = json!(settings.search);
+    fields["embedder"] = json!(settings.embedder);
     fields["description"] = json!(settings.description);
     if context.printer.is_json() {
         return context.printer.json(&fields);

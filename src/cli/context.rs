@@ -12,7 +12,7 @@ use super::exit::describe;
 use super::globals::Globals;
 use super::output::{Printer, print_stderr};
 use super::suggest::did_you_mean;
-use crate::config::{DEFAULT_CATALOG, Settings};
+use crate::config::{DEFAULT_CATALOG, EmbedderKind, Settings};
 use crate::models::{self, Embedders, Unavailable};
 
 /// The folder of the catalogs, in the data directory.
@@ -24,6 +24,8 @@ pub struct Context {
     pub globals: Globals,
     /// The settings from flags, environment and file.
     pub settings: Settings,
+    /// The embedders of catalogs that name none.
+    pub general_embedder: EmbedderKind,
     /// Prints results.
     pub printer: Printer,
     /// Loaded on first use and once: loading a model takes a third of a second.
@@ -42,13 +44,18 @@ pub enum Legs {
 impl Context {
     /// Resolves the settings, and narrows file permissions that are too wide.
     pub fn new(globals: Globals) -> Result<Self> {
-        let settings = Settings::resolve(globals.layer(), globals.config(), &|name| {
+        let mut settings = Settings::resolve(globals.layer(), globals.config(), &|name| {
             std::env::var_os(name)
         })?;
+        let general_embedder = settings.embedder.clone();
+        if let Some(kind) = embedder_of_catalog(&settings) {
+            settings.embedder = kind;
+        }
         let context = Context {
             printer: Printer::new(globals.output()),
             globals,
             settings,
+            general_embedder,
             embedders: OnceCell::new(),
         };
         let narrowed = narrow_permissions(&context.settings.data);
@@ -201,6 +208,18 @@ impl Context {
         };
         Options { embedders }
     }
+}
+
+/// The embedders that the catalog of the settings names, unless a flag names others.
+fn embedder_of_catalog(settings: &Settings) -> Option<EmbedderKind> {
+    if settings.is_embedder_forced {
+        return None;
+    }
+    // A catalog that cannot be read is reported by whoever opens it.
+    let own = DataDir::new(&settings.data)
+        .settings(&settings.catalog)
+        .ok()?;
+    own.embedder?.parse().ok()
 }
 
 /// The message about a server without tools, with similar names.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
-use toolscout_index::{Error, Writer};
+use toolscout_index::{Error, Settings, Writer};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -19,8 +19,15 @@ use crate::printable::counted;
 /// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
 /// after `models pull`. Ctrl-C keeps the vectors made so far; the next run makes the rest.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  toolscout embed\n  toolscout --catalog work embed --json")]
-pub struct Args {}
+#[command(
+    after_help = "Examples:\n  toolscout embed\n  toolscout --catalog work embed --json\n  toolscout embed --embedder bge-m3 --switch"
+)]
+pub struct Args {
+    /// Then make the embedders of --embedder those of the catalog. Until then it keeps the ones it
+    /// has
+    #[arg(long, requires = "embedder")]
+    switch: bool,
+}
 
 impl Args {
     /// Embeds, and prints how many texts in what time.
@@ -39,19 +46,36 @@ impl Args {
             bail!("nothing was embedded: {unavailable}");
         }
         let catalog = context.open(Legs::All)?;
-        let embedded = pending(&mut catalog.writer()?, &Interrupt::listen()?)?;
+        let mut writer = catalog.writer()?;
+        let embedded = pending(&mut writer, &Interrupt::listen()?)?;
+        let is_switched = self.switch && embedded.left == 0;
+        if is_switched {
+            let settings = Settings {
+                embedder: Some(context.settings.embedder.to_string()),
+                ..writer.settings()?
+            };
+            writer.set_settings(&settings)?;
+            writer.commit()?;
+        }
         if context.printer.is_json() {
             let json = json!({
                 "catalog": context.settings.catalog,
                 "embedded": embedded.texts,
                 "pending_embeddings": embedded.left,
                 "took_ms": embedded.took.as_secs_f64() * 1e3,
+                "switched": is_switched,
             });
             context.printer.json(&json)?;
         } else {
             context
                 .printer
                 .text(format_args!("{}: {embedded}", context.settings.catalog))?;
+            if is_switched {
+                let embedder = &context.settings.embedder;
+                context
+                    .printer
+                    .note(format_args!("searches use {embedder} from now on"))?;
+            }
         }
         Ok(embedded.outcome())
     }

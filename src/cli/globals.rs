@@ -60,6 +60,11 @@ impl Globals {
         }
     }
 
+    /// The embedders of `--embedder`.
+    pub fn embedder(&self) -> Option<&EmbedderKind> {
+        self.embedder.as_ref()
+    }
+
     /// The configuration file of `--config`.
     pub fn config(&self) -> Option<&Path> {
         self.config.as_deref()

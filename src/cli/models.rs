@@ -106,6 +106,7 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
     if context.printer.is_json() {
         let mut json = serde_json::json!(status);
         json["by_name"] = serde_json::json!(named);
+        json["endpoints"] = serde_json::json!(context.settings.embedders);
         context.printer.json(&json)?;
         return Ok(Outcome::Success);
     }
@@ -127,6 +128,11 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
             );
         }
         rows.push(cells);
+    }
+    for (name, endpoint) in &context.settings.embedders {
+        let model = endpoint.model.as_deref().unwrap_or("its only model");
+        let place = format!("{model} at {}", models::address_shown(&endpoint.url));
+        rows.push(vec![name.clone(), "endpoint".to_owned(), place]);
     }
     context.printer.rows(&["part", "state", "where"], rows)?;
     if !status.is_ready() {

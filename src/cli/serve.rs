@@ -3,16 +3,20 @@
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use toolscout_index::Embedder;
 
 use super::Outcome;
 use super::agent::{AgentArgs, style};
 use super::context::Context;
 use super::exit::error_message;
 use super::mcp::gateway_config;
+use crate::config;
 use crate::finder::Style;
-use crate::http::{self, Exposure, Limits, Settings};
+use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
+use crate::models::{self, Patience, Unavailable};
 use crate::shutdown::Shutdown;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
@@ -117,7 +121,8 @@ impl Args {
             gateway: gateway_config(self.mcp_style, None),
             data: context.settings.data.clone(),
             default_catalog: context.settings.catalog.clone(),
-            embedders: context.embedders().to_vec(),
+            embedders: general_embedders(context),
+            embedder_source: embedder_source(&context.settings),
             allowed_hosts: self.allow_host,
             allowed_origins: self.allow_origin,
             exposure: if self.insecure_no_keys {
@@ -128,6 +133,31 @@ impl Args {
             limits,
         })
     }
+}
+
+/// The embedders of catalogs that name none.
+fn general_embedders(context: &Context) -> Vec<Arc<dyn Embedder>> {
+    if context.general_embedder == context.settings.embedder {
+        return context.embedders().to_vec();
+    }
+    let kind = &context.general_embedder;
+    models::embedders_of(kind, &context.settings, Patience::OfSearches).found
+}
+
+/// Loads the embedders that catalogs name; a flag wins over all of them.
+fn embedder_source(settings: &config::Settings) -> Option<EmbedderSource> {
+    if settings.is_embedder_forced {
+        return None;
+    }
+    let settings = settings.clone();
+    Some(Box::new(move |name| {
+        let kind = name.parse().unwrap_or_default();
+        let embedders = models::embedders_of(&kind, &settings, Patience::OfSearches);
+        if let Some(problem) = embedders.without_model.filter(Unavailable::is_problem) {
+            tracing::warn!(embedder = name, %problem, "searching without it");
+        }
+        embedders.found
+    }))
 }
 
 /// Parses an address and port. Of names only `localhost` is accepted, so that no name server decides

@@ -9,10 +9,11 @@ use axum::http::StatusCode;
 use toolscout_index::{Catalog, DataDir, Embedder, Error, Memory, Options, Searcher};
 
 use super::Limits;
+use super::embedders::EmbeddersOf;
 use super::error::{ApiError, ApiResult, unknown_catalog};
 use super::settings;
 use super::threads::blocking;
-use crate::catalog_writer::CatalogWriter;
+use crate::catalog_writer::{CatalogWriter, Watch};
 use crate::embed_cache::CachedEmbedder;
 use crate::telemetry::Metrics;
 
@@ -72,13 +73,13 @@ impl Registry {
     /// The catalogs of `data`, none of them open yet.
     pub fn new(
         data: DataDir,
-        embedders: &[Arc<dyn Embedder>],
+        embedders: EmbeddersOf,
         limits: &Limits,
         metrics: Arc<Metrics>,
     ) -> Self {
         let opener = Opener {
             data,
-            embedders: embedders.to_vec(),
+            embedders: Arc::new(embedders),
             metrics,
             write_queue: limits.write_queue,
             cached_queries: limits.cached_queries,
@@ -354,7 +355,7 @@ impl From<Error> for NotOpened {
 /// Opens catalogs. Its methods block.
 struct Opener {
     data: DataDir,
-    embedders: Vec<Arc<dyn Embedder>>,
+    embedders: Arc<EmbeddersOf>,
     metrics: Arc<Metrics>,
     write_queue: usize,
     cached_queries: usize,
@@ -362,8 +363,9 @@ struct Opener {
 
 impl Opener {
     fn open(&self, name: &str) -> toolscout_index::Result<OpenCatalog> {
-        let catalog = self.data.open(name, self.options())?;
-        self.serve(name, catalog)
+        let named = self.data.settings(name)?.embedder;
+        let catalog = self.data.open(name, self.options(named.as_deref()))?;
+        self.serve(name, catalog, named)
     }
 
     fn create(&self, name: &str, max_catalogs: usize) -> Result<(OpenCatalog, Created), NotOpened> {
@@ -379,11 +381,17 @@ impl Opener {
                 ApiError::invalid(StatusCode::TOO_MANY_REQUESTS, "too_many_catalogs", message);
             return Err(NotOpened::TooMany(error));
         }
-        let catalog = self.data.open_or_create(name, self.options())?;
-        Ok((self.serve(name, catalog)?, Created::Now))
+        let catalog = self.data.open_or_create(name, self.options(None))?;
+        Ok((self.serve(name, catalog, None)?, Created::Now))
     }
 
-    fn serve(&self, name: &str, catalog: Catalog) -> toolscout_index::Result<OpenCatalog> {
+    /// `named` are the embedders that its settings name and that it was opened with.
+    fn serve(
+        &self,
+        name: &str,
+        catalog: Catalog,
+        named: Option<String>,
+    ) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
         settings::adopt_former_file(&catalog)?;
         // Damaged vectors and a damaged memory do not keep the catalog from being served.
@@ -399,8 +407,10 @@ impl Opener {
             tracing::warn!(catalog = name, problem, "the usage memory is damaged");
         }
         let depth = self.metrics.write_queue.clone();
-        let writer = CatalogWriter::start(name, catalog.clone(), self.write_queue, depth)
-            .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
+        let watch = self.follow_embedder(name, named);
+        let writer =
+            CatalogWriter::start_watching(name, catalog.clone(), self.write_queue, depth, watch)
+                .map_err(|source| Error::io("start a writer thread for", &folder, source))?;
         Ok(OpenCatalog {
             name: name.to_owned(),
             writer,
@@ -410,26 +420,55 @@ impl Opener {
         })
     }
 
-    /// Options with a query cache for this catalog alone: with a shared one, a tenant could measure
-    /// what another has asked.
-    fn options(&self) -> Options {
-        let mut embedders = Vec::with_capacity(self.embedders.len());
-        for embedder in &self.embedders {
-            embedders.push(self.cached(embedder));
+    fn options(&self, named: Option<&str>) -> Options {
+        let embedders = self.embedders.get(named);
+        Options {
+            embedders: cached(embedders, self.cached_queries, &self.metrics),
         }
-        Options { embedders }
     }
 
-    fn cached(&self, embedder: &Arc<dyn Embedder>) -> Arc<dyn Embedder> {
-        if embedder.is_instant() {
-            return Arc::clone(embedder);
-        }
-        Arc::new(CachedEmbedder::new(
-            Arc::clone(embedder),
-            self.cached_queries,
-            self.metrics.cache.clone(),
-        ))
+    /// Gives a catalog other embedders when its settings name others.
+    fn follow_embedder(&self, name: &str, mut named: Option<String>) -> Watch {
+        let (embedders, metrics) = (Arc::clone(&self.embedders), Arc::clone(&self.metrics));
+        let (name, cached_queries) = (name.to_owned(), self.cached_queries);
+        Box::new(move |catalog| {
+            let searcher = catalog.searcher();
+            let now = &searcher.settings().embedder;
+            if *now == named {
+                return;
+            }
+            named.clone_from(now);
+            let embedders = cached(embedders.get(now.as_deref()), cached_queries, &metrics);
+            match catalog.set_embedders(embedders) {
+                Ok(()) => tracing::info!(catalog = name, embedder = named, "other embedders"),
+                Err(error) => {
+                    tracing::warn!(catalog = name, %error, "the embedders stay as they are");
+                }
+            }
+        })
     }
+}
+
+/// The embedders with a query cache for one catalog alone: with a shared one, a tenant could measure
+/// what another has asked.
+fn cached(
+    embedders: Vec<Arc<dyn Embedder>>,
+    queries: usize,
+    metrics: &Metrics,
+) -> Vec<Arc<dyn Embedder>> {
+    let mut all: Vec<Arc<dyn Embedder>> = Vec::with_capacity(embedders.len());
+    for embedder in embedders {
+        all.push(if embedder.is_instant() {
+            embedder
+        } else {
+            Arc::new(CachedEmbedder::new(
+                embedder,
+                queries,
+                metrics.cache.clone(),
+            ))
+        });
+    }
+    all
 }
 
 /// Why a catalog cannot be opened, for clients: paths of the server are for the log only.

@@ -13,6 +13,7 @@ use toolscout_index::memory::Source;
 use toolscout_index::{DataDir, Embedder, ToolId};
 
 use super::agent::{PageToken, Runs};
+use super::embedders::{EmbedderSource, EmbeddersOf};
 use super::error::{self, ApiError, ApiResult};
 use super::feedback::RateLimit;
 use super::limits::Limits;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub default_catalog: String,
     /// The dense legs; none means lexical search.
     pub embedders: Vec<Arc<dyn Embedder>>,
+    /// Loads those of catalogs that name others; without it all catalogs have the same.
+    pub embedder_source: Option<EmbedderSource>,
     /// Host names of this server, besides `localhost` and IP addresses.
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may call the API.
@@ -124,6 +127,7 @@ impl App {
             data,
             default_catalog,
             embedders,
+            embedder_source,
             allowed_hosts,
             allowed_origins,
             // Checked when the address is bound.
@@ -141,7 +145,7 @@ impl App {
             streams: Streams::default(),
             catalogs: Registry::new(
                 DataDir::new(data),
-                &embedders,
+                EmbeddersOf::new(embedders, embedder_source),
                 &limits,
                 Arc::clone(&metrics),
             ),

@@ -413,6 +413,11 @@ async fn stopping() {
     }
 }
 
+/// An endpoint's address without what may be a key in it.
+pub fn address_shown(url: &str) -> String {
+    client::without_secrets(url)
+}
+
 /// A message of this module without the endpoint's address.
 pub fn without_address(message: &str) -> String {
     let Some((before, rest)) = message.split_once(" at http") else {

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 24] = [
+const VERBS: [&str; 26] = [
     "add",
     "sync",
     "embed",
@@ -20,11 +20,13 @@ const VERBS: [&str; 24] = [
     "export",
     "stats",
     "catalogs delete",
+    "catalogs settings",
     "serve",
     "mcp",
     "mcp install",
     "keys create",
     "memory forget",
+    "models list",
     "models pull",
     "doctor",
     "eval",

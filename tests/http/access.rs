@@ -334,6 +334,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
         data: dir.path().to_owned(),
         default_catalog: "default".into(),
         embedders: Vec::new(),
+        embedder_source: None,
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
         exposure,

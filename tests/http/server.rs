@@ -71,6 +71,7 @@ impl Server {
             data: dir.path().to_owned(),
             default_catalog: "default".into(),
             embedders: Vec::new(),
+            embedder_source: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             exposure: Exposure::Loopback,

@@ -85,6 +85,7 @@ impl Server {
             data: data.path().to_owned(),
             default_catalog: "default".into(),
             embedders: Vec::new(),
+            embedder_source: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             exposure: Exposure::Loopback,
