@@ -45,6 +45,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use context::Context;
+use exit::UsageError;
 use globals::Globals;
 
 pub use exit::{Outcome, report};
@@ -118,6 +119,10 @@ impl Cli {
     /// Every error that kept the verb from finishing, to be printed with [`report`].
     pub fn run(self) -> Result<Outcome> {
         let Cli { globals, verb } = self;
+        if globals.embedders().len() > 1 && !matches!(verb, Verb::Eval(_)) {
+            let message = "--embedder names several with commas, which only `eval` compares; use + for several together";
+            return Err(UsageError(message.to_owned()).into());
+        }
         // `serve` sets up logging itself, from flags of its own.
         if !matches!(verb, Verb::Serve(_)) {
             logging::start();

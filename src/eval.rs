@@ -29,6 +29,7 @@ pub mod tokens;
 pub mod worst;
 
 pub mod ablation;
+pub mod embedding;
 pub mod baseline;
 pub mod html;
 pub mod report;

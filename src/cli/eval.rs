@@ -1,6 +1,7 @@
 //! `toolscout eval`: measures the quality and the cost of retrieval.
 
 mod agent;
+mod compare;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use super::Outcome;
 use super::context::Context;
 use super::output::print_stderr;
 use super::progress::bar;
+use crate::config::EmbedderKind;
 use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::{Baseline, Change, GATED};
 use crate::eval::error::EvalError;
@@ -26,6 +28,7 @@ use crate::eval::{
     Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace,
 };
 use crate::eval::{evaluate, html, report, scale, trec};
+use crate::models::{self, Patience};
 use crate::printable;
 
 /// The default of --arms.
@@ -38,10 +41,11 @@ const TEMPLATE: &str = "{msg} [{wide_bar}] {pos}/{len} {elapsed}";
 /// A set is a folder with tools.jsonl (or tools.json, tools.yaml, a folder tools/; any format that
 /// `add` reads) and queries.jsonl with lines {"id","query","relevant":[tool ids]}, or a BEIR
 /// folder. A tool id is SERVER/NAME, or the `id` field of the tool in its file. Vectors are stored,
-/// so a second run is fast.
+/// so a second run is fast. With several embedders (--embedder A,B) they are compared: quality, time
+/// and, where an endpoint has a price, cost.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolscout eval sets/mine\n  toolscout eval sets/mine --arms lexical,hybrid --json report.json --baseline main.json"
+    after_help = "Examples:\n  toolscout eval sets/mine\n  toolscout eval sets/mine --arms lexical,hybrid --json report.json --baseline main.json\n  toolscout eval sets/mine --embedder auto,multilingual-e5-small"
 )]
 pub struct Args {
     /// Folders of sets; several are summarised by a macro average
@@ -145,6 +149,9 @@ impl Args {
     pub fn run(self, context: &Context) -> Result<Outcome> {
         if self.agent.agent {
             return self.simulate(context);
+        }
+        if let several @ [_, _, ..] = context.globals.embedders() {
+            return self.compare_embedders(context, several);
         }
         let baseline = self.baseline.as_deref().map(Baseline::read).transpose()?;
         // Every set is loaded before the first is measured, so that a bad file fails at once.
@@ -433,6 +440,10 @@ fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
     let lexical = arms.iter().all(|arm| arm.mode == Mode::Lexical);
     if lexical {
         Vec::new()
+    } else if matches!(context.settings.embedder, EmbedderKind::Models(_)) {
+        // Without the time limit of a search: every request has to be answered.
+        let (kind, patience) = (&context.settings.embedder, Patience::Unlimited);
+        models::embedders_of(kind, &context.settings, patience).found
     } else {
         context.embedders().to_vec()
     }

@@ -1,6 +1,8 @@
 //! The flags that every verb accepts.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
 
@@ -24,10 +26,11 @@ pub struct Globals {
     /// Embedding: auto (the built-in table, and the model once it was pulled), table, minilm
     /// (the same as auto, but searches without the model count as degraded), none, a model of
     /// `models list --all`, the URL of an OpenAI-compatible endpoint (URL#MODEL), or a name of
-    /// [embedders] in the configuration file; several with `+`
+    /// [embedders] in the configuration file; several with `+`,
+    /// for `eval` also several with commas, which are compared
     /// [env: TOOLSCOUT_EMBEDDER; default: auto]
     #[arg(long, global = true, hide_short_help = true, value_name = "MODEL")]
-    embedder: Option<EmbedderKind>,
+    embedder: Option<Embedders>,
     /// Configuration file [env: TOOLSCOUT_CONFIG; default: config.toml in the platform's
     /// configuration directory]
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
@@ -48,6 +51,28 @@ pub struct Globals {
     json: Option<String>,
 }
 
+/// The value of `--embedder`: one, or for `eval` several with commas.
+#[derive(Clone, Debug)]
+struct Embedders(Vec<EmbedderKind>);
+
+impl FromStr for Embedders {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        text.split(',')
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Embedders)
+    }
+}
+
+impl fmt::Display for Embedders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.0.iter().map(EmbedderKind::to_string).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
 impl Globals {
     /// The settings that the flags give.
     pub fn layer(&self) -> Layer {
@@ -55,14 +80,19 @@ impl Globals {
             data: self.data.clone(),
             cache: self.cache.clone(),
             catalog: self.catalog.clone(),
-            embedder: self.embedder.clone().map(EmbedderLayer::Named),
+            embedder: self.embedder().cloned().map(EmbedderLayer::Named),
             ..Layer::default()
         }
     }
 
     /// The embedders of `--embedder`.
     pub fn embedder(&self) -> Option<&EmbedderKind> {
-        self.embedder.as_ref()
+        self.embedders().first()
+    }
+
+    /// All of them, where `eval` compares several.
+    pub fn embedders(&self) -> &[EmbedderKind] {
+        self.embedder.as_ref().map_or(&[], |embedders| &embedders.0)
     }
 
     /// The configuration file of `--config`.
@@ -88,7 +118,7 @@ impl Globals {
             ("--catalog", self.catalog.clone()),
             (
                 "--embedder",
-                self.embedder.as_ref().map(EmbedderKind::to_string),
+                self.embedder.as_ref().map(Embedders::to_string),
             ),
             ("--config", self.config.as_deref().map(absolute)),
         ];
@@ -119,7 +149,7 @@ mod tests {
         let globals = Globals {
             data: Some("d".into()),
             catalog: Some("work".into()),
-            embedder: Some(EmbedderKind::Table),
+            embedder: Some(Embedders(vec![EmbedderKind::Table])),
             json: Some("-".into()),
             ..Globals::default()
         };

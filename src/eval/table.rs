@@ -9,6 +9,7 @@ use super::agent::{AgentReport, ArmFigures};
 use super::baseline::Change;
 use super::bootstrap::Interval;
 use super::cost::CostReport;
+use super::embedding::EmbedderFigures;
 use super::latency::Latency;
 use super::metrics::{Measure, Metric};
 use super::report::{ArmReport, Means, Report, macro_average};
@@ -93,6 +94,52 @@ pub fn ablation(rows: &[Row], sets: &[&str], style: Style) -> String {
         table.add_row([row.name.clone()].into_iter().chain(figures));
     }
     finish(table, 1)
+}
+
+/// Embedders on the same sets, one row for each set and embedder.
+pub fn embedders(rows: &[(String, EmbedderFigures)], style: Style) -> String {
+    let metric = rows.first().map_or("ndcg", |(_, row)| row.metric.as_str());
+    let mut table = new_table(style);
+    let fixed = [
+        "to the first",
+        "95% interval",
+        "degraded",
+        "tools s",
+        "request p50 ms",
+        "p95 ms",
+        "tools price",
+        "1,000 requests",
+    ];
+    let quality = [format!("{metric} dense"), format!("{metric} hybrid")];
+    table.set_header(
+        ["set", "embedder"]
+            .map(String::from)
+            .into_iter()
+            .chain(quality)
+            .chain(fixed.map(String::from)),
+    );
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let price = |price: Option<f64>| or_dash(price.map(|price| format!("{price:.4}")));
+    for (set, row) in rows {
+        let interval = row
+            .difference_ci95
+            .map(|[low, high]| format!("{low:+.3} to {high:+.3}"));
+        table.add_row([
+            set.clone(),
+            row.embedder.clone(),
+            or_dash(row.dense.map(share)),
+            or_dash(row.hybrid.map(share)),
+            or_dash(row.difference.map(|difference| format!("{difference:+.3}"))),
+            or_dash(interval),
+            row.degraded.to_string(),
+            or_dash(row.tools_s.map(|seconds| format!("{seconds:.1}"))),
+            or_dash(row.request_ms.map(milliseconds)),
+            or_dash(row.request_p95_ms.map(milliseconds)),
+            price(row.tools_price),
+            price(row.thousand_requests_price),
+        ]);
+    }
+    finish(table, 2)
 }
 
 /// The cost of the index, one row per set.

@@ -55,9 +55,20 @@ fn is_stopping() -> bool {
 /// What an endpoint was asked for so far.
 #[derive(Debug, Default)]
 pub struct Usage {
-    /// Answered requests.
-    pub requests: AtomicU64,
-    /// Tokens that it has counted.
+    /// For tools.
+    pub tools: Asked,
+    /// For requests of searches.
+    pub queries: Asked,
+    /// Price of a million tokens, where the settings have it.
+    pub price_per_million_tokens: Option<f64>,
+}
+
+/// What an endpoint was asked for one purpose.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Embedded texts.
+    pub texts: AtomicU64,
+    /// Tokens that the endpoint has counted; 0 where it counts none.
     pub tokens: AtomicU64,
 }
 
@@ -153,7 +164,10 @@ impl Endpoint {
                 client,
                 breaker: Breaker::default(),
                 queries: Semaphore::new(MAX_QUERIES),
-                usage: Arc::default(),
+                usage: Arc::new(Usage {
+                    price_per_million_tokens: settings.price_per_million_tokens,
+                    ..Usage::default()
+                }),
                 backoff,
             }),
             runtime: Some(runtime),
@@ -198,6 +212,7 @@ impl Endpoint {
         &self,
         texts: Vec<String>,
         parameters: &Map<String, Value>,
+        asked: fn(&Usage) -> &Asked,
     ) -> Result<Vec<Vec<f32>>> {
         let batches: Vec<Vec<String>> = texts
             .chunks(self.settings.batch)
@@ -210,9 +225,10 @@ impl Endpoint {
             let embed = |batch: Vec<String>| {
                 let (shared, settings, parameters) = (&shared, &settings, &parameters);
                 async move {
-                    shared
+                    let answer = shared
                         .embed_batch(&batch, parameters, dimensions, settings)
-                        .await
+                        .await?;
+                    Ok(asked(&shared.usage).counted(answer))
                 }
             };
             let vectors: std::result::Result<Vec<Vec<Vec<f32>>>, Failure> = stream::iter(batches)
@@ -255,7 +271,7 @@ impl Endpoint {
                 Ok(outcome) => outcome,
                 Err(_) => Err(Failure::timeout(query_timeout)),
             };
-            let outcome = outcome.map(|answer| shared.usage.counted(answer));
+            let outcome = outcome.map(|answer| shared.usage.queries.counted(answer));
             if let Err(failure) = &outcome {
                 tracing::warn!(
                     endpoint = shared.client.shown(),
@@ -323,14 +339,18 @@ impl Embedder for Endpoint {
             return Ok(Vec::new());
         }
         if self.is_patient {
-            return self.embed_patiently(texts, &self.settings.query_parameters);
+            return self.embed_patiently(texts, &self.settings.query_parameters, |usage| {
+                &usage.queries
+            });
         }
         self.embed_soon(texts, limit)
     }
 
     fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
         let texts = self.prepared(texts, &self.settings.passage_prefix);
-        self.embed_patiently(texts, &self.settings.passage_parameters)
+        self.embed_patiently(texts, &self.settings.passage_parameters, |usage| {
+            &usage.tools
+        })
     }
 
     fn batch(&self) -> usize {
@@ -346,7 +366,7 @@ impl Shared {
         parameters: &Map<String, Value>,
         dimensions: usize,
         settings: &EndpointSettings,
-    ) -> std::result::Result<Vec<Vec<f32>>, Failure> {
+    ) -> std::result::Result<answer::Answer, Failure> {
         let (start, mut attempt) = (Instant::now(), 1);
         loop {
             let sent = self
@@ -359,7 +379,7 @@ impl Shared {
             let mut failure = match answer {
                 Ok(answer) => {
                     self.breaker.reset();
-                    return Ok(self.usage.counted(answer));
+                    return Ok(answer);
                 }
                 Err(failure) => failure,
             };
@@ -397,10 +417,19 @@ impl AsRef<Breaker> for Shared {
     }
 }
 
-impl Usage {
+impl Asked {
+    /// Texts and tokens so far.
+    pub fn so_far(&self) -> (u64, u64) {
+        (
+            self.texts.load(Ordering::Relaxed),
+            self.tokens.load(Ordering::Relaxed),
+        )
+    }
+
     /// Counts an answer, and gives its vectors.
     fn counted(&self, answer: answer::Answer) -> Vec<Vec<f32>> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        let texts = answer.vectors.len() as u64;
+        self.texts.fetch_add(texts, Ordering::Relaxed);
         self.tokens.fetch_add(answer.tokens, Ordering::Relaxed);
         answer.vectors
     }

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use toolscout_index::ranker::Forest;
 
+use super::double::Double;
 use super::run::World;
 
 fn fixtures() -> String {
@@ -629,4 +630,86 @@ fn predictions_equal_those_of_lightgbm() {
     world
         .run(&absent)
         .failed(1, &["venv/without-fixtures.json"]);
+}
+
+#[test]
+fn embedders_are_compared_with_time_and_price() {
+    let world = World::new();
+    let set = small(
+        &world,
+        "{\"id\":\"q1\",\"query\":\"tell me the weather\",\"relevant\":[\"weather\"]}\n\
+         {\"id\":\"q2\",\"query\":\"write a mail\",\"relevant\":[\"send_mail\"]}\n",
+    );
+    let (a, b) = (Double::embedding(16), Double::embedding(32));
+    let config = format!(
+        "[embedders.a]\nurl = \"{}\"\nmodel = \"a\"\nprice_per_million_tokens = 2.0\n\
+         [embedders.b]\nurl = \"{}\"\nmodel = \"b\"\n",
+        a.url, b.url
+    );
+    let config = world.file("c.toml", config);
+    let config = config.to_str().expect("UTF-8");
+    let args = [
+        "--config",
+        config,
+        "--embedder",
+        "table,a,b,none",
+        "eval",
+        &set,
+        "--json",
+        "-",
+    ];
+    let compared = parsed(&world.ok(&args));
+    let compared = compared.as_array().expect("an array");
+    let figures = |number: usize, field: &str| compared[number]["embedding"][field].clone();
+    let names: Vec<Value> = (0..4).map(|number| figures(number, "embedder")).collect();
+    assert_eq!(names, ["table", "a", "b", "none"]);
+    assert_eq!(
+        (figures(0, "difference"), figures(0, "tools_price")),
+        (Value::Null, Value::Null)
+    );
+    assert!(
+        figures(1, "difference").is_number(),
+        "{}",
+        compared[1]["embedding"]
+    );
+    assert!(
+        figures(1, "tools_price")
+            .as_f64()
+            .is_some_and(|price| price > 0.0)
+    );
+    assert!(
+        figures(1, "thousand_requests_price")
+            .as_f64()
+            .is_some_and(|price| price > 0.0)
+    );
+    assert!(figures(1, "request_ms").as_f64().is_some_and(|ms| ms > 0.0));
+    assert_eq!(figures(1, "degraded"), 0);
+    assert_eq!(
+        (figures(2, "tools_price"), figures(3, "dense")),
+        (Value::Null, Value::Null)
+    );
+    let table = world.ok(&args[..6]);
+    assert!(
+        table.contains("1,000 requests") && table.contains("ndcg@1 hybrid"),
+        "{table}"
+    );
+    world.fails(
+        1,
+        &[
+            "--config",
+            config,
+            "--embedder",
+            "a,b",
+            "eval",
+            &set,
+            "--html",
+            "x.html",
+        ],
+        &["--html", "one embedder only"],
+    );
+    world.fails(
+        2,
+        &["--embedder", "a,b", "search", "x"],
+        &["only `eval` compares"],
+    );
 }

@@ -89,8 +89,8 @@ fn texts_are_sent_in_batches_with_prefixes_and_key() {
         json!({ "model": "org/m", "input": ["query: fin"], "input_type": "query", "dimensions": 4 })
     );
     let usage = endpoint.usage();
-    assert_eq!(usage.requests.load(Ordering::Relaxed), 4);
-    assert!(usage.tokens.load(Ordering::Relaxed) > 0);
+    assert_eq!((usage.tools.so_far().0, usage.queries.so_far().0), (5, 1));
+    assert!(usage.tools.so_far().1 > 0);
     assert!(endpoint.embed_tools(&[]).unwrap().is_empty());
     assert_eq!(double.texts(), 6);
 }

@@ -1,0 +1,148 @@
+//! `toolscout eval --embedder A,B`: embedders compared on the same sets.
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+use toolscout_index::Mode;
+
+use super::super::Outcome;
+use super::super::context::Context;
+use super::{Args, Bar, DEFAULT_ARMS, index_dir, print, write};
+use crate::config::EmbedderKind;
+use crate::eval::embedding::{EmbedderFigures, Spent};
+use crate::eval::error::EvalError;
+use crate::eval::{Arm, Evaluation, Ranking, Workspace};
+use crate::eval::{evaluate, report, table};
+use crate::models::{self, Embedders, Patience};
+
+impl Args {
+    /// Measures every set with each of the embedders, and prints them side by side.
+    pub(super) fn compare_embedders(
+        &self,
+        context: &Context,
+        kinds: &[EmbedderKind],
+    ) -> Result<Outcome> {
+        self.refuse_other_outputs()?;
+        let sets = self.load_sets()?;
+        let mut plan = self.plan(context)?;
+        let progress = Bar::new();
+        // By set, then by embedder.
+        let mut evaluations: Vec<Vec<(String, Evaluation, Spent)>> = Vec::new();
+        evaluations.resize_with(sets.len(), Vec::new);
+        for kind in kinds {
+            kind.check(&context.settings.embedders)?;
+            let embedders = models::embedders_of(kind, &context.settings, Patience::Unlimited);
+            if let Some(problem) = embedders
+                .without_model
+                .as_ref()
+                .filter(|one| one.is_problem())
+            {
+                bail!("{kind} cannot be measured: {problem}");
+            }
+            plan.arms = self.arms_for(&embedders)?;
+            let workspace = Workspace::new(
+                index_dir(context, self.index_dir.as_deref()),
+                embedders.found.clone(),
+            )
+            .ranked_by(Ranking::load(self.ranker.as_deref())?);
+            for (number, set) in sets.iter().enumerate() {
+                let before = spent(&embedders);
+                plan.depths = self.depths(set);
+                progress.begin(&format!("{}, {kind}", set.name));
+                let evaluation = evaluate(set.clone(), &plan, &workspace, &progress)
+                    .with_context(|| format!("set {}, embedder {kind}", set.name))?;
+                let spent = since(spent(&embedders), before);
+                evaluations[number].push((kind.to_string(), evaluation, spent));
+            }
+        }
+        progress.bar.finish_and_clear();
+        self.show(&evaluations)?;
+        Ok(Outcome::Success)
+    }
+
+    fn show(&self, evaluations: &[Vec<(String, Evaluation, Spent)>]) -> Result<()> {
+        let mut rows = Vec::new();
+        let mut reports = Vec::new();
+        for of_set in evaluations {
+            let mut first = None;
+            for (name, evaluation, spent) in of_set {
+                let figures = EmbedderFigures::of(name, evaluation, first, *spent);
+                first.get_or_insert(evaluation);
+                let mut report = json!(evaluation.report);
+                report["embedding"] = json!(figures);
+                reports.push(report);
+                rows.push((evaluation.set.name.clone(), figures));
+            }
+        }
+        match self.json.as_deref() {
+            Some("-") => return print(&report::to_json(&reports)?),
+            Some(path) => write(path.as_ref(), &format!("{}\n", report::to_json(&reports)?))?,
+            None => {}
+        }
+        print(&table::embedders(&rows, self.style()))
+    }
+
+    /// The arms that these embedders allow.
+    fn arms_for(&self, embedders: &Embedders) -> Result<Vec<Arm>> {
+        let names: Vec<String> = match self.mode {
+            Some(mode) => vec![mode.name().into()],
+            None if !self.arms.is_empty() => self.arms.clone(),
+            None if embedders.found.is_empty() => vec![Mode::Lexical.name().into()],
+            None => DEFAULT_ARMS.map(String::from).into(),
+        };
+        let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
+        Ok(if self.no_ranker {
+            arms.into_iter().map(Arm::without_ranker).collect()
+        } else {
+            arms
+        })
+    }
+
+    /// Outputs that have a place for one embedder only.
+    fn refuse_other_outputs(&self) -> Result<()> {
+        let named = [
+            ("--trec", self.trec.is_some()),
+            ("--html", self.html.is_some()),
+            ("--features", self.features.is_some()),
+            ("--baseline", self.baseline.is_some()),
+            ("--table", self.table.is_some()),
+            ("--ablate", self.ablate),
+            ("--run", !self.run.is_empty()),
+        ];
+        match named.into_iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                let reason = "it has a place for one embedder only; name one with --embedder";
+                Err(EvalError::option(flag, "", reason).into())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the endpoints were asked for so far.
+fn spent(embedders: &Embedders) -> Spent {
+    let mut all = Spent::default();
+    for (_, usage) in &embedders.usage {
+        let ((tool_texts, tool_tokens), (query_texts, query_tokens)) =
+            (usage.tools.so_far(), usage.queries.so_far());
+        all.tool_texts += tool_texts;
+        all.tool_tokens += tool_tokens;
+        all.query_texts += query_texts;
+        all.query_tokens += query_tokens;
+        // With several endpoints of different prices no sum of tokens has one.
+        all.price_per_million = usage.price_per_million_tokens;
+    }
+    if embedders.usage.len() > 1 {
+        all.price_per_million = None;
+    }
+    all
+}
+
+fn since(now: Spent, before: Spent) -> Spent {
+    Spent {
+        tool_texts: now.tool_texts - before.tool_texts,
+        tool_tokens: now.tool_tokens - before.tool_tokens,
+        query_texts: now.query_texts - before.query_texts,
+        query_tokens: now.query_tokens - before.query_tokens,
+        price_per_million: now.price_per_million,
+    }
+}
