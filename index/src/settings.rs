@@ -20,6 +20,8 @@ pub struct Settings {
     /// The defaults of its searches, which a query overrides.
     pub search: SearchOptions,
     /// The name of its embedders, for the program that opens it; the engine does not read it.
+    // Left out where there is none, so that earlier versions can read the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub embedder: Option<String>,
     /// Field weights, k1 and b.
     pub lexical: LexicalSettings,

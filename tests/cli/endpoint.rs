@@ -67,6 +67,18 @@ fn tools_are_embedded_once_and_requests_by_the_same_model() {
     );
     assert_eq!(answer["hits"][0]["id"], "github/create_issue");
     assert_eq!(double.texts(), 10);
+    // The ranker orders, by what it learned with another model, and says nothing of confidence.
+    let explained = json_of(&run(
+        &world,
+        &double.url,
+        "",
+        &["search", "open an issue", "--explain", "--json"],
+    ));
+    assert!(
+        explained["hits"][0]["explain"]["ranker"].is_object(),
+        "{explained}"
+    );
+    assert_eq!(explained["confidence"], Value::Null);
 }
 
 #[test]

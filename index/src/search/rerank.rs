@@ -22,8 +22,9 @@ pub(super) struct RankerOutput {
     forest_scores: Vec<f64>,
     /// Their weight beside the formula's scores; 0 where the formula decides alone.
     mix: f32,
-    /// The probability that one of the first five hits is right.
-    pub(super) confidence: f32,
+    /// The probability that one of the first five hits is right; `None` where the ranker's model was
+    /// trained with another embedder.
+    pub(super) confidence: Option<f32>,
     /// One score per tool, without the memory's part; computed for explanations only.
     by_tool: OnceLock<Vec<f32>>,
 }
@@ -50,7 +51,8 @@ pub(super) fn rerank(
 ) -> Option<(RankerOutput, Vec<f32>)> {
     let ranker = Arc::clone(search.searcher.ranker.as_ref()?);
     let legs = contributing_legs(search, scores)?;
-    let model = ranker.model(ids(&legs))?;
+    let model = ranker.model_or_stand_in(ids(&legs))?;
+    let is_calibrated = ranker.model(ids(&legs)).is_some();
     // Without the ranker's part the model still gives the confidence.
     let mix = if search.parts.ranker {
         model.mix()
@@ -78,7 +80,7 @@ pub(super) fn rerank(
         candidates,
         forest_scores,
         mix,
-        confidence,
+        confidence: is_calibrated.then_some(confidence),
         by_tool: OnceLock::new(),
     };
     Some((output, by_tool))
@@ -89,7 +91,8 @@ pub(super) fn applies(search: &Search<'_>, scores: &RequestScores) -> bool {
     let Some(ranker) = &search.searcher.ranker else {
         return false;
     };
-    contributing_legs(search, scores).is_some_and(|legs| ranker.model(ids(&legs)).is_some())
+    contributing_legs(search, scores)
+        .is_some_and(|legs| ranker.model_or_stand_in(ids(&legs)).is_some())
 }
 
 /// Measures a request without ranking it.
@@ -147,7 +150,8 @@ impl RankerOutput {
         let candidate = self.candidates.tools.binary_search(&(tool as u32)).ok()?;
         let width = Feature::ALL.len();
         let row = &self.candidates.rows[candidate * width..(candidate + 1) * width];
-        let model = self.ranker.model(self.legs.iter().map(String::as_str))?;
+        let legs = self.legs.iter().map(String::as_str);
+        let model = self.ranker.model_or_stand_in(legs)?;
         Some(Reranked {
             before: search.rank_of(&scores.fused, tool),
             after: search.rank_of(self.scores(&scores.fused), tool),
@@ -184,7 +188,7 @@ fn contributing_legs<'a>(
     Some(contributing)
 }
 
-fn ids<'a>(legs: &'a [ContributingLeg<'_>]) -> impl Iterator<Item = &'a str> {
+fn ids<'a>(legs: &'a [ContributingLeg<'_>]) -> impl Iterator<Item = &'a str> + Clone {
     legs.iter().map(|(_, result)| result.id.as_str())
 }
 

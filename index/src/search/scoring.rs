@@ -65,7 +65,7 @@ impl RequestScores {
         if self.named.values().any(|name| *name >= NameMatch::Exact) {
             return Some(1.0);
         }
-        self.ranker_output.as_ref().map(|output| output.confidence)
+        self.ranker_output.as_ref()?.confidence
     }
 
     /// What a tool's score gains for being asked for by name.
@@ -217,7 +217,8 @@ impl Search<'_> {
         let confidence = scores
             .ranker_output
             .as_ref()
-            .map_or(0.0, |output| output.confidence);
+            .and_then(|output| output.confidence)
+            .unwrap_or_default();
         for (id, weight) in recalled {
             if let Some(tool) = self.searcher.position(&id) {
                 let damped = weight * (1.0 - confidence * (1.0 - weight));
