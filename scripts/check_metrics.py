@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import ir_measures
-from ir_measures import RR, P, R, nDCG
+from ir_measures import RR, P, R, Success, nDCG
 
 TOLERANCE = 1e-6
 
@@ -53,7 +53,7 @@ def compare(report, arm, figures, trec):
 
 def their_mean(measure, depth, qrels, run, queries):
     """The mean over all judged queries; one without hits counts as 0."""
-    theirs = {"ndcg": nDCG, "recall": R, "precision": P, "mrr": RR, "complete": R}[measure] @ depth
+    theirs = {"ndcg": nDCG, "recall": R, "precision": P, "mrr": RR, "success": Success, "complete": R}[measure] @ depth
     values = defaultdict(float)
     for value in theirs.iter_calc(qrels, run):
         # Everything is found exactly when recall is 1.

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use fastembed::{EmbeddingModel, TextEmbedding};
-use toolscout_index::embed::Scripts;
+use toolscout_index::embed::Languages;
 
 /// The instruction that BGE, mxbai and Arctic models want before an English request.
 const BGE_QUERY: &str = "Represent this sentence for searching relevant passages: ";
@@ -106,13 +106,13 @@ impl KnownModel {
         }
     }
 
-    /// The scripts that it was trained on.
-    pub fn scripts(&self) -> Scripts {
+    /// The languages that it was trained on.
+    pub fn languages(&self) -> Languages {
         let any = ["multilingual", "bge-m3", "-zh", "embeddinggemma"];
         if any.iter().any(|part| self.name.contains(part)) {
-            Scripts::Any
+            Languages::All
         } else {
-            Scripts::Latin
+            Languages::English
         }
     }
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use toolscout_index::Embedder;
-use toolscout_index::embed::{Hashing, MiniLm, StaticTable};
+use toolscout_index::embed::{Hashing, MiniLm, MultilingualTable, StaticTable};
 
 use crate::config::{EmbedderKind, Settings};
 
@@ -125,7 +125,7 @@ enum Depth {
 
 /// The embedders that could be loaded.
 pub struct Embedders {
-    /// The table first, then the model.
+    /// The tables first, then the model.
     pub found: Vec<Arc<dyn Embedder>>,
     /// Why the model is not among them.
     pub without_model: Option<Unavailable>,
@@ -227,14 +227,14 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
     let kind = kind.clone();
     match &kind {
         EmbedderKind::None => Embedders::new(Vec::new(), Some(Unavailable::Disabled { kind })),
-        EmbedderKind::Table => with_table(Err(Unavailable::Disabled { kind })),
-        EmbedderKind::Auto | EmbedderKind::Minilm => with_table(minilm_as(&kind, settings)),
+        EmbedderKind::Table => with_tables(Err(Unavailable::Disabled { kind })),
+        EmbedderKind::Auto | EmbedderKind::Minilm => with_tables(minilm_as(&kind, settings)),
         EmbedderKind::Hashing => {
             Embedders::new(vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))], None)
         }
         EmbedderKind::Models(names) => {
             let chosen = chosen::load(names, settings, patience);
-            let mut embedders = with_table(match chosen.problem {
+            let mut embedders = with_tables(match chosen.problem {
                 Some(problem) => Err(problem),
                 None => Ok(Vec::new()),
             });
@@ -245,17 +245,23 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
     }
 }
 
-/// The table, with the model if it could be loaded.
-fn with_table(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders {
+/// The built-in tables, with the models if it could be loaded.
+fn with_tables(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders {
     let (mut found, without_model) = match models {
         Ok(models) => (models, None),
         Err(unavailable) => (Vec::new(), Some(unavailable)),
     };
-    match StaticTable::bundled() {
-        Ok(table) => found.insert(0, table),
-        // A test reads the built-in table, so this needs a damaged program file. Search still
-        // works.
-        Err(error) => tracing::error!(%error, "the built-in table cannot be used"),
+    let tables = [
+        StaticTable::bundled().map(|table| table as Arc<dyn Embedder>),
+        MultilingualTable::bundled().map(|table| table as Arc<dyn Embedder>),
+    ];
+    for (place, table) in tables.into_iter().enumerate() {
+        match table {
+            Ok(table) => found.insert(place, table),
+            // Tests read the built-in tables, so this needs a damaged program file. Search still
+            // works.
+            Err(error) => tracing::error!(%error, "a built-in table cannot be used"),
+        }
     }
     Embedders::new(found, without_model)
 }

@@ -120,6 +120,7 @@ fn every_part_is_measured_within_its_range() {
             "recall@5",
             "recall@10",
             "mrr@10",
+            "success@5",
             "complete@5",
             "precision@1",
         ] {

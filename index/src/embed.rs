@@ -2,25 +2,42 @@
 
 mod hashing;
 pub mod minilm;
+pub mod multilingual;
 mod pool;
 pub mod table;
 
 pub use hashing::Hashing;
 pub use minilm::MiniLm;
+pub use multilingual::MultilingualTable;
 pub use table::StaticTable;
 
 use std::time::Duration;
 
 use crate::document::View;
 use crate::error::Result;
+use crate::language::Language;
 
-/// The scripts an embedding model has learned.
+/// The languages for which an embedder scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scripts {
-    /// Latin script only: the model takes no part in requests in another script.
-    Latin,
-    /// Any script.
-    Any,
+pub enum Languages {
+    /// English requests for English tools.
+    English,
+    /// Requests in another language, and tools in another language.
+    OtherThanEnglish,
+    /// All.
+    All,
+}
+
+impl Languages {
+    /// True where a request in one language is scored against a tool in the other.
+    pub fn include(self, request: Language, tool: Language) -> bool {
+        let is_english = request == Language::English && tool == Language::English;
+        match self {
+            Languages::English => is_english,
+            Languages::OtherThanEnglish => !is_english,
+            Languages::All => true,
+        }
+    }
 }
 
 /// What the engine has to know of an embedder.
@@ -34,8 +51,8 @@ pub struct EmbedderProfile<'a> {
     /// are scanned by these, and only the best tools by all. Equal to `dimensions` where no
     /// dimension matters more than another.
     pub leading_dimensions: usize,
-    /// The scripts the model has learned.
-    pub scripts: Scripts,
+    /// The languages for which it scores.
+    pub languages: Languages,
     /// The views of a tool that are embedded.
     pub views: &'a [View],
     /// Weight in the dense score beside other embedders; only the proportion counts.
@@ -46,13 +63,13 @@ pub struct EmbedderProfile<'a> {
 }
 
 impl<'a> EmbedderProfile<'a> {
-    /// An embedder for any script that embeds tools whole and by name, in its own time.
+    /// An embedder for all languages that embeds tools whole and by name, in its own time.
     pub fn new(id: &'a str, dimensions: usize) -> Self {
         EmbedderProfile {
             id,
             dimensions,
             leading_dimensions: dimensions,
-            scripts: Scripts::Any,
+            languages: Languages::All,
             views: &[View::Everything, View::Name],
             share: 1.0,
             is_instant: false,
@@ -107,9 +124,9 @@ pub trait Embedder: Send + Sync {
     fn leading_dimensions(&self) -> usize {
         self.profile().leading_dimensions
     }
-    /// See [`EmbedderProfile::scripts`].
-    fn scripts(&self) -> Scripts {
-        self.profile().scripts
+    /// See [`EmbedderProfile::languages`].
+    fn languages(&self) -> Languages {
+        self.profile().languages
     }
     /// See [`EmbedderProfile::views`].
     fn views(&self) -> &[View] {

@@ -34,6 +34,9 @@ pub struct Hit {
     pub score: f32,
     /// Which of the query's texts found it, by position.
     pub matched_queries: Vec<usize>,
+    /// The part of the request that it serves, if the request has several needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serves: Option<String>,
     /// Its near-duplicates on other servers, if the query folds them into one hit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also_on: Vec<ToolId>,
@@ -100,6 +103,9 @@ pub struct Explain {
     pub matched: Vec<MatchedField>,
     /// Corrected query terms.
     pub fuzzy: Vec<FuzzyEdit>,
+    /// The request in English words, if it was translated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub translation: Option<String>,
     /// The clauses the request was split into; empty when it was taken whole.
     pub clauses: Vec<String>,
     /// The clause this tool fits best.

@@ -51,6 +51,8 @@ pub mod query;
 pub mod hit;
 #[doc(hidden)]
 pub mod text;
+#[doc(hidden)]
+pub mod language;
 mod document;
 mod exact_names;
 mod duplicates;
@@ -76,7 +78,7 @@ mod catalog;
 pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
 pub use database::DatabaseError;
 pub use document::{View, Weights};
-pub use embed::{Embedder, EmbedderProfile, Scripts};
+pub use embed::{Embedder, EmbedderProfile, Languages};
 pub use error::{Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem};
 pub use hit::{
     Degraded, DegradedCause, Explain, Hit, Moved, NoMatch, NoMatchReason, Reranked, Results,

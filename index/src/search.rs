@@ -1,6 +1,7 @@
 //! An immutable snapshot of a catalog that answers queries: the search pipeline, in order.
 //!
-//! 1. [`request`]: each text of the query is split into clauses; the budget chooses a variant.
+//! 1. [`request`]: each text of the query is split into clauses, and corrected or translated; the
+//!    budget chooses a variant.
 //! 2. [`scoring`]: lexical and dense legs score every tool; their scores are fused.
 //! 3. [`rerank`]: the ranker reorders the best candidates and estimates confidence.
 //! 4. [`scoring`] again: the usage memory adds its scores.
@@ -9,22 +10,29 @@
 mod deadline;
 mod explain;
 mod hits;
+mod languages;
 mod legs;
+mod needs;
 mod no_match;
 mod request;
 mod rerank;
 mod row;
 mod scoring;
+mod spelling;
+mod translation;
 pub(crate) mod words;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::cost::{CostModel, Work};
 use crate::duplicates::Duplicates;
+use crate::embed::StaticTable;
 use crate::error::Result;
 use crate::exact_names::Names;
 use crate::hit::{Degraded, DegradedCause, Results, Timings};
+use crate::language::Language;
+use crate::lexical::LexicalSearcher;
 use crate::memory::Memory;
 use crate::query::{Effort, Filter, Mode, Query, SearchParameters};
 use crate::ranker::Ranker;
@@ -34,11 +42,13 @@ use crate::tool::{Tool, ToolId};
 use crate::variant::{InstantLeg, Parts, Variant};
 
 use deadline::Deadline;
+pub(crate) use languages::ToolLanguages;
 pub(crate) use legs::DenseLeg;
 use request::{QueryVectors, RequestTexts};
 pub use rerank::RankerSample;
 pub(crate) use row::Row;
 use scoring::RequestScores;
+pub(crate) use translation::Translator;
 pub(crate) use words::Words;
 
 /// One state of a catalog; answers queries from any number of threads and never changes.
@@ -54,7 +64,10 @@ pub struct Searcher {
     pub(crate) settings: Settings,
     /// Every tool, by id, so that a row's position also breaks ties.
     pub(crate) rows: Vec<Arc<Row>>,
+    pub(crate) languages: Arc<ToolLanguages>,
     pub(crate) words: Words,
+    /// Made for the first request in another language than English.
+    pub(crate) translator: OnceLock<Option<Translator>>,
     pub(crate) names: Arc<Names>,
     pub(crate) duplicates: Arc<Duplicates>,
     pub(crate) legs: Vec<DenseLeg>,
@@ -116,7 +129,7 @@ impl Searcher {
                     degraded.get_or_insert_with(|| deadline.missed());
                 }
                 // After the ranker, whose confidence limits what similar requests may change.
-                search.add_memory_scores(scores);
+                search.add_memory_scores(request, scores);
             }
         });
         let (hits, no_match) = timed(&mut timings.fuse_ms, || search.rank(&requests, &scores));
@@ -186,8 +199,14 @@ impl Searcher {
                 request.drop_clauses();
             }
         }
+        timed(&mut timings.lexical_ms, || {
+            for request in &mut requests {
+                self.look_up_words(request, parts);
+            }
+        });
         let vectors = timed(&mut timings.embed_ms, || {
-            self.embed(&requests, parts, query.effort, degraded)
+            let mode = parameters.mode;
+            self.embed(&requests, mode, parts, query.effort, degraded)
         });
         let mode = match parameters.mode {
             // Without any vector of the query only words are left, whatever was asked for.
@@ -210,6 +229,31 @@ impl Searcher {
             .map(|(number, request)| search.score(request, number, &vectors, timings))
             .collect();
         (search, requests, scores)
+    }
+
+    /// Finds the words of a request in the catalog, and rewrites the texts for what knows English
+    /// only.
+    fn look_up_words(&self, request: &mut RequestTexts, parts: Parts) {
+        if self.translates(request.language, parts)
+            && let Some(translator) = self.translator()
+        {
+            return request.translate(translator, |terms, translated| {
+                self.with_words(|words| words.resolve_translated(terms, translated))
+            });
+        }
+        request.resolve(|terms| self.with_words(|words| words.resolve(terms)));
+        let is_embedded = self.legs.iter().any(|leg| leg.takes_part(parts));
+        if is_embedded
+            && request.language == Language::English
+            && let Ok(table) = StaticTable::bundled()
+        {
+            request.correct(&table);
+        }
+    }
+
+    fn translator(&self) -> Option<&Translator> {
+        let make = || Translator::new(self.with_words(LexicalSearcher::written_words));
+        self.translator.get_or_init(make).as_ref()
     }
 
     /// The tool of this id.
@@ -381,6 +425,7 @@ impl Searcher {
         for leg in self.legs.iter().filter(|leg| leg.takes_part(parts)) {
             let texts: usize = requests
                 .iter()
+                .filter(|request| self.scores_any(leg, request.language, parts))
                 .map(|request| self.texts_for(leg, request, parts).len())
                 .sum();
             work.compared_bytes += leg.vectors.rough_bytes() * texts;
@@ -402,12 +447,17 @@ impl Searcher {
         let scores_clauses = |other: &DenseLeg| {
             other.embedder.is_instant()
                 && other.takes_part(parts)
-                && other.knows_script_of(request.cjk_share, parts)
+                && self.scores_any(other, request.language, parts)
         };
+        let languages = leg.embedder.languages();
         if !leg.embedder.is_instant() && self.legs.iter().any(scores_clauses) {
-            return request.whole();
+            let whole = Parts {
+                clauses: false,
+                ..parts
+            };
+            return request.embedded(languages, whole);
         }
-        request.of(parts)
+        request.embedded(languages, parts)
     }
 
     /// Leaves the work of embedding out where it failed sooner than it usually takes: that says
@@ -427,11 +477,17 @@ impl Searcher {
     fn embed(
         &self,
         requests: &[RequestTexts],
+        mode: Mode,
         parts: Parts,
         effort: Effort,
         degraded: &mut Option<Degraded>,
     ) -> QueryVectors {
         let mut all = QueryVectors::default();
+        let is_wanted = |leg: &DenseLeg| {
+            requests
+                .iter()
+                .any(|request| self.takes_part(leg, request.language, mode, parts))
+        };
         let limit = match effort {
             // Too long a budget for a duration is none.
             Effort::BudgetMs(budget_ms) => Duration::try_from_secs_f64(budget_ms / 1e3).ok(),
@@ -439,7 +495,7 @@ impl Searcher {
         };
         let clock = Instant::now();
         for leg in &self.legs {
-            if !leg.takes_part(parts) {
+            if !is_wanted(leg) {
                 all.push_absent();
                 continue;
             }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::exact_names::Names;
 use crate::lexical::LexicalSearcher;
 use crate::ranker::{self, Ranker};
-use crate::search::{DenseLeg, OwnRanker, Row, Searcher, Words, words};
+use crate::search::{DenseLeg, OwnRanker, Row, Searcher, ToolLanguages, Words, words};
 use crate::settings::Settings;
 use crate::store::{Store, Version, text_hash};
 use crate::tool::ToolId;
@@ -49,6 +49,7 @@ pub(crate) struct Loaded {
     pub(crate) version: Version,
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Arc<Row>>,
+    languages: Arc<ToolLanguages>,
     names: Arc<Names>,
     duplicates: Arc<Duplicates>,
     legs: Vec<DenseLeg>,
@@ -89,6 +90,7 @@ impl Loaded {
         let version = store.state()?;
         let settings = settings(store)?;
         let rows = rows(store, previous)?;
+        let languages = Arc::new(ToolLanguages::of(&rows));
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
         let positions = previous.map_or_else(Vec::new, |previous| {
@@ -114,6 +116,7 @@ impl Loaded {
             version,
             settings,
             rows,
+            languages,
             names,
             duplicates,
             legs,
@@ -181,7 +184,9 @@ impl Loaded {
             version: self.version,
             settings: self.settings,
             rows: self.rows,
+            languages: self.languages,
             words: Words::new(lexical),
+            translator: OnceLock::new(),
             names: self.names,
             duplicates: self.duplicates,
             legs: self.legs,

@@ -18,7 +18,7 @@ use unicode_normalization::UnicodeNormalization;
 pub const ANALYZER_VERSION: u32 = 1;
 
 /// English function words and words of common request phrases. Sorted, for binary search.
-const STOP_WORDS: &[&str] = &[
+pub const STOP_WORDS: &[&str] = &[
     "a", "also", "an", "and", "any", "are", "as", "at", "be", "but", "by", "can", "could", "did",
     "do", "does", "for", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "like",
     "me", "my", "need", "no", "not", "of", "on", "or", "our", "please", "some", "such", "that",

@@ -14,8 +14,8 @@ pub struct Parts {
     pub slow_embedders: bool,
     /// Every view of a tool; if false, the first only.
     pub views: bool,
-    /// Leaving out embedders for requests in a script that they do not know.
-    pub script_gate: bool,
+    /// Leaving out embedders for requests and tools in a language that they do not know.
+    pub language_gate: bool,
     /// The clauses of a request, beside the request as a whole.
     pub clauses: bool,
     /// The learned ranker.
@@ -28,7 +28,7 @@ impl Parts {
         instant_embedders: true,
         slow_embedders: true,
         views: true,
-        script_gate: true,
+        language_gate: true,
         clauses: true,
         ranker: true,
     };

@@ -171,10 +171,10 @@ fn parts_can_be_left_out() {
         }),
         [table.id()]
     );
-    let chinese = |script_gate| {
+    let chinese = |language_gate| {
         let parts = Parts {
             slow_embedders: false,
-            script_gate,
+            language_gate,
             ..Parts::ALL
         };
         ask(&both, Query::new("查询天气 email").parts(parts))

@@ -1,12 +1,13 @@
 //! `toolscout doctor`: checks the installation, and names the remedy of each problem.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
 use serde::Serialize;
 use toolscout_index::Embedder;
-use toolscout_index::embed::StaticTable;
+use toolscout_index::embed::{MultilingualTable, StaticTable};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -224,10 +225,10 @@ fn catalog(context: &Context, name: &str) -> Check {
 
 fn embedding(context: &Context) -> Vec<Check> {
     match &context.settings.embedder {
-        EmbedderKind::Auto | EmbedderKind::Minilm => [vec![table()], minilm(context)].concat(),
-        EmbedderKind::Table => vec![table()],
+        EmbedderKind::Auto | EmbedderKind::Minilm => [tables(), minilm(context)].concat(),
+        EmbedderKind::Table => tables(),
         EmbedderKind::None | EmbedderKind::Hashing => Vec::new(),
-        EmbedderKind::Models(_) => [vec![table()], chosen(context)].concat(),
+        EmbedderKind::Models(_) => [tables(), chosen(context)].concat(),
     }
 }
 
@@ -262,23 +263,25 @@ fn chosen(context: &Context) -> Vec<Check> {
     checks
 }
 
-fn table() -> Check {
-    match StaticTable::bundled() {
+fn tables() -> Vec<Check> {
+    let english = StaticTable::bundled().map(|table| table as Arc<dyn Embedder>);
+    let other = MultilingualTable::bundled().map(|table| table as Arc<dyn Embedder>);
+    vec![table("table", english), table("table of languages", other)]
+}
+
+fn table(name: &'static str, table: toolscout_index::Result<Arc<dyn Embedder>>) -> Check {
+    match table {
         Ok(table) => {
             let dimensions = table.dimensions();
             Check::ok(
-                "table",
+                name,
                 format!(
                     "{}: {dimensions} dimensions, part of the program",
                     table.id()
                 ),
             )
         }
-        Err(error) => Check::broken(
-            "table",
-            error_message(&error.into()),
-            "reinstall the program",
-        ),
+        Err(error) => Check::broken(name, error_message(&error.into()), "reinstall the program"),
     }
 }
 

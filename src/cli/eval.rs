@@ -7,9 +7,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
-use toolscout_index::embed::StaticTable;
+use toolscout_index::embed::{MultilingualTable, StaticTable};
 use toolscout_index::query::MAX_K;
 use toolscout_index::{Embedder, Fusion, Mode};
 
@@ -51,6 +51,9 @@ pub struct Args {
     /// Folders of sets; several are summarised by a macro average
     #[arg(required = true, value_name = "SET_DIR")]
     sets: Vec<PathBuf>,
+    /// Judged queries in place of the set's queries.jsonl, for one set
+    #[arg(long, value_name = "FILE")]
+    requests: Option<PathBuf>,
     /// Search modes to compare: lexical, dense, hybrid, auto [default: lexical,dense,hybrid]
     #[arg(long, value_delimiter = ',', value_name = "ARMS")]
     arms: Vec<String>,
@@ -79,7 +82,7 @@ pub struct Args {
     /// `without-SET.json`, which was trained without the set
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "no_ranker")]
     ranker: Option<PathBuf>,
-    /// Embed with this file instead of the built-in table
+    /// Embed with this file instead of the built-in table of its kind: English, or other languages
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
     /// Write the ranker features of every candidate, for scripts/train_ranker.py
@@ -196,9 +199,18 @@ impl Args {
 
     /// Loads the sets, and prints which ids the judgements use where the tools have two.
     fn load_sets(&self) -> Result<Vec<EvalSet>> {
+        if self.requests.is_some() && self.folders().count() > 1 {
+            bail!(
+                "--requests are for one set, and {} are named",
+                self.folders().count()
+            );
+        }
         let mut sets = Vec::new();
         for folder in self.folders() {
-            let set = EvalSet::load(folder)?;
+            let set = match &self.requests {
+                Some(requests) => EvalSet::load_with(folder, requests)?,
+                None => EvalSet::load(folder)?,
+            };
             if let Some(ids) = set.relevant_ids {
                 print_stderr(format_args!("{}: relevant ids are {ids}", set.name));
             }
@@ -310,10 +322,17 @@ impl Args {
         let mut embedders = embedders(context, arms);
         if let Some(path) = &self.table {
             let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-            let table: Arc<dyn Embedder> = Arc::new(StaticTable::read(bytes)?);
-            embedders.retain(|embedder| !embedder.is_instant());
-            // First, as `models::embedders` orders them.
-            embedders.insert(0, table);
+            let table = read_table(bytes)?;
+            let kind = |embedder: &Arc<dyn Embedder>| {
+                embedder.is_instant().then_some(embedder.languages())
+            };
+            let of_its_kind = embedders
+                .iter()
+                .position(|other| kind(other) == kind(&table));
+            match of_its_kind {
+                Some(place) => embedders[place] = table,
+                None => embedders.insert(0, table),
+            }
         }
         let ranking = Ranking::load(self.ranker.as_deref())?;
         Ok(
@@ -518,4 +537,12 @@ impl Progress for Bar {
     fn step(&self) {
         self.bar.inc(1);
     }
+}
+
+/// Reads a table of either kind.
+fn read_table(bytes: Vec<u8>) -> Result<Arc<dyn Embedder>> {
+    if bytes.starts_with(MultilingualTable::MAGIC) {
+        return Ok(Arc::new(MultilingualTable::read(bytes)?));
+    }
+    Ok(Arc::new(StaticTable::read(bytes)?))
 }

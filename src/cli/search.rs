@@ -335,6 +335,9 @@ fn hit_json(rank: usize, hit: &Hit) -> Value {
         "score": hit.score,
         "matched_queries": hit.matched_queries,
     });
+    if let Some(need) = &hit.serves {
+        json["serves"] = json!(need);
+    }
     if !hit.also_on.is_empty() {
         json["also_on"] = json!(hit.also_on);
     }
@@ -411,6 +414,9 @@ fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
     }
     for edit in &explain.fuzzy {
         reasons.push(("corrected", format!("{} to {}", edit.from, edit.to)));
+    }
+    if let Some(translation) = &explain.translation {
+        reasons.push(("read as", translation.clone()));
     }
     if let Some(leg) = &explain.lexical {
         let text = format!("BM25 {:.2}, rank {}", leg.raw, leg.rank);

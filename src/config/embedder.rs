@@ -31,18 +31,18 @@ const MAX_DIMENSIONS: usize = 16_384;
 /// Which embedders are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EmbedderKind {
-    /// The built-in table, and all-MiniLM-L6-v2 once its files were fetched.
+    /// The built-in tables, and all-MiniLM-L6-v2 once its files were fetched.
     #[default]
     Auto,
-    /// The built-in table alone.
+    /// The built-in tables alone.
     Table,
-    /// The built-in table and all-MiniLM-L6-v2; an answer without the model is degraded.
+    /// The built-in tables and all-MiniLM-L6-v2; an answer without the model is degraded.
     Minilm,
     /// None: every search is lexical.
     None,
     /// Hashed words: deterministic, without files and without meaning. For tests.
     Hashing,
-    /// The built-in table and these: `minilm`, models by name, endpoints by name or URL.
+    /// The built-in tables and these: `minilm`, models by name, endpoints by name or URL.
     Models(Vec<String>),
 }
 
@@ -51,14 +51,14 @@ impl EmbedderKind {
     pub fn describe(&self) -> String {
         match self {
             EmbedderKind::Auto => {
-                "auto: the built-in table, and the model once it was pulled".into()
+                "auto: the built-in tables, and the model once it was pulled".into()
             }
-            EmbedderKind::Table => "table: the built-in table alone".into(),
-            EmbedderKind::Minilm => "minilm: the built-in table and the model".into(),
+            EmbedderKind::Table => "table: the built-in tables alone".into(),
+            EmbedderKind::Minilm => "minilm: the built-in tables and the model".into(),
             EmbedderKind::None => "none: searches are lexical".into(),
             EmbedderKind::Hashing => "hashing: hashed words without meaning, for tests only".into(),
             EmbedderKind::Models(names) => {
-                format!("{self}: the built-in table and {}", names.join(" and "))
+                format!("{self}: the built-in tables and {}", names.join(" and "))
             }
         }
     }

@@ -44,7 +44,7 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
     let bare = Parts {
         slow_embedders: false,
         views: false,
-        script_gate: false,
+        language_gate: false,
         clauses: false,
         ranker: false,
         ..Parts::ALL
@@ -54,7 +54,7 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
         ..bare
     };
     let gate = Parts {
-        script_gate: true,
+        language_gate: true,
         ..views
     };
     let mut arms = vec![
@@ -62,7 +62,7 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
         hybrid("words + table, by rank", Fusion::Rrf, bare),
         hybrid("by score", Fusion::Convex, bare),
         hybrid("+ views", Fusion::Convex, views),
-        hybrid("+ script gate", Fusion::Convex, gate),
+        hybrid("+ language gate", Fusion::Convex, gate),
         hybrid(
             "+ clauses",
             Fusion::Convex,
@@ -96,7 +96,7 @@ pub fn steps(embedding: Embedding) -> Vec<Step> {
             hybrid("words + model, by rank", Fusion::Rrf, model(bare)),
             hybrid("model, by score", Fusion::Convex, model(bare)),
             hybrid("model + views", Fusion::Convex, model(views)),
-            hybrid("model + script gate", Fusion::Convex, model(gate)),
+            hybrid("model + language gate", Fusion::Convex, model(gate)),
             hybrid("model + table", Fusion::Convex, joint),
             hybrid(
                 "model + clauses: whole formula",

@@ -102,8 +102,15 @@ impl EvalSet {
     /// An [`EvalError`] that names file, line and value, for everything that would make figures
     /// wrong.
     pub fn load(path: &Path) -> Result<Self> {
-        let raw = files::read_set(path)?;
-        EvalSet::new(path, raw)
+        EvalSet::new(path, files::read_set(path, None)?)
+    }
+
+    /// The tools of a set with the judged queries of another file.
+    ///
+    /// # Errors
+    /// As [`EvalSet::load`].
+    pub fn load_with(path: &Path, requests: &Path) -> Result<Self> {
+        EvalSet::new(path, files::read_set(path, Some(requests))?)
     }
 
     /// The tools of a catalog with judged queries: those of a file, and requests with the ids of

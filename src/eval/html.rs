@@ -134,6 +134,7 @@ fn drawn_metrics(arm: &ArmReport) -> Vec<Metric> {
     let is_plotted = |metric: &Metric| match metric.measure {
         Measure::Ndcg | Measure::Mrr => metric.depth == ndcg_of(arm).depth,
         Measure::Recall | Measure::Complete => metric.depth == 5,
+        Measure::Success => false,
         Measure::Precision => true,
     };
     arm.means

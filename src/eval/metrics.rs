@@ -8,6 +8,7 @@
 //! | `recall@k` | relevant tools among the first `k`, divided by `r` |
 //! | `precision@1` | 1 when the first hit is relevant |
 //! | `mrr@k` | 1 / rank of the first relevant hit among the first `k`, else 0 |
+//! | `success@k` | 1 when any relevant tool is among the first `k` |
 //! | `complete@k` | 1 when all `r` relevant tools are among the first `k`; 0 whenever `r > k` |
 //!
 //! Hits beyond those returned count as not relevant. The value of a set is the mean over its
@@ -33,6 +34,8 @@ pub enum Measure {
     Precision,
     /// Reciprocal rank of the first relevant hit.
     Mrr,
+    /// Whether any relevant tool was found.
+    Success,
     /// Whether every relevant tool was found.
     Complete,
 }
@@ -63,6 +66,7 @@ impl Metric {
                 Metric::new(Measure::Precision, 1),
                 Metric::new(Measure::Mrr, deepest),
             ])
+            .chain(at_each(Measure::Success))
             .chain(at_each(Measure::Complete))
             .collect()
     }
@@ -80,6 +84,7 @@ impl Metric {
                 .iter()
                 .position(|&gain| gain)
                 .map_or(0.0, |index| 1.0 / (index + 1) as f64),
+            Measure::Success => f64::from(u8::from(found() > 0)),
             Measure::Complete => f64::from(u8::from(found() == relevant)),
         }
     }
@@ -92,6 +97,7 @@ impl fmt::Display for Metric {
             Measure::Recall => "recall",
             Measure::Precision => "precision",
             Measure::Mrr => "mrr",
+            Measure::Success => "success",
             Measure::Complete => "complete",
         };
         f.pad(&format!("{name}@{}", self.depth))
@@ -106,7 +112,7 @@ impl FromStr for Metric {
             EvalError::option(
                 "metric",
                 text,
-                "write ndcg@K, recall@K, precision@1, mrr@K or complete@K with K >= 1",
+                "write ndcg@K, recall@K, precision@1, mrr@K, success@K or complete@K with K >= 1",
             )
         };
         let (name, depth) = text.split_once('@').ok_or_else(unknown)?;
@@ -115,6 +121,7 @@ impl FromStr for Metric {
             "recall" => Measure::Recall,
             "precision" => Measure::Precision,
             "mrr" => Measure::Mrr,
+            "success" => Measure::Success,
             "complete" => Measure::Complete,
             _ => return Err(unknown()),
         };
@@ -216,6 +223,12 @@ mod tests {
     fn precision_at_one_is_the_relevance_of_the_first_hit() {
         close(value("precision@1", &SECOND_AND_FOURTH, 3), 0.0);
         close(value("precision@1", &[true], 3), 1.0);
+    }
+
+    #[test]
+    fn success_needs_one_relevant_tool_within_the_depth() {
+        close(value("success@1", &SECOND_AND_FOURTH, 3), 0.0);
+        close(value("success@3", &SECOND_AND_FOURTH, 3), 1.0);
     }
 
     #[test]

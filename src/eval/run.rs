@@ -184,6 +184,7 @@ pub(crate) mod testing {
                 id: tool.id.clone(),
                 score,
                 matched_queries: vec![0],
+                serves: None,
                 also_on: Vec::new(),
                 explain: None,
             };

@@ -8,7 +8,7 @@ use fastembed::{
 };
 use serde::Serialize;
 use toolscout_index::embed::minilm::load_runtime;
-use toolscout_index::{Embedder, EmbedderProfile, Error, Result, Scripts};
+use toolscout_index::{Embedder, EmbedderProfile, Error, Languages, Result};
 
 use super::manifest::Manifest;
 use super::{Depth, Part, model};
@@ -226,7 +226,7 @@ impl NamedModel {
 impl Embedder for NamedModel {
     fn profile(&self) -> EmbedderProfile<'_> {
         EmbedderProfile {
-            scripts: self.model.scripts(),
+            languages: self.model.languages(),
             share: SHARE,
             ..EmbedderProfile::new(&self.id, self.model.dimensions)
         }
@@ -243,10 +243,10 @@ impl Embedder for NamedModel {
 
 /// For the summary of a model: what its requests may be written in.
 pub fn languages(model: &KnownModel) -> &'static str {
-    match model.scripts() {
-        Scripts::Latin => "English",
-        Scripts::Any if model.name.contains("-zh") => "Chinese",
-        Scripts::Any => "many",
+    match model.languages() {
+        Languages::English => "English",
+        _ if model.name.contains("-zh") => "Chinese",
+        Languages::OtherThanEnglish | Languages::All => "many",
     }
 }
 

@@ -7,7 +7,7 @@ use fastembed::{
 };
 
 use super::pool::Pool;
-use crate::embed::{Embedder, EmbedderProfile, Scripts};
+use crate::embed::{Embedder, EmbedderProfile, Languages};
 use crate::error::{Error, Result};
 
 /// The model's name.
@@ -111,7 +111,7 @@ impl MiniLm {
 impl Embedder for MiniLm {
     fn profile(&self) -> EmbedderProfile<'_> {
         EmbedderProfile {
-            scripts: Scripts::Latin,
+            languages: Languages::English,
             share: SHARE,
             ..EmbedderProfile::new(&self.id, DIMENSIONS)
         }

@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 
 use self::wordpiece::Vocabulary;
 use crate::document::View;
-use crate::embed::{Embedder, EmbedderProfile, Scripts, to_unit_length};
+use crate::embed::{Embedder, EmbedderProfile, Languages, to_unit_length};
 use crate::error::{Error, Result};
 use crate::quantization::add_dots;
 
@@ -129,6 +129,16 @@ impl StaticTable {
         vector
     }
 
+    /// True if a word is one token.
+    pub fn has_word(&self, word: &str) -> bool {
+        self.vocabulary.has_word(word)
+    }
+
+    /// The most frequent word of the table that is one edit away from a word of ASCII letters.
+    pub fn word_one_edit_away(&self, word: &str) -> Option<String> {
+        self.vocabulary.word_one_edit_away(word).map(str::to_owned)
+    }
+
     /// Number of its tokens.
     #[allow(clippy::len_without_is_empty, reason = "no table is empty")]
     pub fn len(&self) -> usize {
@@ -189,7 +199,7 @@ impl Embedder for StaticTable {
     fn profile(&self) -> EmbedderProfile<'_> {
         EmbedderProfile {
             leading_dimensions: LEADING.min(self.dimensions),
-            scripts: Scripts::Latin,
+            languages: Languages::English,
             views: &[View::Everything, View::Name, View::Description],
             share: SHARE,
             is_instant: true,

@@ -74,6 +74,14 @@ impl QueryTerms {
         self.unknown
     }
 
+    /// True if the text has this term and a tool has it too.
+    pub fn has_known(&self, term: &str) -> bool {
+        // A correction has a lower weight.
+        self.terms
+            .iter()
+            .any(|(known, weight)| known == term && *weight == 1.0)
+    }
+
     /// The indexed terms that are searched for.
     pub fn terms(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().map(|(term, _)| term.as_str())
@@ -186,6 +194,36 @@ impl LexicalSearcher {
                 .map(|(term, tools)| (term, self.idf(tools)))
                 .collect()
         })
+    }
+
+    /// The words of all tools as they are written, repeats included.
+    pub fn written_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for segment in &self.segments {
+            for field in [self.fields.name_words, self.fields.words] {
+                let Ok(mut terms) = segment.postings(field).terms().stream() else {
+                    continue;
+                };
+                while terms.advance() {
+                    if let Ok(word) = std::str::from_utf8(terms.key()) {
+                        words.push(word.to_owned());
+                    }
+                }
+            }
+        }
+        words
+    }
+
+    /// Finds the terms of a text without correcting any, with the terms of its translation.
+    pub fn resolve_translated(&self, text_terms: &[Term], translated: &[Term]) -> QueryTerms {
+        let mut resolved = QueryTerms::default();
+        let mut known = HashSet::new();
+        for term in text_terms.iter().chain(translated) {
+            if known.insert(term.term.clone()) && self.occurs(&term.term) {
+                resolved.terms.push((term.term.clone(), 1.0));
+            }
+        }
+        resolved
     }
 
     /// Adds the corrections of a word, apart from terms that are already `known`.

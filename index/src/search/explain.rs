@@ -1,7 +1,7 @@
 //! How a hit got its score.
 
 use super::legs::LegScores;
-use super::{RequestScores, RequestTexts, Search};
+use super::{RequestScores, RequestTexts, Search, needs};
 use crate::document::{Field, field_head};
 use crate::hit::{Explain, LegScore, MatchedField, Moved};
 use crate::text;
@@ -17,12 +17,12 @@ pub(super) fn explain(
     request: &RequestTexts,
     scores: &RequestScores,
 ) -> Explain {
-    let terms: Vec<&str> = scores
+    let terms: Vec<&str> = request
         .terms
         .iter()
         .flat_map(|terms| terms.terms())
         .collect();
-    let fuzzy = scores.terms[0].fuzzy.clone();
+    let fuzzy = request.terms[0].fuzzy.clone();
     let matched = search.searcher.rows[tool]
         .tool()
         .map(|tool| matched_fields(&tool, &terms))
@@ -41,8 +41,9 @@ pub(super) fn explain(
         matched,
         fuzzy,
         clauses: request.clauses().to_vec(),
-        best_clause: best_clause(tool, scores),
-        dense_weight: scores.dense_weight,
+        translation: request.translation().map(str::to_owned),
+        best_clause: needs::best_clause(tool, scores),
+        dense_weight: search.dense_weight_of(scores, tool),
         fused: scores.fused[tool],
         ranker: scores
             .ranker_output
@@ -96,23 +97,4 @@ fn matched_fields(tool: &Tool, terms: &[&str]) -> Vec<MatchedField> {
         }
     }
     matched
-}
-
-/// The clause for which the legs' scores of the tool add up to the most; the first on a tie.
-fn best_clause(tool: usize, scores: &RequestScores) -> Option<usize> {
-    let mut best: Option<(usize, f32)> = None;
-    // Text 0 is the whole request.
-    for text in 1..scores.lexical.by_text.len() {
-        let mut score = 0.0;
-        for result in &scores.dense {
-            if let Some(by_tool) = result.scores.by_text.get(text) {
-                score += by_tool[tool].max(0.0);
-            }
-        }
-        score += scores.lexical.by_text[text][tool];
-        if best.is_none_or(|(_, known)| score > known) {
-            best = Some((text, score));
-        }
-    }
-    best.map(|(text, _)| text - 1)
 }

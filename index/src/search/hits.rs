@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{RequestScores, RequestTexts, Search, explain};
+use super::{RequestScores, RequestTexts, Search, explain, needs};
 use crate::hit::{Hit, NoMatch, Signals, ranked};
 use crate::top_k::TopK;
 
@@ -94,11 +94,14 @@ impl Search<'_> {
             .filter(|&other| other != tool && self.is_allowed(other))
             .map(|other| self.searcher.rows[other].id())
             .collect();
+        let serves = needs::best_clause(tool, &all_scores[best])
+            .map(|clause| requests[best].clauses()[clause].clone());
         Some(Hit {
             tool: row.tool()?,
             id: row.id(),
             score,
             matched_queries,
+            serves,
             also_on,
             explain,
         })
@@ -119,7 +122,12 @@ impl Search<'_> {
             let found = scores.fused[tool] > 0.0 || scores.memory_scores.contains_key(&tool);
             found && self.is_allowed(tool) && !scores.named.contains_key(&(tool as u32))
         };
-        let mut best = TopK::new(self.parameters.k);
+        let k = self.parameters.k;
+        let mut best = TopK::new(if scores.clauses() > 1 {
+            needs::depth(k)
+        } else {
+            k
+        });
         if self.query.fold {
             // Duplicates must be folded before the best k are taken, or they would take up its
             // places.
@@ -136,7 +144,11 @@ impl Search<'_> {
             }
             best.offer_all(by_tool, matches);
         }
-        best.into_ranked()
+        let ranked = best.into_ranked();
+        if scores.clauses() > 1 {
+            return self.cover_needs(scores, ranked);
+        }
+        ranked
     }
 
     /// Keeps the best of each group of near-duplicates.

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use crate::dense::{ALL_VIEWS, Graph, Vectors};
-use crate::embed::{Embedder, Scripts};
+use crate::embed::Embedder;
 use crate::fuse;
 use crate::variant::Parts;
-
-/// From this share of CJK letters on, a model that knows Latin script only does not score a request:
-/// with its scores the Chinese set falls from 90.0 to 84.1 nDCG@10.
-const MAX_CJK_SHARE_FOR_LATIN_MODELS: f32 = 0.3;
 
 /// One embedder's vectors.
 pub(crate) struct DenseLeg {
@@ -28,6 +24,8 @@ pub(crate) struct DenseLeg {
 pub(super) struct LegScan<'a> {
     leg: &'a DenseLeg,
     queries: &'a [Vec<f32>],
+    /// True by position for the tools that the leg scores for the request; `None` for all.
+    scored: Option<Vec<bool>>,
     /// Views of each tool that are scored.
     views: usize,
     /// By text, then by tool.
@@ -45,6 +43,8 @@ pub(super) struct LegResult {
     /// The vector of the whole request.
     pub(super) query: Vec<f32>,
     pub(super) scores: LegScores,
+    /// True by position for the tools that it scores for the request; `None` for all.
+    pub(super) scored: Option<Vec<bool>>,
 }
 
 /// One leg's scores for one request.
@@ -61,13 +61,6 @@ pub(super) struct LegScores {
 }
 
 impl DenseLeg {
-    /// True for a request in a script that the embedder knows; for every request without the gate.
-    pub(super) fn knows_script_of(&self, cjk_share: f32, parts: Parts) -> bool {
-        !parts.script_gate
-            || self.embedder.scripts() == Scripts::Any
-            || cjk_share <= MAX_CJK_SHARE_FOR_LATIN_MODELS
-    }
-
     /// Scores every tool for each of these vectors.
     ///
     /// A filtered search scans even where there is a graph: the graph returns the nearest of all
@@ -76,6 +69,7 @@ impl DenseLeg {
     pub(super) fn scan<'a>(
         &'a self,
         queries: &'a [Vec<f32>],
+        scored: Option<Vec<bool>>,
         parts: Parts,
         allowed: Option<&[bool]>,
     ) -> LegScan<'a> {
@@ -92,6 +86,7 @@ impl DenseLeg {
         LegScan {
             leg: self,
             queries,
+            scored,
             views,
             scores,
             is_rough,
@@ -130,7 +125,20 @@ impl LegScan<'_> {
             share: embedder.share(),
             query,
             scores,
+            scored: self.scored.clone(),
         }
+    }
+}
+
+impl LegResult {
+    /// Its embedder's id and share, and the vector of the whole request.
+    pub(super) fn query_vector(&self) -> (&str, f32, &[f32]) {
+        (&self.id, self.share, &self.query)
+    }
+
+    /// True if the leg scores this tool for the request.
+    pub(super) fn scores_tool(&self, tool: usize) -> bool {
+        self.scored.as_ref().is_none_or(|scored| scored[tool])
     }
 }
 

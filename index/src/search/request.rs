@@ -1,16 +1,27 @@
 //! The texts of a request and their vectors.
 
+use super::spelling;
+use super::translation::Translator;
 use crate::clauses;
+use crate::embed::{Languages, StaticTable};
+use crate::language::Language;
+use crate::lexical::QueryTerms;
 use crate::query::read_part;
-use crate::text;
+use crate::text::{self, Term};
 use crate::variant::Parts;
 
 /// One text of a query with the texts it is searched by: itself, then its clauses if it has
 /// several.
 pub(super) struct RequestTexts {
     pub(super) texts: Vec<String>,
-    /// The share of Chinese, Japanese and Korean letters.
-    pub(super) cjk_share: f32,
+    pub(super) language: Language,
+    /// The terms of each text as they were found in the catalog.
+    pub(super) terms: Vec<QueryTerms>,
+    /// True for an English request without a single word.
+    pub(super) is_nonsense: bool,
+    /// English texts with misspelt words corrected, others translated; empty where nothing was
+    /// changed.
+    rewritten: Vec<String>,
 }
 
 impl RequestTexts {
@@ -27,7 +38,10 @@ impl RequestTexts {
         }
         RequestTexts {
             texts,
-            cjk_share: text::cjk_share(text),
+            language: Language::of(text),
+            terms: Vec::new(),
+            is_nonsense: false,
+            rewritten: Vec::new(),
         }
     }
 
@@ -53,6 +67,76 @@ impl RequestTexts {
     /// The clauses it was split into; none when it was taken whole.
     pub(super) fn clauses(&self) -> &[String] {
         &self.texts[1..]
+    }
+
+    /// Finds the terms of each text.
+    pub(super) fn resolve(&mut self, resolve: impl Fn(&[Term]) -> QueryTerms) {
+        let texts = self.texts.iter();
+        self.terms = texts.map(|text| resolve(&text::terms(text))).collect();
+    }
+
+    /// Translates each text into English words, and finds the terms of both.
+    pub(super) fn translate(
+        &mut self,
+        translator: &Translator,
+        resolve: impl Fn(&[Term], &[Term]) -> QueryTerms,
+    ) {
+        let texts = self.texts.iter();
+        self.rewritten = texts.map(|text| translator.translate(text)).collect();
+        let translated = self.texts.iter().zip(&self.rewritten);
+        self.terms = translated
+            .map(|(text, translated)| resolve(&text::terms(text), &text::terms(translated)))
+            .collect();
+    }
+
+    /// Corrects misspelt words in the texts that are embedded, and recognises nonsense.
+    pub(super) fn correct(&mut self, table: &StaticTable) {
+        let texts = self.texts.iter();
+        let corrected: Vec<Option<String>> = texts
+            .map(|text| spelling::corrected(text, &self.terms[0], table))
+            .collect();
+        self.is_nonsense = spelling::is_nonsense(self.whole_text(), &self.terms[0], table);
+        if corrected.iter().any(Option::is_some) {
+            let texts = self.texts.iter().zip(corrected);
+            self.rewritten = texts
+                .map(|(text, corrected)| corrected.unwrap_or_else(|| text.clone()))
+                .collect();
+        }
+    }
+
+    /// True if words of it were corrected or translated.
+    pub(super) fn is_rewritten(&self) -> bool {
+        !self.rewritten.is_empty()
+    }
+
+    /// The whole request in English words, if it was translated.
+    pub(super) fn translation(&self) -> Option<&str> {
+        let translated = self.language != Language::English && self.is_rewritten();
+        translated.then(|| self.rewritten[0].as_str())
+    }
+
+    /// The whole request as the ranker reads it.
+    pub(super) fn ranked_text(&self) -> &str {
+        self.translation().unwrap_or(self.whole_text())
+    }
+
+    /// The clauses as the ranker reads them.
+    pub(super) fn ranked_clauses(&self) -> &[String] {
+        match self.translation() {
+            Some(_) => &self.rewritten[1..],
+            None => self.clauses(),
+        }
+    }
+
+    /// The texts that an embedder of these languages embeds for these parts of the pipeline.
+    pub(super) fn embedded(&self, languages: Languages, parts: Parts) -> &[String] {
+        let texts = self.of(parts);
+        let reads_english = languages == Languages::English || self.language == Language::English;
+        if self.is_rewritten() && reads_english {
+            &self.rewritten[..texts.len()]
+        } else {
+            texts
+        }
     }
 
     pub(super) fn drop_clauses(&mut self) {

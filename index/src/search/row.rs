@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::language::Language;
 use crate::ranker::ToolProfile;
 use crate::store::StoredTool;
 use crate::tool::{Tool, ToolId};
@@ -12,6 +13,7 @@ pub(crate) struct Row {
     // A search reads few of a catalog's tools, so opening parses none.
     parsed: OnceLock<Option<Arc<Tool>>>,
     profile: OnceLock<ToolProfile>,
+    language: OnceLock<Language>,
 }
 
 impl Row {
@@ -20,6 +22,7 @@ impl Row {
             stored,
             parsed: OnceLock::new(),
             profile: OnceLock::new(),
+            language: OnceLock::new(),
         }
     }
 
@@ -40,7 +43,27 @@ impl Row {
         })
     }
 
+    /// The language of the tool's description, or of its name where that is empty.
+    pub(super) fn language(&self) -> Language {
+        *self.language.get_or_init(|| {
+            // Most tools are in English, and parsing each would slow opening down.
+            if !has_letters_beyond_ascii(&self.stored.json) {
+                return Language::English;
+            }
+            match self.stored.parse() {
+                Ok(tool) if tool.description.is_empty() => Language::of(tool.id.name()),
+                Ok(tool) => Language::of(&tool.description),
+                Err(_) => Language::English,
+            }
+        })
+    }
+
     pub(super) fn id(&self) -> ToolId {
         self.stored.id.clone()
     }
+}
+
+/// True for a text with letters such as "é" and "查", and not only with dashes and quotation marks.
+fn has_letters_beyond_ascii(text: &str) -> bool {
+    !text.is_ascii() && text.chars().any(|c| !c.is_ascii() && c.is_alphabetic())
 }

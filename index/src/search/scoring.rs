@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::languages::ScoredTools;
 use super::legs::{LegResult, LegScan, LegScores};
 use super::request::{QueryVectors, RequestTexts};
 use super::rerank::RankerOutput;
@@ -9,13 +10,28 @@ use super::{Search, timed};
 use crate::dense::UNKNOWN;
 use crate::fuse;
 use crate::hit::{NameMatch, Signals, Timings};
-use crate::lexical::{QueryTerms, Scored};
+use crate::language::Language;
+use crate::lexical::Scored;
+use crate::memory::Memory;
 use crate::query::{Fusion, Mode};
-use crate::text;
+use crate::tool::ToolId;
 use crate::top_k;
 
 /// The share of the clauses in a request's score; the rest is the request as a whole.
 const CLAUSES_SHARE: f32 = 0.5;
+/// The weight of the dense legs for a tool in another language than the request: the words they
+/// share are names.
+const CROSS_LANGUAGE_DENSE_WEIGHT: f32 = 0.9;
+/// The same for an English request: the names of tools are often English where their descriptions
+/// are not.
+const FROM_ENGLISH_DENSE_WEIGHT: f32 = 0.75;
+/// The same for Chinese, Japanese and Korean where both are in one language. Characters and pairs of
+/// them are worth more than words are elsewhere.
+const CJK_DENSE_WEIGHT: f32 = 0.5;
+/// The same for other languages.
+const OTHER_DENSE_WEIGHT: f32 = 0.6;
+/// The highest confidence in an answer to a request without a single word.
+const NONSENSE_CONFIDENCE: f32 = 0.05;
 /// What a request that was asked before, word for word, adds to its tool's score; less, the less
 /// similar it is. Above 1, so that the tool called for the very same request comes before the best
 /// match by content.
@@ -29,8 +45,8 @@ const LIKELY_BY_LEG: usize = 64;
 /// Everything known about one request before its hits are chosen.
 #[derive(Default)]
 pub(super) struct RequestScores {
-    /// By text.
-    pub(super) terms: Vec<QueryTerms>,
+    pub(super) language: Language,
+    pub(super) is_nonsense: bool,
     pub(super) lexical: LegScores,
     /// The dense legs that scored the request.
     pub(super) dense: Vec<LegResult>,
@@ -42,7 +58,6 @@ pub(super) struct RequestScores {
     pub(super) limit: f32,
     /// One score per tool by the formula, without the name tier.
     pub(super) fused: Vec<f32>,
-    pub(super) dense_weight: f32,
     pub(super) signals: Signals,
     /// The ranker's output, where it took part.
     pub(super) ranker_output: Option<RankerOutput>,
@@ -65,7 +80,18 @@ impl RequestScores {
         if self.named.values().any(|name| *name >= NameMatch::Exact) {
             return Some(1.0);
         }
-        self.ranker_output.as_ref()?.confidence
+        let confidence = self.ranker_output.as_ref()?.confidence?;
+        Some(if self.is_nonsense {
+            // The forest has learned from requests that somebody meant.
+            confidence.min(NONSENSE_CONFIDENCE)
+        } else {
+            confidence
+        })
+    }
+
+    /// Number of the clauses it was split into; 0 where it was taken whole.
+    pub(super) fn clauses(&self) -> usize {
+        self.lexical.by_text.len().saturating_sub(1)
     }
 
     /// What a tool's score gains for being asked for by name.
@@ -82,7 +108,6 @@ impl RequestScores {
 
 /// The lexical leg's result for one request.
 struct LexicalResult {
-    terms: Vec<QueryTerms>,
     gains: Vec<f32>,
     limit: f32,
     scores: LegScores,
@@ -100,7 +125,7 @@ impl Search<'_> {
         let lexical = timed(&mut timings.lexical_ms, || self.score_words(request));
         let dense = timed(&mut timings.dense_ms, || {
             let scans = self.dense_scans(request, number, vectors);
-            self.score_dense(scans, &lexical.scores)
+            self.score_dense(request.language, scans, &lexical.scores)
         });
         timed(&mut timings.fuse_ms, || {
             let searcher = self.searcher;
@@ -108,11 +133,11 @@ impl Search<'_> {
                 searcher.rows[tool as usize].id()
             });
             RequestScores {
-                fused: self.fuse(&lexical.scores, &dense),
+                language: request.language,
+                is_nonsense: request.is_nonsense,
+                fused: self.fuse(request.language, &lexical.scores, &dense),
                 named: named.into_iter().collect(),
-                dense_weight: self.dense_weight(dense.len()),
                 signals: signals(lexical.limit, &lexical.scores, &dense),
-                terms: lexical.terms,
                 lexical: lexical.scores,
                 gains: lexical.gains,
                 limit: lexical.limit,
@@ -124,28 +149,22 @@ impl Search<'_> {
 
     /// Scores every text of a request by BM25.
     fn score_words(&self, request: &RequestTexts) -> LexicalResult {
-        let mut terms = Vec::new();
         let mut scored: Vec<Scored> = Vec::new();
-        for text in &request.texts {
-            let analyzed = text::terms(text);
-            let resolved = self.searcher.with_words(|words| words.resolve(&analyzed));
-            scored.push(self.searcher.with_words(|words| words.score(&resolved)));
-            terms.push(resolved);
+        for terms in &request.terms {
+            scored.push(self.searcher.with_words(|words| words.score(terms)));
         }
         // Gains and limit describe the whole request, which is the first text.
         let gains = std::mem::take(&mut scored[0].gains);
         let limit = scored[0].limit;
         let raw = scored.into_iter().map(|scored| scored.by_tool).collect();
         LexicalResult {
-            terms,
             gains,
             limit,
             scores: LegScores::new(raw, |_| 0.0, self.allowed.as_deref()),
         }
     }
 
-    /// Scans the dense legs that have vectors of the request and know its script. In dense mode
-    /// every leg takes part, as there are no words to fall back on.
+    /// Scans the dense legs that have vectors of the request and score its language.
     fn dense_scans<'a>(
         &'a self,
         request: &RequestTexts,
@@ -157,20 +176,31 @@ impl Search<'_> {
             let Some(queries) = vectors.of(place, number) else {
                 continue;
             };
-            if self.mode == Mode::Dense || leg.knows_script_of(request.cjk_share, self.parts) {
-                scans.push(leg.scan(queries, self.parts, self.allowed.as_deref()));
+            let (searcher, parts) = (self.searcher, self.parts);
+            if !searcher.takes_part(leg, request.language, self.mode, parts) {
+                continue;
             }
+            let scored = match searcher.scored_tools(leg, request.language, parts) {
+                ScoredTools::Some(scored) => Some(scored),
+                ScoredTools::All | ScoredTools::None => None,
+            };
+            scans.push(leg.scan(queries, scored, parts, self.allowed.as_deref()));
         }
         scans
     }
 
     /// The results of the dense legs. Where one has scored roughly, the tools that may become hits
     /// by all scores so far are scored again exactly.
-    fn score_dense(&self, mut scans: Vec<LegScan<'_>>, lexical: &LegScores) -> Vec<LegResult> {
+    fn score_dense(
+        &self,
+        request: Language,
+        mut scans: Vec<LegScan<'_>>,
+        lexical: &LegScores,
+    ) -> Vec<LegResult> {
         let allowed = self.allowed.as_deref();
         let mut results: Vec<LegResult> = scans.iter().map(|scan| scan.result(allowed)).collect();
         if scans.iter().any(|scan| scan.is_rough) {
-            let likely = self.likely(&self.fuse(lexical, &results), &results);
+            let likely = self.likely(&self.fuse(request, lexical, &results), &results);
             for (scan, result) in scans.iter_mut().zip(&mut results) {
                 if scan.is_rough {
                     scan.refine(&likely);
@@ -199,19 +229,21 @@ impl Search<'_> {
     }
 
     /// Adds the scores of remembered requests.
-    pub(super) fn add_memory_scores(&self, scores: &mut RequestScores) {
+    pub(super) fn add_memory_scores(&self, request: &RequestTexts, scores: &mut RequestScores) {
         let Some(memory) = &self.searcher.memory else {
             return;
         };
         if !memory.is_active() {
             return;
         }
-        let recalled = memory.recall(
-            scores
-                .dense
-                .iter()
-                .map(|result| (result.id.as_str(), result.share, result.query.as_slice())),
-        );
+        let mut recalled = memory.recall(scores.dense.iter().map(LegResult::query_vector));
+        if request.is_rewritten() {
+            // What was remembered is what was asked, with its mistakes and in its language.
+            for (id, weight) in self.recall_as_written(memory, request, scores) {
+                let known = recalled.entry(id).or_insert(0.0);
+                *known = known.max(weight);
+            }
+        }
         // The more confident the answer is without the memory, the less it is changed by requests
         // that are merely similar. The very same request (weight 1) keeps its full weight.
         let confidence = scores
@@ -243,39 +275,64 @@ impl Search<'_> {
         scores.reranked = Some(by_tool);
     }
 
-    /// The weight of this many dense legs together.
-    fn dense_weight(&self, legs: usize) -> f32 {
-        let settings = &self.searcher.settings;
-        match (self.mode, legs) {
-            (_, 0) => 0.0,
-            (Mode::Dense, _) => 1.0,
-            (_, 1) => self
-                .parameters
-                .dense_weight
-                .unwrap_or(settings.dense_weight),
-            _ => self
-                .parameters
-                .dense_weight
-                .unwrap_or(settings.joint_dense_weight),
+    /// What the memory recalls for a request as it was written.
+    fn recall_as_written(
+        &self,
+        memory: &Memory,
+        request: &RequestTexts,
+        scores: &RequestScores,
+    ) -> HashMap<ToolId, f32> {
+        let mut written = Vec::new();
+        for result in &scores.dense {
+            let leg = self
+                .searcher
+                .legs
+                .iter()
+                .find(|leg| leg.embedder.id() == result.id);
+            let Some(leg) = leg else { continue };
+            // A model that fails here has embedded the rewritten text before: the memory matters
+            // less than the answer.
+            if let Ok(vectors) = leg.embedder.embed_queries(&[request.whole_text()]) {
+                written.extend(vectors.into_iter().map(|vector| (result, vector)));
+            }
         }
+        let vectors = written.iter();
+        memory.recall(
+            vectors.map(|(result, vector)| (result.id.as_str(), result.share, vector.as_slice())),
+        )
+    }
+
+    /// The weight of this many dense legs together, for a tool in a language.
+    fn dense_weight(&self, legs: usize, request: Language, tool: Language) -> f32 {
+        let settings = &self.searcher.settings;
+        if legs == 0 {
+            return 0.0;
+        }
+        if self.mode == Mode::Dense {
+            return 1.0;
+        }
+        self.parameters
+            .dense_weight
+            .unwrap_or(match (request, tool) {
+                (Language::English, Language::English) if legs == 1 => settings.dense_weight,
+                (Language::English, Language::English) => settings.joint_dense_weight,
+                (Language::English, _) => FROM_ENGLISH_DENSE_WEIGHT,
+                _ if request != tool => CROSS_LANGUAGE_DENSE_WEIGHT,
+                _ if request.is_cjk() => CJK_DENSE_WEIGHT,
+                _ => OTHER_DENSE_WEIGHT,
+            })
     }
 
     /// One score per tool, 0 to 1: half by the request as a whole, half by its clauses where it has
     /// several. The share of a leg without clause scores goes to the legs that have them.
-    fn fuse(&self, lexical: &LegScores, dense: &[LegResult]) -> Vec<f32> {
-        let whole: Vec<(&[f32], f32)> = dense
-            .iter()
-            .map(|result| (result.scores.whole(), result.share))
-            .collect();
-        let mut fused = self.fuse_part(lexical.whole(), &whole);
+    fn fuse(&self, request: Language, lexical: &LegScores, dense: &[LegResult]) -> Vec<f32> {
+        let whole: Vec<Part<'_>> = dense.iter().map(Part::whole).collect();
+        let mut fused = self.fuse_part(request, lexical.whole(), &whole);
         let Some(lexical_clauses) = &lexical.clauses else {
             return fused;
         };
-        let clauses: Vec<(&[f32], f32)> = dense
-            .iter()
-            .filter_map(|result| Some((result.scores.clauses.as_deref()?, result.share)))
-            .collect();
-        let clauses = self.fuse_part(lexical_clauses, &clauses);
+        let clauses: Vec<Part<'_>> = dense.iter().filter_map(Part::clauses).collect();
+        let clauses = self.fuse_part(request, lexical_clauses, &clauses);
         for (fused, clauses) in fused.iter_mut().zip(clauses) {
             *fused = fuse::convex(*fused, clauses, CLAUSES_SHARE);
         }
@@ -284,30 +341,128 @@ impl Search<'_> {
 
     /// Fuses the legs' scores, each with its share, for one part of a request. A tool without a
     /// vector is scored by its words alone.
-    fn fuse_part(&self, lexical: &[f32], dense: &[(&[f32], f32)]) -> Vec<f32> {
-        let dense_weight = self.dense_weight(dense.len());
-        let shares: f32 = dense.iter().map(|(_, share)| share).sum();
-        let weighted = dense
-            .iter()
-            // Shares are relative: a leg that takes no part leaves its share to the others.
-            .map(|&(scores, share)| (scores, dense_weight * share / shares));
+    fn fuse_part(&self, request: Language, lexical: &[f32], dense: &[Part<'_>]) -> Vec<f32> {
         if self.parameters.fusion == Fusion::Rrf && !dense.is_empty() {
-            let lists: Vec<(&[f32], f32)> = [(lexical, 1.0 - dense_weight)]
-                .into_iter()
-                .chain(weighted)
-                .collect();
-            return fuse::reciprocal_rank(&lists, 0.0, lexical.len());
+            return self.fuse_ranks(request, lexical, dense);
         }
+        if request != Language::English || dense.iter().any(|part| part.leg.scored.is_some()) {
+            return self.fuse_by_language(request, lexical, dense);
+        }
+        let dense_weight = self.dense_weight(dense.len(), request, request);
         let mut fused: Vec<f32> = lexical
             .iter()
             .map(|score| score * (1.0 - dense_weight))
             .collect();
-        for (scores, weight) in weighted {
-            for ((fused, &score), &by_words) in fused.iter_mut().zip(scores).zip(lexical) {
+        let shares: f32 = dense.iter().map(|part| part.leg.share).sum();
+        for part in dense {
+            // Shares are relative: a leg that takes no part leaves its share to the others.
+            let weight = dense_weight * part.leg.share / shares;
+            for ((fused, &score), &by_words) in fused.iter_mut().zip(part.scores).zip(lexical) {
                 *fused += weight * if score.is_finite() { score } else { by_words };
             }
         }
         fused
+    }
+
+    /// As [`Search::fuse_part`], where the legs and their weights depend on the tool's language.
+    fn fuse_by_language(&self, request: Language, lexical: &[f32], dense: &[Part<'_>]) -> Vec<f32> {
+        (0..lexical.len())
+            .map(|tool| self.fuse_tool(request, tool, lexical, dense))
+            .collect()
+    }
+
+    fn fuse_tool(
+        &self,
+        request: Language,
+        tool: usize,
+        lexical: &[f32],
+        dense: &[Part<'_>],
+    ) -> f32 {
+        let by_words = lexical[tool];
+        let (mut legs, mut shares, mut by_meaning) = (0, 0.0, 0.0);
+        for part in dense.iter().filter(|part| part.leg.scores_tool(tool)) {
+            if part.scores[tool].is_finite() {
+                legs += 1;
+                shares += part.leg.share;
+                by_meaning += part.leg.share * part.scores[tool];
+            }
+        }
+        if legs == 0 {
+            return by_words;
+        }
+        let weight = self.dense_weight(legs, request, self.searcher.languages.by_tool[tool]);
+        fuse::convex(by_words, by_meaning / shares, weight)
+    }
+
+    /// The fused score of a tool for one of a request's clauses, 0 to 1.
+    pub(super) fn clause_score(&self, scores: &RequestScores, clause: usize, tool: usize) -> f32 {
+        // Text 0 is the whole request.
+        let text = clause + 1;
+        let dense: Vec<Part<'_>> = scores
+            .dense
+            .iter()
+            .filter_map(|leg| Part::of_text(leg, text))
+            .collect();
+        self.fuse_tool(scores.language, tool, &scores.lexical.by_text[text], &dense)
+    }
+
+    /// The weight of the dense legs that scored a tool for a request.
+    pub(super) fn dense_weight_of(&self, scores: &RequestScores, tool: usize) -> f32 {
+        let legs = scores
+            .dense
+            .iter()
+            .filter(|leg| leg.scores_tool(tool))
+            .count();
+        self.dense_weight(legs, scores.language, self.searcher.languages.by_tool[tool])
+    }
+
+    /// As [`Search::fuse_part`], by reciprocal rank.
+    fn fuse_ranks(&self, request: Language, lexical: &[f32], dense: &[Part<'_>]) -> Vec<f32> {
+        let dense_weight = self.dense_weight(dense.len(), request, request);
+        let shares: f32 = dense.iter().map(|part| part.leg.share).sum();
+        let scored: Vec<Vec<f32>> = dense.iter().map(Part::of_scored_tools).collect();
+        let mut lists: Vec<(&[f32], f32)> = vec![(lexical, 1.0 - dense_weight)];
+        for (part, scores) in dense.iter().zip(&scored) {
+            lists.push((scores, dense_weight * part.leg.share / shares));
+        }
+        fuse::reciprocal_rank(&lists, 0.0, lexical.len())
+    }
+}
+
+/// A leg's scaled scores for one part of a request: the whole of it, or its clauses.
+struct Part<'a> {
+    leg: &'a LegResult,
+    scores: &'a [f32],
+}
+
+impl<'a> Part<'a> {
+    fn whole(leg: &'a LegResult) -> Self {
+        let scores = leg.scores.whole();
+        Part { leg, scores }
+    }
+
+    fn clauses(leg: &'a LegResult) -> Option<Self> {
+        let scores = leg.scores.clauses.as_deref()?;
+        Some(Part { leg, scores })
+    }
+
+    fn of_text(leg: &'a LegResult, text: usize) -> Option<Self> {
+        let scores = leg.scores.by_text.get(text)?;
+        Some(Part { leg, scores })
+    }
+
+    /// The scores, 0 for tools that the leg does not score.
+    fn of_scored_tools(&self) -> Vec<f32> {
+        let scores = self.scores.iter().enumerate();
+        scores
+            .map(|(tool, &score)| {
+                if self.leg.scores_tool(tool) {
+                    score
+                } else {
+                    0.0
+                }
+            })
+            .collect()
     }
 }
 

@@ -21,7 +21,8 @@ const QRELS_NAMES: [&str; 5] = [
     "qrels.test",
 ];
 
-pub(super) fn read_set(path: &Path) -> Result<RawSet> {
+/// Reads a set; the queries from `requests` if it is given.
+pub(super) fn read_set(path: &Path, requests: Option<&Path>) -> Result<RawSet> {
     std::fs::read_dir(path).map_err(|source| EvalError::io("open the set", path, source))?;
     let corpus = path.join("corpus.jsonl");
     let (tools, id_fields) = if corpus.is_file() {
@@ -31,7 +32,10 @@ pub(super) fn read_set(path: &Path) -> Result<RawSet> {
     } else {
         read_tools(path)?
     };
-    let (queries, unanswerable) = read_queries(path)?;
+    let (queries, unanswerable) = match requests {
+        Some(requests) => read_query_file(requests, path)?,
+        None => read_queries(path)?,
+    };
     Ok(RawSet {
         tools,
         id_fields,

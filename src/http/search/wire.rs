@@ -250,6 +250,9 @@ pub struct SearchHit {
     pub score: f32,
     /// The positions of the queries that found it.
     pub matched_queries: Vec<usize>,
+    /// The part of the request that it serves, where the request has several needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serves: Option<String>,
     /// The ids of its near-duplicates on other servers, with `fold_duplicates`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also_on: Vec<String>,
@@ -316,6 +319,7 @@ impl From<&Hit> for SearchHit {
             description: hit.tool.description.clone(),
             score: hit.score,
             matched_queries: hit.matched_queries.clone(),
+            serves: hit.serves.clone(),
             also_on: hit.also_on.iter().map(ToString::to_string).collect(),
             explain: hit.explain.clone(),
         }

@@ -53,6 +53,42 @@ impl Vocabulary {
         vocabulary
     }
 
+    /// True if a whole word is a token.
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        self.first.contains_key(word)
+    }
+
+    /// The word of the vocabulary that is one edit away from a word of ASCII letters: the most
+    /// frequent if there are several. A transposition of neighbouring letters is one edit.
+    pub(super) fn word_one_edit_away(&self, word: &str) -> Option<&str> {
+        let letters = || (b'a'..=b'z').map(char::from);
+        let mut best: Option<(&str, u32)> = None;
+        let mut try_word = |candidate: &str| {
+            if let Some((found, &number)) = self.first.get_key_value(candidate)
+                // Tokens are in the order of their frequency.
+                && best.is_none_or(|(_, known)| number < known)
+            {
+                best = Some((found, number));
+            }
+        };
+        // From the second letter on: the first is seldom wrong.
+        for at in 1..=word.len() {
+            let (before, after) = word.split_at(at);
+            for letter in letters() {
+                try_word(&format!("{before}{letter}{after}"));
+            }
+            let Some(rest) = after.get(1..) else { continue };
+            try_word(&format!("{before}{rest}"));
+            for letter in letters() {
+                try_word(&format!("{before}{letter}{rest}"));
+            }
+            if let Some(next) = rest.get(..1) {
+                try_word(&format!("{before}{next}{}{}", &after[..1], &rest[1..]));
+            }
+        }
+        best.map(|(word, _)| word)
+    }
+
     /// The tokens of a text in order; words that cannot be spelt are skipped.
     pub(super) fn tokens(&self, text: &str, mut emit: impl FnMut(u32)) {
         let mut pieces = Vec::new();

@@ -1,0 +1,290 @@
+//! The table for languages other than English: one vector per piece of a word; the vector of a text
+//! is the sum of its pieces' vectors, scaled to length 1. Texts that mean the same in different
+//! languages have similar vectors.
+//!
+//! The file is little-endian throughout:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 8 | magic |
+//! | 4 | version of this layout |
+//! | 32 | BLAKE3 of all the rest of the file |
+//! | 4 | pieces |
+//! | 4 | dimensions |
+//! | 4 | dimensions in a group |
+//! | 1 a piece | the length of each piece in bytes |
+//! | | the pieces in UTF-8, one after another, in the order of their bytes |
+//! | 2 a piece | the cost of each: the negative logarithm of its probability, times 2,048 |
+//! | 2 a group | the value of code 1 as bfloat16, piece by piece |
+//! | ½ a dimension | the codes plus 8, four bits each, the lower half of a byte first |
+//!
+//! `scripts/languages` builds it; `assets/LANGUAGES_CARD.md` lists its sources and quality.
+
+mod pieces;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use self::pieces::Pieces;
+use crate::document::View;
+use crate::embed::{Embedder, EmbedderProfile, Languages, to_unit_length};
+use crate::error::{Error, Result};
+
+/// The table's name; its id adds the checksum.
+pub const NAME: &str = "languages-table";
+
+const VERSION: u32 = 1;
+const CHECKSUM: Range<usize> = 12..44;
+const HEADER: usize = 56;
+/// More than any table has. Keeps sizes from a damaged header from overflowing.
+const MAX_DIMENSIONS: usize = 4096;
+/// What a code of zero is stored as.
+const ZERO: i8 = 8;
+
+static BUNDLED: &[u8] = include_bytes!("../../assets/languages.bin");
+
+/// A loaded table.
+pub struct MultilingualTable {
+    id: String,
+    dimensions: usize,
+    group: usize,
+    pieces: Pieces,
+    // The bundled table is read where it lies in the program and not copied.
+    bytes: Cow<'static, [u8]>,
+    /// Offset of the values of code 1.
+    scales: usize,
+    /// Offset of the codes.
+    codes: usize,
+}
+
+impl MultilingualTable {
+    /// The first bytes of a table's file.
+    pub const MAGIC: &[u8; 8] = b"toolscML";
+
+    /// The table the crate carries, read once for the process in some milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::Embedder`] when the program was built with a damaged table.
+    pub fn bundled() -> Result<Arc<Self>> {
+        static TABLE: OnceLock<Arc<MultilingualTable>> = OnceLock::new();
+        if let Some(table) = TABLE.get() {
+            return Ok(Arc::clone(table));
+        }
+        // Two threads may both read it; the first result stays.
+        let table = Arc::new(MultilingualTable::read(BUNDLED)?);
+        Ok(Arc::clone(TABLE.get_or_init(|| table)))
+    }
+
+    /// Reads a table file.
+    ///
+    /// # Errors
+    /// [`Error::Embedder`] when the file is not a table, has another version or dimensions out of
+    /// range, or is cut short or damaged.
+    pub fn read(bytes: impl Into<Cow<'static, [u8]>>) -> Result<Self> {
+        let bytes = bytes.into();
+        let header = Header::read(&bytes)?;
+        let texts = HEADER + header.pieces;
+        let costs = header.costs;
+        let scales = costs + 2 * header.pieces;
+        let codes = scales + 2 * header.pieces * header.dimensions / header.group;
+        let pieces = Pieces::new(
+            &bytes[HEADER..texts],
+            &bytes[texts..costs],
+            &bytes[costs..scales],
+        )
+        .map_err(failed)?;
+        Ok(MultilingualTable {
+            id: header.id,
+            dimensions: header.dimensions,
+            group: header.group,
+            pieces,
+            bytes,
+            scales,
+            codes,
+        })
+    }
+
+    /// The unit vector of a text; all zeros when none of its pieces is in the table.
+    pub fn embed(&self, text: &str) -> Vec<f32> {
+        let mut vector = vec![0.0; self.dimensions];
+        for piece in self.pieces.of(text) {
+            self.add_row(piece as usize, &mut vector);
+        }
+        to_unit_length(&mut vector);
+        vector
+    }
+
+    /// The words of a text; where words are written without spaces, its pieces.
+    pub fn words(&self, text: &str) -> Vec<String> {
+        self.pieces.words(text)
+    }
+
+    /// Number of its pieces.
+    #[allow(clippy::len_without_is_empty, reason = "no table is empty")]
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    fn add_row(&self, piece: usize, vector: &mut [f32]) {
+        let groups = self.dimensions / self.group;
+        let scales = &self.bytes[self.scales + 2 * piece * groups..][..2 * groups];
+        let codes = &self.bytes[self.codes + piece * self.dimensions / 2..][..self.dimensions / 2];
+        let in_groups = vector
+            .chunks_exact_mut(self.group)
+            .zip(codes.chunks_exact(self.group / 2));
+        for ((values, codes), scale) in in_groups.zip(scales.as_chunks::<2>().0) {
+            // A bfloat16 is the upper half of a float.
+            let scale = f32::from_bits(u32::from(u16::from_le_bytes(*scale)) << 16);
+            for (pair, &code) in values.as_chunks_mut::<2>().0.iter_mut().zip(codes) {
+                pair[0] += scale * f32::from((code & 15).cast_signed() - ZERO);
+                pair[1] += scale * f32::from((code >> 4).cast_signed() - ZERO);
+            }
+        }
+    }
+}
+
+impl Embedder for MultilingualTable {
+    fn profile(&self) -> EmbedderProfile<'_> {
+        EmbedderProfile {
+            languages: Languages::OtherThanEnglish,
+            // The name as a view of its own raises the mean success at 5 in nine languages by .02.
+            views: &[View::Everything, View::Name],
+            is_instant: true,
+            ..EmbedderProfile::new(&self.id, self.dimensions)
+        }
+    }
+
+    fn embed_queries(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        Ok(texts.iter().map(|text| self.embed(text)).collect())
+    }
+
+    fn embed_tools(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed_queries(texts)
+    }
+}
+
+/// The checked header of a file of the right length.
+struct Header {
+    id: String,
+    pieces: usize,
+    dimensions: usize,
+    group: usize,
+    /// Offset of the costs.
+    costs: usize,
+}
+
+impl Header {
+    fn read(bytes: &[u8]) -> Result<Self> {
+        if bytes.len() < HEADER || !bytes.starts_with(MultilingualTable::MAGIC) {
+            return Err(failed(format!(
+                "these {} bytes are no table of languages",
+                bytes.len()
+            )));
+        }
+        let number = |at: usize| {
+            let field = &bytes[at..at + 4];
+            u32::from_le_bytes([field[0], field[1], field[2], field[3]]) as usize
+        };
+        let version = number(MultilingualTable::MAGIC.len());
+        if version != VERSION as usize {
+            return Err(failed(format!(
+                "it has layout {version} and this program reads layout {VERSION}"
+            )));
+        }
+        let [pieces, dimensions, group] =
+            [CHECKSUM.end, CHECKSUM.end + 4, CHECKSUM.end + 8].map(number);
+        // Before the products below, which it keeps from overflowing.
+        if !(2..=MAX_DIMENSIONS).contains(&dimensions)
+            || group < 2
+            || !group.is_multiple_of(2)
+            || !dimensions.is_multiple_of(group)
+        {
+            return Err(failed(format!(
+                "it has {dimensions} dimensions in groups of {group}; from 2 to {MAX_DIMENSIONS} in groups of an \
+                 even number that divides them are possible"
+            )));
+        }
+        let lengths = bytes.get(HEADER..HEADER + pieces).unwrap_or_default();
+        let text_bytes: usize = lengths.iter().map(|&length| usize::from(length)).sum();
+        let costs = HEADER + pieces + text_bytes;
+        let expected = costs + pieces * (2 + 2 * dimensions / group + dimensions / 2);
+        // Before the checksum, so that a file cut short is named as such.
+        if lengths.len() != pieces || bytes.len() != expected {
+            return Err(failed(format!(
+                "{pieces} pieces of {dimensions} dimensions take {expected} bytes, it has {}",
+                bytes.len()
+            )));
+        }
+        let found = blake3::hash(&bytes[CHECKSUM.end..]);
+        if found.as_slice() != &bytes[CHECKSUM] {
+            return Err(failed("it is damaged: its checksum does not match"));
+        }
+        Ok(Header {
+            id: format!("{NAME}/{}", &found.to_hex()[..8]),
+            pieces,
+            dimensions,
+            group,
+            costs,
+        })
+    }
+}
+
+fn failed(reason: impl fmt::Display) -> Error {
+    Error::Embedder {
+        model: NAME.to_owned(),
+        reason: format!("{reason}; put back the file that came with this program"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text, pieces, the first and the last value of its vector, and the sum of all values by their
+    /// number from 1, as the program that built the table computed them.
+    #[rustfmt::skip]
+    const COMPUTED: &[(&str, &str, [f32; 3])] = &[
+        ("Create an issue", "▁create ▁an ▁issue", [-0.03486, 0.03571, -23.623]),
+        ("What will the weather be like tomorrow in Berlin?", "▁what ▁will ▁the ▁weather ▁be ▁like ▁tomorrow ▁in ▁berlin", [0.05572, 0.02100, 19.928]),
+        ("删除这个文件", "▁ 删除 这个 文件", [-0.04422, 0.02772, -38.936]),
+        ("帮我订一张明天去上海的机票", "▁ 帮 我 订 一张 明天 去 上海 的 机 票", [0.01333, -0.01859, 42.188]),
+        ("把灯打开", "▁ 把 灯 打开", [-0.11092, -0.08774, -58.828]),
+        ("ファイルを削除する", "▁ ファイル を 削除 する", [0.01687, -0.00815, 31.614]),
+        ("会議の予定をキャンセルして", "▁ 会議 の 予定 を キャンセル して", [-0.03919, 0.05897, -56.505]),
+        ("파일을 삭제해 줘", "▁파일 을 ▁삭제 해 ▁ 줘", [-0.02509, -0.02087, -11.183]),
+        ("내일 날씨 알려 줘", "▁내 일 ▁날씨 ▁알려 ▁ 줘", [-0.02816, 0.05652, -92.841]),
+        ("Envía un mensaje a Ana", "▁en ví a ▁un ▁mensaje ▁a ▁ana", [-0.09975, 0.02248, -157.394]),
+        ("¿Cuánto cuesta el envío?", "▁cuánto ▁cu esta ▁el ▁envío", [0.03697, -0.03111, 84.622]),
+        ("Envie um e-mail para o João", "▁envie ▁um ▁e ▁mail ▁para ▁o ▁jo ão", [-0.12663, -0.02557, -185.877]),
+        ("Traduza este texto para inglês", "▁traduz a ▁este ▁texto ▁para ▁inglês", [-0.03175, 0.02350, 30.120]),
+        ("Où est la gare la plus proche ?", "▁où ▁est ▁la ▁gare ▁la ▁plus ▁proche", [0.07870, 0.05451, 355.175]),
+    ];
+
+    #[test]
+    fn texts_have_the_vectors_that_the_table_was_built_with() {
+        let table = MultilingualTable::bundled().unwrap();
+        for (text, pieces, expected) in COMPUTED {
+            assert_eq!(table.pieces.texts(text).join(" "), *pieces, "{text}");
+            let vector = table.embed(text);
+            let by_number = vector.iter().zip(1u16..);
+            let sum: f32 = by_number
+                .map(|(value, number)| value * f32::from(number))
+                .sum();
+            let found = [vector[0], vector[255], sum];
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(
+                    (found - expected).abs() < 2e-3,
+                    "{text}: {found} is not {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_without_pieces_has_no_direction() {
+        let table = MultilingualTable::bundled().unwrap();
+        assert!(table.embed("🙂 !?").iter().all(|value| *value == 0.0));
+    }
+}

@@ -1,0 +1,807 @@
+//! Recognises the language of a request or of a tool, as far as a search has to know it.
+//!
+//! Languages of one script are told apart only where that changes a search: English from the other
+//! languages in Latin script, and Japanese from Chinese.
+
+use unicode_normalization::UnicodeNormalization;
+
+use crate::text;
+
+/// From this share of its letters on, a text in two scripts is in the language of the script that is
+/// not Latin. Product names stay in Latin letters in every language.
+const MIN_SHARE_OF_SCRIPT: f32 = 0.3;
+
+/// Bytes that are read of a text. The language of a longer one shows in its beginning.
+const MAX_BYTES: usize = 1 << 10;
+
+/// What is known of the language of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// English, and texts without any sign of a language, such as bare names.
+    #[default]
+    English,
+    /// Another language in Latin script.
+    OtherLatin,
+    /// Han characters without kana.
+    Chinese,
+    /// Kana, with or without Han characters.
+    Japanese,
+    /// Hangul.
+    Korean,
+    /// Cyrillic script.
+    Cyrillic,
+    /// Any other script.
+    Other,
+}
+
+impl Language {
+    /// The language of a text.
+    pub fn of(text: &str) -> Self {
+        let text = &text[..text.floor_char_boundary(MAX_BYTES)];
+        if text.is_ascii() {
+            return of_latin(text);
+        }
+        // Full-width letters become the common ones.
+        let text: String = text.nfkc().collect();
+        if text::cjk_share(&text) > MIN_SHARE_OF_SCRIPT {
+            return of_cjk(&text);
+        }
+        let (latin, cyrillic, other) = words_by_script(&text);
+        let in_other_scripts = (cyrillic + other) as f32;
+        if in_other_scripts > MIN_SHARE_OF_SCRIPT * (latin as f32 + in_other_scripts) {
+            return if cyrillic >= other {
+                Language::Cyrillic
+            } else {
+                Language::Other
+            };
+        }
+        of_latin(&text)
+    }
+
+    /// True for languages that are written without spaces and searched by characters.
+    pub fn is_cjk(self) -> bool {
+        matches!(
+            self,
+            Language::Chinese | Language::Japanese | Language::Korean
+        )
+    }
+}
+
+fn of_cjk(text: &str) -> Language {
+    let count =
+        |range: std::ops::RangeInclusive<char>| text.chars().filter(|c| range.contains(c)).count();
+    if count('\u{3040}'..='\u{30ff}') > 0 {
+        Language::Japanese
+    } else if count('\u{ac00}'..='\u{d7af}') > 0 {
+        Language::Korean
+    } else {
+        Language::Chinese
+    }
+}
+
+/// The number of words in Latin, in Cyrillic and in any other script.
+fn words_by_script(text: &str) -> (usize, usize, usize) {
+    let (mut latin, mut cyrillic, mut other) = (0, 0, 0);
+    for word in text.split(|c: char| !c.is_alphabetic()) {
+        match word.chars().next() {
+            None => {}
+            Some('\u{400}'..='\u{52f}') => cyrillic += 1,
+            Some(c) if (c as u32) < 0x250 || (0x1e00..0x1f00).contains(&(c as u32)) => latin += 1,
+            Some(_) => other += 1,
+        }
+    }
+    (latin, cyrillic, other)
+}
+
+/// English, or another language in Latin script, by function words and common words of requests.
+fn of_latin(text: &str) -> Language {
+    let (mut english, mut other) = (0, 0);
+    // Whole words between spaces: in "de-duplicate" or "es.json" there is no word of a language.
+    for word in text.split_whitespace() {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let lower = lowercase_start(word);
+        if is_in(ENGLISH, &lower) {
+            english += 1;
+        } else if is_in(OTHER, &lower) || (!word.is_ascii() && has_accented_lowercase(word)) {
+            other += 2;
+        } else if is_in(OTHER_SHORT, word) || has_elided_article(word) {
+            // Short words are also part of names, so only their lowercase form counts, and half.
+            other += 1;
+        }
+    }
+    if other >= 2 && other > 2 * english {
+        Language::OtherLatin
+    } else {
+        Language::English
+    }
+}
+
+/// The word with its first letter in lowercase, as the first word of a sentence is compared.
+fn lowercase_start(word: &str) -> String {
+    let mut chars = word.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+/// True for a word such as "année" or "größe", and not for names such as "Zürich".
+fn has_accented_lowercase(word: &str) -> bool {
+    word.chars().next().is_some_and(char::is_lowercase)
+        && word.chars().any(|c| !c.is_ascii() && c.is_lowercase())
+}
+
+/// True for "l'issue", "d'un", "dell'utente".
+fn has_elided_article(word: &str) -> bool {
+    let Some((article, rest)) = word.split_once(['\'', '’']) else {
+        return false;
+    };
+    rest.chars().count() > 2
+        && matches!(
+            article,
+            "l" | "L"
+                | "d"
+                | "D"
+                | "j"
+                | "J"
+                | "qu"
+                | "n"
+                | "c"
+                | "C"
+                | "s"
+                | "dell"
+                | "all"
+                | "un"
+                | "nell"
+                | "sull"
+        )
+}
+
+fn is_in(list: &[&str], word: &str) -> bool {
+    list.binary_search(&word).is_ok()
+}
+
+/// English function words and common words of requests. Sorted, as are the lists below.
+const ENGLISH: &[&str] = &[
+    "a",
+    "about",
+    "add",
+    "after",
+    "all",
+    "an",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "back",
+    "be",
+    "before",
+    "best",
+    "between",
+    "book",
+    "buy",
+    "by",
+    "can",
+    "check",
+    "could",
+    "create",
+    "current",
+    "data",
+    "day",
+    "delete",
+    "details",
+    "did",
+    "do",
+    "does",
+    "each",
+    "email",
+    "every",
+    "fetch",
+    "file",
+    "find",
+    "first",
+    "for",
+    "free",
+    "from",
+    "game",
+    "generate",
+    "get",
+    "give",
+    "good",
+    "had",
+    "has",
+    "have",
+    "help",
+    "how",
+    "i",
+    "if",
+    "in",
+    "information",
+    "into",
+    "is",
+    "it",
+    "its",
+    "know",
+    "last",
+    "latest",
+    "less",
+    "like",
+    "link",
+    "list",
+    "look",
+    "make",
+    "many",
+    "me",
+    "most",
+    "movie",
+    "music",
+    "my",
+    "name",
+    "near",
+    "need",
+    "new",
+    "news",
+    "next",
+    "no",
+    "not",
+    "of",
+    "off",
+    "on",
+    "one",
+    "open",
+    "or",
+    "order",
+    "our",
+    "out",
+    "over",
+    "play",
+    "please",
+    "price",
+    "read",
+    "recent",
+    "remove",
+    "retrieve",
+    "search",
+    "see",
+    "send",
+    "set",
+    "should",
+    "show",
+    "so",
+    "some",
+    "start",
+    "stop",
+    "story",
+    "such",
+    "tell",
+    "than",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "time",
+    "to",
+    "today",
+    "tomorrow",
+    "top",
+    "two",
+    "under",
+    "up",
+    "update",
+    "us",
+    "use",
+    "user",
+    "using",
+    "video",
+    "was",
+    "watch",
+    "way",
+    "we",
+    "weather",
+    "week",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "while",
+    "who",
+    "why",
+    "will",
+    "with",
+    "without",
+    "word",
+    "work",
+    "would",
+    "you",
+    "your",
+];
+
+/// Function words and common words of requests in Spanish, Portuguese, French, German and Italian that
+/// are no English words.
+const OTHER: &[&str] = &[
+    "abre",
+    "abrir",
+    "acerca",
+    "actualiza",
+    "actualizar",
+    "affiche",
+    "afficher",
+    "aggiorna",
+    "aggiungere",
+    "aggiungi",
+    "agrega",
+    "aiutami",
+    "ajoute",
+    "ajouter",
+    "ajuda",
+    "ajuda-me",
+    "aktuelle",
+    "aktuellen",
+    "alle",
+    "alles",
+    "andere",
+    "annuler",
+    "apaga",
+    "apagar",
+    "aprire",
+    "archivo",
+    "archivos",
+    "arquivo",
+    "arquivos",
+    "até",
+    "auch",
+    "aucun",
+    "auf",
+    "aujourd",
+    "aus",
+    "avec",
+    "ayer",
+    "ayuda",
+    "ayúdame",
+    "bei",
+    "beim",
+    "bisogno",
+    "bitte",
+    "borra",
+    "borrar",
+    "brauche",
+    "busca",
+    "buscar",
+    "cambia",
+    "cambiar",
+    "cancela",
+    "cancelar",
+    "carica",
+    "caricare",
+    "carpeta",
+    "cerca",
+    "che",
+    "cherche",
+    "chercher",
+    "chi",
+    "comme",
+    "como",
+    "comprar",
+    "con",
+    "configura",
+    "connaître",
+    "convertir",
+    "convierte",
+    "correo",
+    "correos",
+    "cosa",
+    "crear",
+    "cria",
+    "criar",
+    "créer",
+    "créez",
+    "cuales",
+    "cuenta",
+    "cuál",
+    "cuáles",
+    "cuándo",
+    "cuánto",
+    "cuántos",
+    "dame",
+    "dans",
+    "dass",
+    "del",
+    "della",
+    "delle",
+    "dello",
+    "demain",
+    "depuis",
+    "derniers",
+    "dernière",
+    "desde",
+    "deve",
+    "devo",
+    "diese",
+    "diesem",
+    "diesen",
+    "dieser",
+    "dieses",
+    "dime",
+    "dis-moi",
+    "domani",
+    "domingo",
+    "donde",
+    "dónde",
+    "ein",
+    "eine",
+    "einem",
+    "einen",
+    "einer",
+    "eines",
+    "elimina",
+    "eliminar",
+    "ella",
+    "ellos",
+    "encontrar",
+    "encontre",
+    "encuentra",
+    "enseña",
+    "envia",
+    "enviar",
+    "envie",
+    "envoie",
+    "envoyer",
+    "envíale",
+    "envíe",
+    "erste",
+    "erstelle",
+    "erstellen",
+    "escreva",
+    "escribe",
+    "esta",
+    "estado",
+    "estamos",
+    "estas",
+    "esto",
+    "estos",
+    "está",
+    "están",
+    "estão",
+    "et",
+    "etwas",
+    "euer",
+    "faire",
+    "fais",
+    "falta",
+    "fechar",
+    "ficheiro",
+    "fichier",
+    "fichiers",
+    "finde",
+    "finden",
+    "foram",
+    "füge",
+    "für",
+    "geben",
+    "gehört",
+    "gelöscht",
+    "generar",
+    "gestern",
+    "gib",
+    "giorni",
+    "gli",
+    "gracias",
+    "grazie",
+    "ha",
+    "habe",
+    "haben",
+    "hacer",
+    "haz",
+    "herunterladen",
+    "heute",
+    "hier",
+    "hinzu",
+    "hoje",
+    "hola",
+    "hoy",
+    "ich",
+    "ihr",
+    "ihre",
+    "inserisci",
+    "invia",
+    "inviare",
+    "isso",
+    "ist",
+    "je",
+    "jemand",
+    "jeudi",
+    "kann",
+    "kannst",
+    "können",
+    "könntest",
+    "lass",
+    "letzte",
+    "letzten",
+    "lista",
+    "listar",
+    "liste-moi",
+    "lundi",
+    "lösche",
+    "löschen",
+    "mach",
+    "manda",
+    "mandar",
+    "martes",
+    "mañana",
+    "me-diga",
+    "mein",
+    "meine",
+    "meinem",
+    "meinen",
+    "meiner",
+    "mensagem",
+    "mensaje",
+    "mensajes",
+    "messaggio",
+    "mettez",
+    "mettre",
+    "meu",
+    "meus",
+    "mich",
+    "minha",
+    "minhas",
+    "mio",
+    "mir",
+    "moi",
+    "montre",
+    "montre-moi",
+    "morgen",
+    "mostra",
+    "mostrar",
+    "mostre",
+    "muestra",
+    "muestrame",
+    "mueve",
+    "muéstrame",
+    "nach",
+    "nachricht",
+    "necesita",
+    "necesito",
+    "neue",
+    "neuen",
+    "neuer",
+    "neues",
+    "nicht",
+    "noch",
+    "nos",
+    "nossa",
+    "nosso",
+    "notre",
+    "nous",
+    "nouveau",
+    "nouvelle",
+    "nueva",
+    "nuevo",
+    "nuova",
+    "nuovo",
+    "não",
+    "número",
+    "oder",
+    "olá",
+    "onde",
+    "ontem",
+    "ottenere",
+    "où",
+    "para",
+    "parce",
+    "pasada",
+    "pasado",
+    "passado",
+    "peux",
+    "peux-tu",
+    "piacere",
+    "pode",
+    "poderia",
+    "podes",
+    "por",
+    "porque",
+    "posso",
+    "pourrais",
+    "prochain",
+    "proche",
+    "próxima",
+    "próximo",
+    "puede",
+    "puedes",
+    "puedo",
+    "pues",
+    "puoi",
+    "qual",
+    "qualcuno",
+    "quale",
+    "quali",
+    "quand",
+    "quando",
+    "quanti",
+    "quanto",
+    "que",
+    "quel",
+    "quelle",
+    "quelles",
+    "quelqu",
+    "quelqu'un",
+    "quels",
+    "quem",
+    "qui",
+    "quiero",
+    "quién",
+    "quoi",
+    "qué",
+    "recherche",
+    "rechercher",
+    "remover",
+    "reserva",
+    "reservar",
+    "riunione",
+    "rufe",
+    "sabe",
+    "schick",
+    "schicke",
+    "sein",
+    "seine",
+    "semana",
+    "sende",
+    "senden",
+    "settimana",
+    "sich",
+    "sind",
+    "sobre",
+    "sono",
+    "sont",
+    "sowie",
+    "starte",
+    "stelle",
+    "subir",
+    "suche",
+    "suchen",
+    "sulla",
+    "supprime",
+    "supprimer",
+    "tarea",
+    "tareas",
+    "tous",
+    "toute",
+    "toutes",
+    "traduce",
+    "traduci",
+    "traduire",
+    "traduis",
+    "traduz",
+    "traduzir",
+    "trouve",
+    "trouver",
+    "trova",
+    "trovare",
+    "tudo",
+    "tutte",
+    "tutti",
+    "tutto",
+    "têm",
+    "um",
+    "uma",
+    "und",
+    "une",
+    "unser",
+    "unsere",
+    "unter",
+    "usando",
+    "ver",
+    "verschiebe",
+    "veux",
+    "viernes",
+    "voglio",
+    "voli",
+    "vom",
+    "von",
+    "vor",
+    "vorrei",
+    "votre",
+    "vous",
+    "wann",
+    "welche",
+    "welchen",
+    "welcher",
+    "welches",
+    "wenn",
+    "wer",
+    "werden",
+    "wie",
+    "wieder",
+    "wir",
+    "wird",
+    "wo",
+    "wurde",
+    "zeig",
+    "zeige",
+    "zeigen",
+    "zum",
+    "zur",
+    "zurück",
+    "zwei",
+    "zwischen",
+    "às",
+    "é",
+    "él",
+    "électronique",
+    "última",
+    "últimas",
+    "último",
+    "últimos",
+    "über",
+    "übersetze",
+];
+
+/// Articles and short words of these languages, which also occur in names and abbreviations.
+const OTHER_SHORT: &[&str] = &[
+    "al", "ao", "aos", "au", "aux", "das", "de", "dei", "dem", "den", "der", "des", "di", "du",
+    "el", "em", "en", "es", "est", "gern", "il", "im", "la", "las", "le", "les", "lo", "los",
+    "mes", "mi", "mis", "mit", "mon", "na", "nas", "nel", "ni", "nur", "ou", "pas", "più", "ses",
+    "sin", "sua", "sur", "un", "una", "y", "zu",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_recognised_by_script_and_by_words() {
+        let cases = [
+            (
+                Language::English,
+                "delete the old backups in Zürich and find a café",
+            ),
+            (Language::English, "weather los angeles"),
+            (Language::English, "de-duplicate records"),
+            (
+                Language::English,
+                "translate 你好 into French for me please",
+            ),
+            (Language::English, "create_issue"),
+            (Language::English, "🙂 42"),
+            (Language::English, "x"),
+            (Language::English, ""),
+            (Language::OtherLatin, "crear tarea"),
+            (
+                Language::OtherLatin,
+                "Envía un correo a Juan con el informe",
+            ),
+            (Language::OtherLatin, "qual é o tempo em Lisboa"),
+            (Language::OtherLatin, "montre-moi mes factures"),
+            (Language::OtherLatin, "Zeige mir alle offenen Tickets"),
+            (Language::OtherLatin, "trova il file nel progetto GitHub"),
+            (Language::Chinese, "在 GitHub 上新建一个 issue"),
+            (Language::Chinese, "查"),
+            (Language::Chinese, "檢查資料庫"),
+            (Language::Japanese, "明日の天気を調べて"),
+            (Language::Korean, "내일 날씨 알려줘"),
+            (Language::Cyrillic, "создай задачу в Jira"),
+            (Language::Other, "أنشئ مهمة في Jira"),
+            (Language::English, "ｌｉｓｔ ｔｈｅ ｆｉｌｅｓ"),
+        ];
+        for (language, text) in cases {
+            assert_eq!(Language::of(text), language, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_lists_are_sorted_and_disjoint() {
+        for list in [ENGLISH, OTHER, OTHER_SHORT] {
+            assert!(list.is_sorted());
+        }
+        for word in ENGLISH {
+            assert!(!is_in(OTHER, word) && !is_in(OTHER_SHORT, word), "{word}");
+        }
+    }
+}
