@@ -75,15 +75,12 @@ pub fn fetch(
         .with_context(|| format!("write {}", scratch.path().display()))?;
     let folder = repository.join("snapshots").join(&listed.sha);
     let replace = || -> io::Result<()> {
-        if folder.exists() {
-            std::fs::rename(&folder, scratch.path().join(".old"))?;
-        }
         if let Some(parent) = folder.parent() {
             std::fs::create_dir_all(parent)?;
         }
         // All at once: a folder of a revision is complete from the start.
         let complete = scratch.path().join(".complete");
-        std::fs::create_dir(&complete)?;
+        std::fs::create_dir_all(&complete)?;
         for entry in std::fs::read_dir(scratch.path())? {
             let entry = entry?;
             let name = entry.file_name();
@@ -91,7 +88,17 @@ pub fn fetch(
                 std::fs::rename(entry.path(), complete.join(name))?;
             }
         }
-        std::fs::rename(&complete, &folder)
+        let old = scratch.path().join(".old");
+        let replaces = folder.exists();
+        if replaces {
+            std::fs::rename(&folder, &old)?;
+        }
+        std::fs::rename(&complete, &folder).inspect_err(|_| {
+            if replaces {
+                // The scratch folder and all in it is deleted.
+                let _ = std::fs::rename(&old, &folder);
+            }
+        })
     };
     replace().with_context(|| format!("write {}", folder.display()))?;
     // Last, so that `refs/main` never names an incomplete revision. A revision that was asked for by

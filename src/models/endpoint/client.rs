@@ -228,6 +228,16 @@ impl Client {
         }
     }
 
+    /// The text of an answer that is to be shown. Some endpoints repeat the key that they refuse.
+    fn without_key(&self, body: &[u8]) -> String {
+        let text = String::from_utf8_lossy(body);
+        match &self.key {
+            // Before anything is cut, which could leave a part of the key.
+            Some(key) => text.replace(key.expose(), "…"),
+            None => text.into_owned(),
+        }
+    }
+
     /// The failure of an answer that is no success.
     async fn refused(&self, mut response: Response) -> Failure {
         let (status, retry_after) = (response.status(), retry_after(response.headers()));
@@ -237,11 +247,7 @@ impl Client {
         {
             body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BYTES - body.len())]);
         }
-        let mut words = words_of_error(&String::from_utf8_lossy(&body));
-        if let Some(key) = &self.key {
-            // Some endpoints repeat the key that they refuse.
-            words = words.replace(key.expose(), "…");
-        }
+        let words = words_of_error(&self.without_key(&body));
         let busy = status == StatusCode::TOO_MANY_REQUESTS
             || status == StatusCode::REQUEST_TIMEOUT
             || status.is_server_error();
