@@ -97,15 +97,17 @@ fn words_by_script(text: &str) -> (usize, usize, usize) {
 fn of_latin(text: &str) -> Language {
     let (mut english, mut other) = (0, 0);
     // Whole words between spaces: in "de-duplicate" or "es.json" there is no word of a language.
-    for word in text.split_whitespace() {
+    for (number, word) in text.split_whitespace().enumerate() {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        // Only the first word has a capital for being the first: "Ella" further on is a name.
         let lower = lowercase_start(word);
+        let as_written = if number == 0 { lower.as_str() } else { word };
         if is_in(ENGLISH, &lower) {
             english += 1;
-        } else if is_in(OTHER, &lower) || (!word.is_ascii() && has_accented_lowercase(word)) {
+        } else if is_in(OTHER, as_written) || (!word.is_ascii() && has_accented_lowercase(word)) {
             other += 2;
-        } else if is_in(OTHER_SHORT, word) || has_elided_article(word) {
-            // Short words are also part of names, so only their lowercase form counts, and half.
+        } else if is_in(OTHER_SHORT, as_written) || has_elided_article(word) {
+            // Short words are also part of names and abbreviations, so they count half.
             other += 1;
         }
     }
@@ -161,9 +163,9 @@ fn is_in(list: &[&str], word: &str) -> bool {
     list.binary_search(&word).is_ok()
 }
 
-/// English function words and common words of requests. Sorted, as are the lists below.
+/// English function words and common words of requests, without those that are words of the other
+/// languages too. Sorted, as are the lists below.
 const ENGLISH: &[&str] = &[
-    "a",
     "about",
     "add",
     "after",
@@ -172,7 +174,6 @@ const ENGLISH: &[&str] = &[
     "and",
     "any",
     "are",
-    "as",
     "at",
     "back",
     "be",
@@ -192,13 +193,10 @@ const ENGLISH: &[&str] = &[
     "delete",
     "details",
     "did",
-    "do",
     "does",
     "each",
-    "email",
     "every",
     "fetch",
-    "file",
     "find",
     "first",
     "for",
@@ -214,9 +212,7 @@ const ENGLISH: &[&str] = &[
     "have",
     "help",
     "how",
-    "i",
     "if",
-    "in",
     "information",
     "into",
     "is",
@@ -232,7 +228,6 @@ const ENGLISH: &[&str] = &[
     "look",
     "make",
     "many",
-    "me",
     "most",
     "movie",
     "music",
@@ -243,7 +238,6 @@ const ENGLISH: &[&str] = &[
     "new",
     "news",
     "next",
-    "no",
     "not",
     "of",
     "off",
@@ -268,7 +262,6 @@ const ENGLISH: &[&str] = &[
     "set",
     "should",
     "show",
-    "so",
     "some",
     "start",
     "stop",
@@ -296,10 +289,7 @@ const ENGLISH: &[&str] = &[
     "update",
     "us",
     "use",
-    "user",
     "using",
-    "video",
-    "was",
     "watch",
     "way",
     "we",
@@ -344,6 +334,7 @@ const OTHER: &[&str] = &[
     "ajuda-me",
     "aktuelle",
     "aktuellen",
+    "alla",
     "alle",
     "alles",
     "andere",
@@ -367,6 +358,7 @@ const OTHER: &[&str] = &[
     "ayúdame",
     "bei",
     "beim",
+    "bene",
     "bisogno",
     "bitte",
     "borra",
@@ -386,10 +378,9 @@ const OTHER: &[&str] = &[
     "cherche",
     "chercher",
     "chi",
+    "combien",
     "comme",
-    "como",
     "comprar",
-    "con",
     "configura",
     "connaître",
     "convertir",
@@ -407,12 +398,13 @@ const OTHER: &[&str] = &[
     "cuál",
     "cuáles",
     "cuándo",
+    "cuántas",
     "cuánto",
     "cuántos",
     "dame",
     "dans",
     "dass",
-    "del",
+    "dela",
     "della",
     "delle",
     "dello",
@@ -431,7 +423,6 @@ const OTHER: &[&str] = &[
     "dime",
     "dis-moi",
     "domani",
-    "domingo",
     "donde",
     "dónde",
     "ein",
@@ -442,7 +433,6 @@ const OTHER: &[&str] = &[
     "eines",
     "elimina",
     "eliminar",
-    "ella",
     "ellos",
     "encontrar",
     "encontre",
@@ -469,11 +459,11 @@ const OTHER: &[&str] = &[
     "está",
     "están",
     "estão",
-    "et",
     "etwas",
     "euer",
     "faire",
     "fais",
+    "fait",
     "falta",
     "fechar",
     "ficheiro",
@@ -504,7 +494,6 @@ const OTHER: &[&str] = &[
     "hier",
     "hinzu",
     "hoje",
-    "hola",
     "hoy",
     "ich",
     "ihr",
@@ -522,6 +511,7 @@ const OTHER: &[&str] = &[
     "können",
     "könntest",
     "lass",
+    "leggi",
     "letzte",
     "letzten",
     "lista",
@@ -557,7 +547,6 @@ const OTHER: &[&str] = &[
     "moi",
     "montre",
     "montre-moi",
-    "morgen",
     "mostra",
     "mostrar",
     "mostre",
@@ -618,6 +607,7 @@ const OTHER: &[&str] = &[
     "puedo",
     "pues",
     "puoi",
+    "quais",
     "qual",
     "qualcuno",
     "quale",
@@ -689,7 +679,6 @@ const OTHER: &[&str] = &[
     "tutti",
     "tutto",
     "têm",
-    "um",
     "uma",
     "und",
     "une",
@@ -697,9 +686,10 @@ const OTHER: &[&str] = &[
     "unsere",
     "unter",
     "usando",
-    "ver",
     "verschiebe",
     "veux",
+    "vezes",
+    "vicino",
     "viernes",
     "voglio",
     "voli",
@@ -732,6 +722,7 @@ const OTHER: &[&str] = &[
     "zwei",
     "zwischen",
     "às",
+    "ça",
     "é",
     "él",
     "électronique",
@@ -745,10 +736,11 @@ const OTHER: &[&str] = &[
 
 /// Articles and short words of these languages, which also occur in names and abbreviations.
 const OTHER_SHORT: &[&str] = &[
-    "al", "ao", "aos", "au", "aux", "das", "de", "dei", "dem", "den", "der", "des", "di", "du",
-    "el", "em", "en", "es", "est", "gern", "il", "im", "la", "las", "le", "les", "lo", "los",
-    "mes", "mi", "mis", "mit", "mon", "na", "nas", "nel", "ni", "nur", "ou", "pas", "più", "ses",
-    "sin", "sua", "sur", "un", "una", "y", "zu",
+    "al", "ao", "aos", "au", "aux", "como", "con", "das", "de", "dei", "del", "dem", "den", "der",
+    "des", "di", "domingo", "du", "el", "ella", "em", "en", "es", "est", "et", "gern", "hola",
+    "il", "im", "la", "las", "le", "les", "lo", "los", "mes", "mi", "mis", "mit", "mon", "morgen",
+    "na", "nas", "nel", "ni", "nur", "ou", "pas", "più", "ses", "sin", "sua", "sur", "um", "un",
+    "una", "ver", "y", "zu",
 ];
 
 #[cfg(test)]
@@ -763,6 +755,7 @@ mod tests {
                 "delete the old backups in Zürich and find a café",
             ),
             (Language::English, "weather los angeles"),
+            (Language::English, "call Ella"),
             (Language::English, "de-duplicate records"),
             (
                 Language::English,
@@ -773,6 +766,8 @@ mod tests {
             (Language::English, "x"),
             (Language::English, ""),
             (Language::OtherLatin, "crear tarea"),
+            (Language::OtherLatin, "no me llega el correo"),
+            (Language::OtherLatin, "Was ist in der Datei?"),
             (
                 Language::OtherLatin,
                 "Envía un correo a Juan con el informe",

@@ -199,6 +199,13 @@ impl Searcher {
                 request.drop_clauses();
             }
         }
+        // Made once a snapshot, so it belongs to no stage whose speed is learned.
+        if requests
+            .iter()
+            .any(|request| self.translates(request.language, parts))
+        {
+            self.translator();
+        }
         timed(&mut timings.lexical_ms, || {
             for request in &mut requests {
                 self.look_up_words(request, parts);

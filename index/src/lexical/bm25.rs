@@ -205,7 +205,9 @@ impl LexicalSearcher {
                     continue;
                 };
                 while terms.advance() {
-                    if let Ok(word) = std::str::from_utf8(terms.key()) {
+                    if let Ok(word) = std::str::from_utf8(terms.key())
+                        && (!segment.has_deletes || segment.holds(field, word))
+                    {
                         words.push(word.to_owned());
                     }
                 }

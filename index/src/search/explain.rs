@@ -1,7 +1,7 @@
 //! How a hit got its score.
 
 use super::legs::LegScores;
-use super::{RequestScores, RequestTexts, Search, needs};
+use super::{RequestScores, RequestTexts, Search};
 use crate::document::{Field, field_head};
 use crate::hit::{Explain, LegScore, MatchedField, Moved};
 use crate::text;
@@ -42,7 +42,7 @@ pub(super) fn explain(
         fuzzy,
         clauses: request.clauses().to_vec(),
         translation: request.translation().map(str::to_owned),
-        best_clause: needs::best_clause(tool, scores),
+        best_clause: search.best_clause(tool, scores),
         dense_weight: search.dense_weight_of(scores, tool),
         fused: scores.fused[tool],
         ranker: scores

@@ -94,7 +94,8 @@ impl Search<'_> {
             .filter(|&other| other != tool && self.is_allowed(other))
             .map(|other| self.searcher.rows[other].id())
             .collect();
-        let serves = needs::best_clause(tool, &all_scores[best])
+        let serves = self
+            .best_clause(tool, &all_scores[best])
             .map(|clause| requests[best].clauses()[clause].clone());
         Some(Hit {
             tool: row.tool()?,
@@ -123,7 +124,7 @@ impl Search<'_> {
             found && self.is_allowed(tool) && !scores.named.contains_key(&(tool as u32))
         };
         let k = self.parameters.k;
-        let mut best = TopK::new(if scores.clauses() > 1 {
+        let mut best = TopK::new(if self.covers_needs(scores) {
             needs::depth(k)
         } else {
             k
@@ -145,7 +146,7 @@ impl Search<'_> {
             best.offer_all(by_tool, matches);
         }
         let ranked = best.into_ranked();
-        if scores.clauses() > 1 {
+        if self.covers_needs(scores) {
             return self.cover_needs(scores, ranked);
         }
         ranked

@@ -136,6 +136,15 @@ impl LegResult {
         (&self.id, self.share, &self.query)
     }
 
+    /// The best raw score of the tools that it scores for the request.
+    pub(super) fn best_scored(&self) -> f32 {
+        match &self.scored {
+            // The best of the tools that pass the filter.
+            None => self.scores.best,
+            Some(scored) => best_allowed(&self.scores.raw, scored).min(self.scores.best),
+        }
+    }
+
     /// True if the leg scores this tool for the request.
     pub(super) fn scores_tool(&self, tool: usize) -> bool {
         self.scored.as_ref().is_none_or(|scored| scored[tool])

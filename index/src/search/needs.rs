@@ -1,6 +1,7 @@
 //! Requests with several needs: which need a tool serves, and a place among the hits for each.
 
 use super::{RequestScores, Search};
+use crate::query::Fusion;
 
 /// What a need that no earlier hit serves adds to a tool's score. With .1, completeness at 5 rises by
 /// half a point where requests have several right tools, and nDCG@10 stays; with .6, nDCG@10 falls.
@@ -25,6 +26,25 @@ struct Candidate {
 }
 
 impl Search<'_> {
+    /// True if the hits of a request are chosen by its needs: not where tools were asked for by name,
+    /// which come first, and not by ranks, whose scores differ by less than a need adds.
+    pub(super) fn covers_needs(&self, scores: &RequestScores) -> bool {
+        scores.clauses() > 1 && scores.named.is_empty() && self.parameters.fusion != Fusion::Rrf
+    }
+
+    /// The clause that a tool serves best, the first on a tie; `None` if it serves none.
+    pub(super) fn best_clause(&self, tool: usize, scores: &RequestScores) -> Option<usize> {
+        let mut best = None;
+        let mut best_score = 0.0;
+        for clause in 0..scores.clauses() {
+            let score = self.clause_score(scores, clause, tool);
+            if score > best_score {
+                (best, best_score) = (Some(clause), score);
+            }
+        }
+        best
+    }
+
     /// The hits among a request's best tools: each is chosen by its own score and by how much better
     /// it serves a clause than the hits before it. Scores stay from 0 to 1 and in order.
     pub(super) fn cover_needs(
@@ -70,23 +90,4 @@ fn best_next(candidates: &[Candidate], served: &[f32]) -> Option<(usize, f32)> {
         }
     }
     best
-}
-
-/// The clause for which the legs' scores of the tool add up to the most; the first on a tie.
-pub(super) fn best_clause(tool: usize, scores: &RequestScores) -> Option<usize> {
-    let mut best: Option<(usize, f32)> = None;
-    // Text 0 is the whole request.
-    for text in 1..scores.lexical.by_text.len() {
-        let mut score = 0.0;
-        for result in &scores.dense {
-            if let Some(by_tool) = result.scores.by_text.get(text) {
-                score += by_tool[tool].max(0.0);
-            }
-        }
-        score += scores.lexical.by_text[text][tool];
-        if best.is_none_or(|(_, known)| score > known) {
-            best = Some((text, score));
-        }
-    }
-    best.map(|(text, _)| text - 1)
 }

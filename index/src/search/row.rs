@@ -43,7 +43,8 @@ impl Row {
         })
     }
 
-    /// The language of the tool's description, or of its name where that is empty.
+    /// The language of the tool's description, or of its name where that is empty; English where the
+    /// definition has no letter beyond ASCII.
     pub(super) fn language(&self) -> Language {
         *self.language.get_or_init(|| {
             // Most tools are in English, and parsing each would slow opening down.

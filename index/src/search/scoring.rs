@@ -289,9 +289,10 @@ impl Search<'_> {
                 .legs
                 .iter()
                 .find(|leg| leg.embedder.id() == result.id);
-            let Some(leg) = leg else { continue };
-            // A model that fails here has embedded the rewritten text before: the memory matters
-            // less than the answer.
+            // A slow one would embed a second time, outside of the time limit.
+            let Some(leg) = leg.filter(|leg| leg.embedder.is_instant()) else {
+                continue;
+            };
             if let Ok(vectors) = leg.embedder.embed_queries(&[request.whole_text()]) {
                 written.extend(vectors.into_iter().map(|vector| (result, vector)));
             }
@@ -473,10 +474,7 @@ fn signals(limit: f32, lexical: &LegScores, dense: &[LegResult]) -> Signals {
     } else {
         0.0
     };
-    let cosine = dense
-        .iter()
-        .map(|result| result.scores.best)
-        .reduce(f32::max);
+    let cosine = dense.iter().map(LegResult::best_scored).reduce(f32::max);
     Signals { coverage, cosine }
 }
 

@@ -6,18 +6,25 @@ use crate::text;
 
 /// Shorter words are not corrected: too many words are one edit away.
 const MIN_LETTERS: usize = 5;
+/// Most words of a text that are looked up: a text with more unknown words is not misspelt.
+const MAX_MISSPELT: usize = 12;
 /// Longer ones are no words, and each letter more is fifty more words to look up.
 const MAX_LETTERS: usize = 24;
 
 /// The request with its misspelt words corrected; `None` if there are none. A word that no tool has
-/// becomes the most similar word of the catalog , or else a common English word.
+/// becomes the most similar word of the catalog, or else a common English word.
 pub(super) fn corrected(request: &str, terms: &QueryTerms, table: &StaticTable) -> Option<String> {
     let mut corrected = String::with_capacity(request.len() + 8);
     let mut has_changed = false;
+    let mut misspelt = 0;
     for part in request.split_inclusive(|c: char| !c.is_alphanumeric()) {
         let end = part.trim_end_matches(|c: char| !c.is_alphanumeric()).len();
         let (word, separator) = part.split_at(end);
         let correction = if may_be_misspelt(word, terms, table) {
+            misspelt += 1;
+            if misspelt > MAX_MISSPELT {
+                return None;
+            }
             let in_catalog = terms.fuzzy.iter().find(|edit| edit.from == word);
             in_catalog
                 .map(|edit| edit.to.clone())
