@@ -11,6 +11,7 @@ pub use minilm::MiniLm;
 pub use multilingual::MultilingualTable;
 pub use table::StaticTable;
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::document::View;
@@ -140,6 +141,17 @@ pub trait Embedder: Send + Sync {
     fn is_instant(&self) -> bool {
         self.profile().is_instant
     }
+}
+
+/// A bundled table, read the first time it is asked for.
+fn read_once<T>(table: &OnceLock<Arc<T>>, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+    if let Some(table) = table.get() {
+        return Ok(Arc::clone(table));
+    }
+    // Two threads may both read it; the first result stays. `OnceLock` cannot initialise with an
+    // error yet.
+    let fresh = Arc::new(read()?);
+    Ok(Arc::clone(table.get_or_init(|| fresh)))
 }
 
 /// Scales a vector to length 1; zeros stay zeros.

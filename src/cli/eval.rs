@@ -300,14 +300,20 @@ impl Args {
         if self.ablate {
             return Ok(steps(context).into_iter().map(|step| step.arm).collect());
         }
+        let embeds = !context.embedders().is_empty();
+        if self.mode.is_none() && self.arms.is_empty() && !embeds {
+            context.warn("measuring the lexical arm alone, because there is no embedder");
+        }
+        self.arms_with(embeds)
+    }
+
+    /// The arms of the flags; by default every arm that is possible with embedders or without.
+    fn arms_with(&self, embeds: bool) -> Result<Vec<Arm>> {
         let names: Vec<String> = match self.mode {
             Some(mode) => vec![mode.name().into()],
             None if !self.arms.is_empty() => self.arms.clone(),
-            None if context.embedders().is_empty() => {
-                context.warn("measuring the lexical arm alone, because there is no embedder");
-                vec![Mode::Lexical.name().into()]
-            }
-            None => DEFAULT_ARMS.map(String::from).into(),
+            None if embeds => DEFAULT_ARMS.map(String::from).into(),
+            None => vec![Mode::Lexical.name().into()],
         };
         let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
         Ok(if self.no_ranker {

@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 
 use self::pieces::Pieces;
 use crate::document::View;
-use crate::embed::{Embedder, EmbedderProfile, Languages, to_unit_length};
+use crate::embed::{Embedder, EmbedderProfile, Languages, read_once, to_unit_length};
 use crate::error::{Error, Result};
 
 /// The table's name; its id adds the checksum.
@@ -69,12 +69,7 @@ impl MultilingualTable {
     /// [`Error::Embedder`] when the program was built with a damaged table.
     pub fn bundled() -> Result<Arc<Self>> {
         static TABLE: OnceLock<Arc<MultilingualTable>> = OnceLock::new();
-        if let Some(table) = TABLE.get() {
-            return Ok(Arc::clone(table));
-        }
-        // Two threads may both read it; the first result stays.
-        let table = Arc::new(MultilingualTable::read(BUNDLED)?);
-        Ok(Arc::clone(TABLE.get_or_init(|| table)))
+        read_once(&TABLE, || MultilingualTable::read(BUNDLED))
     }
 
     /// Reads a table file.

@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 
 use self::wordpiece::Vocabulary;
 use crate::document::View;
-use crate::embed::{Embedder, EmbedderProfile, Languages, to_unit_length};
+use crate::embed::{Embedder, EmbedderProfile, Languages, read_once, to_unit_length};
 use crate::error::{Error, Result};
 use crate::quantization::add_dots;
 
@@ -71,13 +71,7 @@ impl StaticTable {
     /// [`Error::Embedder`] when the program was built with a damaged table.
     pub fn bundled() -> Result<Arc<Self>> {
         static TABLE: OnceLock<Arc<StaticTable>> = OnceLock::new();
-        if let Some(table) = TABLE.get() {
-            return Ok(Arc::clone(table));
-        }
-        // Two threads may both read it; the first result stays. `OnceLock` cannot initialise with
-        // an error yet.
-        let table = Arc::new(StaticTable::read(BUNDLED)?);
-        Ok(Arc::clone(TABLE.get_or_init(|| table)))
+        read_once(&TABLE, || StaticTable::read(BUNDLED))
     }
 
     /// Reads a table file.

@@ -16,14 +16,6 @@ pub(crate) struct ToolLanguages {
     present: Vec<Language>,
 }
 
-/// The tools that a leg scores for a request.
-pub(super) enum ScoredTools {
-    None,
-    All,
-    /// True by position.
-    Some(Vec<bool>),
-}
-
 impl ToolLanguages {
     pub(crate) fn of(rows: &[Arc<Row>]) -> Self {
         let by_tool: Vec<Language> = rows.iter().map(|row| row.language()).collect();
@@ -63,21 +55,18 @@ impl Searcher {
             || (mode == Mode::Dense && leg.takes_part(parts) && !self.legs.iter().any(scores))
     }
 
-    /// The tools that a leg scores for requests in a language.
+    /// True by position for the tools that a leg scores for requests in a language; `None` where it
+    /// tells no tools apart.
     pub(super) fn scored_tools(
         &self,
         leg: &DenseLeg,
         request: Language,
         parts: Parts,
-    ) -> ScoredTools {
+    ) -> Option<Vec<bool>> {
         let includes = |&tool: &Language| self.includes(leg, request, tool, parts);
         let ToolLanguages { by_tool, present } = &*self.languages;
-        match present.iter().filter(|tool| includes(tool)).count() {
-            // Without tools there is nothing to leave out.
-            all if all == present.len() => ScoredTools::All,
-            0 => ScoredTools::None,
-            _ => ScoredTools::Some(by_tool.iter().map(includes).collect()),
-        }
+        let is_partial = present.iter().any(includes) && !present.iter().all(includes);
+        is_partial.then(|| by_tool.iter().map(includes).collect())
     }
 
     fn includes(&self, leg: &DenseLeg, request: Language, tool: Language, parts: Parts) -> bool {

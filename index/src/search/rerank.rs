@@ -217,11 +217,7 @@ fn keep_rank_of_own_language(
     if scores.language == Language::English {
         return;
     }
-    let lowest = forest_scores.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = forest_scores
-        .iter()
-        .copied()
-        .fold(f64::NEG_INFINITY, f64::max);
+    let (lowest, highest) = bounds(forest_scores);
     let own = lowest + OWN_LANGUAGE_RANK * (highest - lowest);
     for (&tool, score) in candidates.tools.iter().zip(forest_scores) {
         if search.searcher.languages.by_tool[tool as usize] == scores.language {
@@ -323,11 +319,7 @@ impl LegScores {
 /// The formula's scores plus the forest's with their weight, scaled so that scores stay from 0 to
 /// 1. A tool that is no candidate gets as much from the forest as the worst candidate.
 fn mixed(fused: &[f32], candidates: &Candidates, forest_scores: &[f64], mix: f32) -> Vec<f32> {
-    let lowest = forest_scores.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = forest_scores
-        .iter()
-        .copied()
-        .fold(f64::NEG_INFINITY, f64::max);
+    let (lowest, highest) = bounds(forest_scores);
     // False without candidates too: `lowest` is then infinite and `highest` minus infinity.
     let span = if lowest < highest {
         mix * (highest - lowest) as f32
@@ -342,4 +334,13 @@ fn mixed(fused: &[f32], candidates: &Candidates, forest_scores: &[f64], mix: f32
         *score = (*score + mix * (forest_score - lowest) as f32 * scale).min(1.0);
     }
     scores
+}
+
+/// The lowest and the highest score; infinity and minus infinity without any.
+fn bounds(forest_scores: &[f64]) -> (f64, f64) {
+    let scores = forest_scores.iter().copied();
+    scores.fold(
+        (f64::INFINITY, f64::NEG_INFINITY),
+        |(lowest, highest), score| (lowest.min(score), highest.max(score)),
+    )
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::languages::ScoredTools;
 use super::legs::{LegResult, LegScan, LegScores};
 use super::request::{QueryVectors, RequestTexts};
 use super::rerank::RankerOutput;
@@ -180,10 +179,7 @@ impl Search<'_> {
             if !searcher.takes_part(leg, request.language, self.mode, parts) {
                 continue;
             }
-            let scored = match searcher.scored_tools(leg, request.language, parts) {
-                ScoredTools::Some(scored) => Some(scored),
-                ScoredTools::All | ScoredTools::None => None,
-            };
+            let scored = searcher.scored_tools(leg, request.language, parts);
             scans.push(leg.scan(queries, scored, parts, self.allowed.as_deref()));
         }
         scans
@@ -327,7 +323,10 @@ impl Search<'_> {
     /// One score per tool, 0 to 1: half by the request as a whole, half by its clauses where it has
     /// several. The share of a leg without clause scores goes to the legs that have them.
     fn fuse(&self, request: Language, lexical: &LegScores, dense: &[LegResult]) -> Vec<f32> {
-        let whole: Vec<Part<'_>> = dense.iter().map(Part::whole).collect();
+        let whole: Vec<Part<'_>> = dense
+            .iter()
+            .filter_map(|leg| Part::of_text(leg, 0))
+            .collect();
         let mut fused = self.fuse_part(request, lexical.whole(), &whole);
         let Some(lexical_clauses) = &lexical.clauses else {
             return fused;
@@ -397,7 +396,6 @@ impl Search<'_> {
 
     /// The fused score of a tool for one of a request's clauses, 0 to 1.
     pub(super) fn clause_score(&self, scores: &RequestScores, clause: usize, tool: usize) -> f32 {
-        // Text 0 is the whole request.
         let text = clause + 1;
         let dense: Vec<Part<'_>> = scores
             .dense
@@ -437,16 +435,12 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn whole(leg: &'a LegResult) -> Self {
-        let scores = leg.scores.whole();
-        Part { leg, scores }
-    }
-
     fn clauses(leg: &'a LegResult) -> Option<Self> {
         let scores = leg.scores.clauses.as_deref()?;
         Some(Part { leg, scores })
     }
 
+    /// Text 0 is the whole request.
     fn of_text(leg: &'a LegResult, text: usize) -> Option<Self> {
         let scores = leg.scores.by_text.get(text)?;
         Some(Part { leg, scores })

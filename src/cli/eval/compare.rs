@@ -2,15 +2,14 @@
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
-use toolscout_index::Mode;
 
 use super::super::Outcome;
 use super::super::context::Context;
-use super::{Args, Bar, DEFAULT_ARMS, index_dir, print, write};
+use super::{Args, Bar, index_dir, print, write};
 use crate::config::EmbedderKind;
 use crate::eval::embedding::{EmbedderFigures, Spent};
 use crate::eval::error::EvalError;
-use crate::eval::{Arm, Evaluation, Ranking, Workspace};
+use crate::eval::{Evaluation, Ranking, Workspace};
 use crate::eval::{evaluate, report, table};
 use crate::models::{self, Embedders, Patience};
 
@@ -38,7 +37,7 @@ impl Args {
             {
                 bail!("{kind} cannot be measured: {problem}");
             }
-            plan.arms = self.arms_for(&embedders)?;
+            plan.arms = self.arms_with(!embedders.found.is_empty())?;
             let workspace = Workspace::new(
                 index_dir(context, self.index_dir.as_deref()),
                 embedders.found.clone(),
@@ -79,22 +78,6 @@ impl Args {
             None => {}
         }
         print(&table::embedders(&rows, self.style()))
-    }
-
-    /// The arms that these embedders allow.
-    fn arms_for(&self, embedders: &Embedders) -> Result<Vec<Arm>> {
-        let names: Vec<String> = match self.mode {
-            Some(mode) => vec![mode.name().into()],
-            None if !self.arms.is_empty() => self.arms.clone(),
-            None if embedders.found.is_empty() => vec![Mode::Lexical.name().into()],
-            None => DEFAULT_ARMS.map(String::from).into(),
-        };
-        let arms = Arm::named(&names, &self.fusion, self.dense_weight)?;
-        Ok(if self.no_ranker {
-            arms.into_iter().map(Arm::without_ranker).collect()
-        } else {
-            arms
-        })
     }
 
     /// Outputs that have a place for one embedder only.
