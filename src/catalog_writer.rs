@@ -22,8 +22,9 @@ use crate::telemetry::GaugeGuard;
 const MAX_GROUP: usize = 64;
 /// How often the thread looks for commits of other processes.
 const REFRESH: Duration = Duration::from_secs(1);
-/// Pause after embedding failed.
-const EMBED_RETRY: Duration = Duration::from_secs(30);
+/// Pause after embedding failed; it doubles with each further failure.
+const FIRST_EMBED_RETRY: Duration = Duration::from_secs(1);
+const LAST_EMBED_RETRY: Duration = Duration::from_secs(30);
 
 /// A change to a catalog, applied whole or not at all.
 #[derive(Clone, Debug)]
@@ -131,6 +132,7 @@ impl CatalogWriter {
             permits: Arc::clone(&permits),
             capacity,
             next_embedding: Some(Instant::now()),
+            failures: 0,
             watch,
         };
         let handle = std::thread::Builder::new()
@@ -228,6 +230,8 @@ struct WriterThread {
     capacity: usize,
     /// When to embed next; `None` while every tool has its vectors.
     next_embedding: Option<Instant>,
+    /// How often embedding failed since it last succeeded.
+    failures: u32,
     watch: Watch,
 }
 
@@ -330,22 +334,27 @@ impl WriterThread {
             .writer()
             .and_then(|mut writer| writer.embed_pending(&mut |_| self.continue_embedding()));
         let pending = self.catalog.searcher().pending_embeddings();
+        if outcome.is_ok() {
+            self.failures = 0;
+        }
         self.next_embedding = match outcome {
             Ok(_) if pending == 0 => None,
             // Interrupted by a queued change, which comes first.
             Ok(_) if self.continue_embedding().is_break() => Some(Instant::now()),
-            Ok(_) => Some(Instant::now() + EMBED_RETRY),
+            Ok(_) => Some(Instant::now() + LAST_EMBED_RETRY),
             // Another process writes, and may be embedding.
             Err(Error::Locked { .. }) => Some(Instant::now() + REFRESH),
             Err(error) => {
+                let pause = embed_retry(self.failures);
+                self.failures = self.failures.saturating_add(1);
                 tracing::warn!(
                     catalog = self.name,
                     pending,
                     %error,
-                    retry_s = EMBED_RETRY.as_secs(),
+                    retry_s = pause.as_secs(),
                     "embedding failed; these tools are found by their words until a retry succeeds"
                 );
-                Some(Instant::now() + EMBED_RETRY)
+                Some(Instant::now() + pause)
             }
         };
     }
@@ -360,6 +369,11 @@ impl WriterThread {
             ControlFlow::Continue(())
         }
     }
+}
+
+/// The pause after embedding failed, having failed so often before.
+fn embed_retry(failures: u32) -> Duration {
+    (FIRST_EMBED_RETRY * 2_u32.saturating_pow(failures.min(10))).min(LAST_EMBED_RETRY)
 }
 
 impl QueuedChange {
@@ -449,6 +463,15 @@ mod tests {
             (second.generation, second.changes.unchanged),
             (first.generation, 1)
         );
+    }
+
+    #[test]
+    fn embedding_is_tried_again_soon_and_then_less_often() {
+        let pauses: Vec<u64> = (0..7)
+            .map(|failures| embed_retry(failures).as_secs())
+            .collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(embed_retry(u32::MAX), LAST_EMBED_RETRY);
     }
 
     #[tokio::test]

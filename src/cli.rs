@@ -129,8 +129,13 @@ impl Cli {
         }
         // A closure, because completions must work even with a broken configuration file.
         let is_doctor = matches!(verb, Verb::Doctor(_));
+        let is_eval = matches!(verb, Verb::Eval(_));
         let context = || {
-            let context = Context::new(globals)?;
+            let mut context = Context::new(globals)?;
+            // It measures folders, whatever the catalog of the settings is embedded by.
+            if is_eval {
+                context.use_general_embedder();
+            }
             // The report of `doctor` names this problem among others.
             if !is_doctor {
                 context.check_data_dir()?;

@@ -2,7 +2,7 @@
 //!
 //! The model is in a hub-style cache (`models--Qdrant--all-MiniLM-L6-v2-onnx`), the runtime is a
 //! separate shared library. [`locate`] checks paths and sizes only, which is cheap enough for every
-//! start. [`verify`] reads every byte. [`embedders`] loads (about 0.3 s with the model, 10 ms for
+//! start. [`verify`] reads every byte. [`embedders_of`] loads (about 0.3 s with the model, 10 ms for
 //! the built-in table). [`pull`] downloads what is missing.
 
 mod chosen;
@@ -12,6 +12,7 @@ mod hub_files;
 mod manifest;
 mod model;
 mod named;
+mod patience;
 mod pins;
 mod pypi;
 mod runtime;
@@ -30,10 +31,10 @@ use toolscout_index::embed::{Hashing, MiniLm, MultilingualTable, StaticTable};
 
 use crate::config::{EmbedderKind, Settings};
 
-pub use chosen::Patience;
 pub use endpoint::{Usage, address_shown, stop_waiting, without_address};
 pub use hub::fetch_here as fetch_from_hub_here;
 pub use named::{NamedStatus, languages, statuses as named_statuses};
+pub use patience::Patience;
 pub use pypi::pip_version;
 
 pub use toolscout_index::embed::minilm::{DIMENSIONS as MODEL_DIMENSIONS, NAME as MODEL_NAME};
@@ -217,12 +218,7 @@ pub fn named_runtime_problem(settings: &Settings) -> Option<String> {
     runtime::check(named, Depth::Sizes).problem("the ONNX Runtime named by ORT_DYLIB_PATH")
 }
 
-/// Loads the embedders of the settings, as far as their files are present.
-pub fn embedders(settings: &Settings) -> Embedders {
-    embedders_of(&settings.embedder, settings, Patience::OfSearches)
-}
-
-/// Loads these embedders instead of those of the settings.
+/// Loads embedders, as far as their files are present and their endpoints are known.
 pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience) -> Embedders {
     let kind = kind.clone();
     match &kind {

@@ -31,6 +31,7 @@ use crate::llm::openai::{DEFAULT_BASE_URL, OpenAiConfig};
 use crate::llm::script::Script;
 use crate::llm::{ChatModel, OpenAi, ScriptedModel};
 use crate::mcp::{Pool, SingleWriterSink};
+use crate::models::Patience;
 use crate::printable;
 use crate::session::{ConversationId, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
@@ -165,6 +166,7 @@ impl Args {
 impl AgentArgs {
     /// Opens the catalog of the settings; creates it when MCP servers will fill it.
     pub fn open(&self, context: &Context) -> Result<Catalog> {
+        context.set_patience(Patience::of_server());
         if self.mcp.is_empty() {
             context.open(Legs::All)
         } else {

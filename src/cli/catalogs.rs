@@ -11,6 +11,7 @@ use super::exit::UsageError;
 use super::output::print_stderr;
 use super::search_options::SearchOptionArgs;
 use crate::feedback::FeedbackStore;
+use crate::models::Patience;
 
 /// Lists, configures or deletes catalogs. `toolscout --catalog NAME add …` creates one.
 #[derive(clap::Args, Debug)]
@@ -157,6 +158,7 @@ fn settings(
 /// present ones find.
 pub fn check_complete(context: &Context) -> Result<()> {
     let embedder = &context.settings.embedder;
+    context.set_patience(Patience::of_server());
     if let Err(problem) = context.required_model()
         && problem.is_problem()
     {

@@ -1,6 +1,6 @@
 //! The state that verbs share: settings, catalogs, embedders and the printer.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::globals::Globals;
 use super::output::{Printer, print_stderr};
 use super::suggest::did_you_mean;
 use crate::config::{DEFAULT_CATALOG, EmbedderKind, Settings};
-use crate::models::{self, Embedders, Unavailable};
+use crate::models::{self, Embedders, Patience, Unavailable};
 
 /// The folder of the catalogs, in the data directory.
 const CATALOGS: &str = "catalogs";
@@ -30,6 +30,8 @@ pub struct Context {
     pub printer: Printer,
     /// Loaded on first use and once: loading a model takes a third of a second.
     embedders: OnceCell<Embedders>,
+    /// How long embedders may take once they are loaded, and loading an endpoint.
+    patience: Cell<Patience>,
 }
 
 /// Which legs a catalog is opened with.
@@ -57,6 +59,7 @@ impl Context {
             settings,
             general_embedder,
             embedders: OnceCell::new(),
+            patience: Cell::new(Patience::of_search(None)),
         };
         let narrowed = narrow_permissions(&context.settings.data);
         if let Some(first) = narrowed.first() {
@@ -70,6 +73,11 @@ impl Context {
             ));
         }
         Ok(context)
+    }
+
+    /// Uses the embedders of the settings, not those of a catalog.
+    pub fn use_general_embedder(&mut self) {
+        self.settings.embedder = self.general_embedder.clone();
     }
 
     /// The directory of the catalogs.
@@ -159,6 +167,12 @@ impl Context {
         }
     }
 
+    /// Sets how long embedders may take; without it they get the time of a search. To be called
+    /// before they are loaded.
+    pub fn set_patience(&self, patience: Patience) {
+        self.patience.set(patience);
+    }
+
     /// The embedders; loads them on first use.
     pub fn embedders(&self) -> &[Arc<dyn Embedder>] {
         &self.loaded().found
@@ -172,9 +186,7 @@ impl Context {
     /// As [`Context::without_model`], for a verb that fails without a model: where there is none, the
     /// error says so, and no warning is printed above it.
     pub fn required_model(&self) -> Result<(), &Unavailable> {
-        let embedders = self
-            .embedders
-            .get_or_init(|| models::embedders(&self.settings));
+        let embedders = self.embedders.get_or_init(|| self.load());
         embedders.without_model.as_ref().map_or(Ok(()), Err)
     }
 
@@ -186,7 +198,7 @@ impl Context {
 
     fn loaded(&self) -> &Embedders {
         self.embedders.get_or_init(|| {
-            let embedders = models::embedders(&self.settings);
+            let embedders = self.load();
             if let Some(unavailable) = &embedders.without_model
                 && unavailable.is_problem()
             {
@@ -194,6 +206,11 @@ impl Context {
             }
             embedders
         })
+    }
+
+    fn load(&self) -> Embedders {
+        let settings = &self.settings;
+        models::embedders_of(&settings.embedder, settings, self.patience.get())
     }
 
     /// Prints a warning on stderr.

@@ -14,7 +14,7 @@ use super::context::{Context, Legs};
 use super::exit::error_message;
 use super::models::describe_part;
 use crate::config::EmbedderKind;
-use crate::models::{self, MODEL_DIMENSIONS, Part};
+use crate::models::{self, MODEL_DIMENSIONS, Part, Patience};
 use crate::printable::counted;
 
 const PULL: &str = "toolscout models pull";
@@ -98,6 +98,9 @@ impl Check {
 impl Args {
     /// Runs every check and prints the results.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        context.set_patience(Patience::of_server());
+        // The checks say what is missing; a warning above them would say it twice.
+        let _ = context.required_model();
         context.warn_of_unknown_catalog();
         let mut checks = vec![
             settings(context),
@@ -234,10 +237,9 @@ fn embedding(context: &Context) -> Vec<Check> {
 
 /// Embeds a text by each embedder that the settings name.
 fn chosen(context: &Context) -> Vec<Check> {
-    let embedders = models::embedders(&context.settings);
     let mut checks = Vec::new();
-    for embedder in embedders
-        .found
+    for embedder in context
+        .embedders()
         .iter()
         .filter(|embedder| !embedder.is_instant())
     {
@@ -256,7 +258,7 @@ fn chosen(context: &Context) -> Vec<Check> {
             ),
         });
     }
-    if let Some(problem) = embedders.without_model {
+    if let Some(problem) = context.without_model() {
         let remedy = "correct the settings or start the endpoint";
         checks.push(Check::broken("embedding", problem.to_string(), remedy));
     }

@@ -13,7 +13,7 @@ use super::context::{Context, Legs};
 use super::interrupt::Interrupt;
 use super::models::fetch_named;
 use super::progress::{ITEMS, bar};
-use crate::models;
+use crate::models::{self, Patience};
 use crate::printable::counted;
 
 /// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
@@ -32,6 +32,7 @@ pub struct Args {
 impl Args {
     /// Embeds, and prints how many texts in what time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        context.set_patience(Patience::of_embedding());
         // A model that was never fetched is fetched: whoever embeds by it wants it.
         if context.has_catalog()? {
             for name in models::missing_named(&context.settings.embedder, &context.settings) {

@@ -17,7 +17,6 @@ use super::Outcome;
 use super::context::Context;
 use super::output::print_stderr;
 use super::progress::bar;
-use crate::config::EmbedderKind;
 use crate::eval::ablation::{self, Embedding, Step};
 use crate::eval::baseline::{Baseline, Change, GATED};
 use crate::eval::error::EvalError;
@@ -28,7 +27,7 @@ use crate::eval::{
     Arm, EvalSet, Evaluation, Judging, Metric, Part, Plan, Progress, Ranking, Report, Workspace,
 };
 use crate::eval::{evaluate, html, report, scale, trec};
-use crate::models::{self, Patience};
+use crate::models::Patience;
 use crate::printable;
 
 /// The default of --arms.
@@ -150,6 +149,8 @@ pub struct Args {
 impl Args {
     /// Measures every set, writes the reports, and compares with the baseline.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        // Without the time limit of a search: every request has to be answered.
+        context.set_patience(Patience::of_measuring());
         if self.agent.agent {
             return self.simulate(context);
         }
@@ -465,10 +466,6 @@ fn embedders(context: &Context, arms: &[Arm]) -> Vec<Arc<dyn Embedder>> {
     let lexical = arms.iter().all(|arm| arm.mode == Mode::Lexical);
     if lexical {
         Vec::new()
-    } else if matches!(context.settings.embedder, EmbedderKind::Models(_)) {
-        // Without the time limit of a search: every request has to be answered.
-        let (kind, patience) = (&context.settings.embedder, Patience::Unlimited);
-        models::embedders_of(kind, &context.settings, patience).found
     } else {
         context.embedders().to_vec()
     }

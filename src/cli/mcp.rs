@@ -19,6 +19,7 @@ use crate::finder::Style;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, audit};
 use crate::mcp::{CatalogSink, Gateway, GatewayConfig, Pool, SingleWriterSink};
+use crate::models::Patience;
 use crate::shutdown::Shutdown;
 
 /// How long background work may take after the client has disconnected.
@@ -92,6 +93,7 @@ fn serve(
     mcp: &McpArgs,
 ) -> Result<Outcome> {
     context.check_catalog()?;
+    context.set_patience(Patience::of_server());
     let pool = Pool::new(mcp.config()?);
     let mut policies = policy.profile()?.gate.unwrap_or_default();
     policy.apply_to(&mut policies);

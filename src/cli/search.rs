@@ -18,6 +18,7 @@ use super::list::FilterArgs;
 use super::output::summary;
 use super::search_options::SearchOptionArgs;
 use crate::config::EmbedderKind;
+use crate::models::Patience;
 use crate::{hints, printable};
 
 /// Stages below this would be printed as 0.00 ms and are left out.
@@ -81,8 +82,10 @@ impl Args {
             Some(Mode::Lexical) => Legs::Lexical,
             _ => Legs::All,
         };
+        let budget = self.budget();
         let query = self.query(&texts).options(options);
         query.validate()?;
+        context.set_patience(Patience::of_search(budget));
         let start = Instant::now();
         let searcher = context.open(legs)?.searcher();
         context.warn_of_unknown_servers(&searcher, &servers);
@@ -103,6 +106,12 @@ impl Args {
             is_explained,
         }
         .print(format)
+    }
+
+    /// The time limit, where it is one.
+    fn budget(&self) -> Option<Duration> {
+        let seconds = self.budget_ms? / 1e3;
+        Duration::try_from_secs_f64(seconds).ok()
     }
 
     /// The requests: all positional words together, then each `--query`.

@@ -94,6 +94,7 @@ impl Args {
         let traces = self.otlp_endpoint.as_deref().map(Traces::to).transpose()?;
         telemetry::start(self.log_format, &self.log, traces.as_ref())?;
         context.check_catalog()?;
+        context.set_patience(Patience::of_server());
         let address = self.listen;
         let settings = self.settings(context)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -141,7 +142,7 @@ fn general_embedders(context: &Context) -> Vec<Arc<dyn Embedder>> {
         return context.embedders().to_vec();
     }
     let kind = &context.general_embedder;
-    models::embedders_of(kind, &context.settings, Patience::OfSearches).found
+    models::embedders_of(kind, &context.settings, Patience::of_server()).found
 }
 
 /// Loads the embedders that catalogs name; a flag wins over all of them.
@@ -152,7 +153,7 @@ fn embedder_source(settings: &config::Settings) -> Option<EmbedderSource> {
     let settings = settings.clone();
     Some(Box::new(move |name| {
         let kind = name.parse().unwrap_or_default();
-        let embedders = models::embedders_of(&kind, &settings, Patience::OfSearches);
+        let embedders = models::embedders_of(&kind, &settings, Patience::of_server());
         if let Some(problem) = embedders.without_model.filter(Unavailable::is_problem) {
             tracing::warn!(embedder = name, %problem, "searching without it");
         }

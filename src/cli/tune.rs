@@ -13,6 +13,7 @@ use crate::eval::adapt::{Adapted, adapt};
 use crate::eval::tune::{Half, Tunable, Tuned, tune};
 use crate::eval::{Arm, EvalSet, Progress};
 use crate::feedback::FeedbackStore;
+use crate::models::Patience;
 use crate::printable::counted;
 
 /// Finds the fusion weight and the field weights with the best quality on a judged set.
@@ -51,6 +52,7 @@ pub struct Args {
 impl Args {
     /// Tunes, and prints the result.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        context.set_patience(Patience::of_measuring());
         if self.ranker {
             self.fit_ranker(context)
         } else {

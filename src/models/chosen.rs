@@ -9,20 +9,11 @@ use toolscout_index::Embedder;
 
 use super::endpoint::{Endpoint, Identity};
 use super::named::{self, NamedModel, Wanted};
-use super::{Depth, Unavailable, Usage, runtime};
+use super::{Depth, Patience, Unavailable, Usage, runtime};
 use crate::config::{EmbedderKind, EndpointSettings, Settings, is_url};
 
 /// The file in the cache that says what endpoints were asked once.
 const REMEMBERED: &str = "endpoints.json";
-
-/// How long embedding a request may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// As long as a search may wait.
-    OfSearches,
-    /// As long as it takes: for measuring.
-    Unlimited,
-}
 
 /// The embedders that could be loaded.
 #[derive(Default)]
@@ -124,16 +115,18 @@ fn connect(
         }) {
             Some(known) => known,
             None => {
-                let found = Endpoint::discover(&settings)?;
+                let found = Endpoint::discover(&settings, patience.discovery())?;
                 remembered.write(&found);
                 found
             }
         },
     };
-    let endpoint = Endpoint::new(settings, identity)?.on_other_length(move || remembered.forget());
-    Ok(match patience {
-        Patience::OfSearches => endpoint,
-        Patience::Unlimited => endpoint.patient(),
+    let endpoint = Endpoint::new(patience.bound(settings), identity)?
+        .on_other_length(move || remembered.forget());
+    Ok(if patience.is_measuring() {
+        endpoint.patient()
+    } else {
+        endpoint
     })
 }
 

@@ -36,8 +36,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(100);
 /// Requests of searches in flight at most; a further one waits for its turn.
 const MAX_QUERIES: usize = 16;
-/// Longest wait for the answer that tells the model's name or the length of its vectors.
-const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Set once the program is ending.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
@@ -109,18 +107,20 @@ struct Shared {
 }
 
 impl Endpoint {
-    /// Asks an endpoint for what its settings leave open.
+    /// Asks an endpoint for what its settings leave open, within a time limit for all of it.
     ///
     /// # Errors
     /// An address that is none, an endpoint that does not answer, or one with several models.
-    pub fn discover(settings: &EndpointSettings) -> Result<Identity> {
+    pub fn discover(settings: &EndpointSettings, limit: Duration) -> Result<Identity> {
+        let start = Instant::now();
+        let left = || limit.saturating_sub(start.elapsed());
         let runtime = runtime(settings)?;
         let model = match &settings.model {
             Some(model) => model.clone(),
             None => {
                 let client = client(settings, "model")?;
                 runtime
-                    .block_on(client.only_model(DISCOVERY_TIMEOUT))
+                    .block_on(client.only_model(left()))
                     .map_err(|failure| failed(&client, failure.reason))?
             }
         };
@@ -129,7 +129,7 @@ impl Endpoint {
             None => {
                 let client = client(settings, &model)?;
                 let texts = vec![format!("{}dimensions", settings.passage_prefix)];
-                let limit = settings.timeout().min(DISCOVERY_TIMEOUT);
+                let limit = settings.timeout().min(left());
                 let answer = client.embed(&texts, &settings.passage_parameters, None, limit);
                 runtime
                     .block_on(answer)

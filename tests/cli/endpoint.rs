@@ -212,6 +212,49 @@ fn a_budget_bounds_the_wait() {
 }
 
 #[test]
+fn an_endpoint_that_was_never_asked_does_not_hold_up_a_search() {
+    let world = World::with_tools(&four_tools());
+    let hanging = Double::start(|_, _| Reply {
+        delay: Duration::from_secs(20),
+        ..Reply::status(200, "")
+    });
+    for (more, most) in [(&[][..], 1000), (&["--budget-ms", "100"], 100)] {
+        let start = Instant::now();
+        let args = [&["search", "open an issue", "--json"], more].concat();
+        let answer = json_of(&run(&world, &hanging.url, "", &args));
+        assert!(start.elapsed() < Duration::from_secs(4), "{most} ms");
+        assert_eq!(answer["degraded"]["code"], "embedder_not_loaded");
+        let reason = answer["degraded"]["reason"].to_string();
+        let (_, limit) = reason
+            .split_once("did not answer within ")
+            .unwrap_or_else(|| panic!("{reason}"));
+        let limit: u64 = limit
+            .split(' ')
+            .next()
+            .and_then(|ms| ms.parse().ok())
+            .unwrap_or_else(|| panic!("{reason}"));
+        // Some of it passes before it is asked.
+        assert!((1..=most).contains(&limit), "{reason}");
+        assert_eq!(answer["hits"][0]["id"], "github/create_issue");
+    }
+}
+
+#[test]
+fn doctor_asks_an_endpoint_once_and_names_its_problem_once() {
+    let world = World::with_tools(&four_tools());
+    let broken = Double::start(|_, _| Reply::status(500, "out of memory"));
+    let ended = run(&world, &broken.url, "", &["doctor"]);
+    assert_eq!(broken.requests().len(), 1);
+    assert_eq!(ended.code, 1);
+    assert_eq!(ended.stdout.matches("500: out of memory").count(), 1);
+    assert_eq!(ended.stderr, "");
+    let working = Double::embedding(DIMENSIONS);
+    let ended = run(&world, &working.url, "", &["doctor"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(working.requests().len(), 2, "what it has, and a request");
+}
+
+#[test]
 fn a_model_with_other_dimensions_is_noticed_and_embedded_anew() {
     let world = World::with_tools(&four_tools());
     let dimensions = Arc::new(AtomicUsize::new(32));

@@ -29,7 +29,7 @@ impl Args {
         evaluations.resize_with(sets.len(), Vec::new);
         for kind in kinds {
             kind.check(&context.settings.embedders)?;
-            let embedders = models::embedders_of(kind, &context.settings, Patience::Unlimited);
+            let embedders = models::embedders_of(kind, &context.settings, Patience::of_measuring());
             if let Some(problem) = embedders
                 .without_model
                 .as_ref()

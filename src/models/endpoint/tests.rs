@@ -38,6 +38,10 @@ fn bad_at_first(times: usize, bad: impl Fn(&Request) -> Reply + Send + Sync + 's
     })
 }
 
+fn discover(double: &Double, limit: Duration) -> Result<Identity> {
+    Endpoint::discover(&EndpointSettings::of_url(&double.url), limit)
+}
+
 fn problem(outcome: Result<Vec<Vec<f32>>>) -> String {
     outcome.unwrap_err().to_string()
 }
@@ -319,18 +323,39 @@ fn model_and_dimensions_are_asked_for() {
         }
         Reply::vectors(request, 7)
     });
-    let found = Endpoint::discover(&EndpointSettings::of_url(&double.url)).unwrap();
+    let found = discover(&double, Duration::from_secs(5)).unwrap();
     assert_eq!((found.model.as_str(), found.dimensions), ("only", 7));
 
     let double =
         Double::start(|_, _| Reply::status(200, r#"{"data": [{"id": "a"}, {"id": "b"}]}"#));
-    let error = Endpoint::discover(&EndpointSettings::of_url(&double.url)).unwrap_err();
+    let error = discover(&double, Duration::from_secs(5)).unwrap_err();
     assert!(
         error
             .to_string()
             .contains("name one, as in URL#MODEL or by `model`: a, b"),
         "{error}"
     );
+}
+
+#[test]
+fn one_limit_bounds_all_that_is_asked_for() {
+    let double = Double::start(|_, request| {
+        let reply = match request.line.starts_with("GET") {
+            true => Reply::status(200, r#"{"data": [{"id": "only"}]}"#),
+            false => Reply::vectors(request, 7),
+        };
+        Reply {
+            delay: Duration::from_millis(300),
+            ..reply
+        }
+    });
+    let start = Instant::now();
+    let error = discover(&double, Duration::from_millis(400)).unwrap_err();
+    assert!(
+        error.to_string().contains("did not answer within"),
+        "{error}"
+    );
+    assert!(start.elapsed() < Duration::from_millis(590));
 }
 
 #[test]
