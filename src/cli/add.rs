@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use toolscout_index::{Changes, Options, Tool, Writer};
+use toolscout_index::{Catalog, Changes, Options, Tool, Writer};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -13,6 +13,7 @@ use super::input::{Batch, Reading, Rejected, Source};
 use super::interrupt::Interrupt;
 use super::output::print_stderr;
 use super::progress::{ITEMS, bar, spinner};
+use crate::models::Patience;
 
 /// Most bad items that are listed one by one.
 const MAX_LISTED: usize = 50;
@@ -86,21 +87,22 @@ impl Args {
         }
         let interrupt = Interrupt::listen()?;
         tracing::info!("storing; Ctrl-C before the commit leaves the catalog unchanged");
-        let catalog = context.open_or_create(self.write.legs())?;
+        let catalog = self.write.open(context)?;
         let mut writer = catalog.writer()?;
         let changes = upsert(&mut writer, &batch.tools, &interrupt)?;
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
-        let embedded = self.write.embed(context, &mut writer, &interrupt)?;
         AddReport {
             batch,
             changes,
             generation: Some(generation),
             read,
             stored,
-            embedded,
+            embedded: None,
         }
-        .print(context)
+        .print_and_embed(context, || {
+            self.write.embed(context, &catalog, writer, &interrupt)
+        })
     }
 }
 
@@ -184,26 +186,37 @@ impl WriteArgs {
         Ok(batch)
     }
 
-    /// The legs that a write needs.
-    pub fn legs(&self) -> Legs {
+    /// Opens the catalog of the settings with the legs that a write needs; creates it if it does not
+    /// exist.
+    pub fn open(&self, context: &Context) -> Result<Catalog> {
         if self.no_embed {
-            Legs::Lexical
-        } else {
-            Legs::All
+            return context.open_or_create(Legs::Lexical);
         }
+        context.set_patience(Patience::of_adding());
+        if let Err(problem) = context.required_model()
+            && problem.is_problem()
+        {
+            context.warn(format_args!(
+                "{problem}; tools are stored without its vectors, which `toolscout embed` makes"
+            ));
+        }
+        context.open_or_create(Legs::All)
     }
 
-    /// Embeds what was written; `None` with --no-embed or without a model.
+    /// Embeds what was written, and gives the writer's lock back. `None` with --no-embed or without
+    /// a model.
     pub fn embed(
         &self,
         context: &Context,
-        writer: &mut Writer,
+        catalog: &Catalog,
+        writer: Writer,
         interrupt: &Interrupt,
     ) -> Result<Option<Embedded>> {
-        if self.no_embed || context.without_model().is_some() {
+        let has_model = || context.embedders().iter().any(|one| !one.is_instant());
+        if self.no_embed || !has_model() {
             return Ok(None);
         }
-        embed::pending(writer, interrupt).map(Some)
+        embed::soon(catalog, writer, interrupt).map(Some)
     }
 }
 
@@ -263,6 +276,8 @@ struct ReportJson<'a> {
     skipped: &'a [Rejected],
     embedded: usize,
     pending_embeddings: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding_problem: Option<&'a str>,
     took_ms: TookMs,
 }
 
@@ -286,17 +301,30 @@ impl AddReport {
         }
     }
 
-    /// Prints the report. The outcome is a failure when embedding was interrupted.
-    pub fn print(&self, context: &Context) -> Result<Outcome> {
-        if context.printer.is_json() {
-            context.printer.json(&self.as_json(context))?;
-        } else {
+    /// Prints the report of a run that embeds nothing.
+    pub fn print(self, context: &Context) -> Result<Outcome> {
+        self.print_and_embed(context, || Ok(None))
+    }
+
+    /// Prints what was stored, embeds it, and prints the result of that. The outcome is a failure
+    /// when embedding was interrupted.
+    pub fn print_and_embed(
+        mut self,
+        context: &Context,
+        embed: impl FnOnce() -> Result<Option<Embedded>>,
+    ) -> Result<Outcome> {
+        if !context.printer.is_json() {
             context.printer.text(self.summary(context))?;
         }
-        Ok(self
-            .embedded
-            .as_ref()
-            .map_or(Outcome::Success, Embedded::outcome))
+        self.embedded = embed()?;
+        if let Some(embedded) = &self.embedded {
+            embedded.print(context)?;
+        }
+        if context.printer.is_json() {
+            context.printer.json(&self.as_json(context))?;
+        }
+        let embedded = self.embedded.as_ref();
+        Ok(embedded.map_or(Outcome::Success, Embedded::outcome))
     }
 
     fn as_json<'a>(&'a self, context: &'a Context) -> ReportJson<'a> {
@@ -309,6 +337,10 @@ impl AddReport {
             skipped: &self.batch.rejected,
             embedded: self.embedded.as_ref().map_or(0, |embedded| embedded.texts),
             pending_embeddings: self.embedded.as_ref().map(|embedded| embedded.left),
+            embedding_problem: self
+                .embedded
+                .as_ref()
+                .and_then(|embedded| embedded.problem.as_deref()),
             took_ms: TookMs {
                 read: ms(self.read),
                 store: ms(self.stored),
@@ -345,12 +377,7 @@ impl AddReport {
         }
         let (read, stored) = (self.read.as_secs_f64(), self.stored.as_secs_f64());
         let times = format!("read in {read:.2} s, stored and indexed in {stored:.2} s");
-        let embedded = self
-            .embedded
-            .as_ref()
-            .map(|embedded| format!(", {embedded}"))
-            .unwrap_or_default();
-        format!("{}: {counts} · {times}{embedded}", context.settings.catalog)
+        format!("{}: {counts} · {times}", context.settings.catalog)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
-use toolscout_index::{Error, Settings, Writer};
+use toolscout_index::{Catalog, Error, Settings, Writer};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -15,6 +15,13 @@ use super::models::fetch_named;
 use super::progress::{ITEMS, bar};
 use crate::models::{self, Patience};
 use crate::printable::counted;
+
+/// Longest time to a failure after which `add` tries once more: whoever waited longer has waited
+/// enough.
+const RETRY_WITHIN: Duration = Duration::from_secs(2);
+/// Pause before that.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(50);
 
 /// Embeds the tools that have no vectors yet: after `add --no-embed`, after an interruption, or
 /// after `models pull`. Ctrl-C keeps the vectors made so far; the next run makes the rest.
@@ -49,6 +56,13 @@ impl Args {
         let catalog = context.open(Legs::All)?;
         let mut writer = catalog.writer()?;
         let embedded = pending(&mut writer, &Interrupt::listen()?)?;
+        if let Some(problem) = &embedded.problem {
+            bail!(
+                "{problem}; {} embedded before that, {} left, `toolscout embed` continues",
+                counted(embedded.texts, "text"),
+                embedded.left
+            );
+        }
         let is_switched = self.switch && embedded.left == 0;
         if is_switched {
             let settings = Settings {
@@ -83,23 +97,56 @@ impl Args {
 }
 
 /// The result of embedding.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Embedded {
     /// Number of texts embedded.
     pub texts: usize,
-    /// Number of texts left to embed, after an interruption.
+    /// Number of texts left to embed, after an interruption or a problem.
     pub left: usize,
     /// The time it took.
     pub took: Duration,
+    /// The time from the last success, or from the start, to the end.
+    waited: Duration,
+    /// Why an embedder failed.
+    pub problem: Option<String>,
 }
 
 impl Embedded {
-    /// A failure when texts are left.
+    /// A failure after an interruption.
     pub fn outcome(&self) -> Outcome {
-        if self.left == 0 {
+        if self.left == 0 || self.problem.is_some() {
             Outcome::Success
         } else {
             Outcome::Failure
+        }
+    }
+
+    /// Prints how many texts were embedded, for a verb that has printed what it has stored.
+    pub fn print(&self, context: &Context) -> Result<()> {
+        if let Some(problem) = &self.problem {
+            let are = if self.left == 1 {
+                "text is"
+            } else {
+                "texts are"
+            };
+            context.warn(format_args!(
+                "{} {are} not embedded yet: {problem}; searches use what there is, and `toolscout embed` continues",
+                self.left
+            ));
+        } else if self.texts + self.left > 0 && !context.printer.is_json() {
+            context
+                .printer
+                .text(format_args!("{}: {self}", context.settings.catalog))?;
+        }
+        Ok(())
+    }
+
+    /// Both together, the other one being later.
+    fn then(self, later: Embedded) -> Embedded {
+        Embedded {
+            texts: self.texts + later.texts,
+            took: self.took + later.took,
+            ..later
         }
     }
 }
@@ -123,16 +170,39 @@ impl fmt::Display for Embedded {
     }
 }
 
-/// Embeds with a progress bar until nothing is left or Ctrl-C is pressed.
+/// Embeds what was just stored, and tries once more after an early failure. Meanwhile others may
+/// write.
+pub fn soon(catalog: &Catalog, mut writer: Writer, interrupt: &Interrupt) -> Result<Embedded> {
+    let first = pending(&mut writer, interrupt)?;
+    drop(writer);
+    if first.problem.is_none() || first.waited > RETRY_WITHIN {
+        return Ok(first);
+    }
+    let start = Instant::now();
+    while start.elapsed() < RETRY_PAUSE && !interrupt.is_raised() {
+        std::thread::sleep(TICK);
+    }
+    match catalog.writer() {
+        Ok(_) if interrupt.is_raised() => Ok(first),
+        Ok(mut writer) => Ok(first.then(pending(&mut writer, interrupt)?)),
+        // Whoever writes now may be embedding.
+        Err(Error::Locked { .. }) => Ok(first),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Embeds with a progress bar until nothing is left, an embedder fails or Ctrl-C is pressed.
 pub fn pending(writer: &mut Writer, interrupt: &Interrupt) -> Result<Embedded> {
     tracing::info!("embedding; Ctrl-C stops and keeps the vectors made so far");
     let bar = bar("embedding", ITEMS);
     let start = Instant::now();
     let (mut done, mut left) = (0, 0);
-    let texts = writer.embed_pending(&mut |progress| {
+    let (mut last, mut waited) = (start, Duration::ZERO);
+    let outcome = writer.embed_pending(&mut |progress| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         (done, left) = (progress.done, progress.total - progress.done);
+        (last, waited) = (Instant::now(), last.elapsed());
         if interrupt.is_raised() {
             ControlFlow::Break(())
         } else {
@@ -140,21 +210,17 @@ pub fn pending(writer: &mut Writer, interrupt: &Interrupt) -> Result<Embedded> {
         }
     });
     bar.finish_and_clear();
-    match texts {
-        Ok(texts) => Ok(Embedded {
-            texts,
-            left,
-            took: start.elapsed(),
-        }),
-        Err(_) if interrupt.is_raised() => Ok(Embedded {
-            texts: done,
-            left,
-            took: start.elapsed(),
-        }),
-        Err(error @ Error::Embedder { .. }) => bail!(
-            "{error}; {} embedded before that, {left} left, `toolscout embed` continues",
-            counted(done, "text")
-        ),
-        Err(error) => Err(error.into()),
-    }
+    let problem = match outcome {
+        Ok(_) => None,
+        Err(_) if interrupt.is_raised() => None,
+        Err(error @ Error::Embedder { .. }) => Some(error.to_string()),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Embedded {
+        texts: done,
+        left,
+        took: start.elapsed(),
+        waited,
+        problem,
+    })
 }

@@ -82,7 +82,7 @@ impl Args {
             return AddReport::of_preview(batch, changes, read).print(context);
         }
         let interrupt = Interrupt::listen()?;
-        let catalog = context.open_or_create(self.write.legs())?;
+        let catalog = self.write.open(context)?;
         let mut writer = catalog.writer()?;
         let spinner = spinner("storing");
         let changes = writer.sync(&server, &batch.tools)?;
@@ -90,16 +90,17 @@ impl Args {
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         print_changes(context, &changes)?;
-        let embedded = self.write.embed(context, &mut writer, &interrupt)?;
         AddReport {
             batch,
             changes,
             generation: Some(generation),
             read,
             stored,
-            embedded,
+            embedded: None,
         }
-        .print(context)
+        .print_and_embed(context, || {
+            self.write.embed(context, &catalog, writer, &interrupt)
+        })
     }
 }
 

@@ -13,9 +13,9 @@ mod double;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -104,6 +104,8 @@ struct Shared {
     queries: Semaphore,
     usage: Arc<Usage>,
     backoff: Duration,
+    /// Until when the endpoint has asked to be left alone.
+    asked_to_wait: Mutex<Option<Instant>>,
 }
 
 impl Endpoint {
@@ -169,6 +171,7 @@ impl Endpoint {
                     ..Usage::default()
                 }),
                 backoff,
+                asked_to_wait: Mutex::default(),
             }),
             runtime: Some(runtime),
             settings,
@@ -368,6 +371,7 @@ impl Shared {
         settings: &EndpointSettings,
     ) -> std::result::Result<answer::Answer, Failure> {
         let (start, mut attempt) = (Instant::now(), 1);
+        self.refuse_while_asked_to_wait(settings)?;
         loop {
             let sent = self
                 .client
@@ -386,6 +390,9 @@ impl Shared {
             let backoff = self.backoff * 2_u32.saturating_pow(attempt - 1);
             let asked = failure.retry_after.unwrap_or_default();
             let pause = backoff.min(MAX_PAUSE / 4).max(asked).min(MAX_PAUSE);
+            *self.asked_to_wait() = failure
+                .retry_after
+                .map(|asked| Instant::now() + asked.min(MAX_PAUSE));
             let is_over = start.elapsed() + pause > settings.patience();
             if !failure.may_retry || is_over || is_stopping() {
                 if attempt > 1 {
@@ -403,6 +410,29 @@ impl Shared {
             let _ = tokio::time::timeout(pause, stopping()).await;
             attempt += 1;
         }
+    }
+
+    /// Fails where the endpoint has asked for a longer pause than there is patience for.
+    fn refuse_while_asked_to_wait(
+        &self,
+        settings: &EndpointSettings,
+    ) -> std::result::Result<(), Failure> {
+        let until = *self.asked_to_wait();
+        let left = until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        if left <= settings.patience() {
+            return Ok(());
+        }
+        let left = left.as_secs_f64().ceil();
+        Err(Failure::passing(format!(
+            "it asks to wait for {left} s more"
+        )))
+    }
+
+    fn asked_to_wait(&self) -> MutexGuard<'_, Option<Instant>> {
+        let guard = self.asked_to_wait.lock();
+        guard.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Admits a request of a search.

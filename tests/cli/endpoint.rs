@@ -1,5 +1,6 @@
 //! Embedding by an endpoint: what is stored, what is asked, and what happens when it fails.
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::double::{Double, Reply};
-use super::run::{Ended, Serving, World, four_tools, tool};
+use super::run::{Ended, Serving, World, four_tools, text, tool};
 
 const DIMENSIONS: usize = 64;
 
@@ -131,6 +132,101 @@ fn nothing_is_lost_when_the_endpoint_dies_in_the_middle() {
     assert_eq!((&rest["embedded"], other.texts()), (&json!(56), 56));
     let stats = json_of(&run(&world, &other.url, settings, &["stats", "--json"]));
     assert_eq!(stats["pending_embeddings"], 0);
+}
+
+#[test]
+fn tools_are_added_while_the_endpoint_fails_and_embedded_later() {
+    let world = World::new();
+    let file = world.file("tools.json", json!(four_tools()).to_string());
+    let settings = "dimensions = 64";
+    let broken = Double::start(|_, _| Reply::status(503, "restarting"));
+    let add = ["add", text(&file)];
+    let start = Instant::now();
+    let ended = run(&world, &broken.url, settings, &add);
+    assert!(start.elapsed() < Duration::from_secs(8));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("4 added"), "{}", ended.stdout);
+    for expected in [
+        "8 texts are not embedded yet",
+        "503: restarting",
+        "`toolscout embed` continues",
+    ] {
+        assert_eq!(
+            ended.stderr.matches(expected).count(),
+            1,
+            "{}",
+            ended.stderr
+        );
+    }
+    assert_eq!(broken.requests().len(), 2, "one attempt more");
+    let json = [&add[..], &["--json"]].concat();
+    let again = json_of(&run(&world, &broken.url, settings, &json));
+    assert_eq!(
+        (&again["unchanged"], &again["pending_embeddings"]),
+        (&json!(4), &json!(8))
+    );
+    let problem = again["embedding_problem"].to_string();
+    assert!(problem.contains("503: restarting"), "{problem}");
+    let searched = json_of(&run(
+        &world,
+        &broken.url,
+        settings,
+        &["search", "open an issue", "--json"],
+    ));
+    assert_eq!(searched["hits"][0]["id"], "github/create_issue");
+    let working = Double::embedding(DIMENSIONS);
+    let rest = json_of(&run(&world, &working.url, settings, &["embed", "--json"]));
+    assert_eq!(rest["embedded"], 8);
+}
+
+#[test]
+fn what_was_added_is_printed_before_a_hanging_endpoint_is_given_up() {
+    let world = World::new();
+    let file = world.file("tools.json", json!(four_tools()).to_string());
+    let hanging = Double::start(|_, _| Reply {
+        delay: Duration::from_secs(30),
+        ..Reply::status(200, "")
+    });
+    let start = Instant::now();
+    let mut child = with_endpoint(&world, &hanging.url, "dimensions = 64")
+        .args(["add", text(&file)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    stdout.read_line(&mut line).expect("a line");
+    assert!(line.contains("4 added"), "{line}");
+    assert!(start.elapsed() < Duration::from_secs(6));
+    let ended = Ended::of(child.wait_with_output());
+    assert!(start.elapsed() < Duration::from_secs(16));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("8 texts are not embedded yet"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn tools_are_added_where_the_endpoint_was_never_asked_and_is_down() {
+    let world = World::new();
+    let file = world.file("tools.json", json!(four_tools()).to_string());
+    let ended = run(&world, "http://127.0.0.1:9", "", &["add", text(&file)]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("4 added"), "{}", ended.stdout);
+    assert_eq!(
+        ended.stderr.matches("cannot be reached").count(),
+        1,
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("`toolscout embed`"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub fn sync(
     let fetched = start.elapsed();
     let interrupt = Interrupt::listen()?;
     let catalog = if !write.dry_run {
-        Some(context.open_or_create(write.legs())?)
+        Some(write.open(context)?)
     } else if context.has_catalog()? {
         Some(context.open(Legs::Lexical)?)
     } else {
@@ -81,8 +81,9 @@ pub fn sync(
             Err(error) => report.add_failure(context, &server.name, &error),
         }
     }
+    let took_s = fetched.as_secs_f64();
     if !write.dry_run
-        && let (Some(catalog), Some(writer)) = (&catalog, &mut writer)
+        && let (Some(catalog), Some(mut writer)) = (&catalog, writer)
     {
         // Before the approvals, which are committed to a file of their own.
         stop_if_interrupted(&interrupt)?;
@@ -90,12 +91,14 @@ pub fn sync(
         for (server, Approval { records, forgotten }) in &approvals {
             approved.remember(server, records, forgotten)?;
         }
-        report.generation = Some(commit(writer, &interrupt)?);
-        report.embedded = write
-            .embed(context, writer, &interrupt)?
-            .map(|embedded| embedded.to_string());
+        report.generation = Some(commit(&mut writer, &interrupt)?);
+        let outcome = report.print(context, took_s, servers.len())?;
+        if let Some(embedded) = write.embed(context, catalog, writer, &interrupt)? {
+            embedded.print(context)?;
+        }
+        return Ok(outcome);
     }
-    report.print(context, fetched.as_secs_f64(), servers.len())
+    report.print(context, took_s, servers.len())
 }
 
 /// Compares the offer of one server with what is approved, and writes the tools that pass. Without
@@ -159,7 +162,6 @@ struct ServersReport {
     changes: Changes,
     failed: usize,
     generation: Option<u64>,
-    embedded: Option<String>,
 }
 
 impl ServersReport {
@@ -208,10 +210,10 @@ impl ServersReport {
                 0 => String::new(),
                 failed => format!(", {failed} failed"),
             };
-            let end = match &self.embedded {
-                _ if dry_run => " (dry run, nothing was written)".to_owned(),
-                Some(embedded) => format!(", {embedded}"),
-                None => String::new(),
+            let end = if dry_run {
+                " (dry run, nothing was written)"
+            } else {
+                ""
             };
             context.printer.text(format_args!(
                 "{catalog}: {added} added, {changed} changed, {removed} removed, {unchanged} unchanged \

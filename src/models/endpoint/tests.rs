@@ -158,6 +158,22 @@ fn patience_ends() {
 }
 
 #[test]
+fn without_patience_a_pause_that_was_asked_for_is_kept() {
+    let double = bad_at_first(1, |_| Reply {
+        headers: "retry-after: 30\r\n",
+        ..Reply::status(429, "")
+    });
+    let endpoint = endpoint_of(EndpointSettings {
+        patience_s: 0,
+        ..settings(&double)
+    });
+    assert!(problem(endpoint.embed_tools(&["a"])).contains("429"));
+    let refused = problem(endpoint.embed_tools(&["a"]));
+    assert!(refused.contains("asks to wait for 30 s more"), "{refused}");
+    assert_eq!(double.requests().len(), 1);
+}
+
+#[test]
 fn an_answer_that_is_wrong_is_refused_at_once() {
     for (body, expected) in [
         (r#"{"data": []}"#, "0 vectors for 1 texts"),
