@@ -146,6 +146,25 @@ fn other_catalogs_keep_theirs() {
 }
 
 #[test]
+fn a_folder_is_measured_by_the_embedders_of_the_settings() {
+    let two = Two::new();
+    two.json(&["embed", "--embedder", "a", "--switch"]);
+    two.world
+        .file("set/tools.json", json!(four_tools()).to_string());
+    two.world.file(
+        "set/queries.jsonl",
+        r#"{"id": "q", "query": "open an issue", "relevant": ["github/create_issue"]}"#,
+    );
+    let (a, b) = (two.a.texts(), two.b.texts());
+    let eval = ["eval", "set", "--parts", ""];
+    assert_eq!(two.run(&eval).code, 0);
+    assert_eq!((two.a.texts(), two.b.texts()), (a, b), "by the table");
+    let ended = two.run(&[&["--embedder", "b"], &eval[..]].concat());
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(two.a.texts() == a && two.b.texts() > b);
+}
+
+#[test]
 fn a_name_that_this_machine_does_not_know_leaves_the_table() {
     let two = Two::new();
     two.json(&["embed", "--embedder", "a", "--switch"]);
