@@ -382,13 +382,18 @@ impl Catalog {
         let loaded = Loaded::read(&store, &self.shared.dir, &embedders, None)?;
         let lexical = lexical_on_disk(&self.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?;
         if is_replaced {
+            // First, since it alone can fail, and then nothing may have changed.
+            let memory = &self.shared.memory;
+            if let Err(error) = memory.set_embedders(embedders.clone()) {
+                // What cannot be read now was not read either for the former embedders.
+                let _ = memory.set_embedders(self.embedders());
+                return Err(error);
+            }
             let mut current = self.shared.embedders.write();
             current
                 .as_deref_mut()
                 .unwrap_or_else(|poisoned| poisoned.get_mut())
                 .clone_from(&embedders);
-            drop(current);
-            self.shared.memory.set_embedders(embedders)?;
         }
         self.publish(loaded.into_searcher(lexical));
         Ok(())

@@ -2,13 +2,14 @@
 //! in its own catalog, and it can forget them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::json;
-use toolscout_index::embed::StaticTable;
+use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::memory::{
     Deletion, Entry, FILE_NAME, MAX_ENTRIES, MAX_ENTRIES_OF_A_KEY, Source, Switch,
 };
-use toolscout_index::{Catalog, DataDir, Memory, Options, Query, Tool, ToolId};
+use toolscout_index::{Catalog, DataDir, Embedder, Memory, Options, Query, Tool, ToolId};
 
 fn options() -> Options {
     Options {
@@ -432,6 +433,28 @@ fn one_key_cannot_reduce_the_weight_of_entries_by_others() {
             .unwrap();
     }
     assert_eq!(recalled(&catalog, "q7"), before);
+}
+
+#[test]
+fn embedders_that_the_memory_cannot_be_read_for_change_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = filled(&DataDir::new(dir.path()), "a");
+    let path = catalog.path().join(FILE_NAME);
+    std::fs::write(&path, "this is no database, it only looks like a file").unwrap();
+    let others = || -> Vec<Arc<dyn Embedder>> { vec![Arc::new(Hashing::new(8))] };
+    assert!(catalog.set_embedders(others()).is_err());
+    let mut writer = catalog.writer().unwrap();
+    writer.upsert(&[Tool::new("s", "later").unwrap()]).unwrap();
+    writer.commit().unwrap();
+    drop(writer);
+    let used = || {
+        let results = catalog.searcher().search(&Query::new(REQUEST));
+        results.unwrap().embedders
+    };
+    assert!(used()[0].starts_with("static-table"), "{:?}", used());
+    std::fs::remove_file(&path).unwrap();
+    catalog.set_embedders(others()).unwrap();
+    assert_eq!(catalog.searcher().pending_embeddings(), 5);
 }
 
 /// A file of layout 1, as earlier versions wrote it.
