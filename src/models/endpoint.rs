@@ -22,6 +22,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use toolscout_index::{Embedder, EmbedderProfile, Error, Result};
 
 use crate::config::EndpointSettings;
@@ -263,14 +264,15 @@ impl Endpoint {
         // says nothing about the endpoint.
         self.spawn(async move {
             let shared = Arc::clone(permit.shared());
-            let embedded = async {
-                let _turn = shared.queries.acquire().await;
+            let Ok(_turn) = timeout(wait, shared.queries.acquire()).await else {
+                // Nobody waits for it any more, and the endpoint was not asked.
+                return permit.give_back();
+            };
+            let embedded =
                 shared
                     .client
-                    .embed_query(&texts, &parameters, dimensions, query_timeout)
-                    .await
-            };
-            let outcome = match tokio::time::timeout(query_timeout, embedded).await {
+                    .embed_query(&texts, &parameters, dimensions, query_timeout);
+            let outcome = match timeout(query_timeout, embedded).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(Failure::timeout(query_timeout)),
             };
@@ -407,7 +409,7 @@ impl Shared {
                 "embedding waits"
             );
             // An end meanwhile is noticed by the next attempt.
-            let _ = tokio::time::timeout(pause, stopping()).await;
+            let _ = timeout(pause, stopping()).await;
             attempt += 1;
         }
     }

@@ -41,6 +41,11 @@ impl Breaker {
         state.reason.clone_from(&failure.reason);
     }
 
+    /// A request was not sent after all.
+    fn give_back(&self) {
+        self.lock().is_tested = false;
+    }
+
     /// Whether a request may be sent; if not, why.
     fn admit(&self) -> Result<(), String> {
         let mut state = self.lock();
@@ -91,6 +96,12 @@ impl<S: AsRef<Breaker>> Permit<S> {
         &self.shared
     }
 
+    /// The request was not sent, which says nothing about the endpoint.
+    pub fn give_back(mut self) {
+        self.is_open = false;
+        (*self.shared).as_ref().give_back();
+    }
+
     /// Tells the breaker how the request ended.
     pub fn close(mut self, failure: Option<&Failure>) {
         self.is_open = false;
@@ -138,6 +149,8 @@ mod tests {
         let test = Permit::of(breaker.clone()).unwrap();
         let refused = Permit::of(breaker.clone()).err().unwrap();
         assert!(refused.contains("is being tried"), "{refused}");
+        test.give_back();
+        let test = Permit::of(breaker.clone()).unwrap();
         drop(test);
         let refused = Permit::of(breaker.clone()).err().unwrap();
         assert!(refused.contains("in 2 s"), "twice as long: {refused}");

@@ -251,6 +251,38 @@ fn a_search_waits_no_longer_than_its_time_and_then_not_at_all() {
 }
 
 #[test]
+fn waiting_for_other_searches_is_no_failure_of_the_endpoint() {
+    let double = Double::start(|_, request| Reply {
+        delay: Duration::from_millis(1000),
+        ..Reply::vectors(request, DIMENSIONS)
+    });
+    let endpoint = Arc::new(endpoint_of(EndpointSettings {
+        query_timeout_ms: 1600,
+        ..settings(&double)
+    }));
+    // As many as may be asked for at a time, twice: the second half waits for the first, and has
+    // no time left then.
+    let searches: Vec<_> = (0..2 * MAX_QUERIES)
+        .map(|number| {
+            let endpoint = Arc::clone(&endpoint);
+            std::thread::spawn(move || {
+                let text = number.to_string();
+                endpoint.embed_queries(&[&text]).is_ok()
+            })
+        })
+        .collect();
+    let answered = searches
+        .into_iter()
+        .map(|search| search.join().unwrap())
+        .filter(|is_answered| *is_answered)
+        .count();
+    assert!((1..2 * MAX_QUERIES).contains(&answered), "{answered}");
+    std::thread::sleep(Duration::from_millis(600));
+    // The breaker would refuse it for a second.
+    endpoint.embed_queries(&["next"]).unwrap();
+}
+
+#[test]
 fn a_server_that_is_back_is_asked_again() {
     let double = bad_at_first(1, |_| Reply::status(500, "oops"));
     let endpoint = endpoint(&double);
