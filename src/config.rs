@@ -4,6 +4,7 @@
 //! Every setting has one key: `search.k` in the file is `TOOLSCOUT_SEARCH_K` in the environment. An
 //! unknown key is an error, because a misspelt setting would otherwise be ignored silently.
 
+mod address;
 mod embedder;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use directories::ProjectDirs;
 use serde::{Deserialize, Serialize};
 use toolscout_index::SearchOptions;
 
+pub use address::masked;
 pub use embedder::{ApiKey, EmbedderKind, EmbedderLayer, EndpointSettings, is_url};
 
 /// The catalog of runs that name none.

@@ -31,7 +31,7 @@ use toolscout_index::embed::{Hashing, MiniLm, MultilingualTable, StaticTable};
 
 use crate::config::{EmbedderKind, Settings};
 
-pub use endpoint::{Usage, address_shown, stop_waiting, without_address};
+pub use endpoint::{Usage, stop_waiting, without_address};
 pub use hub::fetch_here as fetch_from_hub_here;
 pub use named::{NamedStatus, languages, statuses as named_statuses};
 pub use patience::Patience;

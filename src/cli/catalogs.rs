@@ -10,6 +10,7 @@ use super::context::{Context, Legs};
 use super::exit::UsageError;
 use super::output::print_stderr;
 use super::search_options::SearchOptionArgs;
+use crate::config::masked;
 use crate::feedback::FeedbackStore;
 use crate::models::Patience;
 
@@ -141,7 +142,7 @@ fn settings(
     }
     if let Some(embedder) = context.globals.embedder() {
         check_complete(context)?;
-        settings.embedder = Some(embedder.to_string());
+        settings.embedder = Some(embedder.stored()?);
     }
     settings.search = options.options().or(settings.search);
     settings.description = description.unwrap_or(settings.description);
@@ -157,7 +158,7 @@ fn settings(
 /// Fails where tools have no vectors by the embedders of the settings: searches would lose what the
 /// present ones find.
 pub fn check_complete(context: &Context) -> Result<()> {
-    let embedder = &context.settings.embedder;
+    let embedder = context.settings.embedder.shown();
     context.set_patience(Patience::of_server());
     if let Err(problem) = context.required_model()
         && problem.is_problem()
@@ -181,7 +182,7 @@ pub fn check_complete(context: &Context) -> Result<()> {
 
 fn print_settings(context: &Context, settings: &Settings) -> Result<()> {
     let mut fields = json!(settings.search);
-    fields["embedder"] = json!(settings.embedder);
+    fields["embedder"] = json!(settings.embedder.as_deref().map(masked));
     fields["description"] = json!(settings.description);
     if context.printer.is_json() {
         return context.printer.json(&fields);

@@ -40,6 +40,11 @@ impl Args {
     /// Embeds, and prints how many texts in what time.
     pub fn run(self, context: &Context) -> Result<Outcome> {
         context.set_patience(Patience::of_embedding());
+        // Before anything is embedded for it.
+        let name_to_store = match self.switch {
+            true => Some(context.settings.embedder.stored()?),
+            false => None,
+        };
         // A model that was never fetched is fetched: whoever embeds by it wants it.
         if context.has_catalog()? {
             for name in models::missing_named(&context.settings.embedder, &context.settings) {
@@ -66,7 +71,7 @@ impl Args {
         let is_switched = self.switch && embedded.left == 0;
         if is_switched {
             let settings = Settings {
-                embedder: Some(context.settings.embedder.to_string()),
+                embedder: name_to_store,
                 ..writer.settings()?
             };
             writer.set_settings(&settings)?;
@@ -86,7 +91,7 @@ impl Args {
                 .printer
                 .text(format_args!("{}: {embedded}", context.settings.catalog))?;
             if is_switched {
-                let embedder = &context.settings.embedder;
+                let embedder = context.settings.embedder.shown();
                 context
                     .printer
                     .note(format_args!("searches use {embedder} from now on"))?;

@@ -12,6 +12,7 @@ use super::Outcome;
 use super::context::Context;
 use super::output::print_stderr;
 use super::progress::bar;
+use crate::config::masked;
 use crate::known_models::KnownModel;
 use crate::models::{self, Part, PullOptions, Pulled, Source, Transfer};
 
@@ -131,7 +132,7 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
     }
     for (name, endpoint) in &context.settings.embedders {
         let model = endpoint.model.as_deref().unwrap_or("its only model");
-        let place = format!("{model} at {}", models::address_shown(&endpoint.url));
+        let place = format!("{model} at {}", masked(&endpoint.url));
         rows.push(vec![name.clone(), "endpoint".to_owned(), place]);
     }
     context.printer.rows(&["part", "state", "where"], rows)?;

@@ -11,7 +11,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::Environment;
+use super::{Environment, masked};
 use crate::known_models::KnownModel;
 
 /// The name of the endpoint that the table `[embedder]` describes.
@@ -58,9 +58,46 @@ impl EmbedderKind {
             EmbedderKind::None => "none: searches are lexical".into(),
             EmbedderKind::Hashing => "hashing: hashed words without meaning, for tests only".into(),
             EmbedderKind::Models(names) => {
-                format!("{self}: the built-in tables and {}", names.join(" and "))
+                let names: Vec<String> = names.iter().map(|name| masked(name)).collect();
+                let models = names.join(" and ");
+                format!("{}: the built-in tables and {models}", self.shown())
             }
         }
+    }
+
+    /// As it may be shown: without what may be a key in an address.
+    pub fn shown(&self) -> String {
+        match self {
+            EmbedderKind::Models(names) => {
+                let names: Vec<String> = names.iter().map(|name| masked(name)).collect();
+                names.join(&TOGETHER.to_string())
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// As it may be shown beside others: with the tables, which are part of every combination.
+    pub fn label(&self) -> String {
+        match self {
+            EmbedderKind::Minilm | EmbedderKind::Models(_) => {
+                format!("table{TOGETHER}{}", self.shown())
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// As the settings of a catalog keep it.
+    ///
+    /// # Errors
+    /// An address that may hold a key, which is not to be stored.
+    pub fn stored(&self) -> Result<String> {
+        let shown = self.shown();
+        if shown == self.to_string() {
+            return Ok(shown);
+        }
+        bail!(
+            "{shown} has a user or a query in its address, which may be a key, and is not stored with a catalog; give              the endpoint a name in [embedders] of the configuration file, and use the name"
+        )
     }
 
     /// Checks that every name is one of something.
@@ -204,6 +241,7 @@ impl<'de> Visitor<'de> for LayerVisitor {
 #[serde(deny_unknown_fields, default)]
 pub struct EndpointSettings {
     /// Its base URL, as `http://127.0.0.1:11434` or `https://models.example/v1`.
+    #[serde(serialize_with = "serialize_masked")]
     pub url: String,
     /// The model's name there; the only one that the endpoint lists when not set.
     pub model: Option<String>,
@@ -325,7 +363,7 @@ pub(super) fn validate(name: &str, endpoint: &EndpointSettings) -> Result<()> {
     if !is_url(&endpoint.url) {
         bail!(
             "embedders.{name}.url is {:?}, it must start with http:// or https://",
-            endpoint.url
+            masked(&endpoint.url)
         );
     }
     let in_range = |key: &str, value: u64, low: u64, high: u64| {
@@ -358,6 +396,11 @@ pub(super) fn validate(name: &str, endpoint: &EndpointSettings) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Settings are serialized to be shown.
+fn serialize_masked<S: Serializer>(address: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&masked(address))
 }
 
 /// A key, which no output shows.

@@ -10,7 +10,7 @@ use toolscout_index::Embedder;
 use super::endpoint::{Endpoint, Identity};
 use super::named::{self, NamedModel, Wanted};
 use super::{Depth, Patience, Unavailable, Usage, runtime};
-use crate::config::{EmbedderKind, EndpointSettings, Settings, is_url};
+use crate::config::{EmbedderKind, EndpointSettings, Settings, is_url, masked};
 
 /// The file in the cache that says what endpoints were asked once.
 const REMEMBERED: &str = "endpoints.json";
@@ -97,11 +97,7 @@ fn connect(
 ) -> toolscout_index::Result<Endpoint> {
     let remembered = Remembered {
         file: cache.join(REMEMBERED),
-        key: format!(
-            "{} {}",
-            settings.url,
-            settings.model.as_deref().unwrap_or("*")
-        ),
+        key: key(&settings),
     };
     let identity = match (&settings.model, settings.dimensions) {
         (Some(model), Some(dimensions)) => Identity {
@@ -128,6 +124,14 @@ fn connect(
     } else {
         endpoint
     })
+}
+
+/// The key under which it is remembered what an endpoint was asked: by its whole address, of which
+/// the file gets nothing that may be a key.
+fn key(settings: &EndpointSettings) -> String {
+    let digest = blake3::hash(settings.url.as_bytes()).to_hex();
+    let model = settings.model.as_deref().unwrap_or("*");
+    format!("{} {} {model}", masked(&settings.url), &digest[..16])
 }
 
 /// What an endpoint was asked once, in a file: a search need not ask again, and works while the
@@ -195,6 +199,18 @@ impl Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn endpoints_differ_by_their_whole_address_which_is_not_stored() {
+        let [a, b] = ["a", "b"].map(|word| {
+            key(&EndpointSettings::of_url(&format!(
+                "https://h/v1?key={word}-secret#m"
+            )))
+        });
+        assert_ne!(a, b);
+        assert!(a.starts_with("https://h/v1?… ") && a.ends_with(" m"), "{a}");
+        assert!(!a.contains("secret"), "{a}");
+    }
 
     #[test]
     fn what_was_asked_once_is_remembered_until_it_is_wrong() {

@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use toolscout_index::{Embedder, EmbedderProfile, Error, Result};
 
-use crate::config::EndpointSettings;
+use crate::config::{EndpointSettings, masked};
 use breaker::Breaker;
 use client::{Client, Failure};
 
@@ -474,11 +474,6 @@ async fn stopping() {
     }
 }
 
-/// An endpoint's address without what may be a key in it.
-pub fn address_shown(url: &str) -> String {
-    client::without_secrets(url)
-}
-
 /// A message of this module without the endpoint's address.
 pub fn without_address(message: &str) -> String {
     let Some((before, rest)) = message.split_once(" at http") else {
@@ -527,14 +522,14 @@ fn runtime(settings: &EndpointSettings) -> Result<Runtime> {
         .enable_all()
         .build()
         .map_err(|error| Error::Embedder {
-            model: client::without_secrets(&settings.url),
+            model: masked(&settings.url),
             reason: format!("no thread can be started: {error}"),
         })
 }
 
 fn client(settings: &EndpointSettings, model: &str) -> Result<Client> {
     Client::new(settings, model).map_err(|reason| Error::Embedder {
-        model: client::without_secrets(&settings.url),
+        model: masked(&settings.url),
         reason,
     })
 }

@@ -430,6 +430,51 @@ fn the_key_is_sent_and_shown_nowhere() {
 }
 
 #[test]
+fn an_address_with_a_key_in_it_is_shown_and_stored_without_it() {
+    let world = World::with_tools(&four_tools());
+    let double = Double::embedding(DIMENSIONS);
+    let address = format!("{}/v1?api-key=secret-7#m", double.url);
+    let run = |args: &[&str]| {
+        let mut command = world.command();
+        command.env("TOOLSCOUT_EMBEDDER", &address);
+        Ended::of(command.args(args).output())
+    };
+    let mut shown = String::new();
+    for args in [
+        &["embed"][..],
+        &["doctor"],
+        &["stats", "--json"],
+        &["stats"],
+        &["search", "issue", "--json"],
+    ] {
+        let ended = run(args);
+        assert_eq!(ended.code, 0, "{args:?} {}", ended.stderr);
+        shown += &(ended.stdout + &ended.stderr);
+    }
+    assert!(
+        shown.contains("/v1?…#m") && !shown.contains("secret-7"),
+        "{shown}"
+    );
+    let remembered = std::fs::read_to_string(world.path("cache/endpoints.json")).expect("a file");
+    assert!(!remembered.contains("secret-7"), "{remembered}");
+    for args in [
+        &["embed", "--embedder", &address, "--switch"][..],
+        &["catalogs", "settings", "--embedder", &address],
+    ] {
+        let refused = run(args);
+        refused.failed(1, &["/v1?…#m", "[embedders]"]);
+        assert!(!refused.stderr.contains("secret-7"), "{}", refused.stderr);
+    }
+    let more = format!(
+        "\n[embedders.ours]\nurl = \"{}/v1?api-key=secret-7\"",
+        double.url
+    );
+    let listed = self::run(&world, &double.url, &more, &["models", "list", "--json"]);
+    assert!(!listed.stdout.contains("secret-7"), "{}", listed.stdout);
+    assert!(listed.stdout.contains("/v1?…"), "{}", listed.stdout);
+}
+
+#[test]
 fn a_server_answers_in_time_while_its_endpoint_hangs_and_embeds_when_it_is_back() {
     let world = World::with_tools(&many_tools(20));
     let is_up = Arc::new(AtomicUsize::new(0));

@@ -54,12 +54,18 @@ struct Tokens {
 
 impl Answer {
     /// Reads the answer for this many texts. Without `dimensions` all vectors need only be of one
-    /// length.
+    /// length. `shown` gives a part of the answer as it may be shown.
     ///
     /// # Errors
     /// Anything else than one finite vector of the right length for each text.
-    pub fn read(body: &[u8], texts: usize, dimensions: Option<usize>) -> Result<Self, Unusable> {
-        let body: Body = serde_json::from_slice(body).map_err(|error| not_json(body, &error))?;
+    pub fn read(
+        body: &[u8],
+        texts: usize,
+        dimensions: Option<usize>,
+        shown: &dyn Fn(&[u8]) -> String,
+    ) -> Result<Self, Unusable> {
+        let body: Body =
+            serde_json::from_slice(body).map_err(|error| not_json(body, &error, shown))?;
         if body.data.len() != texts {
             return Err(format!("it sent {} vectors for {texts} texts", body.data.len()).into());
         }
@@ -118,8 +124,8 @@ fn unit_vector(values: &[Option<f64>], index: usize) -> Result<Vec<f32>, Unusabl
     Ok(unit.collect())
 }
 
-fn not_json(body: &[u8], error: &serde_json::Error) -> Unusable {
-    let text = String::from_utf8_lossy(body);
+fn not_json(body: &[u8], error: &serde_json::Error, shown: &dyn Fn(&[u8]) -> String) -> Unusable {
+    let text = shown(body);
     // Words that Python writes for what JSON has no number for.
     if ["NaN", "Infinity"].iter().any(|word| text.contains(word)) {
         return "a vector has NaN or Infinity in it".to_owned().into();
@@ -127,6 +133,8 @@ fn not_json(body: &[u8], error: &serde_json::Error) -> Unusable {
     if error.is_eof() {
         return format!("its answer ends after {} bytes, before its end", body.len()).into();
     }
+    // The error may quote the answer too.
+    let error = excerpt(&shown(error.to_string().as_bytes()));
     let text = excerpt(&text);
     format!("its answer is no list of vectors ({error}): {text}").into()
 }
@@ -142,7 +150,8 @@ mod tests {
     use super::*;
 
     fn read(body: &str, texts: usize) -> Result<Answer, Unusable> {
-        Answer::read(body.as_bytes(), texts, Some(2))
+        let shown = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
+        Answer::read(body.as_bytes(), texts, Some(2), &shown)
     }
 
     #[test]

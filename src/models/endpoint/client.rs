@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::answer::{Answer, Unusable, excerpt};
-use crate::config::{ApiKey, EndpointSettings};
+use crate::config::{ApiKey, EndpointSettings, masked};
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ impl Client {
             model: model.to_owned(),
             key: settings.key.clone(),
             requested_dimensions: settings.dimensions.filter(|_| settings.request_dimensions),
-            shown: format!("{model} at {}", without_secrets(url.as_str())),
+            shown: format!("{model} at {}", masked(url.as_str())),
             url,
         })
     }
@@ -140,7 +140,8 @@ impl Client {
             MAX_FRAME_BYTES + texts.len() * (MAX_FRAME_BYTES / 64 + length * MAX_NUMBER_BYTES);
         let request = self.http.post(self.url.clone()).json(&body);
         let bytes = self.send(request, max_bytes, limit).await?;
-        Ok(Answer::read(&bytes, texts.len(), dimensions)?)
+        let shown = |body: &[u8]| self.without_key(body);
+        Ok(Answer::read(&bytes, texts.len(), dimensions, &shown)?)
     }
 
     /// As [`Client::embed`], and at once a second time where the connection broke: the server may
@@ -189,7 +190,7 @@ impl Client {
             )),
             several => Err(Failure::unusable(format!(
                 "it has several models; name one, as in URL#MODEL or by `model`: {}",
-                excerpt(&several.join(", "))
+                excerpt(&self.without_key(several.join(", ").as_bytes()))
             ))),
         }
     }
@@ -290,16 +291,6 @@ fn embeddings_url(base: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// An address without what may be a key in it, for messages.
-pub fn without_secrets(url: &str) -> String {
-    let end = url.find(['?', '#']).unwrap_or(url.len());
-    let shown = &url[..end];
-    match shown.split_once("://").zip(shown.rsplit_once('@')) {
-        Some(((scheme, _), (_, rest))) => format!("{scheme}://{rest}"),
-        None => shown.to_owned(),
-    }
-}
-
 /// How the reason of a connection begins that broke in the middle.
 const BROKEN: &str = "the connection broke";
 
@@ -388,12 +379,6 @@ mod tests {
             let problem = embeddings_url(base).unwrap_err();
             assert!(problem.contains(expected), "{problem}");
         }
-    }
-
-    #[test]
-    fn no_secret_of_an_address_is_shown() {
-        assert_eq!(without_secrets("https://u:p@h/v1?key=k#m"), "https://h/v1");
-        assert_eq!(without_secrets("http://h:1/v1"), "http://h:1/v1");
     }
 
     #[test]

@@ -210,6 +210,38 @@ fn a_key_that_is_repeated_is_not_shown() {
 }
 
 #[test]
+fn a_key_in_an_answer_that_is_no_list_is_not_shown() {
+    for body in ["<p>wrong key secret-1", r#"{"data": "secret-1"}"#] {
+        let double = Double::start(move |_, _| Reply::status(200, body));
+        let endpoint = endpoint_of(EndpointSettings {
+            key: Some("secret-1".into()),
+            ..settings(&double)
+        });
+        let problem = problem(endpoint.embed_tools(&["a"]));
+        assert!(
+            problem.contains("no list of vectors") && !problem.contains("secret"),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
+fn a_query_of_an_address_is_sent_and_not_shown() {
+    let double = Double::start(|_, _| Reply::status(403, "no"));
+    let endpoint = endpoint_of(EndpointSettings {
+        url: format!("{}/v1?api-key=secret-1", double.url),
+        ..settings(&double)
+    });
+    let problem = problem(endpoint.embed_tools(&["a"]));
+    assert!(
+        problem.contains("/v1/embeddings?…: it answered 403") && !problem.contains("secret"),
+        "{problem}"
+    );
+    let line = double.requests().pop().unwrap().line;
+    assert!(line.contains("?api-key=secret-1"), "{line}");
+}
+
+#[test]
 fn an_answer_without_end_is_cut_off() {
     let double = Double::start(|_, _| Reply::status(200, &" ".repeat(1 << 20)));
     let problem = problem(endpoint(&double).embed_tools(&["a"]));
