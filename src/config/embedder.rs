@@ -454,6 +454,7 @@ mod tests {
         for (text, kind) in [
             ("auto", EmbedderKind::Auto),
             ("table+minilm", EmbedderKind::Minilm),
+            ("bge-m3+table", models(&["bge-m3"])),
             ("bge-m3", models(&["bge-m3"])),
             ("minilm+bge-m3", models(&["minilm", "bge-m3"])),
             ("http://h:1#m", models(&["http://h:1#m"])),
@@ -461,6 +462,13 @@ mod tests {
             let parsed: EmbedderKind = text.parse().unwrap();
             assert_eq!(parsed, kind, "{text}");
             assert_eq!(parsed.to_string().parse::<EmbedderKind>().unwrap(), kind);
+        }
+        for (text, label) in [
+            ("minilm", "table+minilm"),
+            ("bge-m3+table", "table+bge-m3"),
+            ("auto", "auto"),
+        ] {
+            assert_eq!(text.parse::<EmbedderKind>().unwrap().label(), label);
         }
         for (text, expected) in [
             ("auto+bge-m3", "auto cannot be used together"),

@@ -652,7 +652,7 @@ fn embedders_are_compared_with_time_and_price() {
         "--config",
         config,
         "--embedder",
-        "table,a,b,none",
+        "table,a,table+b,none",
         "eval",
         &set,
         "--json",
@@ -662,7 +662,7 @@ fn embedders_are_compared_with_time_and_price() {
     let compared = compared.as_array().expect("an array");
     let figures = |number: usize, field: &str| compared[number]["embedding"][field].clone();
     let names: Vec<Value> = (0..4).map(|number| figures(number, "embedder")).collect();
-    assert_eq!(names, ["table", "a", "b", "none"]);
+    assert_eq!(names, ["table", "table+a", "table+b", "none"]);
     assert_eq!(
         (figures(0, "difference"), figures(0, "tools_price")),
         (Value::Null, Value::Null)
@@ -706,6 +706,11 @@ fn embedders_are_compared_with_time_and_price() {
             "x.html",
         ],
         &["--html", "one embedder only"],
+    );
+    world.fails(
+        1,
+        &["--embedder", "minilm,table+minilm", "eval", &set],
+        &["table+minilm twice", "part of every embedder"],
     );
     world.fails(
         2,

@@ -21,13 +21,15 @@ impl Args {
         kinds: &[EmbedderKind],
     ) -> Result<Outcome> {
         self.refuse_other_outputs()?;
+        let labels: Vec<String> = kinds.iter().map(EmbedderKind::label).collect();
+        refuse_twins(&labels)?;
         let sets = self.load_sets()?;
         let mut plan = self.plan(context)?;
         let progress = Bar::new();
         // By set, then by embedder.
         let mut evaluations: Vec<Vec<(String, Evaluation, Spent)>> = Vec::new();
         evaluations.resize_with(sets.len(), Vec::new);
-        for kind in kinds {
+        for (kind, label) in kinds.iter().zip(&labels) {
             kind.check(&context.settings.embedders)?;
             let embedders = models::embedders_of(kind, &context.settings, Patience::of_measuring());
             if let Some(problem) = embedders
@@ -35,7 +37,7 @@ impl Args {
                 .as_ref()
                 .filter(|one| one.is_problem())
             {
-                bail!("{kind} cannot be measured: {problem}");
+                bail!("{label} cannot be measured: {problem}");
             }
             plan.arms = self.arms_with(!embedders.found.is_empty())?;
             let workspace = Workspace::new(
@@ -46,11 +48,11 @@ impl Args {
             for (number, set) in sets.iter().enumerate() {
                 let before = spent(&embedders);
                 plan.depths = self.depths(set);
-                progress.begin(&format!("{}, {kind}", set.name));
+                progress.begin(&format!("{}, {label}", set.name));
                 let evaluation = evaluate(set.clone(), &plan, &workspace, &progress)
-                    .with_context(|| format!("set {}, embedder {kind}", set.name))?;
+                    .with_context(|| format!("set {}, embedder {label}", set.name))?;
                 let spent = since(spent(&embedders), before);
-                evaluations[number].push((kind.to_string(), evaluation, spent));
+                evaluations[number].push((label.clone(), evaluation, spent));
             }
         }
         progress.bar.finish_and_clear();
@@ -99,6 +101,16 @@ impl Args {
             None => Ok(()),
         }
     }
+}
+
+/// Fails where two of the embedders are the same.
+fn refuse_twins(labels: &[String]) -> Result<()> {
+    for (number, label) in labels.iter().enumerate() {
+        if labels[..number].contains(label) {
+            bail!("--embedder names {label} twice; the tables are part of every embedder but none");
+        }
+    }
+    Ok(())
 }
 
 /// What the endpoints were asked for so far.
