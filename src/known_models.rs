@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use anyhow::{Result, bail};
 use fastembed::{EmbeddingModel, TextEmbedding};
 use toolscout_index::embed::Languages;
 
@@ -9,6 +10,9 @@ use toolscout_index::embed::Languages;
 const BGE_QUERY: &str = "Represent this sentence for searching relevant passages: ";
 /// The same for Chinese BGE models.
 const BGE_QUERY_ZH: &str = "为这个句子生成表示以用于检索相关文章：";
+
+/// Longest revision.
+const MAX_REVISION_CHARS: usize = 100;
 
 /// A model that can be used by name.
 #[derive(Clone, Debug)]
@@ -117,6 +121,40 @@ impl KnownModel {
     }
 }
 
+/// Checks the revision of a name: a commit, a branch, a tag, or a reference as `refs/pr/1`. It becomes
+/// a part of paths and addresses.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_revision(name: &str) -> Result<()> {
+    let Some(revision) = split_revision(name).1 else {
+        return Ok(());
+    };
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let problem = if revision.is_empty() {
+        "it is empty"
+    } else if revision.len() > MAX_REVISION_CHARS {
+        "it is longer than 100 characters"
+    } else if revision.contains('/') && !revision.starts_with("refs/") {
+        "only that of a reference, as refs/pr/1, has slashes"
+    } else if !revision
+        .split('/')
+        .all(|part| part.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    {
+        "each part must start with a letter or a digit"
+    } else if revision.contains("..") {
+        "it must not have two dots in a row"
+    } else if !revision.chars().all(|c| is_legal(c) || c == '/') {
+        "it may have letters, digits, `-`, `_` and `.`"
+    } else {
+        return Ok(());
+    };
+    let shown: String = revision.chars().take(MAX_REVISION_CHARS).collect();
+    bail!(
+        "the revision {shown:?} cannot be used: {problem}; write NAME@REVISION with a commit, a branch or a tag"
+    )
+}
+
 /// A name and the revision after `@`.
 pub fn split_revision(name: &str) -> (&str, Option<&str>) {
     match name.split_once('@') {
@@ -179,6 +217,30 @@ mod tests {
             assert_eq!(found, Some(expected), "{name}");
         }
         assert!(KnownModel::find("gpt").is_none());
+    }
+
+    #[test]
+    fn a_revision_is_a_commit_or_a_name() {
+        let long = "a".repeat(101);
+        for revision in ["0123abc", "main", "v1.0", "refs/pr/1", &long[..100]] {
+            check_revision(&format!("bge-m3@{revision}")).unwrap();
+        }
+        check_revision("bge-m3").unwrap();
+        for (revision, expected) in [
+            ("", "empty"),
+            (&*long, "longer than 100"),
+            ("..", "start with a letter"),
+            ("refs/../x", "start with a letter"),
+            ("refs//x", "start with a letter"),
+            ("a..b", "two dots"),
+            ("feature/x", "as refs/pr/1"),
+            ("/etc", "as refs/pr/1"),
+            ("a\\b", "it may have"),
+            ("a?b", "it may have"),
+        ] {
+            let error = check_revision(&format!("bge-m3@{revision}")).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ use toolscout_index::Embedder;
 use toolscout_index::embed::{Hashing, MiniLm, MultilingualTable, StaticTable};
 
 use crate::config::{EmbedderKind, Settings};
+use crate::known_models::check_revision;
 
 pub use endpoint::{Usage, stop_waiting, without_address};
 pub use hub::fetch_here as fetch_from_hub_here;
@@ -396,6 +397,7 @@ pub fn pull_named(
     let wanted = named::Wanted::named(name).with_context(|| {
         format!("there is no model {name:?}; `toolscout models list --all` shows the names")
     })?;
+    check_revision(name)?;
     let mut fetched = Vec::new();
     if runtime::locate(settings, Depth::Checksums)
         .ready()

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{Environment, masked};
-use crate::known_models::KnownModel;
+use crate::known_models::{KnownModel, check_revision};
 
 /// The name of the endpoint that the table `[embedder]` describes.
 const UNNAMED_ENDPOINT: &str = "endpoint";
@@ -113,10 +113,13 @@ impl EmbedderKind {
                 || is_url(name)
                 || endpoints.contains_key(name)
                 || KnownModel::find(name).is_some();
+            if is_known && !is_url(name) {
+                check_revision(name)?;
+            }
             if !is_known {
                 bail!(
                     "unknown embedder {name:?}; use auto, table, minilm, none, an endpoint's URL, a name of \
-                     [embedders] in the configuration file, or a model that `toolscout models list` shows"
+                     [embedders] in the configuration file, or a model that `toolscout models list --all` shows"
                 );
             }
         }

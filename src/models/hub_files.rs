@@ -14,7 +14,7 @@ use hf_hub::Cache;
 use hf_hub::api::sync::ApiBuilder;
 
 use super::manifest::Manifest;
-use super::named::Wanted;
+use super::named::{self, Wanted};
 use super::scratch::Scratch;
 use super::{OnTransfer, Transfer, model, pins};
 use crate::config::Settings;
@@ -101,10 +101,11 @@ pub fn fetch(
         })
     };
     replace().with_context(|| format!("write {}", folder.display()))?;
-    // Last, so that `refs/main` never names an incomplete revision. A revision that was asked for by
-    // its number is not the one that others get.
-    if wanted.revision.is_none() {
-        model::name_revision(&repository.join("refs"), &listed.sha)?;
+    // Last, so that no name stands for an incomplete revision. A name stays with the revision that it
+    // stood for when it was fetched; a number is its own name.
+    let name = wanted.revision.unwrap_or("main");
+    if name != listed.sha {
+        model::name_revision(&repository.join("refs"), name, &listed.sha)?;
     }
     Ok(listed.sha)
 }
@@ -166,8 +167,10 @@ impl Hub {
         let id = &wanted.model.hub_id;
         let revision = wanted.revision.unwrap_or("main");
         let url = format!(
-            "{}/api/models/{id}/revision/{revision}?blobs=true",
-            self.base
+            "{}/api/models/{id}/revision/{}?blobs=true",
+            self.base,
+            // The slashes of a reference are no parts of the path.
+            revision.replace('/', "%2F")
         );
         let sent = self.client.get(url).timeout(FIRST_BYTE).send();
         let response = sent.map_err(|error| self.unreachable(&error))?;
@@ -179,10 +182,12 @@ impl Hub {
             .with_context(|| format!("read what {} says of {id}", self.base))?;
         let listed: Listed = serde_json::from_slice(&bytes)
             .with_context(|| format!("what {} says of {id} is no list of files", self.base))?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if listed.sha.is_empty() || !listed.sha.chars().all(is_name) {
+        let is_commit =
+            |text: &str| text.len() == 40 && text.bytes().all(|c| c.is_ascii_hexdigit());
+        let is_another = is_commit(revision) && listed.sha != revision;
+        if !named::is_revision(&listed.sha) || is_another {
             bail!(
-                "{} gives {id} the revision {:?}, which is none",
+                "asked for {id}, revision {revision}, {} answers with the revision {:?}; nothing was replaced",
                 self.base,
                 listed.sha
             );

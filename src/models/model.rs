@@ -50,7 +50,7 @@ pub fn fetch(settings: &Settings, on_transfer: OnTransfer<'_>) -> Result<String>
         pypi::fetch(package, &snapshot, on_transfer)?;
     }
     // Last, so that `refs/main` never names an incomplete revision.
-    name_revision(&repository.join("refs"), PINNED_REVISION)?;
+    name_revision(&repository.join("refs"), "main", PINNED_REVISION)?;
     Ok(format!("{} ({PINNED_REVISION})", super::MODEL_NAME))
 }
 
@@ -119,15 +119,16 @@ fn present(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Makes `refs/main` name a revision.
-pub fn name_revision(refs: &Path, revision: &str) -> Result<()> {
+/// Makes a name in `refs`, as `main`, stand for a revision.
+pub fn name_revision(refs: &Path, name: &str, revision: &str) -> Result<()> {
+    let file = refs.join(name);
     let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(refs)?;
+        std::fs::create_dir_all(file.parent().unwrap_or(refs))?;
         let partial = refs.join(format!("main.{}.partial", std::process::id()));
         std::fs::write(&partial, revision)?;
-        std::fs::rename(partial, refs.join("main"))
+        std::fs::rename(partial, &file)
     };
-    write().with_context(|| format!("write {}", refs.join("main").display()))
+    write().with_context(|| format!("write {}", file.display()))
 }
 
 #[cfg(test)]
@@ -145,7 +146,7 @@ mod tests {
         for pin in pins::MODEL.iter().flat_map(|package| package.files) {
             std::fs::write(folder.join(pin.name), bytes).unwrap();
         }
-        name_revision(&home.path().join(REPOSITORY).join("refs"), revision).unwrap();
+        name_revision(&home.path().join(REPOSITORY).join("refs"), "main", revision).unwrap();
         (home, folder)
     }
 

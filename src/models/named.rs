@@ -13,7 +13,7 @@ use toolscout_index::{Embedder, EmbedderProfile, Error, Languages, Result};
 use super::manifest::Manifest;
 use super::{Depth, Part, model};
 use crate::config::Settings;
-use crate::known_models::{KnownModel, TOKENIZER_FILES, split_revision};
+use crate::known_models::{KnownModel, TOKENIZER_FILES, check_revision, split_revision};
 
 /// Tokens read of a text. A tool's first sentences state its purpose, and time grows with each.
 const MAX_TOKENS: usize = 256;
@@ -30,8 +30,9 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// From a name, with or without `@REVISION`.
+    /// From a name, with or without `@REVISION`; `None` also for a revision that cannot be one.
     pub fn named(name: &'a str) -> Option<Self> {
+        check_revision(name).ok()?;
         Some(Wanted {
             model: KnownModel::find(name)?,
             revision: split_revision(name).1,
@@ -106,21 +107,32 @@ pub fn home(settings: &Settings) -> PathBuf {
         .unwrap_or_else(|| model::home(settings))
 }
 
-/// The folder of a revision: the one asked for, that of `refs/main`, or the only one.
+/// The folder of a revision: the one asked for by its number or by a name, that of `refs/main`, or
+/// the only one.
 fn snapshot(repository: &Path, revision: Option<&str>) -> Option<PathBuf> {
     let snapshots = repository.join("snapshots");
+    let resolved = |name: &str| {
+        let commit = std::fs::read_to_string(repository.join("refs").join(name)).ok()?;
+        is_revision(commit.trim()).then(|| snapshots.join(commit.trim()))
+    };
     if let Some(revision) = revision {
-        let folder = snapshots.join(revision);
-        return folder.is_dir().then_some(folder);
+        let by_number = snapshots.join(revision);
+        return resolved(revision).or_else(|| by_number.is_dir().then_some(by_number));
     }
-    if let Ok(main) = std::fs::read_to_string(repository.join("refs/main")) {
-        return Some(snapshots.join(main.trim()));
+    if let Some(main) = resolved("main") {
+        return Some(main);
     }
     let mut folders = std::fs::read_dir(&snapshots).ok()?.flatten();
     match (folders.next(), folders.next()) {
         (Some(only), None) => Some(only.path()),
         _ => None,
     }
+}
+
+/// Whether this is what a folder of `snapshots` may be called.
+pub fn is_revision(text: &str) -> bool {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_legal)
 }
 
 fn check(model: &KnownModel, folder: &Path, depth: Depth) -> Part {
@@ -288,6 +300,14 @@ mod tests {
         assert_eq!(snapshot(&repository, None), Some(second));
         assert_eq!(snapshot(&repository, Some("a1")), Some(first));
         assert_eq!(snapshot(&repository, Some("c3")), None);
+        std::fs::write(repository.join("refs/v1.0"), "a1").unwrap();
+        assert_eq!(
+            snapshot(&repository, Some("v1.0")),
+            Some(repository.join("snapshots/a1"))
+        );
+        std::fs::write(repository.join("refs/v2.0"), "../../b2").unwrap();
+        assert_eq!(snapshot(&repository, Some("v2.0")), None);
+        assert!(Wanted::named("multilingual-e5-small@../b2").is_none());
     }
 
     #[test]

@@ -208,6 +208,49 @@ fn a_revision_can_be_named_and_leaves_that_of_others_alone() {
 }
 
 #[test]
+fn a_branch_or_tag_stays_with_the_revision_that_it_stood_for() {
+    let world = World::new();
+    let double = hub(good());
+    let pull = |revision: &str| {
+        let name = format!("multilingual-e5-small@{revision}");
+        run(&world, &double.url, &["models", "pull", &name])
+    };
+    for revision in ["v1.0", "refs/pr/2"] {
+        let pulled = pull(revision);
+        assert_eq!(pulled.code, 0, "{}", pulled.stderr);
+        assert!(pulled.stdout.contains(REVISION), "{}", pulled.stdout);
+        let name = repository(&world).join("refs").join(revision);
+        assert_eq!(std::fs::read_to_string(name).expect("a file"), REVISION);
+        let asked = double.requests().len();
+        assert!(pull(revision).stdout.contains("nothing was downloaded"));
+        assert_eq!(double.requests().len(), asked);
+    }
+    assert!(!repository(&world).join("refs/main").exists());
+    let lists: Vec<String> = double
+        .requests()
+        .into_iter()
+        .map(|request| request.line)
+        .filter(|line| line.contains("/revision/"))
+        .collect();
+    assert!(lists[1].contains("/revision/refs%2Fpr%2F2?"), "{lists:?}");
+    let asked = double.requests().len();
+    for (revision, expected) in [
+        ("", "it is empty"),
+        ("../../x", "has slashes"),
+        ("refs/../../x", "start with a letter"),
+        (&"a".repeat(101), "longer than 100"),
+    ] {
+        pull(revision).failed(1, &["the revision", expected, "NAME@REVISION"]);
+        let name = format!("bge-m3@{revision}");
+        run(&world, &double.url, &["--embedder", &name, "list"]).failed(1, &[expected]);
+    }
+    // A commit that the hub answers with another one.
+    pull(&"9".repeat(40)).failed(1, &["answers with the revision", REVISION]);
+    let lists = double.requests().len() - asked;
+    assert_eq!(lists, 1, "nothing was asked for what cannot be a revision");
+}
+
+#[test]
 fn without_a_hub_searches_go_on_with_the_table() {
     let world = World::with_tools(&four_tools());
     let nowhere = "http://127.0.0.1:9";
