@@ -19,8 +19,9 @@ use crate::known_models::{KnownModel, TOKENIZER_FILES, check_revision, split_rev
 const MAX_TOKENS: usize = 256;
 /// Share beside the table, as that of MiniLM.
 const SHARE: f32 = 0.65;
-/// Letters of a revision in an id.
+/// Letters of a revision in an id, and of the hash of all that decides a vector.
 const REVISION_CHARS: usize = 8;
+const HASH_CHARS: usize = 8;
 
 /// A model and the revision that the settings ask for, if any.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +155,36 @@ fn revision_of(folder: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// All that decides the vector of a text.
+#[derive(Clone, Copy)]
+struct ModelIdentity<'a> {
+    name: &'a str,
+    /// The commit, or the hash of the weights.
+    version: &'a str,
+    /// The hash of the tokenizer's files.
+    tokenizer: &'a str,
+    /// What is written before requests and before texts of tools.
+    prefixes: (&'a str, &'a str),
+    pooling: &'a str,
+    max_tokens: usize,
+}
+
+impl ModelIdentity<'_> {
+    /// The id under which vectors are stored: another one wherever a vector may be another one.
+    fn id(&self) -> String {
+        let all = serde_json::json!([
+            self.version,
+            self.tokenizer,
+            self.prefixes,
+            self.pooling,
+            self.max_tokens
+        ]);
+        let digest = blake3::hash(all.to_string().as_bytes()).to_hex();
+        let version: String = self.version.chars().take(REVISION_CHARS).collect();
+        format!("{}/{version}/{}", self.name, &digest[..HASH_CHARS])
+    }
+}
+
 /// A loaded model. One inference at a time, on all cores.
 pub struct NamedModel {
     id: String,
@@ -179,16 +210,25 @@ impl NamedModel {
         let weights = read(&model.weights)?;
         let mut digest = blake3::Hasher::new();
         digest.update(&weights);
+        let mut tokenizer_digest = blake3::Hasher::new();
+        let mut read_tokenizer = |name: &str| -> Result<Vec<u8>> {
+            let bytes = read(name)?;
+            // The length separates files of which one ends as the next begins.
+            tokenizer_digest.update(&(bytes.len() as u64).to_le_bytes());
+            tokenizer_digest.update(&bytes);
+            Ok(bytes)
+        };
         let [tokenizer, config, special_tokens, tokenizer_config] = TOKENIZER_FILES;
         let tokenizer_files = TokenizerFiles {
-            tokenizer_file: read(tokenizer)?,
-            config_file: read(config)?,
-            special_tokens_map_file: read(special_tokens)?,
-            tokenizer_config_file: read(tokenizer_config)?,
+            tokenizer_file: read_tokenizer(tokenizer)?,
+            config_file: read_tokenizer(config)?,
+            special_tokens_map_file: read_tokenizer(special_tokens)?,
+            tokenizer_config_file: read_tokenizer(tokenizer_config)?,
         };
         let mut files = UserDefinedEmbeddingModel::new(weights, tokenizer_files)
             .with_quantization(TextEmbedding::get_quantization_mode(&model.model));
         files.pooling = TextEmbedding::get_default_pooling_method(&model.model);
+        let pooling = format!("{:?}", files.pooling);
         files.output_key = fastembed::EmbeddingModel::get_model_info(&model.model)
             .and_then(|info| info.output_key.clone());
         for name in &model.more_weights {
@@ -209,8 +249,16 @@ impl NamedModel {
         } else {
             digest.finalize().to_hex().to_string()
         };
+        let identity = ModelIdentity {
+            name: &model.name,
+            version: &version,
+            tokenizer: &tokenizer_digest.finalize().to_hex(),
+            prefixes: model.prefixes(),
+            pooling: &pooling,
+            max_tokens: MAX_TOKENS,
+        };
         Ok(NamedModel {
-            id: format!("{}/{}/{MAX_TOKENS}", model.name, &version[..REVISION_CHARS]),
+            id: identity.id(),
             model,
             session: Mutex::new(session),
         })
@@ -308,6 +356,45 @@ mod tests {
         std::fs::write(repository.join("refs/v2.0"), "../../b2").unwrap();
         assert_eq!(snapshot(&repository, Some("v2.0")), None);
         assert!(Wanted::named("multilingual-e5-small@../b2").is_none());
+    }
+
+    #[test]
+    fn the_id_is_another_one_where_vectors_may_be_others() {
+        let identity = ModelIdentity {
+            name: "m",
+            version: "0123456789",
+            tokenizer: "t",
+            prefixes: ("query: ", "passage: "),
+            pooling: "Mean",
+            max_tokens: 256,
+        };
+        let id = identity.id();
+        assert!(id.starts_with("m/01234567/"), "{id}");
+        let others = [
+            ModelIdentity {
+                version: "01234567ff",
+                ..identity
+            },
+            ModelIdentity {
+                tokenizer: "u",
+                ..identity
+            },
+            ModelIdentity {
+                prefixes: ("query: ", ""),
+                ..identity
+            },
+            ModelIdentity {
+                pooling: "Cls",
+                ..identity
+            },
+            ModelIdentity {
+                max_tokens: 128,
+                ..identity
+            },
+        ];
+        for other in others {
+            assert_ne!(other.id(), id);
+        }
     }
 
     #[test]

@@ -395,6 +395,22 @@ fn a_model_with_other_dimensions_is_noticed_and_embedded_anew() {
 }
 
 #[test]
+fn another_prefix_is_another_model_and_is_embedded_anew() {
+    let world = World::with_tools(&four_tools());
+    let double = Double::embedding(DIMENSIONS);
+    json_of(&run(&world, &double.url, "", &["embed", "--json"]));
+    let prefixed = "passage_prefix = \"passage: \"";
+    let search = ["search", "open an issue", "--json"];
+    let before = json_of(&run(&world, &double.url, prefixed, &search));
+    assert_eq!(before["degraded"]["pending_embeddings"], 4, "{before}");
+    assert_eq!(before["hits"][0]["id"], "github/create_issue");
+    let embedded = json_of(&run(&world, &double.url, prefixed, &["embed", "--json"]));
+    assert_eq!(embedded["embedded"], 8);
+    let after = json_of(&run(&world, &double.url, prefixed, &search));
+    assert_eq!(after["degraded"], Value::Null, "{after}");
+}
+
+#[test]
 fn the_key_is_sent_and_shown_nowhere() {
     let world = World::with_tools(&four_tools());
     let double = Double::embedding(DIMENSIONS);

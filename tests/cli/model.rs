@@ -86,7 +86,7 @@ fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
     assert_eq!(first["hits"][0]["id"], "mail/sendMessage", "{first}");
     let embedders = first["embedders"].to_string();
     assert!(
-        embedders.contains("all-minilm-l6-v2/abababab/256"),
+        embedders.contains("all-minilm-l6-v2/abababab/"),
         "{embedders}"
     );
     assert_eq!(run(&["embed"])["embedded"], 0);
@@ -94,6 +94,12 @@ fn a_model_by_name_is_loaded_from_a_folder_in_the_layout_of_the_hub() {
         run(&["search", "write a letter to my aunt"])["hits"],
         first["hits"]
     );
+    // Another tokenizer is another model, though the revision has the same number.
+    let tokenizer = format!("models/{repository}/{revision}/tokenizer_config.json");
+    let mut settings = std::fs::read_to_string(world.path(&tokenizer)).expect("a file");
+    settings.push('\n');
+    world.file(&tokenizer, settings);
+    assert_eq!(run(&["embed"])["embedded"], 8);
     let listed = run(&["models", "list"]);
     assert_eq!(listed["by_name"][0]["version"], json!(revision));
 }
