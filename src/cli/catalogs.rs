@@ -36,7 +36,7 @@ enum Action {
     /// They are the defaults of its searches in every interface: command line, HTTP, agent and MCP.
     /// With --embedder the catalog gets embedders of its own, once all its tools have their vectors.
     #[command(
-        after_help = "Examples:\n  toolscout catalogs settings\n  toolscout catalogs settings -k 8 --min-confidence 0.2\n  toolscout catalogs settings --embedder bge-m3\n  toolscout --catalog team-a catalogs settings --reset"
+        after_help = "Examples:\n  toolscout catalogs settings\n  toolscout catalogs settings -k 8 --min-confidence 0.2\n  toolscout catalogs settings --embedder bge-m3\n  toolscout --catalog team-a catalogs settings --reset embedder,k"
     )]
     Settings {
         #[command(flatten)]
@@ -44,9 +44,9 @@ enum Action {
         /// What the catalog is for
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
-        /// First clear all of them
-        #[arg(long)]
-        reset: bool,
+        /// First clear these settings (repeatable, or with commas); `all` clears all of them
+        #[arg(long, value_delimiter = ',', value_name = "NAME")]
+        reset: Vec<Reset>,
     },
     /// Delete a catalog with its tools, its usage memory and the feedback on it
     #[command(
@@ -61,6 +61,42 @@ enum Action {
     },
 }
 
+/// A setting that can be cleared.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Reset {
+    All,
+    K,
+    Mode,
+    Fusion,
+    DenseWeight,
+    MinScore,
+    MinConfidence,
+    Embedder,
+    Description,
+}
+
+impl Reset {
+    fn clear(self, settings: &mut Settings) {
+        let search = &mut settings.search;
+        match self {
+            Reset::All => {
+                *search = SearchOptions::default();
+                settings.embedder = None;
+                settings.description.clear();
+            }
+            Reset::K => search.k = None,
+            Reset::Mode => search.mode = None,
+            Reset::Fusion => search.fusion = None,
+            Reset::DenseWeight => search.dense_weight = None,
+            Reset::MinScore => search.min_score = None,
+            Reset::MinConfidence => search.min_confidence = None,
+            Reset::Embedder => settings.embedder = None,
+            Reset::Description => settings.description.clear(),
+        }
+    }
+}
+
 impl Args {
     /// Runs the subcommand.
     pub fn run(self, context: &Context) -> Result<Outcome> {
@@ -70,7 +106,7 @@ impl Args {
                 options,
                 description,
                 reset,
-            } => settings(context, &options, description, reset),
+            } => settings(context, &options, description, &reset),
             Action::Delete { yes: false, name } => refuse_to_delete(context, name),
             Action::Delete { yes: true, name } => delete(context, &name),
         }
@@ -130,15 +166,13 @@ fn settings(
     context: &Context,
     options: &SearchOptionArgs,
     description: Option<String>,
-    reset: bool,
+    reset: &[Reset],
 ) -> Result<Outcome> {
     let catalog = context.open(Legs::Lexical)?;
     let before = catalog.searcher().settings().clone();
     let mut settings = before.clone();
-    if reset {
-        settings.search = SearchOptions::default();
-        settings.description.clear();
-        settings.embedder = None;
+    for name in reset {
+        name.clear(&mut settings);
     }
     if let Some(embedder) = context.globals.embedder() {
         check_complete(context)?;

@@ -72,10 +72,21 @@ fn settings_of_the_catalog_are_obeyed_below_file_and_flags() {
         (&shown["k"], &shown["description"]),
         (&json!(1), &json!("ours"))
     );
-    let reset = world.json(&["catalogs", "settings", "--reset", "--mode", "lexical"]);
+    let reset = world.json(&["catalogs", "settings", "--reset", "k,min_confidence"]);
     assert_eq!(
-        (&reset["k"], &reset["mode"]),
-        (&json!(null), &json!("lexical"))
+        (&reset["k"], &reset["min_confidence"], &reset["description"]),
+        (&json!(null), &json!(null), &json!("ours"))
+    );
+    // Which settings are cleared has to be said.
+    let unsaid = ["catalogs", "settings", "--reset"];
+    world.fails(2, &unsaid, &["--reset <NAME>", "all", "embedder"]);
+    let reset = [
+        "catalogs", "settings", "--reset", "all", "--mode", "lexical",
+    ];
+    let reset = world.json(&reset);
+    assert_eq!(
+        (&reset["description"], &reset["mode"]),
+        (&json!(""), &json!("lexical"))
     );
     assert!(hits(&[]) > 2);
     world.fails(

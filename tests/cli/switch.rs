@@ -121,7 +121,7 @@ fn a_catalog_keeps_its_model_until_the_new_one_is_complete() {
         (two.a.requests().len(), two.b.requests().len()),
         (a + 1, b + 1)
     );
-    let reset = two.json(&["catalogs", "settings", "--reset"]);
+    let reset = two.json(&["catalogs", "settings", "--reset", "embedder"]);
     assert_eq!(reset["embedder"], Value::Null);
     assert_eq!(two.searching(&[]), ["static-table"]);
 }
