@@ -394,10 +394,10 @@ pub fn pull_named(
     force: bool,
     on_transfer: OnTransfer<'_>,
 ) -> Result<(Vec<String>, Part)> {
+    check_revision(name)?;
     let wanted = named::Wanted::named(name).with_context(|| {
         format!("there is no model {name:?}; `toolscout models list --all` shows the names")
     })?;
-    check_revision(name)?;
     let mut fetched = Vec::new();
     if runtime::locate(settings, Depth::Checksums)
         .ready()

