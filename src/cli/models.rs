@@ -1,10 +1,8 @@
 //! `toolscout models`: the embedding model and the ONNX Runtime.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
-use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Subcommand;
 use indicatif::ProgressBar;
 
@@ -61,12 +59,6 @@ enum Action {
         #[arg(long)]
         force: bool,
     },
-    /// Download from the hub in this process; `pull` runs and supervises it
-    #[command(hide = true)]
-    HubFetch {
-        /// The hub cache
-        cache: PathBuf,
-    },
 }
 
 impl Args {
@@ -79,20 +71,7 @@ impl Args {
                 force,
                 ..
             } if !name.eq_ignore_ascii_case(MINILM) => pull_named(context, &name, force),
-            Action::Pull { from, force, .. } => {
-                let program = std::env::current_exe().context("find this program")?;
-                let mut hub_fetcher = Command::new(program);
-                hub_fetcher.args(["models", "hub-fetch"]);
-                let options = PullOptions {
-                    from,
-                    force,
-                    hub_fetcher,
-                };
-                pull(context, options)
-            }
-            Action::HubFetch { cache } => {
-                models::fetch_from_hub_here(&cache).map(|()| Outcome::Success)
-            }
+            Action::Pull { from, force, .. } => pull(context, PullOptions { from, force }),
         }
     }
 }

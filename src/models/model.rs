@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::manifest::Manifest;
 use super::pins::{self, PinnedFile};
 use super::{Depth, OnTransfer, Part, pypi};
 use crate::config::Settings;
 
 /// The model's folder within a hub cache.
 pub const REPOSITORY: &str = "models--Qdrant--all-MiniLM-L6-v2-onnx";
+/// Its name on the hub.
+pub const NAME_ON_THE_HUB: &str = "Qdrant/all-MiniLM-L6-v2-onnx";
 /// The revision of pinned files. Revisions of the hub are commit hashes.
 const PINNED_REVISION: &str = "local";
 
@@ -80,8 +83,9 @@ fn check(folder: &Path, depth: Depth) -> Part {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    // Checksums are known only of the pinned files; other programs may have put any revision here.
+    // Other programs may have put any revision here, of which nothing is known.
     let pinned = revision == PINNED_REVISION;
+    let manifest = Manifest::read(folder);
     let problem = pins::MODEL
         .iter()
         .flat_map(|package| package.files)
@@ -90,7 +94,7 @@ fn check(folder: &Path, depth: Depth) -> Part {
             let result = if pinned {
                 pin.check(&path, depth)
             } else {
-                present(&path)
+                manifest.check(&path, pin.name, depth)
             };
             result.err().map(|reason| (pin, reason))
         });
@@ -107,15 +111,6 @@ fn broken(folder: &Path, pin: &PinnedFile, reason: String) -> Part {
     Part::Broken {
         path: folder.join(pin.name),
         reason,
-    }
-}
-
-/// Checks a file whose checksum is not known: it must not be empty.
-fn present(path: &Path) -> Result<(), String> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.len() > 0 => Ok(()),
-        Ok(_) => Err("is empty".into()),
-        Err(error) => Err(format!("cannot be read: {error}")),
     }
 }
 

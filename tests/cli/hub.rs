@@ -28,11 +28,17 @@ struct Weights {
 
 /// A hub with multilingual-e5-small, all of whose files hold the word "weights".
 fn hub(weights: Weights) -> Double {
+    hub_with("intfloat/multilingual-e5-small", weights)
+}
+
+/// A hub with this model, all of whose files hold the word "weights".
+fn hub_with(id: &'static str, weights: Weights) -> Double {
     Double::start(move |_, request: &Request| {
         let path = request.line.split(' ').nth(1).unwrap_or_default();
-        if path.starts_with("/api/models/intfloat/multilingual-e5-small/revision/") {
+        if path.starts_with(&format!("/api/models/{id}/revision/")) {
             let siblings: Vec<Value> = FILES
                 .iter()
+                .chain(&["model.onnx"])
                 .map(|name| match (*name, &weights.sha256) {
                     ("onnx/model.onnx", Some(sum)) => json!({
                         "rfilename": name,
@@ -45,7 +51,7 @@ fn hub(weights: Weights) -> Double {
             let listed = json!({ "sha": REVISION, "siblings": siblings });
             return Reply::status(200, &listed.to_string());
         }
-        let start = format!("/intfloat/multilingual-e5-small/resolve/{REVISION}/");
+        let start = format!("/{id}/resolve/{REVISION}/");
         match path.strip_prefix(&start) {
             Some("onnx/model.onnx") => Reply {
                 cut_at: weights.cut_at,
@@ -250,6 +256,33 @@ fn a_branch_or_tag_stays_with_the_revision_that_it_stood_for() {
     pull(&"9".repeat(40)).failed(1, &["answers with the revision", REVISION]);
     let lists = double.requests().len() - asked;
     assert_eq!(lists, 1, "nothing was asked for what cannot be a revision");
+}
+
+#[test]
+fn the_model_without_a_name_is_fetched_like_every_other() {
+    let world = World::new();
+    let double = hub_with("Qdrant/all-MiniLM-L6-v2-onnx", good());
+    let pull = |args: &[&str]| {
+        let args = [&["models", "pull"], args].concat();
+        run(&world, &double.url, &args)
+    };
+    let pulled = pull(&["--from", "hub"]);
+    assert_eq!(pulled.code, 0, "{}", pulled.stderr);
+    let said = format!("all-MiniLM-L6-v2 {REVISION}");
+    assert!(pulled.stdout.contains(&said), "{}", pulled.stdout);
+    let asked = double.requests().len();
+    assert!(pull(&["MiniLM"]).stdout.contains("nothing was downloaded"));
+    assert_eq!(double.requests().len(), asked);
+    // A changed byte is noticed.
+    let repository = world.path("cache/models--Qdrant--all-MiniLM-L6-v2-onnx");
+    let weights = repository.join(format!("snapshots/{REVISION}/model.onnx"));
+    std::fs::write(&weights, "weighty").expect("a file");
+    assert_eq!(pull(&["--from", "hub"]).code, 0);
+    let mended = std::fs::read_to_string(&weights).expect("a file");
+    assert_eq!(mended, "weights");
+    let nowhere = ["models", "pull", "--from", "hub", "--force"];
+    let refused = run(&world, "http://127.0.0.1:9", &nowhere);
+    assert!(refused.code == 1 && !refused.stderr.contains("panicked"));
 }
 
 #[test]
