@@ -24,7 +24,7 @@ import numpy as np
 from blake3 import blake3
 
 MAGIC = "toolscout-ranker"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FIRST_PLACE = np.float32(1 / 5)
 
 
@@ -39,6 +39,9 @@ class Plan:
     requests: int = 700
     # The ranker's weight beside the formula.
     mix: float = 0.3
+    # What a tool that deletes loses, in the ranker's unit, where nobody asked for that. The sets have too few such
+    # tools among the best for the trees to learn it.
+    harm: float = 1.0
     confidence_trees: int = 60
     confidence_leaves: int = 6
     confidence_rate: float = 0.06
@@ -206,6 +209,9 @@ def signals(export, request, ranked, mix):
         ("top_triples", "triples"),
         ("top_near", "near"),
         ("top_near_name_recall", "near_name_recall"),
+        ("top_verb", "verb"),
+        ("top_harmless", "harmless"),
+        ("top_everyday", "everyday"),
         ("top_pairs", "pairs"),
         ("top_table_cosine", "table_cosine"),
         ("top_model_cosine", "model_cosine"),
@@ -236,6 +242,17 @@ def ndcg(request, scores, depth=10):
     gains = request.labels[np.argsort(-scores, kind="stable")[:depth]]
     discounts = 1 / np.log2(np.arange(2, depth + 2))
     return float(gains @ discounts[: len(gains)] / discounts[: min(depth, request.relevant)].sum())
+
+
+def harm_tree(export, plan):
+    """The tree that lowers tools which delete where nobody asked for that; the engine's feature is then -1."""
+    return {"splits": [[export.column("harmless"), -0.5, -1, -2, 0.0]], "leaves": [-plan.harm, 0.0]}
+
+
+def ranked_by(booster, export, rows, plan):
+    """What a ranker of these trees and `harm_tree` gives."""
+    harm = np.where(rows[:, export.column("harmless")] <= -0.5, plan.harm, 0.0)
+    return (booster.predict(rows) - harm).astype(np.float32)
 
 
 def trees_of(booster):
@@ -289,7 +306,7 @@ def out_of_sample(export, plan):
     """For each set, its requests, and what a ranker gives them that has not seen the set."""
     by_set, rankers = rankers_without(export, plan)
     return by_set, {
-        name: {id(request): rankers[name].predict(request.rows).astype(np.float32) for request in by_set[name]}
+        name: {id(request): ranked_by(rankers[name], export, request.rows, plan) for request in by_set[name]}
         for name in by_set
     }
 
@@ -385,7 +402,8 @@ def train(export, left_out, plan):
 
 def model(export, plan, booster, confidence):
     """A model as the file has it."""
-    return {"legs": sorted(export.legs), "mix": plan.mix, "trees": trees_of(booster), "confidence": confidence}
+    trees = [*trees_of(booster), harm_tree(export, plan)]
+    return {"legs": sorted(export.legs), "mix": plan.mix, "trees": trees, "confidence": confidence}
 
 
 def write_each_left_out(folder, exports, plan):

@@ -67,6 +67,15 @@ pub struct FuzzyEdit {
     pub edits: u8,
 }
 
+/// An everyday phrase of the query and the indexed words that were searched for beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct EverydayWords {
+    /// As written in the query.
+    pub said: String,
+    /// As found in the catalog.
+    pub words: Vec<String>,
+}
+
 /// A field of the tool and the query terms found in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MatchedField {
@@ -103,6 +112,9 @@ pub struct Explain {
     pub matched: Vec<MatchedField>,
     /// Corrected query terms.
     pub fuzzy: Vec<FuzzyEdit>,
+    /// Everyday phrases of the query, with the words that tools use instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub everyday: Vec<EverydayWords>,
     /// The request in English words, if it was translated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub translation: Option<String>,

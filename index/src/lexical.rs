@@ -24,7 +24,7 @@ use tantivy::schema::{
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer, WhitespaceTokenizer};
 use tantivy::{Index, IndexSettings, IndexWriter, ReloadPolicy, TantivyDocument};
 
-pub use bm25::{LexicalSearcher, QueryTerms, Scored};
+pub use bm25::{Added, LexicalSearcher, QueryTerms, Scored};
 
 use crate::document::{Field, Weights, field_text};
 use crate::error::{Error, Result};

@@ -51,6 +51,7 @@ pub mod query;
 pub mod hit;
 #[doc(hidden)]
 pub mod text;
+mod everyday;
 #[doc(hidden)]
 pub mod language;
 mod document;

@@ -9,6 +9,7 @@
 //! follows, and then JSON. `scripts/train_ranker.py` writes it; `assets/RANKER_CARD.md` describes
 //! its training data and quality.
 
+pub mod verbs;
 pub mod tool_profile;
 pub mod features;
 pub mod late_interaction;
@@ -33,7 +34,7 @@ pub use trees::Forest;
 pub const FILE_NAME: &str = "ranker.json";
 
 const MAGIC: &str = "toolscout-ranker";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Far more than any ranker has; limits how much of a wrong file is read.
 const MAX_BYTES: u64 = 4 << 20;
 /// Bytes that are read of each of a tool's texts. Two of 33,000 public tools have a longer

@@ -249,6 +249,11 @@ impl Searcher {
             });
         }
         request.resolve(|terms| self.with_words(|words| words.resolve(terms)));
+        if request.language == Language::English {
+            request.add_everyday_words(|terms, phrases| {
+                self.with_words(|words| words.everyday(terms, phrases))
+            });
+        }
         let is_embedded = self.legs.iter().any(|leg| leg.takes_part(parts));
         if is_embedded
             && request.language == Language::English

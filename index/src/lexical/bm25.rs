@@ -12,6 +12,7 @@ use tantivy::schema::{Field as TantivyField, IndexRecordOption, Term as TantivyT
 use tantivy::{InvertedIndexReader, SegmentReader};
 
 use super::{Fields, LexicalSettings, STEPS_PER_WEIGHT, fuzzy};
+use crate::everyday::Phrase;
 use crate::hit::FuzzyEdit;
 use crate::text::{self, ByTerm, Term};
 
@@ -20,6 +21,12 @@ const DEAD: u32 = u32::MAX;
 
 /// The weight of a corrected term relative to a matched one.
 const FUZZY_WEIGHT: f32 = 0.7;
+
+/// The weight of the words that are added for an everyday phrase, relative to a matched term.
+const EVERYDAY_WEIGHT: f32 = 1.0;
+
+/// The same for a word that tools also use themselves: mostly it means what it says.
+const AMBIGUOUS_WEIGHT: f32 = 0.3;
 
 /// Requests with more terms than this are not corrected: in them an unknown word is mostly a name
 /// or a detail and not a typing error, the other words suffice, and each correction costs 50
@@ -54,6 +61,18 @@ pub struct QueryTerms {
     unknown: usize,
     /// Words that matched nothing and their corrections.
     pub fuzzy: Vec<FuzzyEdit>,
+    /// Everyday phrases and the words that are searched for beside them.
+    pub added: Vec<Added>,
+}
+
+/// An everyday phrase and what the catalog's tools say instead.
+#[derive(Clone, Debug)]
+pub struct Added {
+    /// The phrase as it was said.
+    pub said: String,
+    /// The words, which some tool has and the query has not; never empty.
+    pub words: Vec<Term>,
+    weight: f32,
 }
 
 /// The lexical scores of one text.
@@ -82,9 +101,17 @@ impl QueryTerms {
             .any(|(known, weight)| known == term && *weight == 1.0)
     }
 
-    /// The indexed terms that are searched for.
+    /// The indexed terms that are searched for, without those of [`QueryTerms::added`].
     pub fn terms(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().map(|(term, _)| term.as_str())
+    }
+}
+
+impl QueryTerms {
+    /// The terms that are searched for beside everyday phrases.
+    pub fn added_terms(&self) -> impl Iterator<Item = &str> {
+        let words = self.added.iter().flat_map(|added| &added.words);
+        words.map(|word| word.term.as_str())
     }
 }
 
@@ -149,6 +176,30 @@ impl LexicalSearcher {
         resolved
     }
 
+    /// What the catalog's tools say instead of everyday phrases. Words that no tool has are left
+    /// out, and so are those that the query has itself.
+    pub fn everyday(&self, query: &QueryTerms, phrases: &[Phrase]) -> Vec<Added> {
+        let mut all = Vec::new();
+        for phrase in phrases {
+            let is_new = |word: &&Term| !query.has_known(&word.term) && self.occurs(&word.term);
+            let words: Vec<Term> = phrase.words.iter().filter(is_new).cloned().collect();
+            if words.is_empty() {
+                continue;
+            }
+            let is_ambiguous = phrase.stems.len() == 1 && query.has_known(&phrase.stems[0]);
+            all.push(Added {
+                said: phrase.said.clone(),
+                words,
+                weight: if is_ambiguous {
+                    AMBIGUOUS_WEIGHT
+                } else {
+                    EVERYDAY_WEIGHT
+                },
+            });
+        }
+        all
+    }
+
     /// Adds up each tool's BM25 score.
     pub fn score(&self, query: &QueryTerms) -> Scored {
         let mut by_tool = vec![0.0; self.norms.len()];
@@ -167,10 +218,27 @@ impl LexicalSearcher {
                 by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
             }
         }
+        self.add_everyday(query, &mut by_tool);
         Scored {
             by_tool,
             limit,
             gains,
+        }
+    }
+
+    /// Adds what words beside everyday phrases are worth. They are no part of the limit: a tool that
+    /// has what was said lacks nothing.
+    fn add_everyday(&self, query: &QueryTerms, by_tool: &mut [f32]) {
+        let mut postings = Vec::new();
+        for added in &query.added {
+            for word in &added.words {
+                self.collect(&word.term, &mut postings);
+                let gain = added.weight * self.idf(postings.len()) * (self.k1 + 1.0);
+                for &(tool, frequency) in &postings {
+                    let tool = tool as usize;
+                    by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
+                }
+            }
         }
     }
 

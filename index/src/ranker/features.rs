@@ -3,6 +3,7 @@
 
 use super::late_interaction::LateInteraction;
 use super::tool_profile::{RequestProfile, ToolProfile, Word};
+use super::verbs::{RequestVerbs, Verbs};
 use crate::embed::StaticTable;
 use crate::fuse;
 use crate::hit::ranked;
@@ -123,6 +124,23 @@ columns! {
         Action = "action" matches,
         /// Kinds of values in the request that parameters accept.
         Kinds = "kinds" matches,
+        /// 1 if the first verb of the tool's name does what the request has a verb for, -1 if it
+        /// does something else, 0 if one has no verb.
+        Verb = "verb" matches,
+        /// The same for the first verb of the request and of each clause.
+        FirstVerb = "first_verb" matches,
+        /// -1 if the tool deletes and the request has no word for that, otherwise 0.
+        Harmless = "harmless" matches,
+        /// Share of the request's words that are no verbs, by weight, in the name, with those added
+        /// for everyday phrases.
+        Object = "object" matches,
+        /// Share of the name's words that are no verbs, by rarity, that the request has or that were
+        /// added.
+        ObjectRecall = "object_recall" matches,
+        /// Share of the request's everyday phrases, by rarity, for which the name has another word.
+        EverydayName = "everyday_name" matches,
+        /// The same for name, server and description.
+        Everyday = "everyday" matches,
         /// Similarity of the request's tokens to any of the tool's.
         Near = "near" matches,
         /// The same for the most similar clause.
@@ -195,6 +213,12 @@ columns! {
         TopNear = "top_near" matches,
         /// Similarity of the tokens of the first hit's name to the request's.
         TopNearNameRecall = "top_near_name_recall" matches,
+        /// Whether the first hit does what the request has a verb for.
+        TopVerb = "top_verb" matches,
+        /// Whether the first hit deletes what the request does not want deleted.
+        TopHarmless = "top_harmless" matches,
+        /// Everyday phrases of the request for which the first hit has another word.
+        TopEveryday = "top_everyday" matches,
         /// Neighbouring words of the request that neighbour in the first hit.
         TopPairs = "top_pairs" matches,
         /// Best cosine of the static table.
@@ -265,6 +289,8 @@ pub struct RankerInput<'a> {
     pub clauses: &'a [Vec<&'a str>],
     /// Its terms as resolved in the catalog, each with the upper bound of its BM25 score.
     pub terms: &'a [(String, f32)],
+    /// The terms that are searched for beside each of its everyday phrases.
+    pub added: &'a [Vec<&'a str>],
     /// Number of its words that do not occur in the catalog.
     pub unknown: usize,
     /// The upper bound of the BM25 score.
@@ -399,7 +425,7 @@ impl Candidates {
 const FOLLOWING: usize = 5;
 
 /// Signals that are features of the first hit.
-const TOP_CANDIDATE_SIGNALS: [(Signal, Feature); 14] = [
+const TOP_CANDIDATE_SIGNALS: [(Signal, Feature); 17] = [
     (Signal::Coverage, Feature::BestCoverage),
     (Signal::TopCoverage, Feature::Coverage),
     (Signal::TopNameCoverage, Feature::NameCoverage),
@@ -408,6 +434,9 @@ const TOP_CANDIDATE_SIGNALS: [(Signal, Feature); 14] = [
     (Signal::TopTriples, Feature::Triples),
     (Signal::TopNear, Feature::Near),
     (Signal::TopNearNameRecall, Feature::NearNameRecall),
+    (Signal::TopVerb, Feature::Verb),
+    (Signal::TopHarmless, Feature::Harmless),
+    (Signal::TopEveryday, Feature::Everyday),
     (Signal::TopPairs, Feature::Pairs),
     (Signal::TopTableCosine, Feature::TableCosine),
     (Signal::TopModelCosine, Feature::ModelCosine),
@@ -572,6 +601,11 @@ struct Measure<'m, 'a> {
     request: &'m RankerInput<'a>,
     legs: &'m Legs,
     request_profile: RequestProfile,
+    verbs: RequestVerbs,
+    /// The words that are no verbs, each beside those that were added for it.
+    objects: Vec<Choice>,
+    /// The words added for each everyday phrase.
+    everyday: Vec<Choice>,
     /// The hash and the weight of each term.
     terms: Vec<(u32, f32)>,
     /// The hash and the inverse document frequency of each term, by clause.
@@ -607,6 +641,13 @@ impl<'m, 'a> Measure<'m, 'a> {
             .map(|(tool, score)| ((request.server)(*tool as usize), *score))
             .collect();
         let request_profile = RequestProfile::new(request.text);
+        // The resolved terms too, for the corrections among them.
+        let resolved = request.terms.iter().map(|(term, _)| term.as_str());
+        let others = resolved.chain(request.added.iter().flatten().copied());
+        let verbs = RequestVerbs::new(request.text, request.clause_texts, others);
+        let everyday = Choice::of_phrases(request, |_| true);
+        let mut objects = Choice::of_phrases(request, is_object);
+        objects.extend(Choice::of_terms(request, is_object));
         let clauses = clauses.collect();
         // Late interaction reads the bundled table whatever embedders a catalog has, so these
         // features are there in every combination of legs.
@@ -620,6 +661,9 @@ impl<'m, 'a> Measure<'m, 'a> {
             request,
             legs,
             request_profile,
+            verbs,
+            objects,
+            everyday,
             terms,
             clauses,
             found: Vec::new(),
@@ -674,7 +718,8 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(
             Feature::LexicalShare,
             if limit > 0.0 {
-                lexical.raw[tool] / limit
+                // Words beside everyday phrases are no part of the limit.
+                (lexical.raw[tool] / limit).min(1.0)
             } else {
                 0.0
             },
@@ -731,6 +776,7 @@ impl<'m, 'a> Measure<'m, 'a> {
             self.request_profile.shared_triples(profile),
         );
         row.set(Feature::Action, self.request_profile.same_action(profile));
+        self.fill_everyday(profile, row);
         row.set(Feature::Kinds, self.request_profile.taken_kinds(profile));
         row.set(
             Feature::DescriptionWords,
@@ -740,6 +786,39 @@ impl<'m, 'a> Measure<'m, 'a> {
         row.set(Feature::Parameters, f32::from(profile.parameters));
         row.set(Feature::NameWords, f32::from(profile.name_words));
         row.set(Feature::ServerShare, self.server_share(tool));
+    }
+
+    fn fill_everyday(&self, profile: &ToolProfile, row: &mut Row<'_>) {
+        row.set(Feature::Verb, self.verbs.agreement(profile.verbs));
+        row.set(
+            Feature::FirstVerb,
+            self.verbs.first_agreement(profile.verbs),
+        );
+        row.set(Feature::Harmless, self.verbs.harmlessness(profile.verbs));
+        let in_name = |hash| profile.word(hash).is_some_and(|word| word.name > 0);
+        let is_said = |hash| profile.word(hash).is_some_and(Word::is_said);
+        row.set(Feature::Object, Choice::share(&self.objects, in_name));
+        row.set(Feature::ObjectRecall, self.object_recall(profile));
+        row.set(
+            Feature::EverydayName,
+            Choice::share(&self.everyday, in_name),
+        );
+        row.set(Feature::Everyday, Choice::share(&self.everyday, is_said));
+    }
+
+    /// The share of the name's words that are no verbs, by rarity, that the request has or that were
+    /// added.
+    fn object_recall(&self, profile: &ToolProfile) -> f32 {
+        let (mut had, mut all) = (0.0, 0.0);
+        let in_name = profile.words().iter().filter(|word| word.name > 0);
+        for word in in_name.filter(|word| !Verbs::is_verb(word.hash)) {
+            let rarity = self.request.rarities.get(&word.hash).copied();
+            let rarity = rarity.unwrap_or_default();
+            all += rarity;
+            let is_asked = self.objects.iter().any(|choice| choice.has(word.hash));
+            had += if is_asked { rarity } else { 0.0 };
+        }
+        if all > 0.0 { had / all } else { 0.0 }
     }
 
     fn fill_nearness(&self, tool: usize, row: &mut Row<'_>) {
@@ -836,6 +915,58 @@ impl<'m, 'a> Measure<'m, 'a> {
             .sum();
         if all > 0.0 { same / all } else { 0.0 }
     }
+}
+
+/// Words of which any will do, each with its worth.
+struct Choice(Vec<(u32, f32)>);
+
+impl Choice {
+    /// The words that were added for each everyday phrase, by rarity.
+    fn of_phrases(request: &RankerInput<'_>, counts: fn(&str) -> bool) -> Vec<Self> {
+        let mut choices = Vec::new();
+        for added in request.added {
+            let terms = added.iter().filter(|term| counts(term));
+            let words: Vec<(u32, f32)> = terms
+                .map(|term| {
+                    let hash = term_hash(term);
+                    let rarity = request.rarities.get(&hash).copied();
+                    (hash, rarity.unwrap_or_default())
+                })
+                .collect();
+            if !words.is_empty() {
+                choices.push(Choice(words));
+            }
+        }
+        choices
+    }
+
+    /// Each of the request's own words, by the upper bound of its score.
+    fn of_terms(request: &RankerInput<'_>, counts: fn(&str) -> bool) -> Vec<Self> {
+        let terms = request.terms.iter().filter(|(term, _)| counts(term));
+        terms
+            .map(|(term, worth)| Choice(vec![(term_hash(term), *worth)]))
+            .collect()
+    }
+
+    fn has(&self, hash: u32) -> bool {
+        self.0.iter().any(|(other, _)| *other == hash)
+    }
+
+    /// The share of these choices, by their best words, of which a tool has a word; 0 without any.
+    fn share(choices: &[Self], has: impl Fn(u32) -> bool) -> f32 {
+        let (mut had, mut all) = (0.0, 0.0);
+        for Choice(words) in choices {
+            let worth = words.iter().map(|(_, worth)| *worth);
+            all += worth.fold(0.0, f32::max);
+            let known = words.iter().filter(|(hash, _)| has(*hash));
+            had += known.map(|(_, worth)| *worth).fold(0.0, f32::max);
+        }
+        if all > 0.0 { had / all } else { 0.0 }
+    }
+}
+
+fn is_object(term: &str) -> bool {
+    Verbs::of_term(term).is_none()
 }
 
 /// The places where a tool has a request's words: shares by weight, and numbers of words.

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::head;
 use super::late_interaction::ToolTokens;
+use super::verbs::ToolVerbs;
 use crate::document::Field;
 use crate::embed::StaticTable;
 use crate::text::{self, Term, term_hash as hash};
@@ -124,6 +125,8 @@ pub struct ToolProfile {
     triples: Box<[u32]>,
     actions: u8,
     kinds: u8,
+    /// What it does.
+    pub verbs: ToolVerbs,
     /// Distinct words of the name.
     pub name_words: u16,
     /// Distinct words of the description.
@@ -172,6 +175,7 @@ impl ToolProfile {
                 named
             },
             kinds: kinds_taken(&part(&[Field::ParameterNames])),
+            verbs: ToolVerbs::new(tool, &name, &description),
             pairs: distinct(pairs),
             triples: distinct(triples(&text::spaced(tool.id.name()))),
             tokens: StaticTable::bundled()

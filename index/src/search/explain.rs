@@ -3,7 +3,7 @@
 use super::legs::LegScores;
 use super::{RequestScores, RequestTexts, Search};
 use crate::document::{Field, field_head};
-use crate::hit::{Explain, LegScore, MatchedField, Moved};
+use crate::hit::{EverydayWords, Explain, LegScore, MatchedField, Moved};
 use crate::text;
 use crate::tool::Tool;
 
@@ -20,7 +20,7 @@ pub(super) fn explain(
     let terms: Vec<&str> = request
         .terms
         .iter()
-        .flat_map(|terms| terms.terms())
+        .flat_map(|terms| terms.terms().chain(terms.added_terms()))
         .collect();
     let fuzzy = request.terms[0].fuzzy.clone();
     let matched = search.searcher.rows[tool]
@@ -40,6 +40,7 @@ pub(super) fn explain(
         dense,
         matched,
         fuzzy,
+        everyday: everyday_words(request),
         clauses: request.clauses().to_vec(),
         translation: request.translation().map(str::to_owned),
         best_clause: search.best_clause(tool, scores),
@@ -52,6 +53,17 @@ pub(super) fn explain(
         memory: scores.memory_scores.get(&tool).copied(),
         memory_moved: memory_moved(search, tool, scores),
     }
+}
+
+/// The everyday phrases of a request, with the words that were added for them.
+fn everyday_words(request: &RequestTexts) -> Vec<EverydayWords> {
+    let added = request.terms[0].added.iter();
+    added
+        .map(|added| EverydayWords {
+            said: added.said.clone(),
+            words: added.words.iter().map(|word| word.word.clone()).collect(),
+        })
+        .collect()
 }
 
 /// How the memory changed the tool's rank; `None` where it took no part in the request.

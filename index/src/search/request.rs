@@ -4,8 +4,9 @@ use super::spelling;
 use super::translation::Translator;
 use crate::clauses;
 use crate::embed::{Languages, StaticTable};
+use crate::everyday::{Lexicon, Phrase};
 use crate::language::Language;
-use crate::lexical::QueryTerms;
+use crate::lexical::{Added, QueryTerms};
 use crate::query::read_part;
 use crate::text::{self, Term};
 use crate::variant::Parts;
@@ -73,6 +74,19 @@ impl RequestTexts {
     pub(super) fn resolve(&mut self, resolve: impl Fn(&[Term]) -> QueryTerms) {
         let texts = self.texts.iter();
         self.terms = texts.map(|text| resolve(&text::terms(text))).collect();
+    }
+
+    /// Adds the words that tools use instead of everyday phrases, where the catalog has them.
+    pub(super) fn add_everyday_words(
+        &mut self,
+        in_catalog: impl Fn(&QueryTerms, &[Phrase]) -> Vec<Added>,
+    ) {
+        for (text, terms) in self.texts.iter().zip(&mut self.terms) {
+            let phrases = Lexicon::bundled().phrases(text);
+            if !phrases.is_empty() {
+                terms.added = in_catalog(terms, &phrases);
+            }
+        }
     }
 
     /// Translates each text into English words, and finds the terms of both.

@@ -248,11 +248,17 @@ fn with_ranker_input<T>(
         .iter()
         .map(|terms| terms.terms().collect())
         .collect();
+    let added: Vec<Vec<&str>> = whole
+        .added
+        .iter()
+        .map(|added| added.words.iter().map(|word| word.term.as_str()).collect())
+        .collect();
     run(&features::RankerInput {
         text: request.ranked_text(),
         clause_texts: request.ranked_clauses(),
         clauses: &clause_terms,
         terms: &terms,
+        added: &added,
         unknown: whole.unknown(),
         limit: scores.limit,
         rarities: search.searcher.with_words(|words| words.rarities()),

@@ -464,7 +464,8 @@ impl<'a> Part<'a> {
 /// The strongest signals among the legs' scores; `limit` is the highest possible lexical score.
 fn signals(limit: f32, lexical: &LegScores, dense: &[LegResult]) -> Signals {
     let coverage = if limit > 0.0 {
-        lexical.best.max(0.0) / limit
+        // Words beside everyday phrases are no part of the limit.
+        (lexical.best.max(0.0) / limit).min(1.0)
     } else {
         0.0
     };
