@@ -6,7 +6,7 @@ CARGO ?= cargo
 CACHE ?=
 TOOLSCOUT = target/release/toolscout $(if $(CACHE),--cache $(CACHE))
 
-.PHONY: help setup build demo agent-demo test check clean-demo
+.PHONY: help build demo agent-demo test check clean-demo
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,10 +14,7 @@ help: ## Show the targets
 build: ## Build in release
 	$(CARGO) build --release --locked
 
-setup: build ## Fetch the embedding model and the ONNX Runtime, if they are not there
-	@$(TOOLSCOUT) models pull || echo "warning: no embedding model, searches go by words and the built-in table (see 'toolscout doctor')" >&2
-
-demo: setup ## Index the bundled catalog and show some searches
+demo: build ## Index the bundled catalog and show some searches
 	@TOOLSCOUT="$(TOOLSCOUT)" scripts/demo
 
 agent-demo: build ## Show the agent at work with a scripted model, in the terminal and over SSE

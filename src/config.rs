@@ -448,7 +448,7 @@ mod tests {
             (
                 "",
                 ("TOOLSCOUT_EMBEDDER", "gpt"),
-                "unknown embedder \"gpt\"; use auto, table, minilm, none",
+                "unknown embedder \"gpt\"; use auto, table, encoder, minilm, none",
             ),
         ] {
             let message = resolve(Layer::default(), file, &[variable])

@@ -30,7 +30,7 @@ pub fn describe(error: &Error) -> String {
 /// The reason for a degraded answer with its next step.
 pub fn degraded_reason(degraded: &Degraded) -> String {
     let hint = match &degraded.cause {
-        DegradedCause::NoEmbedder => Some("`embedder = \"auto\"` uses the built-in tables"),
+        DegradedCause::NoEmbedder => Some("`embedder = \"auto\"` uses what is built in"),
         DegradedCause::DamagedVectors { .. } => Some("`toolscout embed` computes them again"),
         DegradedCause::PartlyEmbedded { .. } | DegradedCause::NotEmbedded { .. } => {
             Some("`toolscout embed` continues")

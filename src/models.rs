@@ -2,8 +2,8 @@
 //!
 //! The model is in a hub-style cache (`models--Qdrant--all-MiniLM-L6-v2-onnx`), the runtime is a
 //! separate shared library. [`locate`] checks paths and sizes only, which is cheap enough for every
-//! start. [`verify`] reads every byte. [`embedders_of`] loads (about 0.3 s with the model, 10 ms for
-//! the built-in table). [`pull`] downloads what is missing.
+//! start. [`verify`] reads every byte. [`embedders_of`] loads (about 0.3 s with the model, 20 ms for
+//! what is built in). [`pull`] downloads what is missing.
 
 mod chosen;
 mod endpoint;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use toolscout_index::Embedder;
-use toolscout_index::embed::{Hashing, MiniLm, MultilingualTable, StaticTable};
+use toolscout_index::embed::{Encoder, Hashing, MiniLm, MultilingualTable, StaticTable};
 
 use crate::config::{EmbedderKind, Settings};
 use crate::known_models::check_revision;
@@ -150,12 +150,7 @@ pub enum Unavailable {
         /// The setting.
         kind: EmbedderKind,
     },
-    /// The settings allow it, and it was never downloaded.
-    NotFetched {
-        /// The missing parts, in one line.
-        reason: String,
-    },
-    /// A part is broken, or missing although the settings require the model.
+    /// A part is missing or broken.
     Unusable {
         /// The problem, in one line.
         reason: String,
@@ -186,7 +181,7 @@ impl fmt::Display for Unavailable {
             Unavailable::Disabled { .. } => {
                 f.write_str("embedding is switched off (embedder = \"none\")")
             }
-            Unavailable::NotFetched { reason } | Unavailable::Unusable { reason } => {
+            Unavailable::Unusable { reason } => {
                 write!(
                     f,
                     "{reason} (`toolscout models pull` fetches what it needs)"
@@ -222,7 +217,8 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
     match &kind {
         EmbedderKind::None => Embedders::new(Vec::new(), Some(Unavailable::Disabled { kind })),
         EmbedderKind::Table => with_tables(Err(Unavailable::Disabled { kind })),
-        EmbedderKind::Auto | EmbedderKind::Minilm => with_tables(minilm_as(&kind, settings)),
+        EmbedderKind::Auto => with_tables(encoder().map(|encoder| vec![encoder])),
+        EmbedderKind::Minilm => with_tables(minilm(settings).map(|model| vec![model])),
         EmbedderKind::Hashing => {
             Embedders::new(vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))], None)
         }
@@ -237,6 +233,11 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
             embedders
         }
     }
+}
+
+/// The embedders that are part of the program.
+pub fn built_in() -> Vec<Arc<dyn Embedder>> {
+    with_tables(encoder().map(|encoder| vec![encoder])).found
 }
 
 /// The built-in tables, with the models if it could be loaded.
@@ -260,35 +261,31 @@ fn with_tables(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders
     Embedders::new(found, without_model)
 }
 
-/// Loads the embedding model. Costs about 0.3 s and 100 MB.
+/// Loads all-MiniLM-L6-v2. Costs about 0.3 s and 100 MB.
 ///
 /// # Errors
 /// [`Unavailable`], for a warning.
 pub fn minilm(settings: &Settings) -> Result<Arc<dyn Embedder>, Unavailable> {
-    let mut models = minilm_as(&settings.embedder, settings)?;
-    // There is one wherever there is no error.
-    models.pop().ok_or_else(|| Unavailable::NotFetched {
-        reason: "the embedding model is missing".to_owned(),
-    })
-}
-
-fn minilm_as(
-    kind: &EmbedderKind,
-    settings: &Settings,
-) -> Result<Vec<Arc<dyn Embedder>>, Unavailable> {
     let status = locate(settings);
     let (Some(library), Some(folder)) = (status.runtime.ready(), status.model.ready()) else {
-        let reason = status.problems();
-        return Err(match (kind, &status.model) {
-            // By default the model is optional: nobody is warned that it was never fetched. A
-            // broken one is always reported.
-            (EmbedderKind::Auto, Part::Missing { .. }) => Unavailable::NotFetched { reason },
-            _ => Unavailable::Unusable { reason },
+        return Err(Unavailable::Unusable {
+            reason: status.problems(),
         });
     };
     match MiniLm::load(folder, library) {
-        Ok(model) => Ok(vec![Arc::new(model)]),
+        Ok(model) => Ok(Arc::new(model)),
         Err(error) => Err(Unavailable::Unusable {
+            reason: error.to_string(),
+        }),
+    }
+}
+
+/// The built-in encoder.
+fn encoder() -> Result<Arc<dyn Embedder>, Unavailable> {
+    match Encoder::bundled() {
+        Ok(encoder) => Ok(encoder),
+        // Tests read it, so this needs a damaged program file.
+        Err(error) => Err(Unavailable::Failed {
             reason: error.to_string(),
         }),
     }

@@ -1,11 +1,13 @@
 //! Embedders: the trait, and the models that implement it.
 
+pub mod encoder;
 mod hashing;
 pub mod minilm;
 pub mod multilingual;
 mod pool;
 pub mod table;
 
+pub use encoder::Encoder;
 pub use hashing::Hashing;
 pub use minilm::MiniLm;
 pub use multilingual::MultilingualTable;
@@ -13,6 +15,8 @@ pub use table::StaticTable;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+pub(crate) use toolscout_encoder::to_unit_length;
 
 use crate::document::View;
 use crate::error::Result;
@@ -152,12 +156,4 @@ fn read_once<T>(table: &OnceLock<Arc<T>>, read: impl FnOnce() -> Result<T>) -> R
     // error yet.
     let fresh = Arc::new(read()?);
     Ok(Arc::clone(table.get_or_init(|| fresh)))
-}
-
-/// Scales a vector to length 1; zeros stay zeros.
-pub(crate) fn to_unit_length(vector: &mut [f32]) {
-    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-    if length > 0.0 {
-        vector.iter_mut().for_each(|value| *value /= length);
-    }
 }

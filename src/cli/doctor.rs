@@ -228,7 +228,8 @@ fn catalog(context: &Context, name: &str) -> Check {
 
 fn embedding(context: &Context) -> Vec<Check> {
     match &context.settings.embedder {
-        EmbedderKind::Auto | EmbedderKind::Minilm => [tables(), minilm(context)].concat(),
+        EmbedderKind::Auto => [tables(), chosen(context)].concat(),
+        EmbedderKind::Minilm => [tables(), minilm(context)].concat(),
         EmbedderKind::Table => tables(),
         EmbedderKind::None | EmbedderKind::Hashing => Vec::new(),
         EmbedderKind::Models(_) => [tables(), chosen(context)].concat(),

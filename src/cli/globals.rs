@@ -23,12 +23,11 @@ pub struct Globals {
     /// Catalog to use [env: TOOLSCOUT_CATALOG; default: default]
     #[arg(long, global = true, value_name = "NAME")]
     catalog: Option<String>,
-    /// Embedding: auto (the built-in tables, and the model once it was pulled), table, minilm
-    /// (the same as auto, but searches without the model count as degraded), none, a model of
-    /// `models list --all`, the URL of an OpenAI-compatible endpoint (URL#MODEL), or a name of
-    /// `[embedders]` in the configuration file; several with `+`. The built-in tables are part of
-    /// every one but none: `table+minilm` is `minilm`. For `eval` also several with commas, which
-    /// are compared
+    /// Embedding: auto (the built-in tables and encoder), table (the tables alone), minilm (the
+    /// tables and all-MiniLM-L6-v2, after `models pull`), none, a model of `models list --all`, the
+    /// URL of an OpenAI-compatible endpoint (URL#MODEL), or a name of `[embedders]` in the
+    /// configuration file; several with `+`. The built-in tables are part of every one but none:
+    /// `table+minilm` is `minilm`. For `eval` also several with commas, which are compared
     /// [env: TOOLSCOUT_EMBEDDER; default: auto]
     #[arg(long, global = true, hide_short_help = true, value_name = "MODEL")]
     embedder: Option<Embedders>,

@@ -94,10 +94,17 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
         let (state, detail) = describe_part(part);
         vec![name.to_owned(), state.to_owned(), detail]
     };
-    let mut rows = vec![
+    let mut rows: Vec<Vec<String>> = models::built_in()
+        .iter()
+        .map(|embedder| {
+            let detail = format!("{} dimensions, part of the program", embedder.dimensions());
+            vec![embedder.id().to_owned(), "ok".to_owned(), detail]
+        })
+        .collect();
+    rows.extend([
         row(models::MODEL_NAME, &status.model),
         row("onnxruntime", &status.runtime),
-    ];
+    ]);
     for model in &named {
         let mut cells = row(&model.name, &model.files);
         if let (Part::Missing { .. }, Some(detail)) = (&model.files, cells.last_mut()) {
@@ -118,7 +125,7 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
     if !status.is_ready() {
         context
             .printer
-            .note("`toolscout models pull` downloads what is missing")?;
+            .note("`toolscout models pull` downloads all-MiniLM-L6-v2 and the ONNX Runtime")?;
     }
     if !all {
         context.printer.note(format_args!(

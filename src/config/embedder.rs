@@ -19,7 +19,7 @@ const UNNAMED_ENDPOINT: &str = "endpoint";
 /// Separates names that are used together.
 const TOGETHER: char = '+';
 /// Names that stand for something built in, and so cannot be given to an endpoint.
-const BUILT_IN: [&str; 5] = ["auto", "table", "minilm", "none", "hashing"];
+const BUILT_IN: [&str; 6] = ["auto", "table", "encoder", "minilm", "none", "hashing"];
 
 /// Most texts in one request to an endpoint.
 const MAX_BATCH: usize = 2048;
@@ -31,7 +31,7 @@ const MAX_DIMENSIONS: usize = 16_384;
 /// Which embedders are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EmbedderKind {
-    /// The built-in tables, and all-MiniLM-L6-v2 once its files were fetched.
+    /// The built-in tables and the built-in encoder.
     #[default]
     Auto,
     /// The built-in tables alone.
@@ -42,7 +42,8 @@ pub enum EmbedderKind {
     None,
     /// Hashed words: deterministic, without files and without meaning. For tests.
     Hashing,
-    /// The built-in tables and these: `minilm`, models by name, endpoints by name or URL.
+    /// The built-in tables and these: `encoder`, `minilm`, models by name, endpoints by name or
+    /// URL.
     Models(Vec<String>),
 }
 
@@ -50,11 +51,9 @@ impl EmbedderKind {
     /// What it stands for, with its name on the command line, in the environment and in the file.
     pub fn describe(&self) -> String {
         match self {
-            EmbedderKind::Auto => {
-                "auto: the built-in tables, and the model once it was pulled".into()
-            }
+            EmbedderKind::Auto => "auto: the built-in tables and encoder".into(),
             EmbedderKind::Table => "table: the built-in tables alone".into(),
-            EmbedderKind::Minilm => "minilm: the built-in tables and the model".into(),
+            EmbedderKind::Minilm => "minilm: the built-in tables and all-MiniLM-L6-v2".into(),
             EmbedderKind::None => "none: searches are lexical".into(),
             EmbedderKind::Hashing => "hashing: hashed words without meaning, for tests only".into(),
             EmbedderKind::Models(names) => {
@@ -109,7 +108,7 @@ impl EmbedderKind {
             return Ok(());
         };
         for name in names {
-            let is_known = name == "minilm"
+            let is_known = matches!(name.as_str(), "encoder" | "minilm")
                 || is_url(name)
                 || endpoints.contains_key(name)
                 || KnownModel::find(name).is_some();
@@ -118,7 +117,7 @@ impl EmbedderKind {
             }
             if !is_known {
                 bail!(
-                    "unknown embedder {name:?}; use auto, table, minilm, none, an endpoint's URL, a name of \
+                    "unknown embedder {name:?}; use auto, table, encoder, minilm, none, an endpoint's URL, a name of \
                      [embedders] in the configuration file, or a model that `toolscout models list --all` shows"
                 );
             }

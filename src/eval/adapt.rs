@@ -213,7 +213,7 @@ fn examples(
 
 fn no_ranker() -> EvalError {
     let reason = "no ranker was trained for the embedders of this catalog; use the built-in table, with or without \
-                  all-MiniLM-L6-v2";
+                  the encoder";
     EvalError::option("--ranker", "", reason)
 }
 

@@ -10,7 +10,7 @@ use toolscout_index::Embedder;
 use super::endpoint::{Endpoint, Identity};
 use super::named::{self, NamedModel, Wanted};
 use super::{Depth, Patience, Unavailable, Usage, runtime};
-use crate::config::{EmbedderKind, EndpointSettings, Settings, is_url, masked};
+use crate::config::{EndpointSettings, Settings, is_url, masked};
 
 /// The file in the cache that says what endpoints were asked once.
 const REMEMBERED: &str = "endpoints.json";
@@ -43,9 +43,13 @@ impl Chosen {
         settings: &Settings,
         patience: Patience,
     ) -> Result<(), Unavailable> {
-        if name == "minilm" {
-            self.found
-                .extend(super::minilm_as(&EmbedderKind::Minilm, settings)?);
+        let built_in = match name {
+            "encoder" => Some(super::encoder()?),
+            "minilm" => Some(super::minilm(settings)?),
+            _ => None,
+        };
+        if let Some(model) = built_in {
+            self.found.push(model);
             return Ok(());
         }
         let endpoint = match settings.embedders.get(name) {

@@ -60,20 +60,43 @@ fn tools_added_without_embedding_are_embedded_later_and_once() {
 #[test]
 fn embedding_without_a_model_fails_and_names_the_command_that_fetches_it() {
     let world = World::with_tools(&four_tools());
-    for embedder in ["auto", "minilm"] {
-        let mut command = world.command();
-        command.env("TOOLSCOUT_EMBEDDER", embedder).arg("embed");
-        let ended = Ended::of(command.output());
-        ended.failed(
-            1,
-            &[
-                "nothing was embedded: ",
-                "missing",
-                "`toolscout models pull`",
-            ],
-        );
-        assert!(!ended.stderr.contains("searching"), "{}", ended.stderr);
-    }
+    let mut command = world.command();
+    command.env("TOOLSCOUT_EMBEDDER", "minilm").arg("embed");
+    let ended = Ended::of(command.output());
+    ended.failed(
+        1,
+        &[
+            "nothing was embedded: ",
+            "missing",
+            "`toolscout models pull`",
+        ],
+    );
+    assert!(!ended.stderr.contains("searching"), "{}", ended.stderr);
+}
+
+#[test]
+fn the_built_in_encoder_embeds_each_text_once() {
+    let world = World::with_tools(&four_tools());
+    let run =
+        |embedder: &str, args: &[&str]| world.json(&[&["--embedder", embedder], args].concat());
+    let search = ["search", "open an issue", "--explain"];
+    let before = run("auto", &search);
+    assert_eq!(before["degraded"]["code"], "partly_embedded");
+    assert_eq!(run("auto", &["embed"])["embedded"], 8);
+    assert_eq!(run("encoder", &["embed"])["embedded"], 0);
+    let answer = run("auto", &search);
+    let first = &answer["hits"][0];
+    assert_eq!(
+        (&answer["degraded"], &first["id"]),
+        (&Value::Null, &json!("github/create_issue"))
+    );
+    let legs: Vec<&str> = first["explain"]["dense"]
+        .as_array()
+        .expect("legs")
+        .iter()
+        .filter_map(|leg| leg[0].as_str()?.split('/').next())
+        .collect();
+    assert_eq!(legs, ["static-table", "tool-encoder"]);
 }
 
 #[test]

@@ -44,7 +44,10 @@ fn the_bundled_catalog_is_searched_by_meaning_without_a_download() {
         (&json!("hybrid"), &Value::Null, &json!("full"))
     );
     // Some of its tools are described in Chinese and Japanese.
-    assert_eq!(names(&answer), ["languages-table", "static-table"]);
+    assert_eq!(
+        names(&answer),
+        ["languages-table", "static-table", "tool-encoder"]
+    );
     let first = answer["hits"][0]["id"].as_str().expect("a hit");
     assert!(
         first.contains("forecast") || first.contains("weather"),
@@ -55,7 +58,7 @@ fn the_bundled_catalog_is_searched_by_meaning_without_a_download() {
     assert!(
         searched
             .stderr
-            .contains("hybrid (languages-table, static-table)"),
+            .contains("hybrid (languages-table, static-table, tool-encoder)"),
         "{}",
         searched.stderr
     );

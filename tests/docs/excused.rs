@@ -44,7 +44,11 @@ const LIST: [Excused; 18] = [
     ),
     excused("cargo install", Instead::Nothing, "builds the program"),
     excused("toolscout models pull", Instead::Help, "needs a network"),
-    excused("toolscout embed", Instead::Help, "needs the model"),
+    excused(
+        "toolscout embed",
+        Instead::Help,
+        "fetches the model that it names",
+    ),
     excused("toolscout add https:", Instead::Help, "needs a network"),
     excused(
         "toolscout agent --llm http:",

@@ -17,16 +17,15 @@
 //!
 //! `scripts/train_table.py` writes it; `assets/MODEL_CARD.md` lists its sources and quality.
 
-mod wordpiece;
-
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use self::wordpiece::Vocabulary;
+use toolscout_encoder::{Vocabulary, to_unit_length};
+
 use crate::document::View;
-use crate::embed::{Embedder, EmbedderProfile, Languages, read_once, to_unit_length};
+use crate::embed::{Embedder, EmbedderProfile, Languages, read_once};
 use crate::error::{Error, Result};
 use crate::quantization::add_dots;
 

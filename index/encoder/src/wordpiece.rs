@@ -1,4 +1,4 @@
-//! WordPiece as in uncased BERT, with which the table was trained.
+//! WordPiece as in uncased BERT, with which the table and the encoder were trained.
 //!
 //! Text is cleaned, lowercased, stripped of accents, and split at spaces, around punctuation and
 //! around each CJK character. A word is then spelt with the longest tokens of the vocabulary, left
@@ -23,8 +23,8 @@ static CONTROL: LazyLock<Regex> = LazyLock::new(|| class(r"[\p{Cc}\p{Cf}\p{Co}]"
 static ACCENT: LazyLock<Regex> = LazyLock::new(|| class(r"\p{Mn}"));
 static PUNCTUATION: LazyLock<Regex> = LazyLock::new(|| class(r"\p{P}"));
 
-/// The tokens of a table.
-pub(super) struct Vocabulary {
+/// The tokens of a model.
+pub struct Vocabulary {
     /// Tokens that begin a word.
     first: HashMap<Box<str>, u32>,
     /// Tokens that continue one, without their mark.
@@ -35,7 +35,7 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     /// Numbers the tokens in the given order.
-    pub(super) fn new<'a>(tokens: impl Iterator<Item = &'a str>) -> Self {
+    pub fn new<'a>(tokens: impl Iterator<Item = &'a str>) -> Self {
         let mut vocabulary = Vocabulary {
             first: HashMap::new(),
             next: HashMap::new(),
@@ -54,13 +54,13 @@ impl Vocabulary {
     }
 
     /// True if a whole word is a token.
-    pub(super) fn has_word(&self, word: &str) -> bool {
+    pub fn has_word(&self, word: &str) -> bool {
         self.first.contains_key(word)
     }
 
     /// The word of the vocabulary that is one edit away from a word of ASCII letters: the most
     /// frequent if there are several. A transposition of neighbouring letters is one edit.
-    pub(super) fn word_one_edit_away(&self, word: &str) -> Option<&str> {
+    pub fn word_one_edit_away(&self, word: &str) -> Option<&str> {
         let letters = || (b'a'..=b'z').map(char::from);
         let mut best: Option<(&str, u32)> = None;
         let mut try_word = |candidate: &str| {
@@ -90,11 +90,18 @@ impl Vocabulary {
     }
 
     /// The tokens of a text in order; words that cannot be spelt are skipped.
-    pub(super) fn tokens(&self, text: &str, mut emit: impl FnMut(u32)) {
+    pub fn tokens(&self, text: &str, emit: impl FnMut(u32)) {
+        self.tokens_or(text, None, emit);
+    }
+
+    /// The tokens of a text in order, with this one for each word that cannot be spelt.
+    pub fn tokens_or(&self, text: &str, unknown: Option<u32>, mut emit: impl FnMut(u32)) {
         let mut pieces = Vec::new();
         for_each_word(text, |word| {
             if self.spell(word, &mut pieces) {
                 pieces.iter().copied().for_each(&mut emit);
+            } else {
+                unknown.into_iter().for_each(&mut emit);
             }
         });
     }
@@ -112,7 +119,6 @@ impl Vocabulary {
             } else {
                 &self.next
             };
-            // The table has no row for unknown words, so a word that cannot be spelt adds nothing.
             let Some((token, length)) = self.longest_prefix(map, rest) else {
                 return false;
             };
