@@ -2,7 +2,7 @@
 """Trains the ranker and the confidence that the crate carries (index/assets/ranker.json).
 
     pip install -r scripts/requirements-ranker.txt
-    python scripts/train_ranker.py table.jsonl minilm.jsonl --out index/assets/ranker.json
+    python scripts/train_ranker.py table.jsonl encoder.jsonl --out index/assets/ranker.json
 
 The files are what `toolscout eval SET ... --features FILE` writes, one for each combination of legs; `scripts/ranker`
 makes them and calls this. The same files and seed give the same ranker.
