@@ -432,6 +432,10 @@ fn reasons(explain: &Explain) -> Vec<(&'static str, String)> {
     for edit in &explain.fuzzy {
         reasons.push(("corrected", format!("{} to {}", edit.from, edit.to)));
     }
+    for everyday in &explain.everyday {
+        let words = everyday.words.join(", ");
+        reasons.push(("also", format!("{words} for {:?}", everyday.said)));
+    }
     if let Some(translation) = &explain.translation {
         reasons.push(("read as", translation.clone()));
     }
@@ -533,7 +537,7 @@ fn describe_move(ranker: &Reranked) -> String {
 /// What a feature of the ranker measures, in words.
 fn describe_feature(feature: &str) -> &'static str {
     // By prefix: features of one subject share it. Longer prefixes come first.
-    const DESCRIPTIONS: [(&str, &str); 20] = [
+    const DESCRIPTIONS: [(&str, &str); 25] = [
         ("near_name", "word similarity to the name"),
         ("near_description", "word similarity to the description"),
         ("near", "word similarity"),
@@ -553,6 +557,11 @@ fn describe_feature(feature: &str) -> &'static str {
         ("best_coverage", "share of the request's words"),
         ("pairs", "overlap of neighbouring words"),
         ("action", "agreement on the action"),
+        ("verb", "agreement of the verbs"),
+        ("first_verb", "agreement of the verbs"),
+        ("harmless", "agreement on deleting"),
+        ("object", "overlap of what it acts on"),
+        ("everyday", "words for everyday phrases"),
         ("kinds", "fit of the values to the parameters"),
     ];
     DESCRIPTIONS
