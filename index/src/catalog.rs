@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::database;
 use crate::dense::Graph;
 use crate::embed::Embedder;
+use crate::enrichment::Enrichment;
 use crate::error::{Error, Result, StoreProblem};
 use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
 use crate::memory::Memory;
@@ -592,6 +593,30 @@ impl Writer {
         gone.retain(|id| !wanted.contains(id));
         changes.removed = self.remove(&gone)?.removed;
         Ok(changes)
+    }
+
+    /// Stores when to use a tool, in a language model's words, for the dense legs. False where the
+    /// catalog no longer has the tool, or has another definition of it than this one, for which the
+    /// texts were not written.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn set_enrichment(&mut self, tool: &Tool, enrichment: &Enrichment) -> Result<bool> {
+        self.write(|writer| writer.store.set_enrichment(tool, enrichment))
+    }
+
+    /// Deletes the enrichments of these tools. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn clear_enrichments(&mut self, ids: &[ToolId]) -> Result<usize> {
+        self.write(|writer| {
+            let mut cleared = 0;
+            for id in ids {
+                cleared += usize::from(writer.store.clear_enrichment(id)?);
+            }
+            Ok(cleared)
+        })
     }
 
     /// The catalog's settings, as this writer has set them.

@@ -241,7 +241,7 @@ impl Vectors {
     }
 
     /// A function from tools to the cosine of a query with one of their `of` views; `None` for a
-    /// tool that lacks some of its views.
+    /// tool that lacks some of its views. A tool may have further texts after its views.
     pub fn view_cosine<'a>(
         &'a self,
         query: &[f32],
@@ -252,7 +252,7 @@ impl Vectors {
         move |tool| {
             let rows = self.rows_of(tool);
             // With a view missing it is unknown which views the others are.
-            (rows.len() == of).then(|| scan::cosine(self, &query, rows.start + view))
+            (rows.len() >= of).then(|| scan::cosine(self, &query, rows.start + view))
         }
     }
 

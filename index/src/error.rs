@@ -83,6 +83,9 @@ pub enum Error {
     /// A request that the usage memory cannot store.
     #[error("{0}")]
     InvalidMemoryEntry(MemoryEntryProblem),
+    /// An enrichment that cannot be stored.
+    #[error("invalid enrichment: {0}")]
+    InvalidEnrichment(EnrichmentProblem),
     /// A setting out of its range.
     #[error("invalid settings: {0}")]
     InvalidSetting(OutOfRange),
@@ -209,6 +212,36 @@ pub enum MemoryEntryProblem {
         bytes: usize,
         /// The longest allowed.
         max: usize,
+    },
+}
+
+/// What is wrong with an enrichment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnrichmentProblem {
+    /// No text, or too many.
+    #[error("a tool has 1 to {max} texts")]
+    Count {
+        /// Most texts allowed.
+        max: usize,
+    },
+    /// An empty or overlong text.
+    #[error("{what} has {chars} characters, it must have 1 to {max}")]
+    Length {
+        /// Which text.
+        what: String,
+        /// Its length.
+        chars: usize,
+        /// The longest allowed.
+        max: usize,
+    },
+    /// A control character.
+    #[error("{what} contains the control character {control:?}")]
+    Control {
+        /// Which text.
+        what: String,
+        /// The character.
+        control: char,
     },
 }
 

@@ -44,6 +44,7 @@ pub mod database;
 mod error;
 mod files;
 mod tool;
+mod enrichment;
 pub mod formats;
 mod variant;
 mod cost;
@@ -80,7 +81,10 @@ pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writ
 pub use database::DatabaseError;
 pub use document::{View, Weights};
 pub use embed::{Embedder, EmbedderProfile, Languages};
-pub use error::{Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem};
+pub use enrichment::{Enrichment, MAX_ENRICHMENT_CHARS, MAX_ENRICHMENT_TEXTS};
+pub use error::{
+    EnrichmentProblem, Error, MemoryEntryProblem, OutOfRange, QueryProblem, Result, StoreProblem,
+};
 pub use hit::{
     Degraded, DegradedCause, Explain, Hit, Moved, NoMatch, NoMatchReason, Reranked, Results,
     Signals, Timings,

@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use crate::cost::{CostModel, Work};
 use crate::duplicates::Duplicates;
 use crate::embed::StaticTable;
+use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::exact_names::Names;
 use crate::hit::{Degraded, DegradedCause, Results, Timings};
@@ -271,6 +272,13 @@ impl Searcher {
     /// The tool of this id.
     pub fn tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
         self.rows[self.position(id)?].tool()
+    }
+
+    /// What a language model wrote about when to use the tool of this id; `None` where it wrote
+    /// nothing about its present definition.
+    pub fn enrichment(&self, id: &ToolId) -> Option<&Enrichment> {
+        let stored = self.rows[self.position(id)?].stored.enrichment.as_ref()?;
+        Some(&stored.enrichment)
     }
 
     /// The position of a tool.

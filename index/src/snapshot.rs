@@ -18,7 +18,7 @@ use crate::lexical::LexicalSearcher;
 use crate::ranker::{self, Ranker};
 use crate::search::{DenseLeg, OwnRanker, Row, Searcher, ToolLanguages, Words, words};
 use crate::settings::Settings;
-use crate::store::{Store, Version, text_hash};
+use crate::store::{Store, StoredTool, Version, text_hash};
 use crate::tool::ToolId;
 
 /// The prefix of graphs' folders, and the extension of vector files.
@@ -257,17 +257,15 @@ fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>
     let mut pending: HashMap<TextHash, String> = HashMap::new();
     for row in rows.iter().filter(|row| {
         row.stored
-            .texts_of(views)
+            .embedded_texts(views)
             .any(|hash| !embedded.contains(hash))
     }) {
         let Some(tool) = row.tool() else { continue };
         let texts = document::views(&tool);
-        let texts = views.iter().map(|&view| {
-            (
-                text_hash(&texts[view as usize]),
-                texts[view as usize].clone(),
-            )
-        });
+        let views = views.iter().map(|&view| texts[view as usize].clone());
+        let texts = views
+            .chain(row.stored.enrichment_texts().iter().cloned())
+            .map(|text| (text_hash(&text), text));
         pending.extend(texts.filter(|(hash, _)| !embedded.contains(hash)));
     }
     let mut pending: Vec<(TextHash, String)> = pending.into_iter().collect();
@@ -276,22 +274,30 @@ fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>
 }
 
 fn rows(store: &Store, previous: Option<&Searcher>) -> Result<Vec<Arc<Row>>> {
+    let enrichments = store.enrichment_sums()?;
+    let row = |mut stored: StoredTool| {
+        if enrichments.contains_key(&stored.key) {
+            stored.enrichment = store.enrichment(stored.key)?;
+        }
+        Ok(Arc::new(Row::new(stored)))
+    };
     let Some(previous) = previous else {
-        return Ok(store
-            .tools()?
-            .into_iter()
-            .map(|stored| Arc::new(Row::new(stored)))
-            .collect());
+        return store.tools()?.into_iter().map(row).collect();
     };
     let known: HashMap<u64, &Arc<Row>> = previous
         .rows
         .iter()
         .map(|row| (row.stored.key, row))
         .collect();
+    // A row with another enrichment is another row, so that nothing of it is reused.
+    let is_current = |row: &Row| {
+        let stored = row.stored.enrichment.as_ref();
+        stored.map(|stored| &stored.sum) == enrichments.get(&row.stored.key)
+    };
     let keys = store.keys()?.into_iter();
     keys.map(|key| match known.get(&key) {
-        Some(row) => Ok(Arc::clone(row)),
-        None => Ok(Arc::new(Row::new(store.tool(key)?))),
+        Some(row) if is_current(row) => Ok(Arc::clone(row)),
+        _ => row(store.tool(key)?),
     })
     .collect()
 }
@@ -361,6 +367,7 @@ fn leg(
         ),
         None => all_vectors(store, embedder.as_ref(), model, rows)?,
     };
+    // Without the vectors of its enrichment a tool is found as any other.
     let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
     let pending = rows
         .iter()
@@ -458,7 +465,7 @@ impl<'a> KnownVectors<'a> {
                 !self.saved.is_empty()
                     && row
                         .stored
-                        .texts_of(self.views)
+                        .embedded_texts(self.views)
                         .all(|text| self.saved.contains(text))
             }
         }
@@ -471,7 +478,7 @@ impl<'a> KnownVectors<'a> {
         {
             return vectors.push_tool(&leg.vectors, previous);
         }
-        for text in row.stored.texts_of(self.views) {
+        for text in row.stored.embedded_texts(self.views) {
             vectors.push_from(&self.saved, text);
         }
         vectors.end_tool();
@@ -488,17 +495,16 @@ fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>>
             return Ok(Vec::new());
         };
         let texts = document::views(&tool);
-        let wanted = embedder
+        let views = embedder
             .views()
             .iter()
-            .filter_map(|&view| Some((*row.stored.texts.get(view as usize)?, view)));
-        let (hashes, wanted): (Vec<TextHash>, Vec<&str>) = wanted
-            .map(|(hash, view)| (hash, texts[view as usize].as_str()))
-            .unzip();
-        Ok(hashes
-            .into_iter()
-            .zip(embedder.embed_tools(&wanted)?)
-            .collect())
+            // A catalog of an earlier version may lack some.
+            .filter(|&&view| row.stored.texts.len() > view as usize)
+            .map(|&view| texts[view as usize].as_str());
+        let enrichment = row.stored.enrichment_texts().iter().map(String::as_str);
+        let wanted: Vec<&str> = views.chain(enrichment).collect();
+        let hashes = row.stored.embedded_texts(embedder.views()).copied();
+        Ok(hashes.zip(embedder.embed_tools(&wanted)?).collect())
     };
     rows.par_iter().map(of_row).collect()
 }
@@ -516,11 +522,7 @@ fn all_vectors(
     };
     let mut vectors = Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions());
     for row in rows {
-        let texts = row.stored.texts_of(embedder.views());
-        for (hash, vector) in texts.filter_map(|hash| Some((hash, all.get(hash)?))) {
-            vectors.push(embedder.id(), *hash, vector)?;
-        }
-        vectors.end_tool();
+        push_row(&mut vectors, embedder, row, |hash| Ok(all.get(hash)))?;
     }
     Ok((vectors, damaged))
 }
@@ -535,7 +537,7 @@ fn changed_vectors(
 ) -> Result<Vectors> {
     let mut vectors = Vectors::with_capacity_of(&previous.vectors);
     for (row, position) in rows.iter().zip(positions) {
-        let wanted = row.stored.texts_of(embedder.views()).count();
+        let wanted = row.stored.embedded_texts(embedder.views()).count();
         if let Some(position) = *position
             && previous.vectors.rows_of(position).len() == wanted
         {
@@ -543,13 +545,35 @@ fn changed_vectors(
             continue;
         }
         // New, changed, or embedded since the previous snapshot.
-        for hash in row.stored.texts_of(embedder.views()) {
-            let Some(model) = model else { break };
-            if let Some(vector) = store.vector(model, embedder.dimensions(), hash)? {
-                vectors.push(embedder.id(), *hash, &vector)?;
-            }
-        }
-        vectors.end_tool();
+        push_row(&mut vectors, embedder, row, |hash| match model {
+            Some(model) => store.vector(model, embedder.dimensions(), hash),
+            None => Ok(None),
+        })?;
     }
     Ok(vectors)
+}
+
+/// Adds a row's vectors, as far as there are any. Those of its enrichment come last, and only
+/// after those of all views, so that a view is found by its number.
+fn push_row<V: AsRef<[f32]>>(
+    vectors: &mut Vectors,
+    embedder: &dyn Embedder,
+    row: &Row,
+    vector_of: impl Fn(&TextHash) -> Result<Option<V>>,
+) -> Result<()> {
+    let mut has_all_views = true;
+    for hash in row.stored.texts_of(embedder.views()) {
+        match vector_of(hash)? {
+            Some(vector) => vectors.push(embedder.id(), *hash, vector.as_ref())?,
+            None => has_all_views = false,
+        }
+    }
+    let enrichment = row.stored.enrichment_hashes();
+    for hash in enrichment.iter().filter(|_| has_all_views) {
+        if let Some(vector) = vector_of(hash)? {
+            vectors.push(embedder.id(), *hash, vector.as_ref())?;
+        }
+    }
+    vectors.end_tool();
+    Ok(())
 }

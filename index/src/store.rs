@@ -4,6 +4,8 @@
 //! other. A vector is stored under its model's id and dimensions and the hash of its text, so a text
 //! is embedded once, however many tools contain it.
 
+mod enrichments;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,8 @@ use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result, StoreProblem};
 use crate::files::{self, CHECKSUM_BYTES, FileId};
 use crate::tool::{Tool, ToolId};
+
+pub use enrichments::{EnrichmentSum, StoredEnrichment};
 
 /// Goes into the hash of every text. A new version makes all stored vectors obsolete.
 const TEXT_HASH_VERSION: u32 = 1;
@@ -75,6 +79,8 @@ pub struct StoredTool {
     /// Identifies near-duplicates. `None` for a tool with too little text, and in a catalog that an
     /// earlier version wrote.
     pub fingerprint: Option<Fingerprint>,
+    /// What a model wrote about when to use it; `None` until it is read by [`Store::enrichment`].
+    pub enrichment: Option<StoredEnrichment>,
     /// The tool as JSON.
     pub json: String,
 }
@@ -166,6 +172,7 @@ impl Store {
         if store.meta("identity")?.is_none() {
             store.execute(GIVE_IDENTITY, [])?;
         }
+        store.add_enrichments()?;
         Ok(store)
     }
 
@@ -401,8 +408,7 @@ impl Store {
             return Ok(Upserted::Unchanged);
         }
         if let Some((key, hash)) = &known {
-            self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
-            self.change_digest(hash);
+            self.delete(*key, hash)?;
         }
         let texts = checked_texts(tool);
         let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -429,9 +435,15 @@ impl Store {
         let Some((key, hash)) = self.key_and_hash(id)? else {
             return Ok(None);
         };
-        self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
-        self.change_digest(&hash);
+        self.delete(key, &hash)?;
         Ok(Some(key))
+    }
+
+    fn delete(&self, key: u64, hash: &[u8; 32]) -> Result<()> {
+        self.execute("DELETE FROM tools WHERE key = ?1", [key])?;
+        self.delete_enrichment(key)?;
+        self.change_digest(hash);
+        Ok(())
     }
 
     fn change_digest(&self, hash: &[u8; 32]) {
@@ -622,6 +634,7 @@ impl Store {
             id,
             texts: Vec::new(),
             fingerprint: None,
+            enrichment: None,
             json,
         };
         let texts = match intact_texts(&texts, &stored.id) {
@@ -687,6 +700,29 @@ impl StoredTool {
         views
             .iter()
             .filter_map(|&view| self.texts.get(view as usize))
+    }
+
+    /// The texts of its enrichment, each of which is embedded. None where the hash of a view is
+    /// missing, since a view is found by its number.
+    pub fn enrichment_texts(&self) -> &[String] {
+        self.embedded_enrichment()
+            .map_or(&[], |stored| stored.enrichment.texts())
+    }
+
+    /// The hashes of [`StoredTool::enrichment_texts`].
+    pub fn enrichment_hashes(&self) -> &[TextHash] {
+        self.embedded_enrichment()
+            .map_or(&[], |stored| &stored.hashes)
+    }
+
+    fn embedded_enrichment(&self) -> Option<&StoredEnrichment> {
+        let stored = self.enrichment.as_ref();
+        stored.filter(|_| self.texts.len() == VIEWS)
+    }
+
+    /// The text hashes of these views, then those of its enrichment.
+    pub fn embedded_texts<'a>(&'a self, views: &'a [View]) -> impl Iterator<Item = &'a TextHash> {
+        self.texts_of(views).chain(self.enrichment_hashes())
     }
 
     /// The tool itself.
