@@ -11,6 +11,7 @@ mod exit;
 mod globals;
 mod input;
 mod interrupt;
+mod llm;
 mod logging;
 mod output;
 mod policy;
@@ -25,6 +26,7 @@ mod catalogs;
 mod completions;
 mod doctor;
 mod embed;
+mod enrich;
 mod eval;
 mod export;
 mod keys;
@@ -74,6 +76,8 @@ enum Verb {
     Sync(sync::Args),
     /// Embed the tools that have no vectors yet
     Embed(embed::Args),
+    /// Let a language model write when to use each tool, for dense search
+    Enrich(enrich::Args),
     /// List tools
     List(list::Args),
     /// Show tools in full
@@ -146,6 +150,7 @@ impl Cli {
             Verb::Add(args) => args.run(&context()?),
             Verb::Sync(args) => args.run(&context()?),
             Verb::Embed(args) => args.run(&context()?),
+            Verb::Enrich(args) => args.run(&context()?),
             Verb::List(args) => args.run(&context()?),
             Verb::Show(args) => args.run(&context()?),
             Verb::Remove(args) => args.run(&context()?),

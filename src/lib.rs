@@ -64,6 +64,8 @@ pub mod finder;
 
 pub mod agent;
 
+pub mod enrich;
+
 pub mod mcp;
 
 pub mod http;

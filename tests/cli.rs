@@ -10,6 +10,7 @@ mod cli {
     pub mod double;
     pub mod embed;
     pub mod endpoint;
+    pub mod enrich;
     pub mod eval;
     pub mod hub;
     pub mod install;

@@ -20,7 +20,7 @@ use crate::agent::context::Context;
 use crate::agent::event::Event;
 use crate::agent::recommend;
 use crate::agent::reference::References;
-use crate::agent::reply::{Reply, ReplyBuilder};
+use crate::agent::reply::{Reply, ReplyBuilder, complete};
 use crate::agent::run::{Outcome, Run, Step, Work};
 use crate::agent::think::Piece;
 use crate::agent::{AgentState, Question, RunningTurn};
@@ -309,7 +309,7 @@ async fn recommend_questions(
     let text = tokio::select! {
         biased;
         () = token.cancelled() => return None,
-        text = timeout(within, complete(shared, request)) => text.ok()?.ok()?,
+        text = timeout(within, complete(&*shared.model, request)) => text.ok()?.ok()?.text,
     };
     recommend::parse(&text)
 }
@@ -326,19 +326,6 @@ async fn save_recommended(
     if let Ok(Err(error)) = saved {
         tracing::warn!(%error, "the recommended questions were not saved");
     }
-}
-
-/// Asks the model and returns the whole text of its answer, without sending events.
-async fn complete(shared: &AgentState, request: ChatRequest) -> Result<String, LlmError> {
-    let mut deltas = shared.model.stream(request).await?;
-    let mut builder = ReplyBuilder::default();
-    while let Some(delta) = deltas.next().await {
-        builder.push(delta?);
-        if builder.is_overlong() {
-            break;
-        }
-    }
-    Ok(builder.finish().1.text)
 }
 
 /// A running turn.

@@ -1,7 +1,9 @@
 //! Assembles one answer of the model from its stream.
 
+use futures_util::StreamExt;
+
 use crate::agent::think::{Piece, ThinkSplitter};
-use crate::llm::{CallFragment, Delta, Usage};
+use crate::llm::{CallFragment, ChatModel, ChatRequest, Delta, LlmError, Usage};
 use crate::tools::arguments::MAX_ARGUMENT_BYTES;
 
 /// Longest text and thinking of one answer, in bytes. A model that writes more repeats itself.
@@ -32,6 +34,22 @@ pub struct RawCall {
     pub arguments: String,
     /// Bytes of the arguments before the cut.
     pub argument_bytes: usize,
+}
+
+/// Asks a model and returns its whole answer, cut off once it is overlong.
+///
+/// # Errors
+/// As [`ChatModel::stream`].
+pub async fn complete(model: &dyn ChatModel, request: ChatRequest) -> Result<Reply, LlmError> {
+    let mut deltas = model.stream(request).await?;
+    let mut builder = ReplyBuilder::default();
+    while let Some(delta) = deltas.next().await {
+        builder.push(delta?);
+        if builder.is_overlong() {
+            break;
+        }
+    }
+    Ok(builder.finish().1)
 }
 
 /// Assembles a reply delta by delta, and returns the pieces to show meanwhile.

@@ -17,6 +17,7 @@ use toolscout_index::{Catalog, database};
 use super::Outcome;
 use super::context::{Context, Legs};
 use super::exit::UsageError;
+use super::llm::LlmArgs;
 use super::output::{Printer, print_stderr};
 use super::policy::PolicyArgs;
 use super::upstream::McpArgs;
@@ -27,15 +28,11 @@ use crate::finder::Style;
 use crate::gate::audit;
 use crate::gate::{Answer, AuditLog};
 use crate::http::AgentSource;
-use crate::llm::openai::{DEFAULT_BASE_URL, OpenAiConfig};
-use crate::llm::script::Script;
-use crate::llm::{ChatModel, OpenAi, ScriptedModel};
 use crate::mcp::{Pool, SingleWriterSink};
 use crate::models::Patience;
 use crate::printable;
 use crate::session::{ConversationId, OwnerScope, Sessions, TurnStatus};
 use crate::shutdown::EXIT_INTERRUPTED;
-use crate::tools::ScriptedTools;
 use crate::tools::operation::Operations;
 use approve::Questions;
 use stdin::Input;
@@ -70,25 +67,8 @@ pub struct Args {
 /// The flags of an agent, shared by `agent` and `serve`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct AgentArgs {
-    /// The model: the base URL of an OpenAI-compatible API, or `script:FILE`
-    #[arg(long, value_name = "URL", env = "TOOLSCOUT_LLM", default_value = DEFAULT_BASE_URL)]
-    llm: String,
-    /// The model's name at that API
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "TOOLSCOUT_MODEL",
-        default_value = "default"
-    )]
-    model: String,
-    /// The API's key
-    #[arg(
-        long,
-        value_name = "KEY",
-        env = "TOOLSCOUT_LLM_KEY",
-        hide_env_values = true
-    )]
-    llm_key: Option<String>,
+    #[command(flatten)]
+    llm: LlmArgs,
     /// How the model calls tools: native (function calling), manual (JSON in its answer) or plan
     /// (all calls at once, checked and printed before the first)
     #[arg(long, value_parser = protocol)]
@@ -189,7 +169,7 @@ impl AgentArgs {
             mem::take(&mut profile.operations),
         );
         let config = self.config(profile);
-        let (model, tools) = self.model()?;
+        let (model, tools) = self.llm.model()?;
         let data = context.settings.data.clone();
         let builtins = builtins.registry()?;
         let environment = |name: &str| std::env::var(name).ok();
@@ -244,20 +224,6 @@ impl AgentArgs {
         self.policy.apply_to(&mut config.policies);
         config.recommend_within = config.recommend_within.filter(|_| !self.no_recommend);
         config
-    }
-
-    /// The model, and the tools of a scripted one.
-    fn model(&self) -> Result<(Arc<dyn ChatModel>, ScriptedTools)> {
-        if let Some(script) = self.llm.strip_prefix("script:") {
-            let Script { turns, tools } = Script::load(Path::new(script))?;
-            return Ok((
-                Arc::new(ScriptedModel::new(script, turns)),
-                ScriptedTools::new(tools),
-            ));
-        }
-        let mut config = OpenAiConfig::new(&self.llm, &self.model);
-        config.api_key = self.llm_key.clone();
-        Ok((Arc::new(OpenAi::new(config)?), ScriptedTools::default()))
     }
 }
 

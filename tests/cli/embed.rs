@@ -10,7 +10,7 @@ use super::run::{Ended, World, four_tools, text, tool};
 /// Sends SIGINT once the log has a line with this text, which says that the program listens for the
 /// signal. Returns how the program ended, and what else it wrote to stderr.
 #[cfg(unix)]
-fn interrupted(command: &mut std::process::Command, once_it_logs: &str) -> (Ended, String) {
+pub fn interrupted(command: &mut std::process::Command, once_it_logs: &str) -> (Ended, String) {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 18] = [
+const LIST: [Excused; 19] = [
     excused(
         "make ",
         Instead::Target,
@@ -52,6 +52,11 @@ const LIST: [Excused; 18] = [
     excused("toolscout add https:", Instead::Help, "needs a network"),
     excused(
         "toolscout agent --llm http:",
+        Instead::Help,
+        "needs a model",
+    ),
+    excused(
+        "toolscout enrich --llm http:",
         Instead::Help,
         "needs a model",
     ),

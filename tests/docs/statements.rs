@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 27] = [
     "add",
     "sync",
     "embed",
@@ -31,6 +31,7 @@ const VERBS: [&str; 26] = [
     "doctor",
     "eval",
     "tune",
+    "enrich",
     "completions",
     "catalogs",
     "keys",

@@ -49,7 +49,7 @@ impl World {
         let path = dir.path();
         let pages = path.join("page");
         copy(&root().join("fixtures/docs"), &pages);
-        for folder in ["fixtures/tools", "fixtures/agent"] {
+        for folder in ["fixtures/tools", "fixtures/agent", "fixtures/enrich"] {
             copy(&root().join(folder), &pages.join(folder));
         }
         for file in ["queries.jsonl", "fixtures/queries.jsonl"] {

@@ -1,0 +1,253 @@
+//! `toolscout enrich` with scripted models, and with hashed words for an embedding model.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::embed::interrupted;
+use super::run::{Ended, World, four_tools, text};
+
+/// A world of four tools, embedded.
+fn world() -> World {
+    let world = World::new();
+    let file = world.file("t.json", json!(four_tools()).to_string());
+    assert_eq!(run(&world, &["add", text(&file)]).code, 0);
+    world
+}
+
+fn run(world: &World, args: &[&str]) -> Ended {
+    let mut command = world.command();
+    command
+        .env("TOOLSCOUT_EMBEDDER", "hashing")
+        .args(args)
+        .stdin(Stdio::null());
+    Ended::of(command.output())
+}
+
+fn json_of(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stderr))
+}
+
+/// Enriches tool by tool with a model that gives these answers, and returns how that ended.
+fn enrich(world: &World, answers: &[Value], more: &[&str]) -> Ended {
+    let lines: Vec<String> = answers.iter().map(Value::to_string).collect();
+    world.file("script.jsonl", lines.join("\n"));
+    let mut args = vec!["enrich", "--llm", "script:script.jsonl", "--yes", "--json"];
+    if !more.contains(&"--batch") {
+        args.extend(["--batch", "1"]);
+    }
+    args.extend(more);
+    run(world, &args)
+}
+
+fn reply(answer: &str) -> Value {
+    json!({ "reply": { "text": answer, "usage": { "input": 100, "output": 20 } } })
+}
+
+/// Usable answers for so many tools.
+fn replies(tools: usize) -> Vec<Value> {
+    let answer = |tool| {
+        reply(&format!(
+            r#"["please do thing {tool}", "once more {tool}"]"#
+        ))
+    };
+    (0..tools).map(answer).collect()
+}
+
+/// The ids of the tools, in the order in which they are asked about.
+fn ids(world: &World) -> Vec<String> {
+    let mut ids = world.ids();
+    ids.sort();
+    ids
+}
+
+#[test]
+fn every_tool_is_written_about_once_and_found_by_it() {
+    let world = world();
+    let answer = json_of(&enrich(&world, &replies(4), &[]));
+    assert_eq!(
+        (&answer["enriched"], &answer["left"]),
+        (&json!(4), &json!(0))
+    );
+    assert_eq!(
+        (&answer["tokens_in"], &answer["embedded"]),
+        (&json!(400), &json!(8))
+    );
+    let found = run(
+        &world,
+        &["search", "please do thing 2", "--mode", "dense", "--json"],
+    );
+    let third = &ids(&world)[2];
+    assert_eq!(json_of(&found)["hits"][0]["id"], **third);
+    let shown = json_of(&run(&world, &["enrich", "--show", third, "--json"]));
+    assert_eq!(shown["texts"][0], "please do thing 2");
+    // Nobody is shown it as a part of the tool.
+    for verb in [&["show", third][..], &["export"], &["list"]] {
+        let stdout = run(&world, &[verb, &["--json"]].concat()).stdout;
+        assert!(!stdout.contains("please do"), "{verb:?}: {stdout}");
+    }
+    // The script has no reply left: nothing is asked.
+    let again = enrich(&world, &[], &[]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert_eq!(json_of(&again)["enriched"], 0);
+}
+
+#[test]
+fn a_dry_run_tells_tokens_and_price_and_sends_nothing() {
+    let world = world();
+    let dry = ["enrich", "--llm", "script:missing", "--dry-run", "--json"];
+    let plan = json_of(&run(&world, &dry));
+    assert_eq!((&plan["tools"], &plan["price"]), (&json!(4), &Value::Null));
+    let tokens = |key: &str| plan[key].as_f64().expect("a number");
+    assert!(
+        tokens("tokens_in") > 400.0 && tokens("tokens_out") > 100.0,
+        "{plan}"
+    );
+    let prices = ["--price-in", "2", "--price-out", "10"];
+    let priced = json_of(&run(&world, &[&dry[..], &prices].concat()));
+    let expected = (2.0 * tokens("tokens_in") + 10.0 * tokens("tokens_out")) / 1e6;
+    let price = priced["price"].as_f64().expect("a price");
+    assert!((price - expected).abs() < 1e-9, "{price} {expected}");
+    // Nor without a yes where nobody can be asked.
+    let unasked = run(&world, &["enrich", "--llm", "script:missing"]);
+    unasked.failed(2, &["the definitions of 4 tools", "add --yes"]);
+    run(&world, &["enrich", "--price-in=-1", "--dry-run"]).failed(2, &["a number from 0"]);
+}
+
+#[test]
+fn a_model_that_fails_ends_the_run_and_the_next_one_goes_on() {
+    let world = world();
+    let mut answers = replies(2);
+    answers.extend([
+        json!({"fail": "out of money"}),
+        json!({"reply": {"cut": true}}),
+    ]);
+    let first = enrich(&world, &answers, &[]);
+    assert_eq!(first.code, 1);
+    let report = json_of(&first);
+    assert_eq!(
+        (&report["enriched"], &report["left"]),
+        (&json!(2), &json!(2))
+    );
+    let reasons = report["skipped"].to_string();
+    assert!(
+        reasons.contains("out of money") && reasons.contains("cut off"),
+        "{reasons}"
+    );
+    let second = json_of(&enrich(&world, &replies(2), &[]));
+    assert_eq!(
+        (&second["enriched"], &second["left"]),
+        (&json!(2), &json!(0))
+    );
+    let shown = run(&world, &["enrich", "--show", &ids(&world)[2]]).stdout;
+    assert!(shown.contains("please do thing 0"), "{shown}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_what_was_written_and_the_next_run_goes_on() {
+    let world = world();
+    let lines = [replies(1).remove(0), json!({"hang": true})].map(|line| line.to_string());
+    world.file("script.jsonl", lines.join("\n"));
+    let mut command = world.command();
+    command
+        .env("TOOLSCOUT_EMBEDDER", "hashing")
+        .env("TOOLSCOUT_LOG", "info")
+        .args([
+            "enrich",
+            "--llm",
+            "script:script.jsonl",
+            "--batch",
+            "1",
+            "--yes",
+            "--json",
+        ]);
+    let (ended, messages) = interrupted(&mut command, "this sends");
+    assert_eq!(ended.code, 1, "{messages}");
+    // The signal arrives before the first answer or after it.
+    let report = json_of(&ended);
+    let left = report["left"].as_u64().expect("a number") as usize;
+    assert_eq!(report["enriched"], 4 - left);
+    assert!(left >= 3, "{report}");
+    let rest = json_of(&enrich(&world, &replies(left), &[]));
+    assert_eq!(
+        (&rest["enriched"], &rest["left"]),
+        (&json!(left), &json!(0))
+    );
+    assert_eq!(
+        json_of(&run(&world, &["stats", "--json"]))["pending_embeddings"],
+        0
+    );
+}
+
+#[test]
+fn answers_that_cannot_be_used_are_reported_and_not_stored() {
+    let world = world();
+    let answers = [
+        reply("I cannot help with that."),
+        reply(r#"["fine"]"#),
+        reply("[\"a\\u001b[2J\"]"),
+        reply(&format!(r#"["{}"]"#, "x".repeat(201))),
+    ];
+    let ended = enrich(&world, &answers, &[]);
+    assert_eq!(ended.code, 1);
+    let report = json_of(&ended);
+    assert_eq!(
+        (&report["enriched"], &report["left"]),
+        (&json!(1), &json!(3))
+    );
+    let skipped = report["skipped"].as_array().expect("a list");
+    let reasons: Vec<&str> = skipped
+        .iter()
+        .map(|skipped| skipped["reason"].as_str().expect("text"))
+        .collect();
+    let expected = ["not the JSON object", "control character", "201 characters"];
+    for (reason, expected) in reasons.iter().zip(expected) {
+        assert!(reason.contains(expected), "{reason}");
+    }
+    run(&world, &["enrich", "--show", &ids(&world)[0]]).failed(1, &["nothing was written"]);
+}
+
+#[test]
+fn a_model_that_gives_nothing_usable_is_not_asked_for_ever() {
+    let world = World::new();
+    let tools: Vec<Value> = (0..9)
+        .map(|n| super::run::tool("s", &format!("t{n}"), "Does something."))
+        .collect();
+    let file = world.file("t.json", json!(tools).to_string());
+    run(&world, &["add", text(&file)]);
+    let ended = enrich(&world, &vec![reply("no"); 9], &[]);
+    ended.failed(1, &["5 requests in a row gave nothing"]);
+    assert_eq!(json_of(&ended)["left"], 9);
+}
+
+#[test]
+fn several_tools_of_one_server_share_a_request() {
+    let world = world();
+    let answers = [reply(r#"{"2": ["another thing"], "1": ["a thing"]}"#)];
+    let more = ["--server", "mail", "--batch", "20"];
+    let report = json_of(&enrich(&world, &answers, &more));
+    assert_eq!(
+        (&report["enriched"], &report["left"]),
+        (&json!(2), &json!(0))
+    );
+    let shown = run(&world, &["enrich", "--show", "mail/sendMessage"]).stdout;
+    assert_eq!(shown, "another thing\n");
+}
+
+#[test]
+fn what_was_written_is_forgotten_for_one_tool_or_all() {
+    let world = world();
+    enrich(&world, &replies(4), &[]);
+    let first = &ids(&world)[0];
+    let forgotten = |args: &[&str]| {
+        let args = [&["enrich", "--json"], args].concat();
+        json_of(&run(&world, &args))["forgotten"].clone()
+    };
+    assert_eq!(forgotten(&["--forget", first]), 1);
+    assert_eq!(forgotten(&["--forget", first]), 0);
+    run(&world, &["enrich", "--forget"]).failed(2, &["add --yes"]);
+    assert_eq!(forgotten(&["--forget", "--yes"]), 3);
+    run(&world, &["enrich", "--show", first]).failed(1, &["nothing was written"]);
+    run(&world, &["enrich", "--forget", "no/such"]).failed(1, &["no tool"]);
+}
