@@ -1,0 +1,61 @@
+"""Contrast: of the tools of a batch, a request shall be nearest to its own, and a tool to its own request."""
+
+import time
+
+import torch
+from torch.nn import functional
+
+from batches import PAIRS
+from model import tokens
+
+SCALE, RATE, WARM_UP, DECAY = 20.0, 2e-5, 50, 0.01
+REQUEST_TOKENS, TOOL_TOKENS = 64, 64
+
+
+def loss_of(requests, tools, joined, needs):
+    """Symmetric InfoNCE, and for requests with two needs the mean over both. Tensors of unit vectors."""
+    own = torch.arange(PAIRS)
+    scores = SCALE * requests @ tools.T
+    both = -functional.log_softmax(SCALE * joined @ tools.T, dim=1).gather(1, needs).mean()
+    found = (scores.argmax(1) == own).float().mean()
+    pairs = (functional.cross_entropy(scores, own) + functional.cross_entropy(scores.T, own)) / 2
+    return pairs + both * len(joined) / PAIRS, found
+
+
+def rate(step, schedule):
+    """Rises over the first steps, then falls to a twentieth."""
+    if step < WARM_UP:
+        return (step + 1) / WARM_UP
+    return 1 - 0.95 * (step - WARM_UP) / max(1, schedule - WARM_UP)
+
+
+def contrast(encoder, tokenizer, source, steps, schedule, report, keep):
+    """Trains all but the token embeddings; `keep(step, encoder)` is called after each step."""
+    trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
+    matrices, others = ([p for p in trained if (p.ndim > 1) == wanted] for wanted in (True, False))
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}], lr=RATE
+    )
+    rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, schedule))
+    encoder.train()
+    losses, found, began = [], [], time.time()
+    for step in range(1, steps + 1):
+        batch = source.batch()
+        texts = tokens(tokenizer, batch.requests + batch.joined, REQUEST_TOKENS) + tokens(
+            tokenizer, batch.tools, TOOL_TOKENS
+        )
+        # Products in bfloat16 take half the time on processors that have it, at the same result.
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            vectors = encoder(texts)
+        requests, joined, tools = vectors.float().split([PAIRS, len(batch.joined), PAIRS])
+        loss, right = loss_of(requests, tools, joined, torch.tensor(batch.needs))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        rates.step()
+        losses.append(loss.item())
+        found.append(right.item())
+        if step % 20 == 0:
+            report(step, sum(losses[-20:]) / 20, sum(found[-20:]) / 20, time.time() - began)
+        keep(step, encoder)
