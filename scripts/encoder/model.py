@@ -71,6 +71,8 @@ class Encoder(nn.Module):
     def __init__(self, weights=None):
         super().__init__()
         self.words = None
+        # Turns the vectors, so that the first dimensions carry most; applied where it is set.
+        self.rotation = None
         self.positions = nn.Embedding(POSITIONS, HIDDEN)
         self.norm = nn.LayerNorm(HIDDEN, eps=1e-12)
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
@@ -103,7 +105,8 @@ class Encoder(nn.Module):
         states = self.norm(self.words(batch.ids) + self.positions(batch.position))
         for layer in self.layers:
             states = layer(states, batch)
-        return functional.normalize(batch.mean(states.float()), dim=1)
+        vectors = functional.normalize(batch.mean(states.float()), dim=1)
+        return vectors if self.rotation is None else vectors @ self.rotation
 
 
 def tokens(tokenizer, texts, most=POSITIONS):
