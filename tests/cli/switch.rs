@@ -51,7 +51,7 @@ impl Two {
     fn command(&self) -> Command {
         let mut command = self.world.command();
         command
-            .env_remove("TOOLSCOUT_EMBEDDER")
+            .env("TOOLSCOUT_EMBEDDER", "table")
             .env("TOOLSCOUT_CONFIG", self.world.path("config.toml"));
         command
     }
@@ -169,7 +169,7 @@ fn a_name_that_this_machine_does_not_know_leaves_the_table() {
     let two = Two::new();
     two.json(&["embed", "--embedder", "a", "--switch"]);
     let mut command = two.world.command();
-    command.env_remove("TOOLSCOUT_EMBEDDER");
+    command.env("TOOLSCOUT_EMBEDDER", "table");
     let ended = Ended::of(command.args(["search", "open an issue", "--json"]).output());
     let answer: Value = serde_json::from_str(&ended.stdout).expect("JSON");
     assert_eq!(answer["degraded"]["code"], "embedder_not_loaded");
