@@ -39,7 +39,7 @@ fn the_bundled_ranker_has_a_model_with_and_without_the_transformer() {
     let ranker = Ranker::bundled().expect("the file that is built in can be read");
     for legs in [
         vec!["static-table/x"],
-        vec!["static-table/x", "all-MiniLM-L6-v2/y/128"],
+        vec!["static-table/x", "tool-encoder/y"],
     ] {
         let model = ranker
             .model(legs.iter().copied())
