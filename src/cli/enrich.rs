@@ -80,8 +80,8 @@ pub struct Args {
     #[arg(long, value_name = "ID", conflicts_with_all = ["forget", "dry_run"])]
     show: Option<String>,
     /// Delete what was written for this tool, or for all tools where none is named
-    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "", conflicts_with = "dry_run")]
-    forget: Option<String>,
+    #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "dry_run")]
+    forget: Option<Option<String>>,
 }
 
 impl Args {
@@ -91,7 +91,7 @@ impl Args {
             return show(context, id);
         }
         if let Some(id) = &self.forget {
-            return self.forget(context, id);
+            return self.forget(context, id.as_deref());
         }
         let legs = if self.dry_run {
             Legs::Lexical
@@ -162,15 +162,14 @@ impl Args {
         format!("this sends {plan} to {}", printable::line(&self.llm.llm))
     }
 
-    fn forget(&self, context: &Context, id: &str) -> Result<Outcome> {
+    fn forget(&self, context: &Context, id: Option<&str>) -> Result<Outcome> {
         let catalog = context.open(Legs::Lexical)?;
         let searcher = catalog.searcher();
-        let ids: Vec<ToolId> = if id.is_empty() {
-            searcher.ids_after(None).cloned().collect()
-        } else {
-            vec![known(&searcher, id)?]
+        let ids: Vec<ToolId> = match id {
+            Some(id) => vec![known(&searcher, id)?],
+            None => searcher.ids_after(None).cloned().collect(),
         };
-        if id.is_empty() && !self.yes {
+        if id.is_none() && !self.yes {
             let message = "this deletes what was written for every tool; add --yes to confirm";
             return Err(UsageError(message.to_owned()).into());
         }
@@ -454,7 +453,11 @@ fn embed_pending(
     if context.embedders().is_empty() || interrupt.is_raised() {
         return Ok(None);
     }
-    match embed::pending(&mut catalog.writer()?, interrupt) {
+    let embedded = catalog
+        .writer()
+        .map_err(Into::into)
+        .and_then(|mut writer| embed::pending(&mut writer, interrupt));
+    match embedded {
         Ok(embedded) => Ok(Some(embedded)),
         Err(error) => {
             context.warn(error_message(&error));

@@ -23,7 +23,7 @@ pub struct Globals {
     /// Catalog to use [env: TOOLSCOUT_CATALOG; default: default]
     #[arg(long, global = true, value_name = "NAME")]
     catalog: Option<String>,
-    /// Embedding: auto (the built-in tables and encoder), table (the tables alone), minilm (the
+    /// Embedding: auto (the built-in tables and encoder), table (the tables alone), encoder (as auto), minilm (the
     /// tables and all-MiniLM-L6-v2, after `models pull`), none, a model of `models list --all`, the
     /// URL of an OpenAI-compatible endpoint (URL#MODEL), or a name of `[embedders]` in the
     /// configuration file; several with `+`. The built-in tables are part of every one but none:

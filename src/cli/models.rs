@@ -85,6 +85,10 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
     }
     if context.printer.is_json() {
         let mut json = serde_json::json!(status);
+        json["built_in"] = models::built_in()
+            .iter()
+            .map(|embedder| serde_json::json!({ "id": embedder.id(), "dimensions": embedder.dimensions() }))
+            .collect();
         json["by_name"] = serde_json::json!(named);
         json["endpoints"] = serde_json::json!(context.settings.embedders);
         context.printer.json(&json)?;

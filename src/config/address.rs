@@ -6,6 +6,12 @@ pub fn masked(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else {
         return address.to_owned();
     };
+    // First and at the last one: a password may have any of these marks in it. Where a query or a
+    // model has one, more is masked than need be.
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => ("***@", rest),
+        None => ("", rest),
+    };
     let (rest, model) = match rest.split_once('#') {
         Some((rest, model)) => (rest, format!("#{model}")),
         None => (rest, String::new()),
@@ -13,11 +19,6 @@ pub fn masked(address: &str) -> String {
     let (rest, query) = match rest.split_once('?') {
         Some((rest, _)) => (rest, "?…"),
         None => (rest, ""),
-    };
-    // The last one: a password may have a further one in it.
-    let (user, rest) = match rest.rsplit_once('@') {
-        Some((_, rest)) => ("***@", rest),
-        None => ("", rest),
     };
     format!("{scheme}://{user}{rest}{query}{model}")
 }
@@ -32,7 +33,8 @@ mod tests {
             ("http://h:1/v1#org/m", "http://h:1/v1#org/m"),
             ("https://h/v1?key=secret", "https://h/v1?…"),
             ("https://u:p@ss@h/v1?key=k#m", "https://***@h/v1?…#m"),
-            ("https://h/v1?a=b@c", "https://h/v1?…"),
+            ("https://u:p#s?s@h/v1#m", "https://***@h/v1#m"),
+            ("https://h/v1?a=b@c", "https://***@c"),
             ("bge-m3@main", "bge-m3@main"),
         ] {
             assert_eq!(masked(address), expected);

@@ -269,8 +269,9 @@ impl NamedModel {
             model: self.model.name.clone(),
             reason,
         };
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let embed = |text: &&str| {
+            // For one text only: a search need not wait for a batch of tools.
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
             // One by one: the vector of a text must not depend on those beside it, which padding and
             // 8-bit arithmetic would make it do.
             let embedded = session.embed([format!("{prefix}{text}")], Some(1));

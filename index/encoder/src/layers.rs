@@ -62,7 +62,8 @@ pub(crate) fn run(file: &[u8], layers: &[Layer], batch: &mut Batch) {
 /// True if the processor has AVX-512 with VNNI.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_vnni() -> bool {
-    is_x86_feature_detected!("avx512vnni")
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vnni")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512dq")

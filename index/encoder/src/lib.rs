@@ -51,6 +51,8 @@ const VERSION: u32 = 1;
 const CHECKSUM: Range<usize> = 40..72;
 /// Tokens read of a text. A tool's first sentences state its purpose.
 const MAX_TOKENS: usize = 128;
+/// Bytes read of a text: a description may have 16 MiB.
+const MAX_BYTES: usize = 16 << 10;
 /// Dimensions of an embedding that share a scale.
 const GROUP: usize = 32;
 /// What a code of zero is stored as.
@@ -168,6 +170,8 @@ impl Encoder {
 
     /// The tokens of a text, of at most [`MAX_TOKENS`].
     fn tokens(&self, text: &str) -> Vec<u32> {
+        // More bytes than so many tokens have in any text of words.
+        let text = &text[..text.floor_char_boundary(MAX_BYTES)];
         let mut tokens = vec![self.first];
         self.vocabulary
             .tokens_or(text, Some(self.unknown), |token| {
