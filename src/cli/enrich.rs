@@ -458,7 +458,12 @@ fn embed_pending(
         .map_err(Into::into)
         .and_then(|mut writer| embed::pending(&mut writer, interrupt));
     match embedded {
-        Ok(embedded) => Ok(Some(embedded)),
+        Ok(embedded) => {
+            if let Some(problem) = &embedded.problem {
+                context.warn(problem);
+            }
+            Ok(Some(embedded))
+        }
         Err(error) => {
             context.warn(error_message(&error));
             Ok(None)

@@ -17,7 +17,7 @@ use super::manifest::Manifest;
 use super::named::{self, Wanted};
 use super::scratch::Scratch;
 use super::{OnTransfer, Transfer, model, pins};
-use crate::config::Settings;
+use crate::config::{Settings, masked};
 
 /// Longest wait for a connection, and for the list of files: a hub that can be reached answers
 /// within a second or two.
@@ -179,16 +179,16 @@ impl Hub {
         response
             .take(MAX_LIST_BYTES)
             .read_to_end(&mut bytes)
-            .with_context(|| format!("read what {} says of {id}", self.base))?;
+            .with_context(|| format!("read what {} says of {id}", self.shown()))?;
         let listed: Listed = serde_json::from_slice(&bytes)
-            .with_context(|| format!("what {} says of {id} is no list of files", self.base))?;
+            .with_context(|| format!("what {} says of {id} is no list of files", self.shown()))?;
         let is_commit =
             |text: &str| text.len() == 40 && text.bytes().all(|c| c.is_ascii_hexdigit());
         let is_another = is_commit(revision) && listed.sha != revision;
         if !named::is_revision(&listed.sha) || is_another {
             bail!(
                 "asked for {id}, revision {revision}, {} answers with the revision {:?}; nothing was replaced",
-                self.base,
+                self.shown(),
                 listed.sha
             );
         }
@@ -260,16 +260,21 @@ impl Hub {
         Ok((done, sum))
     }
 
+    /// The address for messages: that of a mirror may hold a password.
+    fn shown(&self) -> String {
+        masked(&self.base)
+    }
+
     fn accepted(&self, response: Response, what: &str) -> Result<Response> {
         match response.status() {
             status if status.is_success() => Ok(response),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => bail!(
                 "{} does not give out {what} without an account; download it with the hub's own program, and name \
                  the folder in `models_dir`",
-                self.base
+                self.shown()
             ),
-            StatusCode::NOT_FOUND => bail!("{} has no {what}", self.base),
-            status => bail!("{} answered {} for {what}", self.base, status.as_u16()),
+            StatusCode::NOT_FOUND => bail!("{} has no {what}", self.shown()),
+            status => bail!("{} answered {} for {what}", self.shown(), status.as_u16()),
         }
     }
 
@@ -281,7 +286,7 @@ impl Hub {
         anyhow!(
             "the model hub {} cannot be reached ({cause}); check the network, or put the model's files into a folder \
              in the hub's layout and name it in `models_dir`",
-            self.base
+            self.shown()
         )
     }
 }
