@@ -2,9 +2,7 @@
 # CARGO, PYTHON-side mirrors and proxies are taken from the environment as those tools understand it.
 
 CARGO ?= cargo
-# Models and the ONNX Runtime; unset for the platform's cache directory, which survives `make clean-demo`.
-CACHE ?=
-TOOLSCOUT = target/release/toolscout $(if $(CACHE),--cache $(CACHE))
+TOOLSCOUT = target/release/toolscout
 
 .PHONY: help build demo agent-demo test check clean-demo
 

@@ -217,7 +217,7 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
     match &kind {
         EmbedderKind::None => Embedders::new(Vec::new(), Some(Unavailable::Disabled { kind })),
         EmbedderKind::Table => with_tables(Err(Unavailable::Disabled { kind })),
-        EmbedderKind::Auto => with_tables(encoder().map(|encoder| vec![encoder])),
+        EmbedderKind::Auto => built_in(),
         EmbedderKind::Minilm => with_tables(minilm(settings).map(|model| vec![model])),
         EmbedderKind::Hashing => {
             Embedders::new(vec![Arc::new(Hashing::new(HASHING_DIMENSIONS))], None)
@@ -236,11 +236,11 @@ pub fn embedders_of(kind: &EmbedderKind, settings: &Settings, patience: Patience
 }
 
 /// The embedders that are part of the program.
-pub fn built_in() -> Vec<Arc<dyn Embedder>> {
-    with_tables(encoder().map(|encoder| vec![encoder])).found
+pub fn built_in() -> Embedders {
+    with_tables(encoder().map(|encoder| vec![encoder]))
 }
 
-/// The built-in tables, with the models if it could be loaded.
+/// The built-in tables, with the models if they could be loaded.
 fn with_tables(models: Result<Vec<Arc<dyn Embedder>>, Unavailable>) -> Embedders {
     let (mut found, without_model) = match models {
         Ok(models) => (models, None),

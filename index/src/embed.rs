@@ -13,13 +13,14 @@ pub use minilm::MiniLm;
 pub use multilingual::MultilingualTable;
 pub use table::StaticTable;
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub(crate) use toolscout_encoder::to_unit_length;
 
 use crate::document::View;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::language::Language;
 
 /// The languages for which an embedder scores.
@@ -144,6 +145,14 @@ pub trait Embedder: Send + Sync {
     /// See [`EmbedderProfile::is_instant`].
     fn is_instant(&self) -> bool {
         self.profile().is_instant
+    }
+}
+
+/// The error about a file that is part of the program.
+fn unusable_part(model: &str, reason: impl fmt::Display) -> Error {
+    Error::Embedder {
+        model: model.to_owned(),
+        reason: format!("{reason}; put back the file that came with this program"),
     }
 }
 

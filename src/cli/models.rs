@@ -86,6 +86,7 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
     if context.printer.is_json() {
         let mut json = serde_json::json!(status);
         json["built_in"] = models::built_in()
+            .found
             .iter()
             .map(|embedder| serde_json::json!({ "id": embedder.id(), "dimensions": embedder.dimensions() }))
             .collect();
@@ -99,6 +100,7 @@ fn list(context: &Context, all: bool) -> Result<Outcome> {
         vec![name.to_owned(), state.to_owned(), detail]
     };
     let mut rows: Vec<Vec<String>> = models::built_in()
+        .found
         .iter()
         .map(|embedder| {
             let detail = format!("{} dimensions, part of the program", embedder.dimensions());

@@ -5,7 +5,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::matrix::{Avx2, Vnni};
-use crate::matrix::{Codes, Kernel, Matrix, Portable};
+use crate::matrix::{Codes, Kernel, Matrix, Portable, ROUND};
 
 /// Length of a token's state.
 pub(crate) const HIDDEN: usize = 384;
@@ -248,8 +248,6 @@ fn erf(x: f32) -> f32 {
 /// The exponential of a number that is 0 or less, within ten parts in a million.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
-    /// Rounds to a whole number by its addition; see `matrix`.
-    const ROUND: f32 = 12_582_912.0;
     let x = if x > -87.0 { x } else { -87.0 };
     let power = x * std::f32::consts::LOG2_E;
     let rounded = power + ROUND;

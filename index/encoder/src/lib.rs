@@ -232,8 +232,7 @@ impl Encoder {
         for ((values, codes), scale) in groups.zip(scales.as_chunks::<2>().0) {
             let scale = half_to_float(u16::from_le_bytes(*scale));
             for (pair, &code) in values.as_chunks_mut::<2>().0.iter_mut().zip(codes) {
-                pair[0] = scale * f32::from((code & 15).cast_signed() - ZERO);
-                pair[1] = scale * f32::from((code >> 4).cast_signed() - ZERO);
+                *pair = two_codes(code).map(|code| scale * code);
             }
         }
         for (value, position) in state.iter_mut().zip(position) {
@@ -258,6 +257,11 @@ fn batches(texts: &[Vec<u32>]) -> Vec<&[Vec<u32>]> {
         batches.push(&texts[first..]);
     }
     batches
+}
+
+/// The two codes of a byte, of four bits each.
+pub fn two_codes(byte: u8) -> [f32; 2] {
+    [byte & 15, byte >> 4].map(|code| f32::from(code.cast_signed() - ZERO))
 }
 
 /// A binary16 number that is finite, as a float.

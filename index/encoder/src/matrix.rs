@@ -19,7 +19,7 @@ const ZERO: u8 = 128;
 const LARGEST_CODE: f32 = 127.0;
 /// Added to a number between -2^22 and 2^22, it rounds it to a whole one, whose bits are then those
 /// of the sum from this number's on.
-const ROUND: f32 = 12_582_912.0;
+pub(crate) const ROUND: f32 = 12_582_912.0;
 
 /// A matrix of weights and what is added to its products.
 pub(crate) struct Matrix {

@@ -1,13 +1,12 @@
 //! The encoder that ships with the program: a transformer for requests and tools in English, trained
 //! from all-MiniLM-L6-v2. Needs no download. `assets/ENCODER_CARD.md` lists its sources and quality.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use toolscout_encoder::DIMENSIONS;
 
-use super::{Embedder, EmbedderProfile, Languages, read_once};
-use crate::error::{Error, Result};
+use super::{Embedder, EmbedderProfile, Languages, read_once, unusable_part};
+use crate::error::Result;
 
 /// The encoder's name; its id adds the checksum.
 pub const NAME: &str = "tool-encoder";
@@ -32,12 +31,13 @@ impl Encoder {
     /// The encoder the crate carries, read once for the process in some milliseconds.
     ///
     /// # Errors
-    /// [`Error::Embedder`] when the program was built with a file that is no encoder.
+    /// [`crate::Error::Embedder`] when the program was built with a file that is no encoder.
     pub fn bundled() -> Result<Arc<Self>> {
         static ENCODER: OnceLock<Arc<Encoder>> = OnceLock::new();
         read_once(&ENCODER, || {
             // A test compares the checksum.
-            let network = toolscout_encoder::Encoder::trusted(BUNDLED).map_err(failed)?;
+            let network = toolscout_encoder::Encoder::trusted(BUNDLED)
+                .map_err(|unreadable| unusable_part(NAME, unreadable))?;
             Ok(Encoder {
                 id: format!("{NAME}/{}", &network.checksum().to_hex()[..8]),
                 network,
@@ -66,13 +66,6 @@ impl Embedder for Encoder {
 
     fn batch(&self) -> usize {
         BATCH
-    }
-}
-
-fn failed(reason: impl fmt::Display) -> Error {
-    Error::Embedder {
-        model: NAME.to_owned(),
-        reason: format!("{reason}; put back the file that came with this program"),
     }
 }
 

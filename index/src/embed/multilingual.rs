@@ -27,9 +27,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use toolscout_encoder::two_codes;
+
 use self::pieces::Pieces;
 use crate::document::View;
-use crate::embed::{Embedder, EmbedderProfile, Languages, read_once, to_unit_length};
+use crate::embed::{
+    Embedder, EmbedderProfile, Languages, read_once, to_unit_length, unusable_part,
+};
 use crate::error::{Error, Result};
 
 /// The table's name; its id adds the checksum.
@@ -40,8 +44,6 @@ const CHECKSUM: Range<usize> = 12..44;
 const HEADER: usize = 56;
 /// More than any table has. Keeps sizes from a damaged header from overflowing.
 const MAX_DIMENSIONS: usize = 4096;
-/// What a code of zero is stored as.
-const ZERO: i8 = 8;
 
 static BUNDLED: &[u8] = include_bytes!("../../assets/languages.bin");
 
@@ -133,8 +135,9 @@ impl MultilingualTable {
             // A bfloat16 is the upper half of a float.
             let scale = f32::from_bits(u32::from(u16::from_le_bytes(*scale)) << 16);
             for (pair, &code) in values.as_chunks_mut::<2>().0.iter_mut().zip(codes) {
-                pair[0] += scale * f32::from((code & 15).cast_signed() - ZERO);
-                pair[1] += scale * f32::from((code >> 4).cast_signed() - ZERO);
+                let [low, high] = two_codes(code);
+                pair[0] += scale * low;
+                pair[1] += scale * high;
             }
         }
     }
@@ -227,10 +230,7 @@ impl Header {
 }
 
 fn failed(reason: impl fmt::Display) -> Error {
-    Error::Embedder {
-        model: NAME.to_owned(),
-        reason: format!("{reason}; put back the file that came with this program"),
-    }
+    unusable_part(NAME, reason)
 }
 
 #[cfg(test)]

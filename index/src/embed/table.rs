@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use toolscout_encoder::{Vocabulary, to_unit_length};
 
 use crate::document::View;
-use crate::embed::{Embedder, EmbedderProfile, Languages, read_once};
+use crate::embed::{Embedder, EmbedderProfile, Languages, read_once, unusable_part};
 use crate::error::{Error, Result};
 use crate::quantization::add_dots;
 
@@ -281,10 +281,7 @@ fn length(row: &[u8]) -> f32 {
 }
 
 fn failed(reason: impl fmt::Display) -> Error {
-    Error::Embedder {
-        model: NAME.to_owned(),
-        reason: format!("{reason}; put back the file that came with this program"),
-    }
+    unusable_part(NAME, reason)
 }
 
 #[cfg(test)]
