@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what LightGBM predicts for trees of its own, for the tests of the crate's tree walker.
 
-    python scripts/check_ranker.py --trees 4 --leaves 5 >index/tests/lightgbm.json
+    python scripts/check_ranker.py --trees 4 --leaves 5 >index/tests/engine/lightgbm.json
 
 Trains a small forest on random numbers with the parameters of scripts/train_ranker.py, and prints it in the crate's
 format beside rows and LightGBM's own predictions. Rows hold thresholds themselves, where a walker goes wrong first.

@@ -3,16 +3,6 @@
 //! found and nothing else, searches work, nothing needs repair, and embedding continues.
 //!
 //! `TOOLSCOUT_KILL_ROUNDS=100` for more rounds, `TOOLSCOUT_SEED` for other moments.
-#![allow(
-    clippy::print_stdout,
-    reason = "a test says its seed and what it skips"
-)]
-#![cfg(unix)]
-
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/world.rs"]
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -23,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::child;
+use crate::world::{Chance, answer, embed_all, filled, fresh, ids, plain};
 use toolscout_index::embed::Hashing;
 use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Mode, Options, Query, Result, Tool, ToolId, Writer,
 };
-use world::{Chance, answer, embed_all, filled, fresh, ids, plain};
 
 const DEFAULT_ROUNDS: u64 = 10;
 const DEFAULT_SEED: u64 = 11;
@@ -174,7 +165,7 @@ struct Reported {
 
 /// Starts a child on the folder, kills it after some time, and returns what it had reported.
 fn run_and_kill(folder: &Path, seed: u64, first: usize, life: Duration) -> Reported {
-    let mut child = child::command("child_writes_until_it_is_killed", folder)
+    let mut child = child::command("kill::child_writes_until_it_is_killed", folder)
         .env("KILL_SEED", seed.to_string())
         .env("KILL_FIRST", first.to_string())
         .stdout(Stdio::piped())
@@ -298,7 +289,7 @@ fn a_creation_killed_at_any_moment_leaves_a_sound_catalog_or_none() {
     let data = DataDir::new(dir.path());
     let mut created = 0;
     for round in 0..DEFAULT_ROUNDS {
-        let mut child = child::command("child_creates_until_it_is_killed", dir.path())
+        let mut child = child::command("kill::child_creates_until_it_is_killed", dir.path())
             .env("KILL_FIRST", created.to_string())
             .stdout(Stdio::piped())
             .spawn()

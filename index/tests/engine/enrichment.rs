@@ -1,11 +1,6 @@
 //! Enrichments: what a model wrote about when to use a tool. Dense search finds the tool by it, and
 //! nothing else knows of it.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "a test says its seed and what it skips"
-)]
-
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -15,10 +10,7 @@ use toolscout_index::{
     Catalog, DataDir, Embedder, Enrichment, Mode, Options, Query, Searcher, Tool, ToolId,
 };
 
-#[path = "support/world.rs"]
-mod world;
-
-use world::{assert_alike, embed_all, filled, found, fresh, hashing, plain};
+use crate::world::{assert_alike, embed_all, filled, found, fresh, hashing, plain};
 
 const REQUEST: &str = "let the family know that dinner is late";
 

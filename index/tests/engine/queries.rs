@@ -2,24 +2,17 @@
 //!
 //! `TOOLSCOUT_SETS=DIR` also tries the names of real catalogs, one folder with a `tools.jsonl`
 //! each.
-#![allow(
-    clippy::print_stdout,
-    reason = "a test prints its seed and what it skips"
-)]
-
-#[path = "support/world.rs"]
-mod world;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::world::{Chance, filled, fresh, hashing, plain};
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{
     Catalog, DataDir, Error, Mode, NoMatchReason, Options, Query, SearchOptions, Searcher,
     Settings, Tool, ToolId,
 };
-use world::{Chance, filled, fresh, hashing, plain};
 
 const SAMPLED: usize = 200;
 
@@ -333,7 +326,7 @@ fn odd_queries_are_answered_within_bounds() {
 fn punctuation_and_invisible_characters_do_not_change_the_hits() {
     let dir = tempfile::tempdir().unwrap();
     let searcher = fresh(&DataDir::new(dir.path()), "c", &fixtures()).searcher();
-    let found = |text: &str| world::found(&searcher, text, Mode::Lexical);
+    let found = |text: &str| crate::world::found(&searcher, text, Mode::Lexical);
     let plain = found("weather forecast");
     assert!(!plain.is_empty());
     for dressed in [

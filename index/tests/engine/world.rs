@@ -1,8 +1,6 @@
 //! Shared by the engine's tests: seeded random numbers, generated tools and requests, and answers
 //! that can be compared.
 
-#![allow(dead_code)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;

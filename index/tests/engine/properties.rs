@@ -1,23 +1,16 @@
 //! Properties that hold for any sequence of changes and any query, on seeded random ones.
-#![allow(
-    clippy::print_stdout,
-    reason = "a test says its seed and what it skips"
-)]
-
-#[path = "support/world.rs"]
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::world::{
+    Chance, SERVERS, TAGS, answer, assert_alike, embed_all, for_each_seed, fresh, hashing, plain,
+    some_name, some_text, some_tool, some_tools,
+};
 use toolscout_index::{
     Catalog, Changes, DataDir, Filter, Fusion, Mode, Options, Query, Searcher, Settings, Tool,
     ToolId, Writer,
-};
-use world::{
-    Chance, SERVERS, TAGS, answer, assert_alike, embed_all, for_each_seed, fresh, hashing, plain,
-    some_name, some_text, some_tool, some_tools,
 };
 
 const MODES: [Mode; 3] = [Mode::Lexical, Mode::Dense, Mode::Hybrid];
@@ -475,8 +468,8 @@ fn catalogs_side_by_side_do_not_mix() {
     assert_eq!(data.catalogs().unwrap(), ["a", "b"]);
     assert_eq!(
         (
-            world::ids(&a.searcher()).len(),
-            world::ids(&b.searcher()).len()
+            crate::world::ids(&a.searcher()).len(),
+            crate::world::ids(&b.searcher()).len()
         ),
         (1, 1)
     );

@@ -1,17 +1,13 @@
 //! Damaged catalog folders: interrupted creations and deletions, catalogs replaced under an open
 //! one, and every kind of damage to every kind of file. Answers are the same as before, or an error
 //! or `degraded` gives the reason.
-#![allow(clippy::print_stdout, reason = "a test says its seed")]
-
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/world.rs"]
-mod world;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::child;
+use crate::world::{Chance, answer, copy, embed_all, found, fresh, hashing, plain};
 use serde_json::Value;
 use toolscout_index::embed::{Hashing, StaticTable};
 use toolscout_index::memory::{Source, Switch};
@@ -19,7 +15,6 @@ use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Error, Mode, Options, Query, Ranker, Result,
     Settings, Tool, ToolId,
 };
-use world::{Chance, answer, copy, embed_all, found, fresh, hashing, plain};
 
 /// Puts a folder into a state.
 type Leave = fn(&Path);
@@ -254,7 +249,7 @@ fn an_index_of_another_catalog_is_not_used() {
     assert!(found(&catalog.searcher(), "beta", Mode::Lexical).is_empty());
 }
 
-const UNREAD_LOG: &str = "a_log_that_cannot_be_read_is_an_error_and_not_ignored";
+const UNREAD_LOG: &str = "damage::a_log_that_cannot_be_read_is_an_error_and_not_ignored";
 
 #[test]
 fn a_log_that_cannot_be_read_is_an_error_and_not_ignored() {
@@ -314,7 +309,9 @@ fn whole(data: &DataDir) -> Vec<Value> {
     for round in 0..3 {
         let mut writer = catalog.writer().unwrap();
         writer.set_settings(&settings).unwrap();
-        let tools: Vec<Tool> = (0..12).map(|_| world::some_tool(chance, "git")).collect();
+        let tools: Vec<Tool> = (0..12)
+            .map(|_| crate::world::some_tool(chance, "git"))
+            .collect();
         let unique = tools
             .into_iter()
             .map(|tool| (tool.id.clone(), tool))

@@ -4,26 +4,19 @@
 //! With `TOOLSCOUT_SETS=DIR` (folders with a `tools.jsonl` and a `queries.jsonl`),
 //! `TOOLSCOUT_CACHE=DIR` and `ORT_DYLIB_PATH=FILE` also on real embeddings of the set named by
 //! `TOOLSCOUT_GRAPH_SET` (default `livemcpbench`).
-#![allow(
-    clippy::print_stdout,
-    reason = "a test says its seed and what it skips"
-)]
-
-#[path = "support/world.rs"]
-mod world;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use crate::world::{Chance, embed_all, ids, plain};
 use toolscout_index::embed::MiniLm;
 use toolscout_index::formats::{self, ReadOptions};
 use toolscout_index::{
     Catalog, DataDir, Embedder, EmbedderProfile, Filter, Mode, Options, Query, Result, Searcher,
     Settings, Tool,
 };
-use world::{Chance, embed_all, ids, plain};
 
 const LEAST_RECALL: f64 = 0.97;
 

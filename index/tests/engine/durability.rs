@@ -3,15 +3,6 @@
 //!
 //! Damaged derived data (lexical folder, graph) is rebuilt silently; a damaged `tools.db` is an
 //! error that names it.
-#![allow(
-    clippy::print_stdout,
-    reason = "a test says its seed and what it skips"
-)]
-
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/world.rs"]
-mod world;
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -19,15 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::child;
+use crate::world::{
+    Chance, SERVERS, answer, assert_alike, copy, embed_all, filled, found, fresh, hashing, plain,
+    some_text, some_tools,
+};
 use serde_json::Value;
 use toolscout_index::embed::Hashing;
 use toolscout_index::{
     Catalog, DataDir, DegradedCause, Embedder, EmbedderProfile, Error, Mode, Options, Query,
     Result, Searcher, Tool, Writer,
-};
-use world::{
-    Chance, SERVERS, answer, assert_alike, copy, embed_all, filled, found, fresh, hashing, plain,
-    some_text, some_tools,
 };
 
 fn tools(seed: u64) -> Vec<Tool> {
@@ -392,7 +384,7 @@ fn a_second_writer_is_locked_out_and_readers_are_not() {
             );
         }
     });
-    let output = child::command("child_meets_a_locked_catalog", dir.path())
+    let output = child::command("durability::child_meets_a_locked_catalog", dir.path())
         .output()
         .unwrap();
     assert!(
@@ -618,7 +610,7 @@ fn batches_before_a_failure_of_the_model_are_kept() {
     }
 }
 
-const READ_ONLY: &str = "a_read_only_data_directory_is_searched_and_not_written";
+const READ_ONLY: &str = "durability::a_read_only_data_directory_is_searched_and_not_written";
 
 #[test]
 fn a_read_only_data_directory_is_searched_and_not_written() {
@@ -661,7 +653,7 @@ fn a_read_only_data_directory_is_searched_and_not_written() {
     }
 }
 
-const FULL_DISK: &str = "a_full_disk_undoes_only_the_change_that_failed";
+const FULL_DISK: &str = "durability::a_full_disk_undoes_only_the_change_that_failed";
 
 #[test]
 fn a_full_disk_undoes_only_the_change_that_failed() {
@@ -702,7 +694,7 @@ fn a_full_disk_undoes_only_the_change_that_failed() {
         let mut expected: Vec<String> = survivors.iter().map(|tool| tool.id.to_string()).collect();
         expected.sort();
         assert_eq!(
-            world::ids(&catalog.searcher()),
+            crate::world::ids(&catalog.searcher()),
             expected,
             "with {room_kib} KiB left"
         );

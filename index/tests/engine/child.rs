@@ -1,7 +1,5 @@
 //! Runs a test of the same binary in another process.
 
-#![allow(dead_code)]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -1,0 +1,25 @@
+//! The engine's tests, in one program: each one more costs 110 MB and the linking.
+#![allow(
+    clippy::print_stdout,
+    reason = "a test says its seed and what it skips"
+)]
+
+mod child;
+mod world;
+
+mod damage;
+mod durability;
+mod enrichment;
+mod everyday;
+mod formats;
+mod graph;
+#[cfg(unix)]
+mod kill;
+mod languages;
+mod memory;
+mod needs;
+mod properties;
+mod queries;
+mod ranker;
+mod table;
+mod variants;
