@@ -59,9 +59,7 @@ fn search(bencher: Bencher, tools: usize, mode: Mode) {
 
 fn catalog_of(set: &EvalSet, size: usize) -> (TempDir, Catalog) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let options = Options {
-        embedders: vec![Arc::new(Hashing::new(384))],
-    };
+    let options = Options::new(vec![Arc::new(Hashing::new(384))]);
     let catalog = DataDir::new(folder.path())
         .open_or_create("bench", options)
         .expect("a catalog");

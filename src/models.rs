@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use toolscout_index::Embedder;
 use toolscout_index::embed::{Encoder, Hashing, MiniLm, MultilingualTable, StaticTable};
+use toolscout_index::{Embedder, Options};
 
 use crate::config::{EmbedderKind, Settings};
 use crate::known_models::check_revision;
@@ -138,6 +138,17 @@ impl Embedders {
             found,
             without_model,
             usage: Vec::new(),
+        }
+    }
+
+    /// How a catalog is opened with them.
+    pub fn options(&self) -> Options {
+        let missing = self.without_model.as_ref();
+        Options {
+            embedders: self.found.clone(),
+            missing_embedder: missing
+                .filter(|unavailable| unavailable.is_problem())
+                .map(Unavailable::to_string),
         }
     }
 }

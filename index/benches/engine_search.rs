@@ -385,9 +385,7 @@ fn options() -> Options {
             requests: texts.map(|text| (text.clone(), point(&text))).collect(),
         })
     });
-    Options {
-        embedders: vec![Arc::clone(&PREPARED) as Arc<dyn Embedder>],
-    }
+    Options::new(vec![Arc::clone(&PREPARED) as Arc<dyn Embedder>])
 }
 
 /// Tools and requests.

@@ -23,7 +23,7 @@ use crate::lexical::{LexicalIndex, LexicalSearcher, LexicalWriter, guarded};
 use crate::memory::Memory;
 use crate::ranker::{self, Ranker};
 use crate::search::{Searcher, words};
-use crate::settings::Settings;
+use crate::settings::{Options, Settings};
 use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
 use crate::store::{Store, Upserted};
 use crate::tool::{Tool, ToolId};
@@ -223,13 +223,6 @@ fn database_lost(dir: &Path) -> Error {
     }
 }
 
-/// How a catalog is opened.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// The dense legs; none means lexical search.
-    pub embedders: Vec<Arc<dyn Embedder>>,
-}
-
 /// An open catalog. Cheap to clone; all clones share one state.
 ///
 /// - Guarantee: [`Catalog::searcher`] returns the last commit of this process; [`Catalog::refresh`]
@@ -245,7 +238,7 @@ pub struct Catalog {
 struct CatalogState {
     dir: PathBuf,
     /// Replaced only while the store is locked.
-    embedders: RwLock<Vec<Arc<dyn Embedder>>>,
+    options: RwLock<Options>,
     /// The reading connection. Held while a snapshot is made, never while one is searched.
     store: Mutex<Store>,
     /// The published snapshot.
@@ -256,7 +249,7 @@ struct CatalogState {
 impl Catalog {
     fn open(dir: PathBuf, options: Options) -> Result<Self> {
         let store = Store::open_read_only(&dir.join(DATABASE))?;
-        let mut loaded = Loaded::read(&store, &dir, &options.embedders, None)?;
+        let mut loaded = Loaded::read(&store, &dir, &options, None)?;
         let lexical = match lexical_on_disk(&dir, &loaded) {
             Ok(lexical) => lexical,
             Err(_) => rebuilt(&dir, &loaded)?,
@@ -274,7 +267,7 @@ impl Catalog {
         let current = RwLock::new(Arc::new(searcher));
         let shared = CatalogState {
             dir,
-            embedders: RwLock::new(options.embedders),
+            options: RwLock::new(options),
             store: Mutex::new(store),
             current,
             memory,
@@ -317,7 +310,7 @@ impl Catalog {
         }
         let previous =
             Some(&*current).filter(|current| current.version().identity == version.identity);
-        let loaded = Loaded::read(&store, &self.shared.dir, &self.embedders(), previous)?;
+        let loaded = Loaded::read(&store, &self.shared.dir, &self.options(), previous)?;
         let lexical = match lexical_on_disk(&self.shared.dir, &loaded) {
             Ok(lexical) => lexical,
             Err(_) if matches!(lock(&self.shared.dir), Err(Error::Locked { .. })) => {
@@ -354,14 +347,13 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::Store`]; [`Error::Memory`] where the usage memory cannot be read for them.
-    pub fn set_embedders(&self, embedders: Vec<Arc<dyn Embedder>>) -> Result<()> {
-        self.reload_with(Some(embedders))
+    pub fn set_options(&self, options: Options) -> Result<()> {
+        self.reload_with(Some(options))
     }
 
-    /// The embedders of its legs.
-    fn embedders(&self) -> Vec<Arc<dyn Embedder>> {
-        let embedders = self.shared.embedders.read();
-        embedders.unwrap_or_else(PoisonError::into_inner).clone()
+    fn options(&self) -> Options {
+        let options = self.shared.options.read();
+        options.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reads everything again and reuses nothing of the present snapshot.
@@ -369,7 +361,7 @@ impl Catalog {
         self.reload_with(None)
     }
 
-    fn reload_with(&self, embedders: Option<Vec<Arc<dyn Embedder>>>) -> Result<()> {
+    fn reload_with(&self, options: Option<Options>) -> Result<()> {
         let mut store = self
             .shared
             .store
@@ -378,23 +370,22 @@ impl Catalog {
         if !store.is_current() {
             *store = Store::open_read_only(&self.shared.dir.join(DATABASE))?;
         }
-        let is_replaced = embedders.is_some();
-        let embedders = embedders.unwrap_or_else(|| self.embedders());
-        let loaded = Loaded::read(&store, &self.shared.dir, &embedders, None)?;
+        let is_replaced = options.is_some();
+        let options = options.unwrap_or_else(|| self.options());
+        let loaded = Loaded::read(&store, &self.shared.dir, &options, None)?;
         let lexical = lexical_on_disk(&self.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?;
         if is_replaced {
             // First, since it alone can fail, and then nothing may have changed.
             let memory = &self.shared.memory;
-            if let Err(error) = memory.set_embedders(embedders.clone()) {
+            if let Err(error) = memory.set_embedders(options.embedders.clone()) {
                 // What cannot be read now was not read either for the former embedders.
-                let _ = memory.set_embedders(self.embedders());
+                let _ = memory.set_embedders(self.options().embedders);
                 return Err(error);
             }
-            let mut current = self.shared.embedders.write();
-            current
+            let mut current = self.shared.options.write();
+            *current
                 .as_deref_mut()
-                .unwrap_or_else(|poisoned| poisoned.get_mut())
-                .clone_from(&embedders);
+                .unwrap_or_else(|poisoned| poisoned.get_mut()) = options;
         }
         self.publish(loaded.into_searcher(lexical));
         Ok(())
@@ -753,7 +744,7 @@ impl Writer {
         Loaded::read(
             &store,
             &shared.dir,
-            &self.catalog.embedders(),
+            &self.catalog.options(),
             Some(&self.catalog.searcher()),
         )
     }

@@ -198,8 +198,7 @@ impl Serialize for Degraded {
 pub enum DegradedCause {
     /// The catalog was opened without an embedder.
     NoEmbedder,
-    /// An embedder that the caller wants could not be loaded, for this reason. The engine does not
-    /// report this; it is for callers that then open the catalog without the embedder.
+    /// An embedder could not be loaded, for this reason: [`crate::Options::missing_embedder`].
     EmbedderNotLoaded(String),
     /// An embedder failed to embed the query, with this message.
     EmbedderFailed(String),

@@ -9,7 +9,7 @@
 //! # let folder = folder.path();
 //! // The table of word embeddings is part of the crate. Without an embedder
 //! // (`Options::default()`) a catalog is searched by words only.
-//! let options = Options { embedders: vec![StaticTable::bundled()?] };
+//! let options = Options::new(vec![StaticTable::bundled()?]);
 //! let catalog = DataDir::new(folder).open_or_create("default", options)?;
 //!
 //! let mut writer = catalog.writer()?;
@@ -77,7 +77,7 @@ mod search;
 mod snapshot;
 mod catalog;
 
-pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Options, Stats, Writer};
+pub use catalog::{Catalog, Changes, DataDir, EmbedProgress, Stats, Writer};
 pub use database::DatabaseError;
 pub use document::{View, Weights};
 pub use embed::{Embedder, EmbedderProfile, Languages};
@@ -94,7 +94,7 @@ pub use memory::Memory;
 pub use query::{Filter, Fusion, Mode, Query, SearchOptions};
 pub use ranker::Ranker;
 pub use search::{RankerSample, Searcher};
-pub use settings::Settings;
+pub use settings::{Options, Settings};
 pub use store::Version;
 pub use tool::{Annotations, Tool, ToolId};
 pub use variant::{Parts, Variant};

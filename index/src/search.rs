@@ -77,6 +77,8 @@ pub struct Searcher {
     /// The catalog's own ranker, or the bundled one.
     pub(crate) ranker: Option<Arc<Ranker>>,
     pub(crate) own_ranker: OwnRanker,
+    /// See [`crate::Options::missing_embedder`].
+    pub(crate) missing_embedder: Option<String>,
     /// Remembered requests; shared by all snapshots of a catalog.
     pub(crate) memory: Option<Arc<Memory>>,
 }
@@ -389,7 +391,9 @@ impl Searcher {
         }
         let pending = self.pending_embeddings();
         let damaged = self.damaged_vectors();
-        let cause = if damaged > 0 && pending > 0 {
+        let cause = if let Some(reason) = &self.missing_embedder {
+            DegradedCause::EmbedderNotLoaded(reason.clone())
+        } else if damaged > 0 && pending > 0 {
             DegradedCause::DamagedVectors { damaged, pending }
         } else if self.legs.is_empty() {
             DegradedCause::NoEmbedder

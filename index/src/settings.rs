@@ -1,7 +1,10 @@
-//! A catalog's settings, stored with it.
+//! A catalog's settings, stored with it, and how it is opened.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::embed::Embedder;
 use crate::error::{Error, OutOfRange, Result};
 use crate::lexical::LexicalSettings;
 use crate::query::SearchOptions;
@@ -10,6 +13,26 @@ use crate::query::SearchOptions;
 const MAX_DESCRIPTION_CHARS: usize = 2000;
 /// Most characters of the name of its embedders.
 const MAX_EMBEDDER_CHARS: usize = 500;
+
+/// How a catalog is opened.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// The dense legs; none means lexical search.
+    pub embedders: Vec<Arc<dyn Embedder>>,
+    /// Why an embedder that belongs here could not be loaded. Searches by meaning report it as
+    /// degraded.
+    pub missing_embedder: Option<String>,
+}
+
+impl Options {
+    /// With these dense legs, and none missing.
+    pub fn new(embedders: Vec<Arc<dyn Embedder>>) -> Self {
+        Options {
+            embedders,
+            missing_embedder: None,
+        }
+    }
+}
 
 /// A catalog's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ use crate::exact_names::Names;
 use crate::lexical::LexicalSearcher;
 use crate::ranker::{self, Ranker};
 use crate::search::{DenseLeg, OwnRanker, Row, Searcher, ToolLanguages, Words, words};
-use crate::settings::Settings;
+use crate::settings::{Options, Settings};
 use crate::store::{Store, StoredTool, Version, text_hash};
 use crate::tool::ToolId;
 
@@ -55,6 +55,7 @@ pub(crate) struct Loaded {
     legs: Vec<DenseLeg>,
     ranker: Option<Arc<Ranker>>,
     own_ranker: OwnRanker,
+    missing_embedder: Option<String>,
     cost_model: Arc<CostModel>,
 }
 
@@ -72,11 +73,11 @@ impl Loaded {
     pub(crate) fn read(
         store: &Store,
         dir: &Path,
-        embedders: &[Arc<dyn Embedder>],
+        options: &Options,
         previous: Option<&Searcher>,
     ) -> Result<Self> {
         store.begin_read()?;
-        let loaded = Loaded::read_in_transaction(store, dir, embedders, previous);
+        let loaded = Loaded::read_in_transaction(store, dir, options, previous);
         store.end();
         loaded
     }
@@ -84,7 +85,7 @@ impl Loaded {
     fn read_in_transaction(
         store: &Store,
         dir: &Path,
-        embedders: &[Arc<dyn Embedder>],
+        options: &Options,
         previous: Option<&Searcher>,
     ) -> Result<Self> {
         let version = store.state()?;
@@ -96,7 +97,8 @@ impl Loaded {
         let positions = previous.map_or_else(Vec::new, |previous| {
             previous_positions(&rows, &previous.rows)
         });
-        let legs = embedders
+        let legs = options
+            .embedders
             .iter()
             .enumerate()
             .map(|(number, embedder)| {
@@ -122,6 +124,7 @@ impl Loaded {
             legs,
             ranker,
             own_ranker,
+            missing_embedder: options.missing_embedder.clone(),
             cost_model,
         })
     }
@@ -192,6 +195,7 @@ impl Loaded {
             legs: self.legs,
             ranker: self.ranker,
             own_ranker: self.own_ranker,
+            missing_embedder: self.missing_embedder,
             memory: None,
             cost_model: self.cost_model,
         }

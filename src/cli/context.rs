@@ -190,12 +190,6 @@ impl Context {
         embedders.without_model.as_ref().map_or(Ok(()), Err)
     }
 
-    /// Why a configured embedding model could not be loaded; `None` where nothing was loaded yet.
-    pub fn missing_model(&self) -> Option<&Unavailable> {
-        let without = self.embedders.get()?.without_model.as_ref();
-        without.filter(|unavailable| unavailable.is_problem())
-    }
-
     fn loaded(&self) -> &Embedders {
         self.embedders.get_or_init(|| {
             let embedders = self.load();
@@ -218,12 +212,12 @@ impl Context {
         print_stderr(format_args!("warning: {message}"));
     }
 
-    fn options(&self, legs: Legs) -> Options {
-        let embedders = match legs {
-            Legs::Lexical => Vec::new(),
-            Legs::All => self.embedders().to_vec(),
-        };
-        Options { embedders }
+    /// How a catalog is opened.
+    pub fn options(&self, legs: Legs) -> Options {
+        match legs {
+            Legs::Lexical => Options::default(),
+            Legs::All => self.loaded().options(),
+        }
     }
 }
 

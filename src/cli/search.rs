@@ -6,9 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use toolscout_index::formats::Emit;
 use toolscout_index::hit::{MatchedField, NameMatch, Reranked};
-use toolscout_index::{
-    Degraded, DegradedCause, Explain, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant,
-};
+use toolscout_index::{Explain, Hit, Mode, Query, Results, Searcher, Timings, Tool, Variant};
 
 use super::Outcome;
 use super::context::{Context, Legs};
@@ -95,16 +93,7 @@ impl Args {
         let searcher = context.open(legs)?.searcher();
         context.warn_of_unknown_servers(&searcher, &servers);
         let opened = start.elapsed();
-        let mut results = searcher.search(&query)?;
-        if let Some(missing) = context.missing_model() {
-            if has_notes && results.degraded.is_some() {
-                context.warn(format_args!("{missing}; searching without it"));
-            }
-            results.degraded.get_or_insert_with(|| Degraded {
-                cause: DegradedCause::EmbedderNotLoaded(missing.to_string()),
-                pending_embeddings: searcher.pending_embeddings(),
-            });
-        }
+        let results = searcher.search(&query)?;
         Answer {
             context,
             texts,

@@ -3,20 +3,19 @@
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use toolscout_index::Embedder;
+use toolscout_index::Options;
 
 use super::Outcome;
 use super::agent::{AgentArgs, style};
-use super::context::Context;
+use super::context::{Context, Legs};
 use super::exit::error_message;
 use super::mcp::gateway_config;
 use crate::config;
 use crate::finder::Style;
 use crate::http::{self, EmbedderSource, Exposure, Limits, Settings};
-use crate::models::{self, Patience, Unavailable};
+use crate::models::{self, Patience};
 use crate::shutdown::Shutdown;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogFormat};
@@ -122,7 +121,7 @@ impl Args {
             gateway: gateway_config(self.mcp_style, None),
             data: context.settings.data.clone(),
             default_catalog: context.settings.catalog.clone(),
-            embedders: general_embedders(context),
+            catalog_options: general_options(context),
             embedder_source: embedder_source(&context.settings),
             allowed_hosts: self.allow_host,
             allowed_origins: self.allow_origin,
@@ -136,13 +135,13 @@ impl Args {
     }
 }
 
-/// The embedders of catalogs that name none.
-fn general_embedders(context: &Context) -> Vec<Arc<dyn Embedder>> {
+/// How catalogs that name no embedders are opened.
+fn general_options(context: &Context) -> Options {
     if context.general_embedder == context.settings.embedder {
-        return context.embedders().to_vec();
+        return context.options(Legs::All);
     }
     let kind = &context.general_embedder;
-    models::embedders_of(kind, &context.settings, Patience::of_server()).found
+    models::embedders_of(kind, &context.settings, Patience::of_server()).options()
 }
 
 /// Loads the embedders that catalogs name; a flag wins over all of them.
@@ -154,10 +153,11 @@ fn embedder_source(settings: &config::Settings) -> Option<EmbedderSource> {
     Some(Box::new(move |name| {
         let kind = name.parse().unwrap_or_default();
         let embedders = models::embedders_of(&kind, &settings, Patience::of_server());
-        if let Some(problem) = embedders.without_model.filter(Unavailable::is_problem) {
-            tracing::warn!(embedder = name, %problem, "searching without it");
+        let options = embedders.options();
+        if let Some(problem) = &options.missing_embedder {
+            tracing::warn!(embedder = name, problem, "searching without it");
         }
-        embedders.found
+        options
     }))
 }
 

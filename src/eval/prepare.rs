@@ -244,7 +244,7 @@ impl Workspace {
             .iter()
             .map(|embedder| embedder.clone() as Arc<dyn Embedder>)
             .collect();
-        Ok(self.data.open_or_create(name, Options { embedders })?)
+        Ok(self.data.open_or_create(name, Options::new(embedders))?)
     }
 
     fn temporary(&self, name: String) -> Result<TemporaryCatalog> {

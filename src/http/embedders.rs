@@ -1,23 +1,23 @@
 //! The embedders of each catalog: those of the server, or those that the catalog's settings name.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use toolscout_index::Embedder;
+use toolscout_index::Options;
 
 /// Loads embedders by the name that a catalog's settings give.
-pub type EmbedderSource = Box<dyn Fn(&str) -> Vec<Arc<dyn Embedder>> + Send + Sync>;
+pub type EmbedderSource = Box<dyn Fn(&str) -> Options + Send + Sync>;
 
 /// The embedders by name, each loaded once.
 pub struct EmbeddersOf {
-    default: Vec<Arc<dyn Embedder>>,
+    default: Options,
     source: Option<EmbedderSource>,
-    loaded: Mutex<BTreeMap<String, Vec<Arc<dyn Embedder>>>>,
+    loaded: Mutex<BTreeMap<String, Options>>,
 }
 
 impl EmbeddersOf {
     /// `default` serves catalogs that name none, and all without a source.
-    pub fn new(default: Vec<Arc<dyn Embedder>>, source: Option<EmbedderSource>) -> Self {
+    pub fn new(default: Options, source: Option<EmbedderSource>) -> Self {
         EmbeddersOf {
             default,
             source,
@@ -26,7 +26,7 @@ impl EmbeddersOf {
     }
 
     /// The embedders of a catalog whose settings name these. Blocks while they are loaded.
-    pub fn get(&self, name: Option<&str>) -> Vec<Arc<dyn Embedder>> {
+    pub fn get(&self, name: Option<&str>) -> Options {
         let (Some(name), Some(source)) = (name, &self.source) else {
             return self.default.clone();
         };

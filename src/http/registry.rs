@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::StatusCode;
-use toolscout_index::{Catalog, DataDir, Embedder, Error, Memory, Options, Searcher};
+use toolscout_index::{Catalog, DataDir, Error, Memory, Options, Searcher};
 
 use super::Limits;
 use super::embedders::EmbeddersOf;
@@ -421,10 +421,11 @@ impl Opener {
     }
 
     fn options(&self, named: Option<&str>) -> Options {
-        let embedders = self.embedders.get(named);
-        Options {
-            embedders: cached(embedders, self.cached_queries, &self.metrics),
-        }
+        cached(
+            self.embedders.get(named),
+            self.cached_queries,
+            &self.metrics,
+        )
     }
 
     /// Gives a catalog other embedders when its settings name others.
@@ -438,8 +439,8 @@ impl Opener {
                 return;
             }
             named.clone_from(now);
-            let embedders = cached(embedders.get(now.as_deref()), cached_queries, &metrics);
-            match catalog.set_embedders(embedders) {
+            let options = cached(embedders.get(now.as_deref()), cached_queries, &metrics);
+            match catalog.set_options(options) {
                 Ok(()) => tracing::info!(catalog = name, embedder = named, "other embedders"),
                 Err(error) => {
                     tracing::warn!(catalog = name, %error, "the embedders stay as they are");
@@ -451,24 +452,14 @@ impl Opener {
 
 /// The embedders with a query cache for one catalog alone: with a shared one, a tenant could measure
 /// what another has asked.
-fn cached(
-    embedders: Vec<Arc<dyn Embedder>>,
-    queries: usize,
-    metrics: &Metrics,
-) -> Vec<Arc<dyn Embedder>> {
-    let mut all: Vec<Arc<dyn Embedder>> = Vec::with_capacity(embedders.len());
-    for embedder in embedders {
-        all.push(if embedder.is_instant() {
-            embedder
-        } else {
-            Arc::new(CachedEmbedder::new(
-                embedder,
-                queries,
-                metrics.cache.clone(),
-            ))
-        });
+fn cached(mut options: Options, queries: usize, metrics: &Metrics) -> Options {
+    for embedder in &mut options.embedders {
+        if !embedder.is_instant() {
+            let slow = Arc::clone(embedder);
+            *embedder = Arc::new(CachedEmbedder::new(slow, queries, metrics.cache.clone()));
+        }
     }
-    all
+    options
 }
 
 /// Why a catalog cannot be opened, for clients: paths of the server are for the log only.

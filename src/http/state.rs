@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use toolscout_index::memory::Source;
-use toolscout_index::{DataDir, Embedder, ToolId};
+use toolscout_index::{DataDir, Options, ToolId};
 
 use super::agent::{PageToken, Runs};
 use super::embedders::{EmbedderSource, EmbeddersOf};
@@ -43,8 +43,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// The catalog of routes that name none; created when it does not exist.
     pub default_catalog: String,
-    /// The dense legs; none means lexical search.
-    pub embedders: Vec<Arc<dyn Embedder>>,
+    /// How catalogs are opened that name no embedders.
+    pub catalog_options: Options,
     /// Loads those of catalogs that name others; without it all catalogs have the same.
     pub embedder_source: Option<EmbedderSource>,
     /// Host names of this server, besides `localhost` and IP addresses.
@@ -126,7 +126,7 @@ impl App {
         let Settings {
             data,
             default_catalog,
-            embedders,
+            catalog_options,
             embedder_source,
             allowed_hosts,
             allowed_origins,
@@ -145,7 +145,7 @@ impl App {
             streams: Streams::default(),
             catalogs: Registry::new(
                 DataDir::new(data),
-                EmbeddersOf::new(embedders, embedder_source),
+                EmbeddersOf::new(catalog_options, embedder_source),
                 &limits,
                 Arc::clone(&metrics),
             ),

@@ -131,7 +131,10 @@ const REQUEST: &str = "show me the open tickets of the support queue";
 /// A server that remembers, with the key of its owner.
 async fn server() -> (Server, String) {
     let table = StaticTable::bundled().expect("the built-in table");
-    let server = Server::start_with(|settings| settings.embedders = vec![table as Arc<_>]).await;
+    let server = Server::start_with(|settings| {
+        settings.catalog_options = Options::new(vec![table as Arc<_>])
+    })
+    .await;
     let tools = [
         tool("s", "list_tickets", "Lists tickets of a queue."),
         tool("s", "q7", "Internal; a queue."),

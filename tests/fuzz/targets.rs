@@ -259,9 +259,9 @@ const REQUESTS: [&str; 3] = [
 ];
 
 fn options() -> Options {
-    Options {
-        embedders: vec![StaticTable::bundled().expect("the table that is built in")],
-    }
+    Options::new(vec![
+        StaticTable::bundled().expect("the table that is built in"),
+    ])
 }
 
 fn some_tools() -> Vec<Tool> {

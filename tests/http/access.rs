@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use toolscout::http::{self, Exposure, Limits, Settings};
 use toolscout::keys::{KeyStore, Scope};
+use toolscout_index::Options;
 
 use super::server::{Answer, Server, key_in, read, tool};
 
@@ -333,7 +334,7 @@ async fn beyond_loopback_needs_keys_or_insecure_no_keys() {
     let settings = |exposure| Settings {
         data: dir.path().to_owned(),
         default_catalog: "default".into(),
-        embedders: Vec::new(),
+        catalog_options: Options::default(),
         embedder_source: None,
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),

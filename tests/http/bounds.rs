@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use toolscout_index::{Embedder, EmbedderProfile, Result};
+use toolscout_index::{Embedder, EmbedderProfile, Options, Result};
 
 use super::server::{PATIENCE, Server, tool};
 
@@ -40,7 +40,7 @@ async fn searches_beyond_the_queue_are_refused_and_the_rest_answered() {
         open: Mutex::new(gate),
     };
     let server = Server::start_with(|settings| {
-        settings.embedders = vec![Arc::new(embedder)];
+        settings.catalog_options = Options::new(vec![Arc::new(embedder)]);
         settings.limits.search_threads = 1;
         settings.limits.search_queue = 2;
         settings.limits.search_patience = PATIENCE;

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::{Value, json};
 use toolscout::keys::Scope;
+use toolscout_index::Options;
 use toolscout_index::embed::StaticTable;
 
 use super::server::{Server, read, tool};
@@ -13,7 +14,10 @@ const REQUEST: &str = "show me the open tickets of the support queue";
 
 async fn server() -> Server {
     let table = StaticTable::bundled().expect("the built-in table");
-    let server = Server::start_with(|settings| settings.embedders = vec![table as Arc<_>]).await;
+    let server = Server::start_with(|settings| {
+        settings.catalog_options = Options::new(vec![table as Arc<_>])
+    })
+    .await;
     let tools = [
         tool("s", "list_tickets", "Lists tickets of a queue."),
         tool("s", "q7", "Internal; a queue."),

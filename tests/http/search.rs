@@ -1,5 +1,6 @@
 use reqwest::Method;
 use serde_json::{Value, json};
+use toolscout_index::Options;
 use toolscout_index::embed::StaticTable;
 
 use super::server::{Server, ids, read, tool};
@@ -57,9 +58,10 @@ async fn get_and_post_take_both_names_of_the_query() {
 
 #[tokio::test]
 async fn fusion_dense_weight_and_whole_are_those_of_the_command_line() {
-    let server =
-        Server::start_with(|settings| settings.embedders = vec![StaticTable::bundled().unwrap()])
-            .await;
+    let server = Server::start_with(|settings| {
+        settings.catalog_options = Options::new(vec![StaticTable::bundled().unwrap()])
+    })
+    .await;
     let path = "/v1/catalogs/default/tools";
     server.post(path, &json!(mail_and_more())).await;
     let search = async |mut body: Value| {
@@ -265,6 +267,29 @@ async fn new_tools_are_found_lexically_at_once_and_densely_once_embedded() {
 }
 
 #[tokio::test]
+async fn a_model_that_could_not_be_loaded_is_reported_with_every_answer_that_lacks_it() {
+    let reason = "the model minilm is not there (`toolscout models pull` fetches it)";
+    let server = Server::start_with(|settings| {
+        settings.catalog_options = Options {
+            embedders: vec![StaticTable::bundled().unwrap()],
+            missing_embedder: Some(reason.to_owned()),
+        }
+    })
+    .await;
+    let path = "/v1/catalogs/default/tools";
+    server.post(path, &json!(mail_and_more())).await;
+    let by_meaning = json!({ "query": "send an email" });
+    let by_meaning = server.post("/v1/search", &by_meaning).await;
+    assert_eq!(
+        by_meaning.body["degraded"],
+        json!({ "code": "embedder_not_loaded", "reason": reason, "pending_embeddings": 0 })
+    );
+    let by_words = json!({ "query": "send an email", "mode": "lexical" });
+    let by_words = server.post("/v1/search", &by_words).await;
+    assert_eq!(by_words.body["degraded"], Value::Null);
+}
+
+#[tokio::test]
 async fn a_mode_without_a_model_is_marked_as_degraded() {
     let server = Server::with_tools(&mail_and_more()).await;
     let answer = server
@@ -280,6 +305,7 @@ async fn a_mode_without_a_model_is_marked_as_degraded() {
             .contains("no embedding model"),
         "{answer:?}"
     );
+    assert_eq!(answer.body["degraded"]["code"], "no_embedder");
     assert_eq!(ids(&answer)[0], "mail/send_email");
 }
 
@@ -290,9 +316,10 @@ async fn the_answer_names_the_variant_and_folded_duplicates() {
         .iter()
         .map(|server| tool(server, "send_email", description))
         .collect();
-    let server =
-        Server::start_with(|settings| settings.embedders = vec![StaticTable::bundled().unwrap()])
-            .await;
+    let server = Server::start_with(|settings| {
+        settings.catalog_options = Options::new(vec![StaticTable::bundled().unwrap()])
+    })
+    .await;
     server
         .post("/v1/catalogs/default/tools", &json!(twins))
         .await;

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use toolscout::http::{self, Exposure, Limits, Settings};
 use toolscout::keys::{KeyStore, Scope};
 use toolscout::shutdown::Shutdown;
+use toolscout_index::Options;
 use toolscout_index::embed::Hashing;
 
 /// Nothing here takes longer, even on a busy machine.
@@ -52,7 +53,10 @@ impl Server {
 
     /// With the deterministic embedder.
     pub async fn start_dense() -> Self {
-        Server::start_with(|settings| settings.embedders = vec![Arc::new(Hashing::new(64))]).await
+        Server::start_with(|settings| {
+            settings.catalog_options = Options::new(vec![Arc::new(Hashing::new(64))])
+        })
+        .await
     }
 
     /// With these tools in the default catalog.
@@ -70,7 +74,7 @@ impl Server {
         let mut settings = Settings {
             data: dir.path().to_owned(),
             default_catalog: "default".into(),
-            embedders: Vec::new(),
+            catalog_options: Options::default(),
             embedder_source: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),

@@ -379,19 +379,11 @@ impl Search<'_> {
         dense: &[Part<'_>],
     ) -> f32 {
         let by_words = lexical[tool];
-        let (mut legs, mut shares, mut by_meaning) = (0, 0.0, 0.0);
-        for part in dense.iter().filter(|part| part.leg.scores_tool(tool)) {
-            if part.scores[tool].is_finite() {
-                legs += 1;
-                shares += part.leg.share;
-                by_meaning += part.leg.share * part.scores[tool];
-            }
-        }
-        if legs == 0 {
+        let Some((legs, by_meaning)) = score_by_meaning(tool, dense) else {
             return by_words;
-        }
+        };
         let weight = self.dense_weight(legs, request, self.searcher.languages.by_tool[tool]);
-        fuse::convex(by_words, by_meaning / shares, weight)
+        fuse::convex(by_words, by_meaning, weight)
     }
 
     /// The fused score of a tool for one of a request's clauses, 0 to 1.
@@ -417,15 +409,36 @@ impl Search<'_> {
 
     /// As [`Search::fuse_part`], by reciprocal rank.
     fn fuse_ranks(&self, request: Language, lexical: &[f32], dense: &[Part<'_>]) -> Vec<f32> {
-        let dense_weight = self.dense_weight(dense.len(), request, request);
-        let shares: f32 = dense.iter().map(|part| part.leg.share).sum();
-        let scored: Vec<Vec<f32>> = dense.iter().map(Part::of_scored_tools).collect();
-        let mut lists: Vec<(&[f32], f32)> = vec![(lexical, 1.0 - dense_weight)];
-        for (part, scores) in dense.iter().zip(&scored) {
-            lists.push((scores, dense_weight * part.leg.share / shares));
+        // The legs have one list together: of a leg that scores only a few tools, all would be among
+        // the first.
+        let mut most_legs = 0;
+        let mut by_meaning = vec![0.0; lexical.len()];
+        for (tool, score) in by_meaning.iter_mut().enumerate() {
+            if let Some((legs, joint)) = score_by_meaning(tool, dense) {
+                most_legs = most_legs.max(legs);
+                *score = joint;
+            }
         }
+        let dense_weight = self.dense_weight(most_legs, request, request);
+        let lists = [
+            (lexical, 1.0 - dense_weight),
+            (by_meaning.as_slice(), dense_weight),
+        ];
         fuse::reciprocal_rank(&lists, 0.0, lexical.len())
     }
+}
+
+/// How many legs score a tool, and their joint score by their shares; `None` where no leg does.
+fn score_by_meaning(tool: usize, dense: &[Part<'_>]) -> Option<(usize, f32)> {
+    let (mut legs, mut shares, mut by_meaning) = (0, 0.0, 0.0);
+    for part in dense.iter().filter(|part| part.leg.scores_tool(tool)) {
+        if part.scores[tool].is_finite() {
+            legs += 1;
+            shares += part.leg.share;
+            by_meaning += part.leg.share * part.scores[tool];
+        }
+    }
+    (legs > 0).then(|| (legs, by_meaning / shares))
 }
 
 /// A leg's scaled scores for one part of a request: the whole of it, or its clauses.
@@ -444,20 +457,6 @@ impl<'a> Part<'a> {
     fn of_text(leg: &'a LegResult, text: usize) -> Option<Self> {
         let scores = leg.scores.by_text.get(text)?;
         Some(Part { leg, scores })
-    }
-
-    /// The scores, 0 for tools that the leg does not score.
-    fn of_scored_tools(&self) -> Vec<f32> {
-        let scores = self.scores.iter().enumerate();
-        scores
-            .map(|(tool, &score)| {
-                if self.leg.scores_tool(tool) {
-                    score
-                } else {
-                    0.0
-                }
-            })
-            .collect()
     }
 }
 

@@ -567,8 +567,10 @@ impl Embedder for Instant {
 fn a_damaged_file_of_vectors_changes_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
-    let options = || Options {
-        embedders: vec![Arc::new(Instant(Hashing::new(16))) as Arc<dyn Embedder>],
+    let options = || {
+        Options::new(vec![
+            Arc::new(Instant(Hashing::new(16))) as Arc<dyn Embedder>
+        ])
     };
     let catalog = data.open_or_create("c", options()).unwrap();
     write(&catalog, &some("calendar", 1100));

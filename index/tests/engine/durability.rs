@@ -436,9 +436,7 @@ impl Counting {
     }
 
     fn options(self: &Arc<Self>) -> Options {
-        Options {
-            embedders: vec![Arc::clone(self) as Arc<dyn Embedder>],
-        }
+        Options::new(vec![Arc::clone(self) as Arc<dyn Embedder>])
     }
 }
 
@@ -574,12 +572,7 @@ fn batches_before_a_failure_of_the_model_are_kept() {
             fault,
         };
         let catalog = data
-            .open_or_create(
-                "c",
-                Options {
-                    embedders: vec![Arc::new(faulty)],
-                },
-            )
+            .open_or_create("c", Options::new(vec![Arc::new(faulty)]))
             .unwrap();
         let mut writer = catalog.writer().unwrap();
         let many: Vec<Tool> = (0..60)

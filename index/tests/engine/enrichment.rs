@@ -28,9 +28,7 @@ fn written() -> Enrichment {
 }
 
 fn table() -> Options {
-    Options {
-        embedders: vec![StaticTable::bundled().unwrap() as Arc<dyn Embedder>],
-    }
+    Options::new(vec![StaticTable::bundled().unwrap() as Arc<dyn Embedder>])
 }
 
 fn enrich(catalog: &Catalog, tool: &Tool, enrichment: &Enrichment) -> bool {

@@ -55,9 +55,7 @@ impl Embedder for Clustered {
 }
 
 fn clustered() -> Options {
-    Options {
-        embedders: vec![Arc::new(Clustered)],
-    }
+    Options::new(vec![Arc::new(Clustered)])
 }
 
 fn some_tools(number: usize) -> Vec<Tool> {
@@ -371,9 +369,7 @@ fn graph_and_scan_agree_on_real_embeddings() {
         inner: model,
         known: Mutex::default(),
     });
-    let options = || Options {
-        embedders: vec![Arc::clone(&embedder)],
-    };
+    let options = || Options::new(vec![Arc::clone(&embedder)]);
     let dir = tempfile::tempdir().unwrap();
     let data = DataDir::new(dir.path());
     let scan = catalog(&data, "scan", options(), &tools, usize::MAX);

@@ -62,9 +62,7 @@ impl Embedder for Slow {
 }
 
 fn open(folder: &Path, embedder: &Arc<Slow>) -> Catalog {
-    let options = Options {
-        embedders: vec![Arc::clone(embedder) as Arc<dyn Embedder>],
-    };
+    let options = Options::new(vec![Arc::clone(embedder) as Arc<dyn Embedder>]);
     DataDir::new(folder).open_or_create("c", options).unwrap()
 }
 

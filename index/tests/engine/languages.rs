@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use toolscout_index::embed::{MultilingualTable, StaticTable};
 use toolscout_index::{
-    Catalog, DataDir, Embedder, Error, Mode, Options, Query, Results, Searcher, Tool,
+    Catalog, DataDir, Embedder, Error, Fusion, Mode, Options, Query, Results, Searcher, Tool,
 };
 
 fn tables() -> Vec<Arc<dyn Embedder>> {
@@ -23,9 +23,7 @@ fn catalog(dir: &tempfile::TempDir, tools: &[(&str, &str, &str)]) -> Catalog {
             serde_json::from_value(tool).unwrap()
         })
         .collect();
-    let options = Options {
-        embedders: tables(),
-    };
+    let options = Options::new(tables());
     let catalog = DataDir::new(dir.path())
         .open_or_create("c", options)
         .unwrap();
@@ -183,9 +181,7 @@ fn vectors_of_both_tables_survive_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let request = "明天北京的天气怎么样";
     let before = ask(&catalog(&dir, ENGLISH).searcher(), Query::new(request)).hits;
-    let options = Options {
-        embedders: tables(),
-    };
+    let options = Options::new(tables());
     let reopened = DataDir::new(dir.path()).open("c", options).unwrap();
     let after = ask(&reopened.searcher(), Query::new(request)).hits;
     let scores = |hits: &[toolscout_index::hit::Hit]| -> Vec<(String, f32)> {
@@ -218,4 +214,22 @@ fn a_damaged_table_is_refused() {
     assert!(reason(changed(8, 2)).contains("layout"));
     assert!(reason(changed(48, 255)).contains("dimensions"));
     assert!(reason(changed(45, 255)).contains("bytes, it has"));
+}
+
+#[test]
+fn a_few_tools_in_another_language_are_not_first_for_every_english_request_by_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    let chinese = [("notes", "xie_biji", "写一条笔记并保存。")];
+    let catalog = catalog(&dir, &[ENGLISH, &chinese].concat());
+    for (request, expected) in [
+        ("lock the front door", "home/lock_door"),
+        ("weather in Paris tomorrow", "weather/get_forecast"),
+        ("give the customer the money back", "shop/refund_order"),
+    ] {
+        let query = Query::new(request).fusion(Fusion::Rrf);
+        let results = catalog.searcher().search(&query).unwrap();
+        let found: Vec<&str> = results.hits.iter().map(|hit| hit.id.as_str()).collect();
+        assert_eq!(found[0], expected, "{request}: {found:?}");
+        assert_ne!(found[1], "notes/xie_biji", "{request}: {found:?}");
+    }
 }

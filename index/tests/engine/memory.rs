@@ -12,9 +12,7 @@ use toolscout_index::memory::{
 use toolscout_index::{Catalog, DataDir, Embedder, Memory, Options, Query, Tool, ToolId};
 
 fn options() -> Options {
-    Options {
-        embedders: vec![StaticTable::bundled().unwrap()],
-    }
+    Options::new(vec![StaticTable::bundled().unwrap()])
 }
 
 fn filled(data: &DataDir, name: &str) -> Catalog {
@@ -442,7 +440,7 @@ fn embedders_that_the_memory_cannot_be_read_for_change_nothing() {
     let path = catalog.path().join(FILE_NAME);
     std::fs::write(&path, "this is no database, it only looks like a file").unwrap();
     let others = || -> Vec<Arc<dyn Embedder>> { vec![Arc::new(Hashing::new(8))] };
-    assert!(catalog.set_embedders(others()).is_err());
+    assert!(catalog.set_options(Options::new(others())).is_err());
     let mut writer = catalog.writer().unwrap();
     writer.upsert(&[Tool::new("s", "later").unwrap()]).unwrap();
     writer.commit().unwrap();
@@ -453,7 +451,7 @@ fn embedders_that_the_memory_cannot_be_read_for_change_nothing() {
     };
     assert!(used()[0].starts_with("static-table"), "{:?}", used());
     std::fs::remove_file(&path).unwrap();
-    catalog.set_embedders(others()).unwrap();
+    catalog.set_options(Options::new(others())).unwrap();
     assert_eq!(catalog.searcher().pending_embeddings(), 5);
 }
 

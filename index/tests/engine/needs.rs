@@ -5,9 +5,7 @@ use toolscout_index::embed::StaticTable;
 use toolscout_index::{Catalog, DataDir, Options, Query, Tool};
 
 fn catalog(dir: &tempfile::TempDir, tools: &[Tool]) -> Catalog {
-    let options = Options {
-        embedders: vec![StaticTable::bundled().unwrap()],
-    };
+    let options = Options::new(vec![StaticTable::bundled().unwrap()]);
     let catalog = DataDir::new(dir.path())
         .open_or_create("c", options)
         .unwrap();

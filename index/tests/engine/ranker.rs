@@ -139,9 +139,7 @@ fn tools() -> Vec<Tool> {
 }
 
 fn options() -> Options {
-    Options {
-        embedders: vec![StaticTable::bundled().unwrap()],
-    }
+    Options::new(vec![StaticTable::bundled().unwrap()])
 }
 
 fn filled(data: &DataDir) -> Catalog {

@@ -24,7 +24,7 @@ fn tools() -> Vec<Tool> {
 }
 
 fn options(embedders: Vec<Arc<dyn Embedder>>) -> Options {
-    Options { embedders }
+    Options::new(embedders)
 }
 
 /// An embedder that the engine treats as slow; it stores the requests that it embeds.

@@ -74,7 +74,7 @@ fn catalog(
     tools: &[Tool],
 ) -> Catalog {
     let catalog = DataDir::new(dir.path())
-        .open_or_create(name, Options { embedders })
+        .open_or_create(name, Options::new(embedders))
         .unwrap();
     let mut writer = catalog.writer().unwrap();
     writer.upsert(tools).unwrap();

@@ -195,9 +195,7 @@ pub fn plain(server: &str, name: &str, description: &str) -> Tool {
 
 /// The options of a catalog with the deterministic embedder.
 pub fn hashing() -> Options {
-    Options {
-        embedders: vec![Arc::new(Hashing::new(64)) as Arc<dyn Embedder>],
-    }
+    Options::new(vec![Arc::new(Hashing::new(64)) as Arc<dyn Embedder>])
 }
 
 /// A catalog of these tools, committed at once.

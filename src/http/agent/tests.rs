@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use toolscout_index::Tool;
+use toolscout_index::{Options, Tool};
 
 use crate::agent::{Agent, AgentConfig};
 use crate::gate::Policies;
@@ -84,7 +84,7 @@ impl Server {
         let settings = Settings {
             data: data.path().to_owned(),
             default_catalog: "default".into(),
-            embedders: Vec::new(),
+            catalog_options: Options::default(),
             embedder_source: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),

@@ -295,6 +295,9 @@ pub struct TookMs {
 /// Why an answer is less than what was requested.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DegradedReport {
+    /// The cause, for programs: `embedder_not_loaded`, `embedder_failed`, `no_embedder`,
+    /// `not_embedded`, `partly_embedded`, `damaged_vectors`, `ranker`, `memory`, `budget_exceeded`.
+    pub code: &'static str,
     /// What is missing.
     pub reason: String,
     /// Tools that have no vectors yet.
@@ -353,6 +356,7 @@ impl From<&toolscout_index::Timings> for TookMs {
 impl From<&toolscout_index::Degraded> for DegradedReport {
     fn from(degraded: &toolscout_index::Degraded) -> Self {
         DegradedReport {
+            code: degraded.cause.code(),
             // Clients need not know where the server's models are.
             reason: models::without_address(&hints::degraded_reason(degraded)),
             pending_embeddings: degraded.pending_embeddings,
