@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ use crate::ranker::{self, Ranker};
 use crate::search::{Searcher, words};
 use crate::settings::{Options, Settings};
 use crate::snapshot::{GRAPH_PREFIX, Loaded, VECTORS, graph_dir};
-use crate::store::{Store, Upserted};
+use crate::store::{Store, Upserted, tool_file};
 use crate::tool::{Tool, ToolId};
 
 /// How long a writer waits for the lock, and how often it tries. A reader that rebuilds an index
@@ -211,6 +212,7 @@ fn holds_index(dir: &Path) -> bool {
         .filter_map(|name| name.into_string().ok())
         .any(|name| {
             name == LEXICAL
+                || name == tool_file::FILE_NAME
                 || name.starts_with(GRAPH_PREFIX)
                 || Path::new(&name).extension() == Some(VECTORS.as_ref())
         })
@@ -244,6 +246,8 @@ struct CatalogState {
     /// The published snapshot.
     current: RwLock<Arc<Searcher>>,
     memory: Arc<Memory>,
+    /// True once all tools were read from the database, and not only from the file beside it.
+    is_verified: AtomicBool,
 }
 
 impl Catalog {
@@ -254,16 +258,17 @@ impl Catalog {
             Ok(lexical) => lexical,
             Err(_) => rebuilt(&dir, &loaded)?,
         };
-        if loaded.has_unsaved_vectors()
+        if loaded.has_unsaved()
             && let Ok(_lock) = lock(&dir)
         {
-            loaded.save_vectors(&dir);
+            loaded.save(&store, &dir);
         }
         let memory = Arc::new(Memory::new(&dir, &options.embedders));
         let searcher = Searcher {
             memory: Some(Arc::clone(&memory)),
             ..loaded.into_searcher(lexical)
         };
+        let is_verified = AtomicBool::new(searcher.unsaved_tools == searcher.len());
         let current = RwLock::new(Arc::new(searcher));
         let shared = CatalogState {
             dir,
@@ -271,6 +276,7 @@ impl Catalog {
             store: Mutex::new(store),
             current,
             memory,
+            is_verified,
         };
         Ok(Catalog {
             shared: Arc::new(shared),
@@ -321,13 +327,28 @@ impl Catalog {
         Ok(self.publish(loaded.into_searcher(lexical)))
     }
 
+    /// Reads every tool from the database, which opening does not need to do: a damaged one is an
+    /// error.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn verify(&self) -> Result<()> {
+        let store = self.shared.store.lock();
+        let tools = store.unwrap_or_else(PoisonError::into_inner).tools();
+        tools.map(|_| self.shared.is_verified.store(true, Ordering::Relaxed))
+    }
+
     /// Takes the writer's lock.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another writer exists, in this process or another.
+    /// [`Error::Locked`] while another writer exists, in this process or another; [`Error::Store`]
+    /// for a damaged database, on which nothing may be built.
     pub fn writer(&self) -> Result<Writer> {
         let lock = lock_soon(&self.shared.dir)?;
         let store = Store::open(&self.shared.dir.join(DATABASE))?;
+        if !self.shared.is_verified.load(Ordering::Relaxed) {
+            self.verify()?;
+        }
         let is_another = store.state()?.identity != self.searcher().version().identity;
         if store.refresh_texts()? || is_another {
             self.reload()?;
@@ -661,7 +682,7 @@ impl Writer {
             None => Ok(()),
         };
         let mut loaded = self.load()?;
-        loaded.save_vectors(&self.catalog.shared.dir);
+        loaded.save(&self.store, &self.catalog.shared.dir);
         // The store is committed. A lexical index that cannot be updated to it is rebuilt, if
         // necessary in memory.
         let lexical_dir = self.catalog.shared.dir.join(LEXICAL);

@@ -17,7 +17,7 @@ mod scan;
 use std::ops::Range;
 
 pub use graph::Graph;
-pub use vector_file::VectorFile;
+pub use vector_file::{RowsByText, VectorFile};
 
 use crate::error::{Error, Result};
 use crate::quantization::scale_of;

@@ -1,6 +1,6 @@
 //! The name tier: tools that a query names.
 
-use std::collections::HashMap;
+use rayon::prelude::*;
 
 use crate::hit::NameMatch;
 use crate::text;
@@ -11,22 +11,31 @@ const MAX_NAME_WORDS: usize = 24;
 /// Fewest words of a query that may match the end of a name: a single word ends too many names.
 const MIN_SUFFIX_WORDS: usize = 2;
 
-/// Tools by their names without case and separators.
+/// Tools by their names without case and separators. Keys are hashes: tools of one hash are compared
+/// with the query again.
 #[derive(Default)]
 pub struct Names {
-    /// By `name` and by `server name`.
-    exact: HashMap<String, Vec<u32>>,
-    /// By the last words of a name, from two on.
-    suffix: HashMap<String, Vec<u32>>,
+    /// By `name` and by `server name`, ascending.
+    exact: Vec<Entry>,
+    /// By the last words of a name, from two on, ascending.
+    suffix: Vec<Entry>,
 }
+
+/// The hash of a key, and a tool that has it.
+type Entry = (u64, u32);
 
 impl Names {
     /// Indexes ids; a tool's number is its position.
-    pub fn new<'a>(ids: impl Iterator<Item = &'a ToolId>) -> Self {
-        let mut names = Names::default();
-        for (tool, id) in ids.enumerate() {
-            names.add(tool as u32, id);
-        }
+    pub fn new(ids: &[&ToolId]) -> Self {
+        let of_tool = |(tool, id): (usize, &&ToolId)| NamesOf::new(tool as u32, id);
+        let mut names = ids
+            .par_iter()
+            .enumerate()
+            .map(of_tool)
+            .fold(Names::default, Names::with)
+            .reduce(Names::default, Names::joined);
+        names.exact.par_sort_unstable();
+        names.suffix.par_sort_unstable();
         names
     }
 
@@ -40,53 +49,87 @@ impl Names {
             return Vec::new();
         }
         let key = text::name_key(bare);
-        let exact = self.exact.get(&key).into_iter().flatten().map(|&tool| {
+        let mut found = Vec::new();
+        for tool in with_key(&self.exact, &key) {
             let id = id_of(tool);
             // `find_symbol` and `findSymbol` share a key; the one that was written comes first.
-            let verbatim = query == id.as_str() || query == id.name();
-            (
-                tool,
-                if verbatim {
-                    NameMatch::Verbatim
-                } else {
-                    NameMatch::Exact
-                },
-            )
-        });
-        let mut found: Vec<_> = exact.collect();
+            if query == id.as_str() || query == id.name() {
+                found.push((tool, NameMatch::Verbatim));
+            } else if names_exactly(&key, &id) {
+                found.push((tool, NameMatch::Exact));
+            }
+        }
         // A tool of exactly this name is what was asked for, not others whose names end with it.
         if found.is_empty() && words.len() >= MIN_SUFFIX_WORDS {
-            found.extend(
-                self.suffix
-                    .get(&key)
-                    .into_iter()
-                    .flatten()
-                    .map(|&tool| (tool, NameMatch::Suffix)),
-            );
+            for tool in with_key(&self.suffix, &key) {
+                if text::name_key(id_of(tool).name()).ends_with(&key) {
+                    found.push((tool, NameMatch::Suffix));
+                }
+            }
         }
         found
     }
 
-    fn add(&mut self, tool: u32, id: &ToolId) {
+    fn with(mut self, of_tool: NamesOf) -> Self {
+        self.exact.extend(of_tool.exact.into_iter().flatten());
+        self.suffix.extend(of_tool.suffix);
+        self
+    }
+
+    fn joined(mut self, mut other: Self) -> Self {
+        self.exact.append(&mut other.exact);
+        self.suffix.append(&mut other.suffix);
+        self
+    }
+}
+
+/// The entries of one tool.
+struct NamesOf {
+    exact: [Option<Entry>; 2],
+    suffix: Vec<Entry>,
+}
+
+impl NamesOf {
+    fn new(tool: u32, id: &ToolId) -> Self {
         let name = text::name_key(id.name());
         let server = text::name_key(id.server());
-        if !server.is_empty() {
-            self.exact.entry(server + &name).or_default().push(tool);
-        }
-        self.exact.entry(name).or_default().push(tool);
+        let with_server = (!server.is_empty()).then(|| (hash(&(server + &name)), tool));
         let words = text::words(id.name());
-        // Words are joined as `text::name_key` joins them, without a separator.
-        let mut suffix = words.last().cloned().unwrap_or_default();
-        for word in words
-            .iter()
-            .rev()
-            .skip(1)
-            .take(MAX_NAME_WORDS)
-            // A name of two words has no end of two words but itself, which `exact` has.
-            .take_while(|_| words.len() > MIN_SUFFIX_WORDS)
-        {
-            suffix.insert_str(0, word);
-            self.suffix.entry(suffix.clone()).or_default().push(tool);
+        let mut suffixes = Vec::new();
+        // A name of two words has no end of two words but itself, which `exact` has.
+        if words.len() > MIN_SUFFIX_WORDS {
+            // Words are joined as `text::name_key` joins them, without a separator.
+            let mut suffix = words.last().cloned().unwrap_or_default();
+            for word in words.iter().rev().skip(1).take(MAX_NAME_WORDS) {
+                suffix.insert_str(0, word);
+                suffixes.push((hash(&suffix), tool));
+            }
+        }
+        NamesOf {
+            exact: [Some((hash(&name), tool)), with_server],
+            suffix: suffixes,
         }
     }
+}
+
+/// The tools of a key's hash, ascending.
+fn with_key(entries: &[Entry], key: &str) -> impl Iterator<Item = u32> {
+    let hash = hash(key);
+    let first = entries.partition_point(|entry| entry.0 < hash);
+    let same = entries[first..]
+        .iter()
+        .take_while(move |entry| entry.0 == hash);
+    same.map(|&(_, tool)| tool)
+}
+
+fn names_exactly(key: &str, id: &ToolId) -> bool {
+    let name = text::name_key(id.name());
+    key == name || key.strip_suffix(&name) == Some(&text::name_key(id.server()))
+}
+
+fn hash(key: &str) -> u64 {
+    // FNV-1a.
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

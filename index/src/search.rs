@@ -65,12 +65,15 @@ pub struct Searcher {
     pub(crate) settings: Settings,
     /// Every tool, by id, so that a row's position also breaks ties.
     pub(crate) rows: Vec<Arc<Row>>,
+    /// How many of them the file of all tools lacks.
+    pub(crate) unsaved_tools: usize,
     pub(crate) languages: Arc<ToolLanguages>,
     pub(crate) words: Words,
     /// Made for the first request in another language than English.
     pub(crate) translator: OnceLock<Option<Translator>>,
     pub(crate) names: Arc<Names>,
-    pub(crate) duplicates: Arc<Duplicates>,
+    /// Looked for on first use.
+    pub(crate) duplicates: Arc<OnceLock<Duplicates>>,
     pub(crate) legs: Vec<DenseLeg>,
     /// Measured speed of searches, shared with the catalog's earlier snapshots.
     pub(crate) cost_model: Arc<CostModel>,
@@ -381,6 +384,13 @@ impl Searcher {
                 && (!reads_content || row.tool().is_some_and(|tool| filter.accepts(&tool)))
         };
         Some(self.rows.iter().map(accepts).collect())
+    }
+
+    fn duplicates(&self) -> &Duplicates {
+        let tools = || self.rows.iter().map(|row| &row.stored);
+        self.duplicates.get_or_init(|| {
+            Duplicates::new(tools().map(|stored| (&stored.id, stored.fingerprint.as_ref())))
+        })
     }
 
     /// What the snapshot itself lacks for a search in this mode. Only the first cause is reported:

@@ -1,6 +1,7 @@
 //! Builds a [`Searcher`] from the store: reads one consistent state and reuses the unchanged parts
 //! of the previous snapshot.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use rayon::prelude::*;
 
 use crate::cost::CostModel;
-use crate::dense::{Graph, TextHash, VectorFile, Vectors};
+use crate::dense::{Graph, RowsByText, TextHash, VectorFile, Vectors};
 use crate::document::{self, View};
 use crate::duplicates::{Duplicates, Fingerprint};
 use crate::embed::Embedder;
@@ -18,7 +19,7 @@ use crate::lexical::LexicalSearcher;
 use crate::ranker::{self, Ranker};
 use crate::search::{DenseLeg, OwnRanker, Row, Searcher, ToolLanguages, Words, words};
 use crate::settings::{Options, Settings};
-use crate::store::{Store, StoredTool, Version, text_hash};
+use crate::store::{Store, StoredTool, Version, text_hash, tool_file};
 use crate::tool::ToolId;
 
 /// The prefix of graphs' folders, and the extension of vector files.
@@ -30,17 +31,19 @@ pub(crate) fn graph_dir(catalog: &Path, model: u64) -> std::path::PathBuf {
     catalog.join(format!("{GRAPH_PREFIX}{model}"))
 }
 
-/// The file of an instant embedder's vectors within a catalog's folder, the same for all versions
-/// of the embedder.
+/// The file of an embedder's vectors within a catalog's folder, the same for all versions of the
+/// embedder.
 fn vector_file_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathBuf {
     let name = embedder.id().split('/').next().unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name = name.replace(|c| !is_plain(c), "-");
     catalog.join(format!("{name}.{VECTORS}"))
 }
 
 /// Rows embedded at once, in parallel; only these are in memory twice.
 const CHUNK: usize = 4096;
-/// The file of an instant embedder's vectors is rewritten when it lacks more than this many and
-/// more than a twentieth of all. A missing vector costs some 10 µs at every opening; writing 50,000
+/// A file of tools or vectors is rewritten when it lacks more than this many and more than a
+/// twentieth of all. What is missing costs some 10 µs each at every opening; writing 50,000 vectors
 /// takes 20 ms.
 const MIN_UNSAVED: usize = 1024;
 
@@ -49,9 +52,11 @@ pub(crate) struct Loaded {
     pub(crate) version: Version,
     pub(crate) settings: Settings,
     pub(crate) rows: Vec<Arc<Row>>,
+    /// How many of them the file of all tools lacks.
+    unsaved_tools: usize,
     languages: Arc<ToolLanguages>,
     names: Arc<Names>,
-    duplicates: Arc<Duplicates>,
+    duplicates: Arc<OnceLock<Duplicates>>,
     legs: Vec<DenseLeg>,
     ranker: Option<Arc<Ranker>>,
     own_ranker: OwnRanker,
@@ -61,8 +66,12 @@ pub(crate) struct Loaded {
 
 impl DenseLeg {
     fn has_unsaved_vectors(&self) -> bool {
-        self.unsaved > MIN_UNSAVED.max(self.vectors.len() / 20)
+        is_worth_writing(self.unsaved, self.vectors.len())
     }
+}
+
+fn is_worth_writing(unsaved: usize, all: usize) -> bool {
+    unsaved > MIN_UNSAVED.max(all / 20)
 }
 
 impl Loaded {
@@ -90,7 +99,20 @@ impl Loaded {
     ) -> Result<Self> {
         let version = store.state()?;
         let settings = settings(store)?;
-        let rows = rows(store, previous)?;
+        // At the same time as the tools: their checksums take most of the time.
+        let read_files = || match previous {
+            Some(_) => Vec::new(),
+            None => vector_files(dir, &options.embedders),
+        };
+        let (rows, mut files) = std::thread::scope(|scope| {
+            let files = scope.spawn(read_files);
+            let rows = rows(store, dir, previous);
+            // A panic there is one here; there is none that is known.
+            let files = files.join().unwrap_or_default();
+            (rows, files)
+        });
+        files.resize_with(options.embedders.len(), || None);
+        let (rows, unsaved_tools) = rows?;
         let languages = Arc::new(ToolLanguages::of(&rows));
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
@@ -100,14 +122,19 @@ impl Loaded {
         let legs = options
             .embedders
             .iter()
+            .zip(files)
             .enumerate()
-            .map(|(number, embedder)| {
+            .map(|(number, (embedder, file))| {
                 let previous = previous
                     .and_then(|previous| previous.legs.get(number))
                     // The catalog may have got other embedders since.
-                    .filter(|leg| leg.embedder.id() == embedder.id())
-                    .map(|leg| (leg, positions.as_slice()));
-                leg(store, dir, embedder, &rows, &settings, previous)
+                    .filter(|leg| leg.embedder.id() == embedder.id());
+                let known = match (previous, file) {
+                    (Some(leg), _) => Known::Previous((leg, &positions)),
+                    (None, Some(file)) => Known::Saved(file),
+                    (None, None) => Known::Nothing,
+                };
+                leg(store, dir, embedder, &rows, &settings, known)
             })
             .collect::<Result<_>>()?;
         let (ranker, own_ranker) = ranker(dir, previous);
@@ -118,6 +145,7 @@ impl Loaded {
             version,
             settings,
             rows,
+            unsaved_tools,
             languages,
             names,
             duplicates,
@@ -164,17 +192,28 @@ impl Loaded {
             .collect()
     }
 
-    /// True when the file of an instant embedder lacks so many vectors that it should be rewritten.
-    pub(crate) fn has_unsaved_vectors(&self) -> bool {
-        self.legs.iter().any(DenseLeg::has_unsaved_vectors)
+    /// True when a file of tools or vectors lacks so much that it should be rewritten.
+    pub(crate) fn has_unsaved(&self) -> bool {
+        self.has_unsaved_tools() || self.legs.iter().any(DenseLeg::has_unsaved_vectors)
     }
 
-    /// Rewrites the files of instant embedders that lack too many vectors. The caller must hold the
-    /// writer's lock.
-    pub(crate) fn save_vectors(&mut self, dir: &Path) {
+    fn has_unsaved_tools(&self) -> bool {
+        is_worth_writing(self.unsaved_tools, self.rows.len())
+    }
+
+    /// Rewrites the files of tools and vectors that lack too much. The caller must hold the writer's
+    /// lock. A failure is no error: the next opening reads from the database, and computes again.
+    pub(crate) fn save(&mut self, store: &Store, dir: &Path) {
+        if self.has_unsaved_tools()
+            && let Ok(Some(origin)) = store.origin()
+        {
+            let tools = self.rows.iter().map(|row| &row.stored);
+            if tool_file::save(&dir.join(tool_file::FILE_NAME), &origin, tools).is_ok() {
+                self.unsaved_tools = 0;
+            }
+        }
         for leg in self.legs.iter_mut().filter(|leg| leg.has_unsaved_vectors()) {
             let path = vector_file_path(dir, leg.embedder.as_ref());
-            // A failure is no error: the next opening computes the missing vectors again.
             if leg.vectors.save(&path, leg.embedder.id()).is_ok() {
                 leg.unsaved = 0;
             }
@@ -187,6 +226,7 @@ impl Loaded {
             version: self.version,
             settings: self.settings,
             rows: self.rows,
+            unsaved_tools: self.unsaved_tools,
             languages: self.languages,
             words: Words::new(lexical),
             translator: OnceLock::new(),
@@ -277,7 +317,8 @@ fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>
     pending
 }
 
-fn rows(store: &Store, previous: Option<&Searcher>) -> Result<Vec<Arc<Row>>> {
+/// The rows of the store's present state, and how many of them are not in the file of all tools.
+fn rows(store: &Store, dir: &Path, previous: Option<&Searcher>) -> Result<(Vec<Arc<Row>>, usize)> {
     let enrichments = store.enrichment_sums()?;
     let row = |mut stored: StoredTool| {
         if enrichments.contains_key(&stored.key) {
@@ -286,7 +327,9 @@ fn rows(store: &Store, previous: Option<&Searcher>) -> Result<Vec<Arc<Row>>> {
         Ok(Arc::new(Row::new(stored)))
     };
     let Some(previous) = previous else {
-        return store.tools()?.into_iter().map(row).collect();
+        let (tools, unsaved) = tools(store, dir)?;
+        let rows = tools.into_iter().map(row).collect::<Result<_>>()?;
+        return Ok((rows, unsaved));
     };
     let known: HashMap<u64, &Arc<Row>> = previous
         .rows
@@ -298,12 +341,54 @@ fn rows(store: &Store, previous: Option<&Searcher>) -> Result<Vec<Arc<Row>>> {
         let stored = row.stored.enrichment.as_ref();
         stored.map(|stored| &stored.sum) == enrichments.get(&row.stored.key)
     };
-    let keys = store.keys()?.into_iter();
-    keys.map(|key| match known.get(&key) {
-        Some(row) if is_current(row) => Ok(Arc::clone(row)),
-        _ => row(store.tool(key)?),
-    })
-    .collect()
+    let mut unsaved = previous.unsaved_tools;
+    let mut rows = Vec::with_capacity(known.len());
+    for key in store.keys()? {
+        rows.push(match known.get(&key) {
+            Some(known) if is_current(known) => Arc::clone(known),
+            _ => {
+                unsaved += 1;
+                row(store.tool(key)?)?
+            }
+        });
+    }
+    Ok((rows, unsaved))
+}
+
+/// Every tool in the order of ids, from the file as far as it has them, and how many it lacks.
+fn tools(store: &Store, dir: &Path) -> Result<(Vec<StoredTool>, usize)> {
+    let from_store = || {
+        let tools = store.tools()?;
+        let count = tools.len();
+        Ok((tools, count))
+    };
+    let Some(origin) = store.origin()? else {
+        return from_store();
+    };
+    let Ok(saved) = tool_file::load(&dir.join(tool_file::FILE_NAME), &origin) else {
+        return from_store();
+    };
+    let keys = store.keys()?;
+    if saved.iter().map(|tool| tool.key).eq(keys.iter().copied()) {
+        store.check_digest(saved.iter())?;
+        return Ok((saved, 0));
+    }
+    let mut saved: HashMap<u64, StoredTool> =
+        saved.into_iter().map(|tool| (tool.key, tool)).collect();
+    let mut tools = Vec::with_capacity(keys.len());
+    let mut unsaved = 0;
+    for key in keys {
+        tools.push(match saved.remove(&key) {
+            Some(tool) => tool,
+            None => {
+                unsaved += 1;
+                store.tool(key)?
+            }
+        });
+    }
+    store.check_digest(tools.iter())?;
+    // What was removed is missing in the next file too.
+    Ok((tools, unsaved + saved.len()))
 }
 
 /// The names of these rows; reused from the previous snapshot if the ids are the same.
@@ -313,22 +398,23 @@ fn names(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Names> {
         Some(previous) if ids().eq(previous.rows.iter().map(|row| &row.stored.id)) => {
             Arc::clone(&previous.names)
         }
-        _ => Arc::new(Names::new(ids())),
+        _ => Arc::new(Names::new(&ids().collect::<Vec<_>>())),
     }
 }
 
-/// The near-duplicates among these rows; reused from the previous snapshot if all ids and
-/// fingerprints are the same.
-fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<Duplicates> {
+/// The near-duplicates of the previous snapshot, if it has looked for them and all ids and
+/// fingerprints are the same; else to be looked for on first use.
+fn duplicates(rows: &[Arc<Row>], previous: Option<&Searcher>) -> Arc<OnceLock<Duplicates>> {
     fn fingerprints(rows: &[Arc<Row>]) -> impl Iterator<Item = (&ToolId, Option<&Fingerprint>)> {
         rows.iter()
             .map(|row| (&row.stored.id, row.stored.fingerprint.as_ref()))
     }
-    match previous {
-        Some(previous) if fingerprints(rows).eq(fingerprints(&previous.rows)) => {
-            Arc::clone(&previous.duplicates)
+    let known = previous.filter(|previous| previous.duplicates.get().is_some());
+    match known {
+        Some(known) if fingerprints(rows).eq(fingerprints(&known.rows)) => {
+            Arc::clone(&known.duplicates)
         }
-        _ => Arc::new(Duplicates::new(fingerprints(rows))),
+        _ => Arc::default(),
     }
 }
 
@@ -352,25 +438,63 @@ fn previous_positions(rows: &[Arc<Row>], previous: &[Arc<Row>]) -> Vec<Option<us
 /// A leg of the previous snapshot, and each row's position in it.
 type PreviousLeg<'a> = (&'a DenseLeg, &'a [Option<usize>]);
 
+/// The vectors that need neither be computed nor read from the database.
+enum Known<'a> {
+    Previous(PreviousLeg<'a>),
+    /// Without a previous snapshot.
+    Saved(VectorFile),
+    Nothing,
+}
+
+/// Reads the files of these embedders' vectors at the same time.
+fn vector_files(dir: &Path, embedders: &[Arc<dyn Embedder>]) -> Vec<Option<VectorFile>> {
+    let load = |embedder: &Arc<dyn Embedder>| {
+        let path = vector_file_path(dir, embedder.as_ref());
+        let (dimensions, leading) = (embedder.dimensions(), embedder.leading_dimensions());
+        VectorFile::load(&path, embedder.id(), dimensions, leading).ok()
+    };
+    embedders.par_iter().map(load).collect()
+}
+
 fn leg(
     store: &Store,
     dir: &Path,
     embedder: &Arc<dyn Embedder>,
     rows: &[Arc<Row>],
     settings: &Settings,
-    previous: Option<PreviousLeg<'_>>,
+    known: Known<'_>,
 ) -> Result<DenseLeg> {
+    let texts_of_rows = rows
+        .iter()
+        .map(|row| row.stored.embedded_texts(embedder.views()));
+    let known = match known {
+        Known::Saved(file) => match file.into_vectors_of(texts_of_rows) {
+            Ok(vectors) => return finished_leg(store, dir, embedder, rows, settings, vectors),
+            Err(file) => Known::Saved(file),
+        },
+        known => known,
+    };
     if embedder.is_instant() {
-        return instant_leg(dir, embedder, rows, previous);
+        return instant_leg(embedder, rows, &known);
     }
     let model = store.model(embedder.id(), embedder.dimensions())?;
-    let (vectors, damaged) = match previous {
-        Some(previous) => (
-            changed_vectors(store, embedder.as_ref(), model, rows, previous)?,
-            0,
-        ),
-        None => all_vectors(store, embedder.as_ref(), model, rows)?,
-    };
+    let read = slow_vectors(store, embedder.as_ref(), model, rows, &known)?;
+    Ok(DenseLeg {
+        damaged: read.damaged,
+        unsaved: read.unsaved,
+        ..finished_leg(store, dir, embedder, rows, settings, read.vectors)?
+    })
+}
+
+/// The leg with these vectors, with its graph where it has one.
+fn finished_leg(
+    store: &Store,
+    dir: &Path,
+    embedder: &Arc<dyn Embedder>,
+    rows: &[Arc<Row>],
+    settings: &Settings,
+    vectors: Vectors,
+) -> Result<DenseLeg> {
     // Without the vectors of its enrichment a tool is found as any other.
     let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
     let pending = rows
@@ -378,15 +502,19 @@ fn leg(
         .enumerate()
         .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
         .count();
-    let graph = model
-        .filter(|_| vectors.len() >= settings.graph_min_vectors)
-        .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
+    let graph = if embedder.is_instant() || vectors.len() < settings.graph_min_vectors {
+        None
+    } else {
+        store
+            .model(embedder.id(), embedder.dimensions())?
+            .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok())
+    };
     Ok(DenseLeg {
         embedder: Arc::clone(embedder),
         vectors,
         graph,
         pending,
-        damaged,
+        damaged: 0,
         unsaved: 0,
     })
 }
@@ -395,28 +523,24 @@ fn leg(
 /// come from the previous snapshot or from a file beside the index; missing ones are computed. No
 /// tool is ever pending.
 fn instant_leg(
-    dir: &Path,
     embedder: &Arc<dyn Embedder>,
     rows: &[Arc<Row>],
-    previous: Option<PreviousLeg<'_>>,
+    known: &Known<'_>,
 ) -> Result<DenseLeg> {
-    let known = KnownVectors::new(dir, embedder.as_ref(), previous);
-    let mut vectors = match previous {
-        Some((leg, _)) => Vectors::with_capacity_of(&leg.vectors),
-        None => Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions()),
-    };
-    let mut unsaved = previous.map_or(0, |(leg, _)| leg.unsaved);
+    let lookup = Lookup::new(embedder.as_ref(), known);
+    let mut vectors = lookup.empty();
+    let mut unsaved = lookup.unsaved();
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
         let first = number * CHUNK;
         let missing: Vec<&Arc<Row>> = (first..)
             .zip(chunk)
-            .filter(|(position, row)| !known.has(*position, row))
+            .filter(|(position, row)| !lookup.has(*position, row))
             .map(|(_, row)| row)
             .collect();
         let mut computed = compute(embedder.as_ref(), &missing)?.into_iter();
         for (position, row) in (first..).zip(chunk) {
-            if known.has(position, row) {
-                known.push_onto(&mut vectors, position, row);
+            if lookup.has(position, row) {
+                lookup.push_onto(&mut vectors, position, row);
                 continue;
             }
             // `computed` has the missing rows in the same order.
@@ -437,53 +561,70 @@ fn instant_leg(
     })
 }
 
-/// The vectors of an instant embedder that need not be computed.
-struct KnownVectors<'a> {
-    views: &'a [View],
+/// Finds the known vectors of rows.
+struct Lookup<'a> {
+    embedder: &'a dyn Embedder,
     previous: Option<PreviousLeg<'a>>,
-    saved: VectorFile,
+    saved: Option<(&'a VectorFile, RowsByText<'a>)>,
 }
 
-impl<'a> KnownVectors<'a> {
-    /// The vectors of the previous snapshot; without one, those of the file. A snapshot has all
-    /// that its file has.
-    fn new(dir: &Path, embedder: &'a dyn Embedder, previous: Option<PreviousLeg<'a>>) -> Self {
-        let dimensions = embedder.dimensions();
-        let saved = match previous {
-            Some(_) => None,
-            None => {
-                VectorFile::load(&vector_file_path(dir, embedder), embedder.id(), dimensions).ok()
-            }
+impl<'a> Lookup<'a> {
+    fn new(embedder: &'a dyn Embedder, known: &'a Known<'a>) -> Self {
+        let (previous, saved) = match known {
+            Known::Previous(previous) => (Some(*previous), None),
+            Known::Saved(file) => (None, Some((file, file.by_text()))),
+            Known::Nothing => (None, None),
         };
-        KnownVectors {
-            views: embedder.views(),
+        Lookup {
+            embedder,
             previous,
-            saved: saved.unwrap_or_else(|| VectorFile::empty(dimensions)),
+            saved,
         }
     }
 
-    fn has(&self, position: usize, row: &Row) -> bool {
+    /// No vectors yet, with room for those of the previous snapshot.
+    fn empty(&self) -> Vectors {
         match self.previous {
-            Some((_, positions)) => positions[position].is_some(),
-            None => {
-                !self.saved.is_empty()
-                    && row
-                        .stored
-                        .embedded_texts(self.views)
-                        .all(|text| self.saved.contains(text))
-            }
+            Some((leg, _)) => Vectors::with_capacity_of(&leg.vectors),
+            None => Vectors::with_leading(
+                self.embedder.dimensions(),
+                self.embedder.leading_dimensions(),
+            ),
         }
     }
 
-    /// Adds the vectors of a row that [`KnownVectors::has`] accepts.
+    /// How many vectors of the previous snapshot are not in the file.
+    fn unsaved(&self) -> usize {
+        self.previous.map_or(0, |(leg, _)| leg.unsaved)
+    }
+
+    /// True when all vectors of a row are known.
+    fn has(&self, position: usize, row: &Row) -> bool {
+        if let Some((leg, positions)) = self.previous {
+            let wanted = row.stored.embedded_texts(self.embedder.views()).count();
+            return positions[position]
+                .is_some_and(|previous| leg.vectors.rows_of(previous).len() == wanted);
+        }
+        let Some((_, by_text)) = &self.saved else {
+            return false;
+        };
+        let mut texts = row.stored.embedded_texts(self.embedder.views());
+        texts.all(|text| by_text.find(text).is_some())
+    }
+
+    /// Adds the vectors of a row that [`Lookup::has`] accepts.
     fn push_onto(&self, vectors: &mut Vectors, position: usize, row: &Row) {
         if let Some((leg, positions)) = self.previous
             && let Some(previous) = positions[position]
         {
             return vectors.push_tool(&leg.vectors, previous);
         }
-        for text in row.stored.embedded_texts(self.views) {
-            vectors.push_from(&self.saved, text);
+        if let Some((file, by_text)) = &self.saved {
+            for text in row.stored.embedded_texts(self.embedder.views()) {
+                if let Some(found) = by_text.find(text) {
+                    vectors.push_row_of(file, found);
+                }
+            }
         }
         vectors.end_tool();
     }
@@ -513,69 +654,75 @@ fn compute(embedder: &dyn Embedder, rows: &[&Arc<Row>]) -> Result<Vec<Computed>>
     rows.par_iter().map(of_row).collect()
 }
 
-/// The vectors of these rows, and the number of the model's damaged vectors.
-fn all_vectors(
-    store: &Store,
-    embedder: &dyn Embedder,
-    model: Option<u64>,
-    rows: &[Arc<Row>],
-) -> Result<(Vectors, usize)> {
-    let (all, damaged) = match model {
-        Some(model) => store.vectors(model, embedder.dimensions())?,
-        None => (HashMap::new(), 0),
-    };
-    let mut vectors = Vectors::with_leading(embedder.dimensions(), embedder.leading_dimensions());
-    for row in rows {
-        push_row(&mut vectors, embedder, row, |hash| Ok(all.get(hash)))?;
-    }
-    Ok((vectors, damaged))
+/// Vectors of a slow embedder.
+struct SlowVectors {
+    vectors: Vectors,
+    /// Stored vectors that fail their checksum.
+    damaged: usize,
+    /// How many are not in the file.
+    unsaved: usize,
 }
 
-/// The vectors of these rows, reused from the previous snapshot where it has all of a row's.
-fn changed_vectors(
+/// The vectors of these rows, read from the database where they are not known.
+fn slow_vectors(
     store: &Store,
     embedder: &dyn Embedder,
     model: Option<u64>,
     rows: &[Arc<Row>],
-    (previous, positions): PreviousLeg<'_>,
-) -> Result<Vectors> {
-    let mut vectors = Vectors::with_capacity_of(&previous.vectors);
-    for (row, position) in rows.iter().zip(positions) {
-        let wanted = row.stored.embedded_texts(embedder.views()).count();
-        if let Some(position) = *position
-            && previous.vectors.rows_of(position).len() == wanted
-        {
-            vectors.push_tool(&previous.vectors, position);
+    known: &Known<'_>,
+) -> Result<SlowVectors> {
+    let lookup = Lookup::new(embedder, known);
+    let mut vectors = lookup.empty();
+    let mut unsaved = lookup.unsaved();
+    // All at once where nothing is known, which is faster than one by one.
+    let (all, damaged) = match (known, model) {
+        (Known::Nothing, Some(model)) => store.vectors(model, embedder.dimensions())?,
+        _ => (HashMap::new(), 0),
+    };
+    let stored = |hash: &TextHash| match (known, model) {
+        (Known::Nothing, _) => Ok(all.get(hash).map(Cow::Borrowed)),
+        (_, Some(model)) => {
+            let vector = store.vector(model, embedder.dimensions(), hash)?;
+            Ok(vector.map(Cow::Owned))
+        }
+        (_, None) => Ok(None),
+    };
+    for (position, row) in rows.iter().enumerate() {
+        if lookup.has(position, row) {
+            lookup.push_onto(&mut vectors, position, row);
             continue;
         }
-        // New, changed, or embedded since the previous snapshot.
-        push_row(&mut vectors, embedder, row, |hash| match model {
-            Some(model) => store.vector(model, embedder.dimensions(), hash),
-            None => Ok(None),
-        })?;
+        // New, changed, or embedded since.
+        let before = vectors.len();
+        push_row(&mut vectors, embedder, row, stored)?;
+        unsaved += vectors.len() - before;
     }
-    Ok(vectors)
+    Ok(SlowVectors {
+        vectors,
+        damaged,
+        unsaved,
+    })
 }
 
 /// Adds a row's vectors, as far as there are any. Those of its enrichment come last, and only
 /// after those of all views, so that a view is found by its number.
-fn push_row<V: AsRef<[f32]>>(
+fn push_row<'a>(
     vectors: &mut Vectors,
     embedder: &dyn Embedder,
     row: &Row,
-    vector_of: impl Fn(&TextHash) -> Result<Option<V>>,
+    vector_of: impl Fn(&TextHash) -> Result<Option<Cow<'a, Vec<f32>>>>,
 ) -> Result<()> {
     let mut has_all_views = true;
     for hash in row.stored.texts_of(embedder.views()) {
         match vector_of(hash)? {
-            Some(vector) => vectors.push(embedder.id(), *hash, vector.as_ref())?,
+            Some(vector) => vectors.push(embedder.id(), *hash, &vector)?,
             None => has_all_views = false,
         }
     }
     let enrichment = row.stored.enrichment_hashes();
     for hash in enrichment.iter().filter(|_| has_all_views) {
         if let Some(vector) = vector_of(hash)? {
-            vectors.push(embedder.id(), *hash, vector.as_ref())?;
+            vectors.push(embedder.id(), *hash, &vector)?;
         }
     }
     vectors.end_tool();

@@ -5,10 +5,14 @@
 //! is embedded once, however many tools contain it.
 
 mod enrichments;
+pub mod tool_file;
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
@@ -72,6 +76,8 @@ const TEXTS_FORMAT: &str = "checked";
 pub struct StoredTool {
     /// Its row. A changed tool gets a new key; keys are never reused.
     pub key: u64,
+    /// Its part in the digest of all tools.
+    pub digest: u128,
     /// Server and name.
     pub id: ToolId,
     /// The texts of its views, in the order of [`View`].
@@ -82,7 +88,48 @@ pub struct StoredTool {
     /// What a model wrote about when to use it; `None` until it is read by [`Store::enrichment`].
     pub enrichment: Option<StoredEnrichment>,
     /// The tool as JSON.
-    pub json: String,
+    pub json: SharedText,
+}
+
+/// A text, or the part of a larger one that others share.
+#[derive(Clone)]
+pub struct SharedText {
+    whole: Arc<String>,
+    part: Range<usize>,
+}
+
+impl SharedText {
+    /// A part of a text; `None` where it is out of it or ends within a character.
+    pub fn part_of(whole: &Arc<String>, part: Range<usize>) -> Option<Self> {
+        whole.get(part.clone())?;
+        Some(SharedText {
+            whole: Arc::clone(whole),
+            part,
+        })
+    }
+}
+
+impl From<String> for SharedText {
+    fn from(text: String) -> Self {
+        SharedText {
+            part: 0..text.len(),
+            whole: Arc::new(text),
+        }
+    }
+}
+
+impl Deref for SharedText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.whole[self.part.clone()]
+    }
+}
+
+impl fmt::Debug for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
 }
 
 /// The effect of an upsert.
@@ -351,19 +398,38 @@ impl Store {
         let rows = statement
             .query_map([], read_tool)
             .map_err(|e| self.error(e))?;
-        let mut tools = Vec::new();
-        let mut digest = 0;
-        for row in rows {
-            digest ^= row.as_ref().map_or(0, |row| digest_of(&row.5));
-            tools.push(self.checked(row)?);
-        }
+        let tools: Vec<StoredTool> = rows.map(|row| self.checked(row)).collect::<Result<_>>()?;
+        self.check_digest(tools.iter())?;
+        Ok(tools)
+    }
+
+    /// Compares tools with the digest of all that were committed.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when they are not the same.
+    pub fn check_digest<'a>(
+        &self,
+        tools: impl ExactSizeIterator<Item = &'a StoredTool>,
+    ) -> Result<()> {
+        let count = tools.len();
+        let digest = tools.fold(0, |all, tool| all ^ tool.digest);
         match self.digest(self.generation()?)? {
             Some(expected) if expected != digest => Err(self.damaged(format!(
-                "its {} tools are not those that were committed",
-                tools.len()
+                "its {count} tools are not those that were committed"
             ))),
-            _ => Ok(tools),
+            _ => Ok(()),
         }
+    }
+
+    /// What a file of all tools must be of: this catalog, and the template by which the hashes of
+    /// texts are stored. `None` for a catalog of an earlier version without an identity.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn origin(&self) -> Result<Option<String>> {
+        let identity = self.meta("identity")?;
+        let template = self.meta("template_version")?.unwrap_or_default();
+        Ok(identity.map(|identity| format!("{identity}, template {template}")))
     }
 
     /// One tool.
@@ -566,7 +632,7 @@ impl Store {
     }
 
     /// The error for a database in which this was found.
-    pub fn damaged(&self, found: impl std::fmt::Display) -> Error {
+    pub fn damaged(&self, found: impl fmt::Display) -> Error {
         self.error(StoreProblem::Damaged {
             found: found.to_string(),
         })
@@ -631,11 +697,12 @@ impl Store {
         let id = self.tool_id(&server, &id)?;
         let stored = StoredTool {
             key,
+            digest: digest_of(&hash),
             id,
             texts: Vec::new(),
             fingerprint: None,
             enrichment: None,
-            json,
+            json: json.into(),
         };
         let texts = match intact_texts(&texts, &stored.id) {
             Some(texts) => texts.to_vec(),

@@ -93,7 +93,13 @@ pub fn spaced(identifier: &str) -> String {
 
 /// A name without case, separators and accents: `Find-Symbol` and `findSymbol` give `findsymbol`.
 pub fn name_key(name: &str) -> String {
-    normalised(name)
+    if name.is_ascii() {
+        let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
+        return letters
+            .map(|c| char::from(c.to_ascii_lowercase()))
+            .collect();
+    }
+    folded(name)
         .flat_map(char::to_lowercase)
         .filter(|c| c.is_alphanumeric())
         .collect()
@@ -178,6 +184,10 @@ impl Hasher for TermHasher {
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
     fn finish(&self) -> u64 {
         self.0
     }
@@ -211,12 +221,21 @@ fn kind(c: char) -> Kind {
     }
 }
 
-fn for_each_word(text: &str, mut emit: impl FnMut(Word<'_>)) {
+fn for_each_word(text: &str, emit: impl FnMut(Word<'_>)) {
+    // Most texts are ASCII and need no tables.
+    if text.is_ascii() {
+        split_words(text.chars(), emit);
+    } else {
+        split_words(folded(text), emit);
+    }
+}
+
+fn split_words(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
     let mut word = String::new();
     let mut run: Vec<char> = Vec::new();
     let mut previous = None;
     let mut length = 0;
-    let mut chars = normalised(text).peekable();
+    let mut chars = chars.peekable();
     while let Some(c) = chars.next() {
         let kind_now = kind(c);
         let continues = previous.is_some_and(|p| kind(p) == kind_now)
@@ -263,19 +282,11 @@ fn starts_word(previous: Option<char>, c: char, next: Option<char>) -> bool {
 }
 
 /// Compatibility forms unified, accents on Latin letters dropped; Hangul and kana recomposed.
-fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
-    // Most texts are ASCII and need no tables. Two optional iterators make both cases one type.
-    let ascii = text.is_ascii().then(|| text.chars());
-    let folded = (!text.is_ascii()).then(|| {
-        text.nfkd()
-            // Decomposition has split Hangul and voiced kana too, which are put together again.
-            .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
-            .nfc()
-    });
-    ascii
-        .into_iter()
-        .flatten()
-        .chain(folded.into_iter().flatten())
+fn folded(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.nfkd()
+        // Decomposition has split Hangul and voiced kana too, which are put together again.
+        .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
+        .nfc()
 }
 
 fn cjk_terms(run: &[char], mut emit: impl FnMut(&str)) {

@@ -1,106 +1,130 @@
-//! Vectors in a flat file, for embedders that are faster than a database. Vectors that the file
-//! lacks are computed again.
+//! The vectors of a snapshot in a flat file, which is read much faster than they are computed or
+//! read from the database. Vectors that the file lacks are.
 //!
 //! | bytes | |
 //! |---|---|
 //! | 8 | magic |
 //! | 4 | version of this layout |
 //! | 4 | dimensions |
-//! | 8 | rows |
+//! | 4 | leading dimensions |
+//! | 4 | rows |
 //! | 32 | BLAKE3 of the embedder's id and all the rest of the file |
 //! | 16 a row | the hash of its text |
 //! | 4 a row | the value of code 1 |
-//! | 1 a row and dimension | the codes |
+//! | 1 a row and leading dimension | their codes |
+//! | 1 a row and other dimension | their codes |
+//!
+//! Rows are in the order of the tools that they were saved of, so that an unchanged catalog takes
+//! them as they are.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::BuildHasherDefault;
+use std::io::{BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::Path;
 
 use super::{TextHash, Vectors};
 use crate::error::{Error, Result};
+use crate::text::TermHasher;
 
 const MAGIC: &[u8; 8] = b"toolscVE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CHECKSUM: Range<usize> = 24..56;
 /// Bytes of a row without its codes.
 const ROW_HEAD: usize = size_of::<TextHash>() + size_of::<f32>();
+/// Rows that are written together.
+const ROWS_PER_WRITE: usize = 1024;
 
-/// The vectors of a file by their text.
+/// The vectors of a file.
 pub struct VectorFile {
-    /// With all dimensions leading.
+    /// Without tools.
     vectors: Vectors,
-    rows: HashMap<TextHash, usize>,
+}
+
+/// The rows of a file by their text. Hashes need no further hashing.
+pub struct RowsByText<'a> {
+    file: &'a VectorFile,
+    rows: HashMap<u64, usize, BuildHasherDefault<TermHasher>>,
 }
 
 impl VectorFile {
-    /// None.
-    pub fn empty(dimensions: usize) -> Self {
-        VectorFile {
-            vectors: Vectors::new(dimensions),
-            rows: HashMap::new(),
-        }
-    }
-
     /// Reads a file. Vectors of another embedder, or of another version of it, are refused.
     ///
     /// # Errors
     /// [`Error::Derived`] if it is missing, damaged, or of another embedder or layout; the caller
-    /// computes the vectors again.
-    pub fn load(path: &Path, embedder: &str, dimensions: usize) -> Result<Self> {
+    /// does without it.
+    pub fn load(path: &Path, embedder: &str, dimensions: usize, leading: usize) -> Result<Self> {
+        let mut vectors = Vectors::with_leading(dimensions, leading);
         // Read and not mapped: the checksum covers every byte anyway, and a mapped file can change.
-        let bytes = std::fs::read(path).map_err(|e| derived(path, e))?;
-        let rows =
-            checked_rows(&bytes, embedder, dimensions).map_err(|reason| derived(path, reason))?;
-        let (hashes, rest) = bytes[CHECKSUM.end..].split_at(rows * size_of::<TextHash>());
-        let (scales, codes) = rest.split_at(rows * size_of::<f32>());
-        let hashes = hashes.as_chunks().0.to_vec();
-        let scales = scales
-            .as_chunks()
-            .0
-            .iter()
-            .map(|scale| f32::from_le_bytes(*scale))
-            .collect();
-        let codes = codes.iter().map(|code| code.cast_signed()).collect();
-        let rows = hashes
-            .iter()
-            .enumerate()
-            .map(|(row, hash)| (*hash, row))
-            .collect();
-        Ok(VectorFile {
-            vectors: Vectors {
-                // Whole rows, so that a file does not depend on how many dimensions are leading.
-                leads: codes,
-                scales,
-                hashes,
-                ..Vectors::new(dimensions)
-            },
-            rows,
-        })
+        read(path, embedder, &mut vectors).map_err(|reason| derived(path, reason))?;
+        Ok(VectorFile { vectors })
     }
 
     /// Number of vectors.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.vectors.len()
     }
 
     /// True without vectors.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.vectors.is_empty()
     }
 
-    /// True when it has the vector of this text.
-    pub fn contains(&self, text: &TextHash) -> bool {
-        self.rows.contains_key(text)
+    /// The vectors of tools with these texts, given tool by tool, if the file has exactly them in
+    /// this order; else the file itself.
+    ///
+    /// # Errors
+    /// The file.
+    pub fn into_vectors_of<'a, T: Iterator<Item = &'a TextHash>>(
+        mut self,
+        tools: impl Iterator<Item = T>,
+    ) -> Result<Vectors, Self> {
+        let mut row = 0;
+        let mut starts = Vec::with_capacity(self.len() + 1);
+        starts.push(0);
+        for texts in tools {
+            for text in texts {
+                if self.vectors.hashes.get(row) != Some(text) {
+                    return Err(self);
+                }
+                row += 1;
+            }
+            starts.push(row as u32);
+        }
+        if row != self.len() {
+            return Err(self);
+        }
+        self.vectors.starts = starts;
+        Ok(self.vectors)
+    }
+
+    /// Its rows by their text.
+    pub fn by_text(&self) -> RowsByText<'_> {
+        let hashes = self.vectors.hashes.iter().enumerate();
+        RowsByText {
+            file: self,
+            rows: hashes.map(|(row, hash)| (half(hash), row)).collect(),
+        }
+    }
+}
+
+impl RowsByText<'_> {
+    /// The row of a text.
+    pub fn find(&self, text: &TextHash) -> Option<usize> {
+        let row = *self.rows.get(&half(text))?;
+        (self.file.vectors.hashes[row] == *text).then_some(row)
     }
 }
 
 impl Vectors {
-    /// Adds a view of the tool under construction from a file, if the file has it.
-    pub fn push_from(&mut self, file: &VectorFile, text: &TextHash) {
-        let Some(&row) = file.rows.get(text) else {
-            return;
-        };
-        self.push_codes(file.vectors.lead(row), file.vectors.scales[row], *text);
+    /// Adds a view of the tool under construction from a row of a file.
+    pub fn push_row_of(&mut self, file: &VectorFile, row: usize) {
+        let from = &file.vectors;
+        self.leads.extend_from_slice(from.lead(row));
+        self.rests.extend_from_slice(from.rest(row));
+        self.scales.push(from.scales[row]);
+        self.hashes.push(from.hashes[row]);
     }
 
     /// Replaces a file by these vectors in one step. It is not synced: a file cut short by a power
@@ -109,82 +133,144 @@ impl Vectors {
     /// # Errors
     /// [`Error::Io`].
     pub fn save(&self, path: &Path, embedder: &str) -> Result<()> {
-        let mut seen = HashSet::new();
-        let rows: Vec<usize> = (0..self.len())
-            // Equal texts share a row.
-            .filter(|&row| seen.insert(self.hashes[row]))
-            .collect();
-        let mut bytes =
-            Vec::with_capacity(CHECKSUM.end + rows.len() * (ROW_HEAD + self.dimensions));
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&(self.dimensions as u32).to_le_bytes());
-        bytes.extend_from_slice(&(rows.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&[0; CHECKSUM.end - CHECKSUM.start]);
-        rows.iter()
-            // Column by column, so that reading takes one pass for each column.
-            .for_each(|&row| bytes.extend_from_slice(&self.hashes[row]));
-        rows.iter()
-            .for_each(|&row| bytes.extend_from_slice(&self.scales[row].to_le_bytes()));
-        rows.iter()
-            .for_each(|&row| bytes.extend(self.codes(row).map(i8::cast_unsigned)));
-        let sum = checksum(&bytes, embedder);
-        bytes[CHECKSUM].copy_from_slice(&sum);
         let fresh = path.with_extension("new");
-        std::fs::write(&fresh, bytes).map_err(|e| Error::io("write", &fresh, e))?;
+        let written = self.write(&fresh, embedder);
+        written.map_err(|e| Error::io("write", &fresh, e))?;
         std::fs::rename(&fresh, path).map_err(|e| Error::io("rename", &fresh, e))
+    }
+
+    fn write(&self, path: &Path, embedder: &str) -> std::io::Result<()> {
+        let mut head = Vec::with_capacity(CHECKSUM.start);
+        head.extend_from_slice(MAGIC);
+        for number in [VERSION as usize, self.dimensions, self.leading, self.len()] {
+            head.extend_from_slice(&(number as u32).to_le_bytes());
+        }
+        let mut hasher = hasher(embedder, &head);
+        self.for_each_part(|part| {
+            hasher.update(part);
+            Ok(())
+        })?;
+        let mut file = BufWriter::new(File::create(path)?);
+        file.write_all(&head)?;
+        file.write_all(hasher.finalize().as_bytes())?;
+        self.for_each_part(|part| file.write_all(part))?;
+        file.flush()
+    }
+
+    /// Everything after the checksum, piece by piece.
+    fn for_each_part(
+        &self,
+        mut write: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        for hashes in self.hashes.chunks(ROWS_PER_WRITE) {
+            write(hashes.as_flattened())?;
+        }
+        for scales in self.scales.chunks(ROWS_PER_WRITE) {
+            bytes.clear();
+            bytes.extend(scales.iter().flat_map(|scale| scale.to_le_bytes()));
+            write(&bytes)?;
+        }
+        for codes in [&self.leads, &self.rests] {
+            for codes in codes.chunks(ROWS_PER_WRITE * self.dimensions.max(1)) {
+                bytes.clear();
+                bytes.extend(codes.iter().map(|code| code.cast_unsigned()));
+                write(&bytes)?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// The number of rows of an intact file, or why the file cannot be used.
-fn checked_rows(bytes: &[u8], embedder: &str, dimensions: usize) -> Result<usize, String> {
-    if bytes.len() < CHECKSUM.end || !bytes.starts_with(MAGIC) {
+/// Reads a file into vectors without tools, or says why it cannot be used.
+fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), String> {
+    let mut file = File::open(path).map_err(|e| e.to_string())?;
+    let length = file.metadata().map_err(|e| e.to_string())?.len();
+    let mut head = [0; CHECKSUM.end];
+    if length < head.len() as u64 {
         return Err("it holds no vectors".to_owned());
     }
-    let fields = bytes[MAGIC.len()..CHECKSUM.start].as_chunks().0;
-    let [version, found, low, high] = std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
-    if version != VERSION {
-        return Err(format!(
-            "it has layout {version}, this program reads layout {VERSION}"
-        ));
-    }
-    if found as usize != dimensions {
-        return Err(format!(
-            "its vectors have {found} dimensions, {embedder} has {dimensions}"
-        ));
-    }
-    // Not yet checked, so the products are in 128 bits, which no header can overflow.
-    let rows = u128::from(low) | u128::from(high) << 32;
-    let expected = CHECKSUM.end as u128 + rows * (ROW_HEAD + dimensions) as u128;
-    // Before the checksum, so that a file cut short is named as such.
-    if bytes.len() as u128 != expected {
-        return Err(format!(
-            "{rows} rows take {expected} bytes, it has {}",
-            bytes.len()
-        ));
-    }
-    if bytes[CHECKSUM] != checksum(bytes, embedder) {
+    file.read_exact(&mut head).map_err(|e| e.to_string())?;
+    let rows = checked_head(&head, length, embedder, vectors)?;
+    let mut hasher = hasher(embedder, &head[..CHECKSUM.start]);
+    let mut next = |bytes: usize| {
+        let mut part = vec![0; bytes];
+        file.read_exact(&mut part).map_err(|e| e.to_string())?;
+        hasher.update(&part);
+        Ok::<Vec<u8>, String>(part)
+    };
+    let hashes = next(rows * size_of::<TextHash>())?;
+    let scales = next(rows * size_of::<f32>())?;
+    let leads = next(rows * vectors.leading)?;
+    let rests = next(rows * (vectors.dimensions - vectors.leading))?;
+    if *hasher.finalize().as_bytes() != head[CHECKSUM] {
         return Err(format!(
             "it is damaged or of another embedder than {embedder}"
         ));
     }
-    Ok(rows as usize)
+    let scales = scales.as_chunks().0.iter();
+    vectors.hashes = hashes.as_chunks().0.to_vec();
+    vectors.scales = scales.map(|scale| f32::from_le_bytes(*scale)).collect();
+    // Collected in place: a code takes the room of its byte.
+    vectors.leads = leads.into_iter().map(u8::cast_signed).collect();
+    vectors.rests = rests.into_iter().map(u8::cast_signed).collect();
+    Ok(())
 }
 
-fn checksum(bytes: &[u8], embedder: &str) -> [u8; 32] {
+/// The number of rows of a file with this head and length, or why it cannot be used.
+fn checked_head(
+    head: &[u8; CHECKSUM.end],
+    length: u64,
+    embedder: &str,
+    wanted: &Vectors,
+) -> Result<usize, String> {
+    if !head.starts_with(MAGIC) {
+        return Err("it holds no vectors".to_owned());
+    }
+    let fields = head[MAGIC.len()..CHECKSUM.start].as_chunks().0;
+    let [version, dimensions, leading, rows] =
+        std::array::from_fn(|i| u32::from_le_bytes(fields[i]) as usize);
+    if version != VERSION as usize {
+        return Err(format!(
+            "it has layout {version}, this program reads layout {VERSION}"
+        ));
+    }
+    if (dimensions, leading) != (wanted.dimensions, wanted.leading) {
+        return Err(format!(
+            "its vectors have {dimensions} dimensions, {leading} of them leading; {embedder} has {} \
+             and {}",
+            wanted.dimensions, wanted.leading
+        ));
+    }
+    // Not yet checked, so the products are in 128 bits, which no header can overflow.
+    let expected = CHECKSUM.end as u128 + rows as u128 * (ROW_HEAD + dimensions) as u128;
+    // Before the checksum, so that a file cut short is named as such.
+    if u128::from(length) != expected {
+        return Err(format!(
+            "{rows} rows take {expected} bytes, it has {length}"
+        ));
+    }
+    Ok(rows)
+}
+
+fn hasher(embedder: &str, head: &[u8]) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
+    hasher.update(embedder.as_bytes()).update(head);
     hasher
-        .update(embedder.as_bytes())
-        .update(&bytes[..CHECKSUM.start])
-        .update(&bytes[CHECKSUM.end..]);
-    *hasher.finalize().as_bytes()
 }
 
-fn derived(path: &Path, reason: impl ToString) -> Error {
+/// Half of a text's hash is enough to find it by.
+fn half(text: &TextHash) -> u64 {
+    let mut half = [0; 8];
+    half.copy_from_slice(&text[..8]);
+    u64::from_le_bytes(half)
+}
+
+fn derived(path: &Path, reason: String) -> Error {
     Error::Derived {
         index: "vectors",
         path: path.to_owned(),
-        reason: reason.to_string(),
+        reason,
     }
 }
 
@@ -192,54 +278,92 @@ fn derived(path: &Path, reason: impl ToString) -> Error {
 mod tests {
     use super::*;
 
+    const TEXTS: [TextHash; 3] = [[1; 16], [2; 16], [1; 16]];
+
     fn vectors() -> Vectors {
         let mut vectors = Vectors::with_leading(3, 2);
-        for (hash, vector) in [
-            ([1; 16], [1.0, 0.0, -1.0]),
-            ([2; 16], [0.5, 0.5, 0.0]),
-            ([1; 16], [1.0, 0.0, -1.0]),
-        ] {
+        for (hash, vector) in
+            TEXTS
+                .into_iter()
+                .zip([[1.0, 0.0, -1.0], [0.5, 0.5, 0.0], [1.0, 0.0, -1.0]])
+        {
             vectors.push("t", hash, &vector).unwrap();
             vectors.end_tool();
         }
         vectors
     }
 
+    fn load(path: &Path, embedder: &str, dimensions: usize) -> Result<VectorFile> {
+        VectorFile::load(path, embedder, dimensions, 2)
+    }
+
     fn reason(path: &Path, embedder: &str, dimensions: usize) -> String {
-        VectorFile::load(path, embedder, dimensions)
-            .err()
-            .map(|error| error.to_string())
-            .unwrap_or_default()
+        let loaded = load(path, embedder, dimensions);
+        loaded.err().map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    fn assert_equal(found: &Vectors, expected: &Vectors) {
+        assert_eq!(
+            (&found.leads, &found.rests),
+            (&expected.leads, &expected.rests)
+        );
+        assert_eq!(
+            (&found.scales, &found.hashes, &found.starts),
+            (&expected.scales, &expected.hashes, &expected.starts)
+        );
     }
 
     #[test]
-    fn a_file_gives_back_each_text_once_code_for_code() {
+    fn a_file_gives_back_the_vectors_of_the_same_tools_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let (path, vectors) = (dir.path().join("v"), vectors());
         vectors.save(&path, "t/1").unwrap();
-        let file = VectorFile::load(&path, "t/1", 3).unwrap();
-        assert_eq!(file.len(), 2);
+        let of = |tools: &[&[TextHash]]| {
+            let file = load(&path, "t/1", 3).unwrap();
+            file.into_vectors_of(tools.iter().map(|texts| texts.iter()))
+        };
+        let same = of(&[&TEXTS[..1], &TEXTS[1..2], &TEXTS[2..]]).ok().unwrap();
+        assert_equal(&same, &vectors);
+        let joined = of(&[&TEXTS[..2], &[], &TEXTS[2..]]).ok().unwrap();
+        assert_eq!(joined.starts, [0, 2, 2, 3]);
+        for others in [
+            &[&TEXTS[..2]] as &[&[TextHash]],
+            &[&TEXTS[1..], &TEXTS[..1]],
+            &[&TEXTS, &TEXTS],
+        ] {
+            assert_eq!(of(others).err().unwrap().len(), 3);
+        }
+    }
+
+    #[test]
+    fn the_vectors_of_other_tools_are_found_by_their_texts() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, vectors) = (dir.path().join("v"), vectors());
+        vectors.save(&path, "t/1").unwrap();
+        let file = load(&path, "t/1", 3).unwrap();
+        let by_text = file.by_text();
         let mut again = Vectors::with_leading(3, 2);
-        for hash in [[1; 16], [2; 16], [1; 16], [9; 16]] {
-            again.push_from(&file, &hash);
+        for hash in TEXTS {
+            again.push_row_of(&file, by_text.find(&hash).unwrap());
             again.end_tool();
         }
-        assert_eq!((again.leads, again.rests), (vectors.leads, vectors.rests));
-        assert_eq!(
-            (again.scales, again.hashes),
-            (vectors.scales, vectors.hashes)
-        );
-        assert_eq!(again.starts, [0, 1, 2, 3, 3]);
+        assert_equal(&again, &vectors);
+        assert_eq!(by_text.find(&[9; 16]), None);
+        // The same half of a hash is not the same hash.
+        let mut similar = TEXTS[0];
+        similar[15] = 0;
+        assert_eq!(by_text.find(&similar), None);
     }
 
     #[test]
     fn another_embedder_other_dimensions_and_every_damage_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("v");
-        assert!(VectorFile::load(&path, "t/1", 3).is_err());
+        assert!(load(&path, "t/1", 3).is_err());
         vectors().save(&path, "t/1").unwrap();
         assert!(reason(&path, "t/2", 3).contains("another embedder than t/2"));
-        assert!(reason(&path, "t/1", 4).contains("3 dimensions, t/1 has 4"));
+        assert!(reason(&path, "t/1", 4).contains("3 dimensions, 2 of them leading; t/1 has 4"));
+        assert!(VectorFile::load(&path, "t/1", 3, 1).is_err());
         let good = std::fs::read(&path).unwrap();
         for place in 0..good.len() {
             let mut damaged = good.clone();

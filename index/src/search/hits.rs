@@ -172,7 +172,7 @@ impl Search<'_> {
     /// A tool and its near-duplicates; empty if it has none or if folding was not asked for.
     fn duplicates(&self, tool: usize) -> &[u32] {
         if self.query.fold {
-            self.searcher.duplicates.of(tool as u32)
+            self.searcher.duplicates().of(tool as u32)
         } else {
             &[]
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::{DenseLeg, Row, Searcher};
 use crate::embed::Languages;
 use crate::language::Language;
@@ -18,7 +20,7 @@ pub(crate) struct ToolLanguages {
 
 impl ToolLanguages {
     pub(crate) fn of(rows: &[Arc<Row>]) -> Self {
-        let by_tool: Vec<Language> = rows.iter().map(|row| row.language()).collect();
+        let by_tool: Vec<Language> = rows.par_iter().map(|row| row.language()).collect();
         let mut present = Vec::new();
         for language in &by_tool {
             if !present.contains(language) {

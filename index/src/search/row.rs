@@ -10,9 +10,9 @@ use crate::tool::{Tool, ToolId};
 /// A tool as it was stored; parsed and profiled on first use.
 pub(crate) struct Row {
     pub(crate) stored: StoredTool,
-    // A search reads few of a catalog's tools, so opening parses none.
+    // A search reads few of a catalog's tools, so opening parses none and has no room for them.
     parsed: OnceLock<Option<Arc<Tool>>>,
-    profile: OnceLock<ToolProfile>,
+    profile: OnceLock<Box<ToolProfile>>,
     language: OnceLock<Language>,
 }
 
@@ -37,9 +37,8 @@ impl Row {
     /// The ranker's view of the tool; computed on first use, in some 50 microseconds.
     pub(super) fn profile(&self) -> &ToolProfile {
         self.profile.get_or_init(|| {
-            self.tool()
-                .map(|tool| ToolProfile::new(&tool))
-                .unwrap_or_default()
+            let profile = self.tool().map(|tool| ToolProfile::new(&tool));
+            Box::new(profile.unwrap_or_default())
         })
     }
 

@@ -1,0 +1,331 @@
+//! All tools of a commit in a flat file beside the database, which is read several times faster.
+//! Tools that changed since are read from the database.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 8 | magic |
+//! | 4 | version of this layout |
+//! | 4 | tools |
+//! | 4 | bytes of all ids |
+//! | 4 | unused |
+//! | 8 | bytes of all definitions |
+//! | 32 | BLAKE3 of the origin and all the rest of the file |
+//! | 104 a tool | key, part in the digest, lengths, hashes of texts, fingerprint |
+//! | | the ids, end to end |
+//! | | the definitions as JSON, end to end |
+//!
+//! The origin is the catalog's identity and the template of its texts, so that a file of another
+//! catalog, or with hashes of other texts, is not used.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::{SharedText, StoredTool};
+use crate::dense::TextHash;
+use crate::document::VIEWS;
+use crate::duplicates::Fingerprint;
+use crate::error::{Error, Result};
+use crate::tool::ToolId;
+
+/// The file within a catalog's folder.
+pub const FILE_NAME: &str = "tools.snapshot";
+
+const MAGIC: &[u8; 8] = b"toolscTO";
+const VERSION: u32 = 1;
+const CHECKSUM: Range<usize> = 32..64;
+/// Hashes of all views.
+const TEXTS_BYTES: usize = VIEWS * size_of::<TextHash>();
+/// Key, digest, and the lengths of id, server, texts and fingerprint; then the definition's.
+const FIXED_BYTES: usize = 8 + 16 + 4 * 2 + 4;
+const RECORD_BYTES: usize = FIXED_BYTES + TEXTS_BYTES + Fingerprint::BYTES;
+/// Bytes that are written together.
+const WRITE_BYTES: usize = 1 << 16;
+
+/// The tools of a file, in the order of ids.
+///
+/// # Errors
+/// [`Error::Derived`] if it is missing, damaged, or of another origin or layout; the caller reads
+/// the database.
+pub fn load(path: &Path, origin: &str) -> Result<Vec<StoredTool>> {
+    read(path, origin).map_err(|reason| Error::Derived {
+        index: "tools",
+        path: path.to_owned(),
+        reason,
+    })
+}
+
+/// Replaces the file in one step. It is not synced: a file cut short by a power failure fails its
+/// checksum and is not used.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn save<'a>(
+    path: &Path,
+    origin: &str,
+    tools: impl ExactSizeIterator<Item = &'a StoredTool> + Clone,
+) -> Result<()> {
+    let fresh = path.with_extension("new");
+    write(&fresh, origin, tools).map_err(|e| Error::io("write", &fresh, e))?;
+    std::fs::rename(&fresh, path).map_err(|e| Error::io("rename", &fresh, e))
+}
+
+fn write<'a>(
+    path: &Path,
+    origin: &str,
+    tools: impl ExactSizeIterator<Item = &'a StoredTool> + Clone,
+) -> std::io::Result<()> {
+    let ids: usize = tools.clone().map(|tool| tool.id.as_str().len()).sum();
+    let definitions: usize = tools.clone().map(|tool| tool.json.len()).sum();
+    let mut head = Vec::with_capacity(CHECKSUM.start);
+    head.extend_from_slice(MAGIC);
+    for number in [VERSION, tools.len() as u32, ids as u32, 0] {
+        head.extend_from_slice(&number.to_le_bytes());
+    }
+    head.extend_from_slice(&(definitions as u64).to_le_bytes());
+    let mut hasher = hasher(origin, &head);
+    for_each_part(tools.clone(), |part| {
+        hasher.update(part);
+        Ok(())
+    })?;
+    let mut file = BufWriter::new(File::create(path)?);
+    file.write_all(&head)?;
+    file.write_all(hasher.finalize().as_bytes())?;
+    for_each_part(tools, |part| file.write_all(part))?;
+    file.flush()
+}
+
+/// Everything after the checksum, piece by piece.
+fn for_each_part<'a>(
+    tools: impl Iterator<Item = &'a StoredTool> + Clone,
+    mut write: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let parts: [fn(&StoredTool, &mut Vec<u8>); 3] = [
+        put_record,
+        |tool, bytes| bytes.extend_from_slice(tool.id.as_str().as_bytes()),
+        |tool, bytes| bytes.extend_from_slice(tool.json.as_bytes()),
+    ];
+    let mut bytes = Vec::with_capacity(2 * WRITE_BYTES);
+    for put in parts {
+        for tool in tools.clone() {
+            put(tool, &mut bytes);
+            if bytes.len() >= WRITE_BYTES {
+                write(&bytes)?;
+                bytes.clear();
+            }
+        }
+    }
+    write(&bytes)
+}
+
+fn put_record(tool: &StoredTool, bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    let texts = tool.texts.as_flattened();
+    let fingerprint = tool.fingerprint.map(Fingerprint::to_bytes);
+    let fingerprint = fingerprint.unwrap_or_default();
+    bytes.extend_from_slice(&tool.key.to_le_bytes());
+    bytes.extend_from_slice(&tool.digest.to_le_bytes());
+    for length in [
+        tool.id.as_str().len(),
+        tool.id.server().len(),
+        texts.len(),
+        fingerprint.len(),
+    ] {
+        // A name has at most some hundred bytes.
+        bytes.extend_from_slice(&(length as u16).to_le_bytes());
+    }
+    bytes.extend_from_slice(&(tool.json.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(texts);
+    bytes.resize(start + FIXED_BYTES + TEXTS_BYTES, 0);
+    bytes.extend_from_slice(&fingerprint);
+    bytes.resize(start + RECORD_BYTES, 0);
+}
+
+/// What a record says of a tool, with the places of its id and definition.
+struct Record<'a> {
+    key: u64,
+    digest: u128,
+    id: Range<usize>,
+    server_len: usize,
+    definition: Range<usize>,
+    texts: &'a [u8],
+    fingerprint: &'a [u8],
+}
+
+fn read(path: &Path, origin: &str) -> Result<Vec<StoredTool>, String> {
+    let mut file = File::open(path).map_err(|e| e.to_string())?;
+    let length = file.metadata().map_err(|e| e.to_string())?.len();
+    let mut head = [0; CHECKSUM.end];
+    if length < head.len() as u64 {
+        return Err("it holds no tools".to_owned());
+    }
+    file.read_exact(&mut head).map_err(|e| e.to_string())?;
+    let [tools, id_bytes, definition_bytes] = checked_head(&head, length)?;
+    let mut hasher = hasher(origin, &head[..CHECKSUM.start]);
+    let mut next = |bytes: usize| {
+        let mut part = vec![0; bytes];
+        file.read_exact(&mut part).map_err(|e| e.to_string())?;
+        hasher.update(&part);
+        Ok::<Vec<u8>, String>(part)
+    };
+    let records = next(tools * RECORD_BYTES)?;
+    let ids = next(id_bytes)?;
+    let definitions = next(definition_bytes)?;
+    if *hasher.finalize().as_bytes() != head[CHECKSUM] {
+        return Err("it is damaged or of another catalog".to_owned());
+    }
+    let ids = String::from_utf8(ids).map_err(|e| e.to_string())?;
+    let definitions = String::from_utf8(definitions).map_err(|e| e.to_string())?;
+    let (mut id_end, mut definition_end) = (0, 0);
+    let records: Vec<Record<'_>> = records
+        .chunks_exact(RECORD_BYTES)
+        .map(|record| Record::read(record, &mut id_end, &mut definition_end))
+        .collect();
+    if (id_end, definition_end) != (id_bytes, definition_bytes) {
+        return Err("its lengths do not add up".to_owned());
+    }
+    let definitions = Arc::new(definitions);
+    let tool = |record: &Record<'_>| record.tool(&ids, &definitions);
+    let tools: Option<Vec<StoredTool>> = records.par_iter().map(tool).collect();
+    tools.ok_or_else(|| "it has an id that is none".to_owned())
+}
+
+impl<'a> Record<'a> {
+    fn read(bytes: &'a [u8], id_end: &mut usize, definition_end: &mut usize) -> Self {
+        let (fixed, rest) = bytes.split_at(FIXED_BYTES);
+        let (texts, fingerprint) = rest.split_at(TEXTS_BYTES);
+        let length =
+            |place: usize| usize::from(u16::from_le_bytes([fixed[place], fixed[place + 1]]));
+        let definition = u32::from_le_bytes(std::array::from_fn(|i| fixed[32 + i]));
+        let (id_start, definition_start) = (*id_end, *definition_end);
+        *id_end += length(24);
+        *definition_end += definition as usize;
+        Record {
+            key: u64::from_le_bytes(std::array::from_fn(|i| fixed[i])),
+            digest: u128::from_le_bytes(std::array::from_fn(|i| fixed[8 + i])),
+            id: id_start..*id_end,
+            server_len: length(26),
+            definition: definition_start..*definition_end,
+            texts: &texts[..length(28).min(TEXTS_BYTES)],
+            fingerprint: &fingerprint[..length(30).min(Fingerprint::BYTES)],
+        }
+    }
+
+    fn tool(&self, ids: &str, definitions: &Arc<String>) -> Option<StoredTool> {
+        let id = ids.get(self.id.clone())?;
+        let id = match id.split_at_checked(self.server_len)? {
+            ("", name) => ToolId::new("", name),
+            (server, name) => ToolId::new(server, name.strip_prefix('/')?),
+        };
+        Some(StoredTool {
+            key: self.key,
+            digest: self.digest,
+            id: id.ok()?,
+            texts: self.texts.as_chunks().0.to_vec(),
+            fingerprint: Fingerprint::from_bytes(self.fingerprint),
+            enrichment: None,
+            json: SharedText::part_of(definitions, self.definition.clone())?,
+        })
+    }
+}
+
+/// The numbers of tools, bytes of ids and bytes of definitions of a file with this head and length.
+fn checked_head(head: &[u8; CHECKSUM.end], length: u64) -> Result<[usize; 3], String> {
+    if !head.starts_with(MAGIC) {
+        return Err("it holds no tools".to_owned());
+    }
+    let fields = head[MAGIC.len()..CHECKSUM.start].as_chunks().0;
+    let [version, tools, ids, _, low, high] =
+        std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
+    if version != VERSION {
+        return Err(format!(
+            "it has layout {version}, this program reads layout {VERSION}"
+        ));
+    }
+    let definitions = u64::from(low) | u64::from(high) << 32;
+    // Not yet checked, so the sum is in 128 bits, which no header can overflow.
+    let expected = CHECKSUM.end as u128
+        + u128::from(tools) * RECORD_BYTES as u128
+        + u128::from(ids)
+        + u128::from(definitions);
+    if u128::from(length) != expected {
+        return Err(format!(
+            "{tools} tools take {expected} bytes, it has {length}"
+        ));
+    }
+    Ok([tools as usize, ids as usize, definitions as usize])
+}
+
+fn hasher(origin: &str, head: &[u8]) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(origin.as_bytes()).update(head);
+    hasher
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use crate::tool::Tool;
+
+    fn tools(folder: &Path) -> Vec<StoredTool> {
+        let path = folder.join("tools.db");
+        Store::create(&path).unwrap();
+        let store = Store::open(&path).unwrap();
+        store.begin_write().unwrap();
+        for (server, name, description) in [
+            ("", "alone", "A tool without a server."),
+            (
+                "mail",
+                "send",
+                "Sends a message to one or more people, with attachments.",
+            ),
+            ("a/b", "c/d", "发送消息"),
+        ] {
+            let tool = Tool::new(server, name)
+                .unwrap()
+                .with_description(description);
+            store.upsert(&tool).unwrap();
+        }
+        store.commit().unwrap();
+        store.tools().unwrap()
+    }
+
+    #[test]
+    fn a_file_gives_back_every_tool() {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = tools(dir.path());
+        let path = dir.path().join(FILE_NAME);
+        save(&path, "origin", tools.iter()).unwrap();
+        let found = load(&path, "origin").unwrap();
+        assert_eq!(format!("{found:?}"), format!("{tools:?}"));
+        assert_eq!(found[0].id.server(), "a/b");
+        assert!(found.iter().all(|tool| tool.parse().is_ok()));
+        save(&path, "origin", [].iter()).unwrap();
+        assert!(load(&path, "origin").unwrap().is_empty());
+    }
+
+    #[test]
+    fn another_origin_and_every_damage_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE_NAME);
+        assert!(load(&path, "origin").is_err());
+        save(&path, "origin", tools(dir.path()).iter()).unwrap();
+        assert!(load(&path, "other").is_err());
+        let good = std::fs::read(&path).unwrap();
+        for place in 0..good.len() {
+            let mut damaged = good.clone();
+            damaged[place] ^= 1;
+            std::fs::write(&path, damaged).unwrap();
+            assert!(load(&path, "origin").is_err(), "byte {place}");
+        }
+        for length in 0..good.len() {
+            std::fs::write(&path, &good[..length]).unwrap();
+            assert!(load(&path, "origin").is_err(), "{length} bytes");
+        }
+    }
+}
