@@ -200,9 +200,10 @@ fn catalogs(context: &Context) -> Vec<Check> {
 fn catalog(context: &Context, name: &str) -> Check {
     let title = format!("catalog {name}");
     // With every embedder, as `stats` does: vectors of the table are counted by its leg.
-    let stats = context
-        .open_named(name, Legs::All)
-        .and_then(|catalog| Ok(catalog.stats()?));
+    let stats = context.open_named(name, Legs::All).and_then(|catalog| {
+        catalog.verify()?;
+        Ok(catalog.stats()?)
+    });
     match stats {
         Ok(stats) => {
             let vectors: usize = stats.vectors.iter().map(|(_, count)| count).sum();

@@ -21,5 +21,6 @@ mod needs;
 mod properties;
 mod queries;
 mod ranker;
+mod saved;
 mod table;
 mod variants;
