@@ -554,8 +554,8 @@ impl Writer {
         tools.iter().try_for_each(Tool::validate)?;
         self.write(|writer| {
             let mut changes = Changes::default();
-            for tool in tools {
-                match writer.store.upsert(tool)? {
+            for (tool, upserted) in tools.iter().zip(writer.store.upsert(tools)?) {
+                match upserted {
                     Upserted::Added(key) => {
                         writer.pending.added.push(key);
                         changes.added.push(tool.id.clone());
@@ -792,9 +792,7 @@ impl Writer {
             .filter(|row| added.contains(&row.stored.key))
             .cloned()
             .collect();
-        for entry in words::entries(&rows, &loaded.settings.lexical.weights) {
-            writer.add(&entry)?;
-        }
+        words::add(writer, &rows, &loaded.settings.lexical)?;
         if !pending.removed.is_empty() || !rows.is_empty() {
             writer.commit(&stamp)?;
         }

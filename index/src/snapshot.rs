@@ -41,7 +41,7 @@ fn vector_file_path(catalog: &Path, embedder: &dyn Embedder) -> std::path::PathB
 }
 
 /// Rows embedded at once, in parallel; only these are in memory twice.
-const CHUNK: usize = 4096;
+const CHUNK: usize = 1024;
 /// A file of tools or vectors is rewritten when it lacks more than this many and more than a
 /// twentieth of all. What is missing costs some 10 µs each at every opening; writing 50,000 vectors
 /// takes 20 ms.

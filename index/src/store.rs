@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rayon::prelude::*;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::database;
@@ -458,25 +459,44 @@ impl Store {
         .collect()
     }
 
-    /// Adds a tool or replaces the one of its id.
+    /// Adds tools or replaces those of their ids. No two may have the same id.
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub fn upsert(&self, tool: &Tool) -> Result<Upserted> {
-        let json = serde_json::to_string(tool)
-            .map_err(|e| Error::invalid_tool(tool.id.to_string(), e.to_string()))?;
-        let hash = blake3::hash(json.as_bytes());
-        let known = self.key_and_hash(&tool.id)?;
-        if known
-            .as_ref()
-            .is_some_and(|(_, known)| known == hash.as_bytes())
-        {
-            return Ok(Upserted::Unchanged);
+    pub fn upsert(&self, tools: &[Tool]) -> Result<Vec<Upserted>> {
+        // What takes time is done in parallel; the database has one writer.
+        let definitions: Vec<Definition<'_>> = tools
+            .par_iter()
+            .map(Definition::new)
+            .collect::<Result<_>>()?;
+        let mut upserted = vec![Upserted::Unchanged; tools.len()];
+        let mut changed = Vec::new();
+        for (place, definition) in definitions.iter().enumerate() {
+            let known = self.key_and_hash(&definition.tool.id)?;
+            if known.is_none_or(|(_, known)| known != *definition.hash.as_bytes()) {
+                changed.push((place, known));
+            }
         }
+        let texts: Vec<Vec<u8>> = changed
+            .par_iter()
+            .map(|(place, _)| checked_texts(&tools[*place]))
+            .collect();
+        for ((place, known), texts) in changed.into_iter().zip(texts) {
+            upserted[place] = self.replace(known, &definitions[place], &texts)?;
+        }
+        Ok(upserted)
+    }
+
+    /// Writes a tool in place of the one with this key and hash.
+    fn replace(
+        &self,
+        known: Option<(u64, [u8; 32])>,
+        Definition { tool, json, hash }: &Definition<'_>,
+        texts: &[u8],
+    ) -> Result<Upserted> {
         if let Some((key, hash)) = &known {
             self.delete(*key, hash)?;
         }
-        let texts = checked_texts(tool);
         let sql = "INSERT INTO tools (id, server, hash, texts, json) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(
             sql,
@@ -760,6 +780,22 @@ impl Store {
     }
 }
 
+/// A tool as it is written.
+struct Definition<'a> {
+    tool: &'a Tool,
+    json: String,
+    hash: blake3::Hash,
+}
+
+impl<'a> Definition<'a> {
+    fn new(tool: &'a Tool) -> Result<Self> {
+        let json = serde_json::to_string(tool)
+            .map_err(|e| Error::invalid_tool(tool.id.to_string(), e.to_string()))?;
+        let hash = blake3::hash(json.as_bytes());
+        Ok(Definition { tool, json, hash })
+    }
+}
+
 impl StoredTool {
     /// The text hashes of these views. A catalog of an earlier version may lack some until it is
     /// next written to.
@@ -896,7 +932,7 @@ mod tests {
         Store::create(&path).unwrap();
         let store = Store::open(&path).unwrap();
         store.begin_write().unwrap();
-        store.upsert(&Tool::new("mail", "send").unwrap()).unwrap();
+        store.upsert(&[Tool::new("mail", "send").unwrap()]).unwrap();
         store.commit().unwrap();
         for damaged in ["m", "mail", "mail/", "weather/send", "mä"] {
             store

@@ -79,7 +79,7 @@ impl Args {
             .openapi
             .reading(self.server)
             .read(&self.inputs, &context.settings.fetch)?;
-        let batch = self.write.validate(context, batch)?;
+        let mut batch = self.write.validate(context, batch)?;
         let read = start.elapsed();
         if self.write.dry_run {
             let changes = preview(context, &batch.tools)?;
@@ -90,6 +90,9 @@ impl Args {
         let catalog = self.write.open(context)?;
         let mut writer = catalog.writer()?;
         let changes = upsert(&mut writer, &batch.tools, &interrupt)?;
+        // Parsed tools take five times the memory of their text, and the commit needs that room.
+        batch.tools = Vec::new();
+        release_freed_memory();
         let generation = commit(&mut writer, &interrupt)?;
         let stored = start.elapsed() - read;
         AddReport {
@@ -103,6 +106,16 @@ impl Args {
         .print_and_embed(context, || {
             self.write.embed(context, &catalog, writer, &interrupt)
         })
+    }
+}
+
+/// Gives memory that was freed back to the system, so that it does not count beside what is
+/// allocated next.
+fn release_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the function may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

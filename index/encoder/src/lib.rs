@@ -260,6 +260,7 @@ fn batches(texts: &[Vec<u32>]) -> Vec<&[Vec<u32>]> {
 }
 
 /// The two codes of a byte, of four bits each.
+#[inline]
 pub fn two_codes(byte: u8) -> [f32; 2] {
     [byte & 15, byte >> 4].map(|code| f32::from(code.cast_signed() - ZERO))
 }

@@ -105,10 +105,17 @@ impl MultilingualTable {
 
     /// The unit vector of a text; all zeros when none of its pieces is in the table.
     pub fn embed(&self, text: &str) -> Vec<f32> {
-        let mut vector = vec![0.0; self.dimensions];
+        let mut sums = [0, 1].map(|_| vec![0.0; self.dimensions / 2]);
         for piece in self.pieces.of(text) {
-            self.add_row(piece as usize, &mut vector);
+            self.add_row(piece as usize, &mut sums);
         }
+        let [even, odd] = sums;
+        let mut vector = Vec::with_capacity(self.dimensions);
+        vector.extend(
+            even.into_iter()
+                .zip(odd)
+                .flat_map(|(even, odd)| [even, odd]),
+        );
         to_unit_length(&mut vector);
         vector
     }
@@ -124,20 +131,24 @@ impl MultilingualTable {
         self.pieces.len()
     }
 
-    fn add_row(&self, piece: usize, vector: &mut [f32]) {
+    /// Adds a row to the sums of the even and the odd dimensions, which are apart so that the
+    /// processor can add several at once.
+    fn add_row(&self, piece: usize, [even, odd]: &mut [Vec<f32>; 2]) {
         let groups = self.dimensions / self.group;
         let scales = &self.bytes[self.scales + 2 * piece * groups..][..2 * groups];
         let codes = &self.bytes[self.codes + piece * self.dimensions / 2..][..self.dimensions / 2];
-        let in_groups = vector
-            .chunks_exact_mut(self.group)
-            .zip(codes.chunks_exact(self.group / 2));
-        for ((values, codes), scale) in in_groups.zip(scales.as_chunks::<2>().0) {
+        let half = self.group / 2;
+        let in_groups = even
+            .chunks_exact_mut(half)
+            .zip(odd.chunks_exact_mut(half))
+            .zip(codes.chunks_exact(half));
+        for (((even, odd), codes), scale) in in_groups.zip(scales.as_chunks::<2>().0) {
             // A bfloat16 is the upper half of a float.
             let scale = f32::from_bits(u32::from(u16::from_le_bytes(*scale)) << 16);
-            for (pair, &code) in values.as_chunks_mut::<2>().0.iter_mut().zip(codes) {
+            for ((even, odd), &code) in even.iter_mut().zip(odd).zip(codes) {
                 let [low, high] = two_codes(code);
-                pair[0] += scale * low;
-                pair[1] += scale * high;
+                *even += scale * low;
+                *odd += scale * high;
             }
         }
     }

@@ -9,10 +9,10 @@ use rayon::prelude::*;
 use super::{Row, Searcher};
 use crate::document::Weights;
 use crate::error::Result;
-use crate::lexical::{Entry, LexicalIndex, LexicalSearcher, LexicalSettings};
+use crate::lexical::{Entry, LexicalIndex, LexicalSearcher, LexicalSettings, LexicalWriter};
 
 /// Rows analyzed at once, in parallel; only these are in memory twice.
-const CHUNK: usize = 4096;
+const CHUNK: usize = 1024;
 
 /// The lexical index of a snapshot.
 pub(crate) struct Words {
@@ -72,18 +72,31 @@ pub(crate) fn fill(
     stamp: &str,
 ) -> Result<()> {
     let mut writer = index.writer()?;
-    for chunk in rows.chunks(CHUNK) {
-        for entry in entries(chunk, &settings.weights) {
-            writer.add(&entry)?;
-        }
-    }
+    add(&mut writer, rows, settings)?;
     writer.commit(stamp)?;
     writer.finish();
     Ok(())
 }
 
+/// Adds rows to an index.
+///
+/// # Errors
+/// [`crate::Error::Derived`].
+pub(crate) fn add(
+    writer: &mut LexicalWriter,
+    rows: &[Arc<Row>],
+    settings: &LexicalSettings,
+) -> Result<()> {
+    for chunk in rows.chunks(CHUNK) {
+        for entry in entries(chunk, &settings.weights) {
+            writer.add(&entry)?;
+        }
+    }
+    Ok(())
+}
+
 /// Analyzes tools in parallel.
-pub(crate) fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
+fn entries(rows: &[Arc<Row>], weights: &Weights) -> Vec<Entry> {
     let analyzed = rows.par_iter().filter_map(|row| {
         Some(Entry::new(
             row.stored.key,

@@ -289,7 +289,7 @@ mod tests {
             let tool = Tool::new(server, name)
                 .unwrap()
                 .with_description(description);
-            store.upsert(&tool).unwrap();
+            store.upsert(&[tool]).unwrap();
         }
         store.commit().unwrap();
         store.tools().unwrap()

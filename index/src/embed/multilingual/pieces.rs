@@ -69,15 +69,20 @@ impl Pieces {
             .nth(MAX_CHARS)
             .map_or(text.len(), |(end, _)| end);
         let text = normalised(&text[..end]);
-        let best = self.best_splits(&text);
         let mut pieces = Vec::new();
-        let mut end = text.len();
-        while end > 0 {
-            let step = best[end];
-            pieces.extend(step.piece);
-            end = step.start;
+        let mut best = Vec::new();
+        // No piece begins in one word and ends in another, so each word is split alone.
+        for word in words_of(&text) {
+            self.find_best_splits(word, &mut best);
+            let first = pieces.len();
+            let mut end = word.len();
+            while end > 0 {
+                let step = best[end];
+                pieces.extend(step.piece);
+                end = step.start;
+            }
+            pieces[first..].reverse();
         }
-        pieces.reverse();
         pieces
     }
 
@@ -112,14 +117,15 @@ impl Pieces {
         words
     }
 
-    /// For each position, the last piece of the cheapest split of the text before it.
-    fn best_splits(&self, text: &str) -> Vec<Step> {
+    /// For each position of a word, the last piece of the cheapest split of what is before it.
+    fn find_best_splits(&self, text: &str, best: &mut Vec<Step>) {
         let unreached = Step {
             cost: f32::INFINITY,
             start: 0,
             piece: None,
         };
-        let mut best = vec![unreached; text.len() + 1];
+        best.clear();
+        best.resize(text.len() + 1, unreached);
         best[0].cost = 0.0;
         for (start, c) in text.char_indices() {
             let so_far = best[start].cost;
@@ -144,7 +150,6 @@ impl Pieces {
                 }
             });
         }
-        best
     }
 
     /// Calls `found` with each piece that the text begins with, and its length.
@@ -193,6 +198,13 @@ impl Pieces {
     }
 }
 
+/// The words of a normalised text, each with its mark.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    let marks = text.match_indices(WORD_START).map(|(mark, _)| mark);
+    let ends = marks.clone().skip(1).chain([text.len()]);
+    marks.zip(ends).map(|(mark, end)| &text[mark..end])
+}
+
 /// The last step of a split.
 #[derive(Clone, Copy)]
 struct Step {
@@ -210,19 +222,28 @@ fn is_without_spaces(c: char) -> bool {
 /// Compatibility forms unified, in lowercase, each word with its mark; all but letters and digits
 /// separates words.
 fn normalised(text: &str) -> String {
-    let mut normalised = String::with_capacity(text.len() + 8);
+    // Most texts are ASCII and need no tables.
+    if text.is_ascii() {
+        marked(text.chars().map(|c| c.to_ascii_lowercase()), text.len())
+    } else {
+        marked(text.nfkc().flat_map(char::to_lowercase), text.len())
+    }
+}
+
+fn marked(chars: impl Iterator<Item = char>, length: usize) -> String {
+    let mut marked = String::with_capacity(length + length / 2 + 8);
     let mut is_in_word = false;
-    for c in text.nfkc().flat_map(char::to_lowercase) {
+    for c in chars {
         let is_of_word = c.is_alphanumeric();
         if is_of_word && !is_in_word {
-            normalised.push(WORD_START);
+            marked.push(WORD_START);
         }
         if is_of_word {
-            normalised.push(c);
+            marked.push(c);
         }
         is_in_word = is_of_word;
     }
-    normalised
+    marked
 }
 
 #[cfg(test)]
