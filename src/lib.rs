@@ -38,6 +38,7 @@
 //! above it and none below.
 
 pub mod printable;
+pub mod tls;
 
 pub mod known_models;
 pub mod config;

@@ -335,7 +335,7 @@ fn bounded(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 fn download(url: &str, fetch: &Fetch) -> Result<Vec<u8>> {
-    let client = reqwest::blocking::Client::builder()
+    let client = crate::tls::blocking_client()
         .timeout(fetch.timeout())
         .redirect(reqwest::redirect::Policy::limited(MAX_REDIRECTS))
         .user_agent(concat!("toolscout/", env!("CARGO_PKG_VERSION")))

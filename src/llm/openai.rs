@@ -103,7 +103,7 @@ impl OpenAi {
         }
         // No timeout for the whole answer, since a long one streams for minutes. `DeltaReader`
         // limits the silence between two tokens, and the agent the whole turn.
-        let mut builder = Client::builder().connect_timeout(config.connect_timeout);
+        let mut builder = crate::tls::client().connect_timeout(config.connect_timeout);
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }

@@ -654,7 +654,7 @@ fn http_transport(
     // No redirects: the headers may hold keys, which another host must not get. No idle
     // connections: the SDK measured that reuse stalls for 40 ms when a body was not read to its
     // end.
-    let client = Client::builder()
+    let client = crate::tls::client()
         .connect_timeout(limits.connect)
         .redirect(redirect::Policy::none())
         .pool_max_idle_per_host(0)

@@ -152,7 +152,7 @@ impl Listed {
 
 impl Hub {
     fn new(base: &str) -> Result<Self> {
-        let client = Client::builder()
+        let client = crate::tls::blocking_client()
             .connect_timeout(FIRST_BYTE)
             .timeout(STALL)
             .build()

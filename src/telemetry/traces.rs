@@ -40,6 +40,8 @@ impl Traces {
             "OTLP endpoint {endpoint:?} has the scheme {:?}; use a URL like http://127.0.0.1:4318",
             url.scheme()
         );
+        // The exporter has a client of its own.
+        crate::tls::provide();
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))

@@ -162,7 +162,7 @@ impl GuardedClient {
             private: private.clone(),
             lookup,
         };
-        let client = Client::builder()
+        let client = crate::tls::client()
             .dns_resolver(resolver)
             // Callers follow redirects themselves, so that each target is checked like the first
             // URL.

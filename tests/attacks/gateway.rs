@@ -518,7 +518,10 @@ async fn the_person_behind_a_client_over_http_is_asked_too() {
     ] {
         let url = format!("{}/mcp", server.url);
         let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(key);
-        let transport = StreamableHttpClientTransport::with_client(reqwest::Client::new(), config);
+        let transport = StreamableHttpClientTransport::with_client(
+            toolscout::tls::client().build().unwrap(),
+            config,
+        );
         let person = Person::who_says_yes();
         let client = person.clone().serve(transport).await.expect("a handshake");
         let said = text(call(&client, "s/wipe", json!({})).await);

@@ -568,7 +568,8 @@ impl RealServer {
             url: format!("http://127.0.0.1:{port}"),
         };
         let start = Instant::now();
-        while reqwest::blocking::get(format!("{}/health", server.url)).is_err() {
+        let client = toolscout::tls::blocking_client().build().unwrap();
+        while client.get(format!("{}/health", server.url)).send().is_err() {
             assert!(
                 start.elapsed() < Duration::from_secs(60),
                 "it does not listen"
@@ -617,7 +618,9 @@ fn a_real_endpoint_embeds_the_bundled_catalog() {
             let _ = real.child.wait();
         }
         let url = format!("{}/v1/embeddings", real.url);
-        let sent = reqwest::blocking::Client::new()
+        let sent = toolscout::tls::blocking_client()
+            .build()
+            .unwrap()
             .post(url)
             .json(&request.body)
             .send();

@@ -168,7 +168,7 @@ impl Serving {
 
     /// A client, once the server is ready.
     pub fn client(&self) -> reqwest::blocking::Client {
-        let client = reqwest::blocking::Client::builder()
+        let client = toolscout::tls::blocking_client()
             .no_proxy()
             .build()
             .expect("a client");

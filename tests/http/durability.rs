@@ -1,7 +1,7 @@
 //! The program itself, ended by signals in the middle of its work.
 
+use reqwest::Body;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Body, Client};
 use serde_json::Value;
 use toolscout_index::{DataDir, ToolId};
 
@@ -14,7 +14,9 @@ async fn acknowledged_before(program: &mut Program, signal: &str) -> Vec<String>
     let tools = (0u64..).map(|n| {
         Ok::<_, std::io::Error>(format!("{}\n", tool("s", &format!("t{n}"), "")).into_bytes())
     });
-    let request = Client::new()
+    let request = toolscout::tls::client()
+        .build()
+        .unwrap()
         .post(format!("{}/v1/catalogs/default/tools", program.url))
         .header(CONTENT_TYPE, "application/x-ndjson")
         .body(Body::wrap_stream(futures_util::stream::iter(tools)));
@@ -70,7 +72,14 @@ async fn sigterm_in_the_middle_of_a_bulk_load_finishes_what_was_accepted() {
     let mut program = Program::start(dir.path(), &[]).await;
     let tools: Vec<Value> = (0..4000).map(|n| tool("s", &format!("t{n}"), "")).collect();
     let url = format!("{}/v1/catalogs/default/tools", program.url);
-    let accepted = Client::new().post(url).json(&tools).send().await.unwrap();
+    let accepted = toolscout::tls::client()
+        .build()
+        .unwrap()
+        .post(url)
+        .json(&tools)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(accepted.status(), 202);
     program.signal("-TERM");
     assert!(program.wait().success());

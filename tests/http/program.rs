@@ -4,8 +4,6 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use reqwest::Client;
-
 use super::server::PATIENCE;
 
 /// The running program, ended with its owner.
@@ -59,7 +57,7 @@ impl Program {
     }
 
     async fn ready(&self) {
-        let client = Client::new();
+        let client = toolscout::tls::client().build().unwrap();
         let ready = || client.get(format!("{}/readyz", self.url)).send();
         while !ready()
             .await

@@ -93,7 +93,7 @@ impl Server {
             url,
             dir,
             shutdown,
-            client: reqwest::Client::new(),
+            client: toolscout::tls::client().build().unwrap(),
             serving,
         };
         tokio::time::timeout(PATIENCE, server.ready())

@@ -8,7 +8,6 @@ use axum::routing::post;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
-use reqwest::Client;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -59,13 +58,17 @@ async fn a_search_is_a_span_below_its_request_which_is_below_the_caller() {
     let mut program = Program::start(dir.path(), &["--otlp-endpoint", &endpoint]).await;
     let tools = json!([tool("mail", "send", "Sends a letter.")]);
     let url = |path: &str| format!("{}{path}", program.url);
-    Client::new()
+    toolscout::tls::client()
+        .build()
+        .unwrap()
         .post(url("/v1/catalogs/default/tools"))
         .json(&tools)
         .send()
         .await
         .unwrap();
-    let search = Client::new()
+    let search = toolscout::tls::client()
+        .build()
+        .unwrap()
         .post(url("/v1/search"))
         .json(&json!({ "query": "letter of confidence" }));
     search

@@ -530,7 +530,7 @@ async fn real_clients_use_us_over_http() {
 }
 
 async fn ready(url: &str) {
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let client = toolscout::tls::client().no_proxy().build().unwrap();
     until("it is ready", || async {
         let answer = client.get(url).send().await;
         answer.is_ok_and(|answer| answer.status().is_success())

@@ -37,7 +37,12 @@ impl Row {
     /// The ranker's view of the tool; computed on first use, in some 50 microseconds.
     pub(super) fn profile(&self) -> &ToolProfile {
         self.profile.get_or_init(|| {
-            let profile = self.tool().map(|tool| ToolProfile::new(&tool));
+            // Many more tools are ranked than found, so one that is parsed for its profile alone is
+            // not kept: it takes five times the memory.
+            let profile = match self.parsed.get() {
+                Some(tool) => tool.as_deref().map(ToolProfile::new),
+                None => self.stored.parse().ok().as_ref().map(ToolProfile::new),
+            };
             Box::new(profile.unwrap_or_default())
         })
     }

@@ -99,7 +99,7 @@ impl Server {
         let server = Server {
             address,
             hangs,
-            client: Client::builder().no_proxy().build().unwrap(),
+            client: crate::tls::client().no_proxy().build().unwrap(),
             shutdown,
             _data: data,
         };

@@ -98,7 +98,7 @@ impl Client {
                 "its key is missing: the variable {variable} is not set"
             ));
         }
-        let mut builder = reqwest::Client::builder()
+        let mut builder = crate::tls::client()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_TIMEOUT)
             // A redirect would take texts and key to another address.

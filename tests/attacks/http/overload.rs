@@ -306,7 +306,7 @@ async fn more_catalogs_than_descriptors_are_served() {
         env!("CARGO_BIN_EXE_toolscout"),
     ]);
     let program = Program::start_by(limited, data.path(), &[]).await;
-    let client = reqwest::Client::new();
+    let client = toolscout::tls::client().build().unwrap();
     let url = |catalog: usize, path: &str| format!("{}/v1/catalogs/c{catalog}{path}", program.url);
     for catalog in 0..80 {
         let made = client

@@ -1,0 +1,27 @@
+//! TLS of every HTTP client: rustls with ring, which is a small part of the build beside AWS-LC.
+
+use std::sync::Once;
+
+use rustls::crypto::ring;
+
+/// Builds HTTP clients.
+pub fn client() -> reqwest::ClientBuilder {
+    provide();
+    reqwest::Client::builder()
+}
+
+/// Builds HTTP clients that block.
+pub fn blocking_client() -> reqwest::blocking::ClientBuilder {
+    provide();
+    reqwest::blocking::Client::builder()
+}
+
+/// Sets the provider of cryptography, which reqwest does not choose itself, unless the program that
+/// this library is part of has set one.
+pub fn provide() {
+    static PROVIDED: Once = Once::new();
+    PROVIDED.call_once(|| {
+        // An error says that there is one.
+        let _ = ring::default_provider().install_default();
+    });
+}
