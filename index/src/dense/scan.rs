@@ -183,11 +183,39 @@ impl Scan<'_> {
                 .zip(scales)
                 .map(|(&product, scale)| product as f32 * scale * query.scale),
         );
-        for (offset, score) in scores.iter_mut().enumerate() {
-            for row in vectors.rows_of(first + offset).take(self.views) {
-                let cosine = cosines[row - rows.start];
-                *score = if cosine > *score { cosine } else { *score };
+        let starts = &vectors.starts[first..=first + scores.len()];
+        // Mostly all tools have equally many rows, a number that the compiler then knows.
+        match rows_of_each(starts).filter(|&rows| rows <= self.views) {
+            Some(1) => nearest::<1>(cosines, scores),
+            Some(2) => nearest::<2>(cosines, scores),
+            Some(3) => nearest::<3>(cosines, scores),
+            _ => {
+                for (score, ends) in scores.iter_mut().zip(starts.windows(2)) {
+                    let rows = ends[0] as usize - rows.start..ends[1] as usize - rows.start;
+                    raise(score, cosines[rows].iter().take(self.views));
+                }
             }
         }
+    }
+}
+
+/// The number of rows of every tool, where all have the same.
+fn rows_of_each(starts: &[u32]) -> Option<usize> {
+    let rows = starts[1] - starts[0];
+    let differs = |differs, ends: &[u32]| differs | (ends[1] - ends[0] != rows);
+    // No early exit, so that the compiler can vectorize it.
+    (!starts.windows(2).fold(false, differs)).then_some(rows as usize)
+}
+
+/// Raises each score to the nearest of its tool's `N` rows.
+fn nearest<const N: usize>(cosines: &[f32], scores: &mut [f32]) {
+    for (score, cosines) in scores.iter_mut().zip(cosines.as_chunks::<N>().0) {
+        raise(score, cosines.iter());
+    }
+}
+
+fn raise<'a>(score: &mut f32, cosines: impl Iterator<Item = &'a f32>) {
+    for &cosine in cosines {
+        *score = if cosine > *score { cosine } else { *score };
     }
 }
