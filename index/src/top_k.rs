@@ -12,13 +12,53 @@ pub(crate) fn above(
     count: usize,
     accepts: impl Fn(usize) -> bool,
 ) -> Vec<(usize, f32)> {
-    let mut best = TopK {
-        count,
-        candidates: Vec::new(),
-        bar: floor,
-    };
-    best.offer_all(scores, |tool| scores[tool] > floor && accepts(tool));
+    let accepts = |tool: usize| scores[tool] > floor && accepts(tool);
+    let (bar, maxima) = low_bar(floor, scores, count);
+    let mut best = TopK::new(count);
+    for (number, block) in scores.chunks(LANES).enumerate() {
+        if maxima[number] >= bar {
+            let tools = number * LANES..;
+            let found = tools.zip(block.iter().copied());
+            best.candidates
+                .extend(found.filter(|&(tool, score)| score >= bar && accepts(tool)));
+        }
+    }
+    // Where the tools that reach the bar are not accepted, lower ones are among the best.
+    if best.candidates.len() < count && bar > floor {
+        best = TopK::new(count);
+        best.offer_all(scores, accepts);
+    }
     best.into_ranked()
+}
+
+/// A score that at least `count` scores reach, or the floor, and the best score of each block.
+fn low_bar(floor: f32, scores: &[f32], count: usize) -> (f32, Vec<f32>) {
+    let (blocks, rest) = scores.as_chunks::<LANES>();
+    let mut maxima: Vec<f32> = blocks.iter().map(best_of).collect();
+    if !rest.is_empty() {
+        maxima.push(rest.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    }
+    if count == 0 || maxima.len() <= count {
+        return (floor, maxima);
+    }
+    // As many blocks as hits are asked for have a score of at least this.
+    let mut sorted = maxima.clone();
+    let (_, bar, _) = sorted.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
+    // `max` also passes over a NaN.
+    (bar.max(floor), maxima)
+}
+
+/// The best score of a block.
+fn best_of(block: &[f32; LANES]) -> f32 {
+    // In halves, so that the compiler can vectorize it.
+    let (mut lanes, mut count) = (*block, LANES);
+    while count > 1 {
+        count /= 2;
+        for lane in 0..count {
+            lanes[lane] = lanes[lane].max(lanes[lane + count]);
+        }
+    }
+    lanes[0]
 }
 
 /// Collects the best `count` of the offered tools.
@@ -77,9 +117,11 @@ impl TopK {
 
     /// The best, in order.
     pub(crate) fn into_ranked(mut self) -> Vec<(usize, f32)> {
+        if self.candidates.len() > self.count {
+            self.select();
+        }
         // Unstable is enough: every tool is offered once, so no two are equal.
         self.candidates.sort_unstable_by(by_rank);
-        self.candidates.truncate(self.count);
         self.candidates
     }
 
@@ -122,6 +164,19 @@ mod tests {
             assert_eq!(
                 above(f32::NEG_INFINITY, &scores, count, |tool| tool % 3 != 0),
                 all,
+                "{count}"
+            );
+            // The accepted tools are few, and not among the best of all.
+            let few = |tool: &usize| *tool > 480 && scores[*tool] < 40.0;
+            let mut last: Vec<(usize, f32)> = (0..500)
+                .filter(few)
+                .map(|tool| (tool, scores[tool]))
+                .collect();
+            last.sort_by(by_rank);
+            last.truncate(count);
+            assert_eq!(
+                above(0.0, &scores, count, |tool| few(&tool)),
+                last,
                 "{count}"
             );
             all.retain(|(_, score)| *score > 9.0);
