@@ -1,5 +1,6 @@
 //! Profiles of tools and requests for the ranker: which words occur where.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::head;
@@ -19,8 +20,8 @@ const WORDS_TO_ACT: usize = 8;
 
 /// Verbs by action. The number in the list is the bit.
 // Stemmed on first use, as the terms that they are compared with are stems.
-static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
-    stems(&[
+static ACTIONS: LazyLock<HashMap<String, u8>> = LazyLock::new(|| {
+    bits_by_stem(&[
         &[
             "create", "add", "new", "insert", "make", "generate", "register", "build", "start",
             "launch", "open", "book",
@@ -71,8 +72,8 @@ static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
 });
 
 /// Kinds of values, by words of the parameters that accept them.
-static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
-    stems(&[
+static KINDS: LazyLock<HashMap<String, u8>> = LazyLock::new(|| {
+    bits_by_stem(&[
         &["email", "mail", "recipient"],
         &["url", "link", "uri", "website"],
         &["path", "file", "filename", "folder", "directory"],
@@ -326,19 +327,17 @@ fn triples(text: &str) -> Vec<u32> {
 }
 
 fn actions(terms: &[Term]) -> u8 {
-    bits(
-        ACTIONS
-            .iter()
-            .map(|stems| terms.iter().any(|term| stems.contains(&term.term))),
-    )
+    bits_of(&ACTIONS, terms)
 }
 
 fn kinds_taken(parameters: &[Term]) -> u8 {
-    bits(
-        KINDS
-            .iter()
-            .map(|stems| parameters.iter().any(|term| stems.contains(&term.term))),
-    )
+    bits_of(&KINDS, parameters)
+}
+
+/// The bits of the classes that any of the terms belongs to.
+fn bits_of(classes: &HashMap<String, u8>, terms: &[Term]) -> u8 {
+    let bits = terms.iter().filter_map(|term| classes.get(&term.term));
+    bits.fold(0, |all, bits| all | bits)
 }
 
 /// The kinds of values that a request seems to contain.
@@ -381,11 +380,15 @@ fn bits(found: impl Iterator<Item = bool>) -> u8 {
         .fold(0, |bits, (class, found)| bits | u8::from(found) << class)
 }
 
-fn stems(classes: &[&[&str]]) -> Vec<Vec<String>> {
-    classes
-        .iter()
-        .map(|words| words.iter().map(|word| text::stem(word)).collect())
-        .collect()
+/// The bit of each class that a stem belongs to; the first class has the lowest.
+fn bits_by_stem(classes: &[&[&str]]) -> HashMap<String, u8> {
+    let mut by_stem: HashMap<String, u8> = HashMap::new();
+    for (class, words) in classes.iter().enumerate() {
+        for word in *words {
+            *by_stem.entry(text::stem(word)).or_default() |= 1 << class;
+        }
+    }
+    by_stem
 }
 
 fn distinct(mut hashes: Vec<u32>) -> Box<[u32]> {
