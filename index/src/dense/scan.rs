@@ -13,6 +13,9 @@ const BYTES_PER_TASK: usize = 4 << 20;
 /// Tools whose rows are multiplied with all queries before the next rows are read from memory.
 // Three views of 64 leading bytes make 24 KiB, which fits into a first-level cache.
 const TOOLS_PER_BLOCK: usize = 128;
+/// Tools whose rows are copied before they are multiplied with all queries.
+// Three views of 256 bytes make 24 KiB.
+const TOOLS_PER_COPY: usize = 32;
 
 /// A query as integers.
 pub(super) struct Encoded {
@@ -30,6 +33,11 @@ impl Encoded {
                 .collect(),
             scale,
         }
+    }
+
+    /// The cosine with a row of this product and scale.
+    fn cosine(&self, product: i32, scale: f32) -> f32 {
+        product as f32 * scale * self.scale
     }
 }
 
@@ -80,13 +88,46 @@ pub(super) fn scores(
     scores
 }
 
-/// The score of one tool by all dimensions and at most the first `views` of its rows.
-pub(super) fn score(vectors: &Vectors, query: &Encoded, views: usize, tool: usize) -> f32 {
-    vectors
-        .rows_of(tool)
-        .take(views)
-        .map(|row| cosine(vectors, query, row))
-        .fold(UNKNOWN, f32::max)
+/// Replaces the scores of these tools for each query by those of all dimensions and at most the first
+/// `views` rows of each tool.
+pub(super) fn refine(
+    vectors: &Vectors,
+    queries: &[Encoded],
+    views: usize,
+    tools: &[usize],
+    scores: &mut [Vec<f32>],
+) {
+    let (mut leads, mut rests, mut products) = (Vec::new(), Vec::new(), Vec::new());
+    for tools in tools.chunks(TOOLS_PER_COPY) {
+        // Copied to consecutive memory: the processor then waits for many rows at a time, and
+        // multiplies several at once.
+        leads.clear();
+        rests.clear();
+        let rows_of = |tool: usize| {
+            let rows = vectors.rows_of(tool);
+            rows.start..rows.end.min(rows.start.saturating_add(views))
+        };
+        for rows in tools.iter().map(|&tool| rows_of(tool)) {
+            let codes_of = |width: usize| rows.start * width..rows.end * width;
+            leads.extend_from_slice(&vectors.leads[codes_of(vectors.leading)]);
+            rests.extend_from_slice(&vectors.rests[codes_of(vectors.dimensions - vectors.leading)]);
+        }
+        let count = tools.iter().map(|&tool| rows_of(tool).len()).sum();
+        for (query, scores) in queries.iter().zip(scores.iter_mut()) {
+            let (lead, rest) = query.codes.split_at(vectors.leading);
+            products.clear();
+            products.resize(count, 0);
+            add_dots(&leads, lead, &mut products);
+            add_dots(&rests, rest, &mut products);
+            let mut products = products.iter();
+            for &tool in tools {
+                let cosines = rows_of(tool)
+                    .zip(&mut products)
+                    .map(|(row, &product)| query.cosine(product, vectors.scales[row]));
+                scores[tool] = nearest_of(UNKNOWN, cosines);
+            }
+        }
+    }
 }
 
 /// One score per tool: of these rows' tools exactly, of all others the lowest of them.
@@ -117,11 +158,9 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
 /// The cosine of a query with one row.
 pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
     let (lead, rest) = query.codes.split_at(vectors.leading);
-    // Multiplied in the same order as in `Scan::block`, and integer sums are exact, so that a
-    // refined score is that of a full scan to the bit.
-    (dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest)) as f32
-        * vectors.scales[row]
-        * query.scale
+    // Integer sums are exact, so that this is the cosine of a full scan to the bit.
+    let product = dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest);
+    query.cosine(product, vectors.scales[row])
 }
 
 struct Scan<'a> {
@@ -181,18 +220,19 @@ impl Scan<'_> {
             products
                 .iter()
                 .zip(scales)
-                .map(|(&product, scale)| product as f32 * scale * query.scale),
+                .map(|(&product, &scale)| query.cosine(product, scale)),
         );
         let starts = &vectors.starts[first..=first + scores.len()];
         // Mostly all tools have equally many rows, a number that the compiler then knows.
         match rows_of_each(starts).filter(|&rows| rows <= self.views) {
-            Some(1) => nearest::<1>(cosines, scores),
-            Some(2) => nearest::<2>(cosines, scores),
-            Some(3) => nearest::<3>(cosines, scores),
+            Some(1) => raise_all::<1>(cosines, scores),
+            Some(2) => raise_all::<2>(cosines, scores),
+            Some(3) => raise_all::<3>(cosines, scores),
             _ => {
                 for (score, ends) in scores.iter_mut().zip(starts.windows(2)) {
                     let rows = ends[0] as usize - rows.start..ends[1] as usize - rows.start;
-                    raise(score, cosines[rows].iter().take(self.views));
+                    let cosines = cosines[rows].iter().copied().take(self.views);
+                    *score = nearest_of(*score, cosines);
                 }
             }
         }
@@ -207,15 +247,20 @@ fn rows_of_each(starts: &[u32]) -> Option<usize> {
     (!starts.windows(2).fold(false, differs)).then_some(rows as usize)
 }
 
-/// Raises each score to the nearest of its tool's `N` rows.
-fn nearest<const N: usize>(cosines: &[f32], scores: &mut [f32]) {
+/// Raises each score to the cosine of the nearest of its tool's `N` rows.
+fn raise_all<const N: usize>(cosines: &[f32], scores: &mut [f32]) {
     for (score, cosines) in scores.iter_mut().zip(cosines.as_chunks::<N>().0) {
-        raise(score, cosines.iter());
+        *score = nearest_of(*score, cosines.iter().copied());
     }
 }
 
-fn raise<'a>(score: &mut f32, cosines: impl Iterator<Item = &'a f32>) {
-    for &cosine in cosines {
-        *score = if cosine > *score { cosine } else { *score };
-    }
+/// The highest of a score and these cosines.
+fn nearest_of(score: f32, cosines: impl Iterator<Item = f32>) -> f32 {
+    // Not `max`, which checks for NaN and takes longer.
+    cosines.fold(
+        score,
+        |score, cosine| {
+            if cosine > score { cosine } else { score }
+        },
+    )
 }
