@@ -341,10 +341,16 @@ impl LexicalSearcher {
         for segment in &self.segments {
             segment.for_each_block(self.fields.body, term, |block| {
                 let documents = block.docs().iter().zip(block.freqs());
-                postings.extend(documents.filter_map(|(&document, &steps)| {
+                let tools = documents.map(|(&document, &steps)| {
                     let tool = segment.ordinals[document as usize];
-                    (tool != DEAD).then(|| (tool, steps as f32 / STEPS_PER_WEIGHT))
-                }));
+                    (tool, steps as f32 / STEPS_PER_WEIGHT)
+                });
+                if segment.has_deletes {
+                    postings.extend(tools.filter(|(tool, _)| *tool != DEAD));
+                } else {
+                    // Of a known number, so there is no check for room at each one.
+                    postings.extend(tools);
+                }
                 true
             });
         }
