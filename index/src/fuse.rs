@@ -80,22 +80,23 @@ fn is_known(score: f32) -> bool {
     score > f32::NEG_INFINITY
 }
 
-/// Scales scores in place: `floor` becomes 0, `best` becomes 1, values outside are clamped. The
+/// Scaled scores: `floor` becomes 0, `best` becomes 1, values outside are clamped. The
 /// floor is the score of a tool without any similarity, not the worst of the tools that pass a
 /// filter: the only tool that passes is still a match. If all scores are at the floor, all become
 /// 0.
-pub fn min_max(scores: &mut [f32], floor: f32, best: f32) {
+pub fn min_max(scores: &[f32], floor: f32, best: f32) -> Vec<f32> {
     // Where all scores are at the floor, dividing would give NaN.
     let scale = if best > floor {
         1.0 / (best - floor)
     } else {
         0.0
     };
-    for score in scores {
-        let scaled = ((*score - floor) * scale).clamp(0.0, 1.0);
+    let scaled = |&score: &f32| {
+        let scaled = ((score - floor) * scale).clamp(0.0, 1.0);
         // An unknown score stays unknown: a tool without a vector is scored by its words instead.
-        *score = if score.is_finite() { scaled } else { *score };
-    }
+        if score.is_finite() { scaled } else { score }
+    };
+    scores.iter().map(scaled).collect()
 }
 
 /// `(1 - weight) * a + weight * b`.
@@ -160,12 +161,12 @@ mod tests {
 
     #[test]
     fn min_max_scales_from_the_floor_to_the_best() {
-        let mut scores = [1.0, 3.0, 9.0, f32::NEG_INFINITY];
-        min_max(&mut scores, 1.0, 3.0);
-        assert_eq!(scores, [0.0, 1.0, 1.0, f32::NEG_INFINITY]);
-        let mut none = [0.0, 0.0];
-        min_max(&mut none, 0.0, f32::NEG_INFINITY);
-        assert_eq!(none, [0.0, 0.0]);
+        let scores = [1.0, 3.0, 9.0, f32::NEG_INFINITY];
+        assert_eq!(
+            min_max(&scores, 1.0, 3.0),
+            [0.0, 1.0, 1.0, f32::NEG_INFINITY]
+        );
+        assert_eq!(min_max(&[0.0, 0.0], 0.0, f32::NEG_INFINITY), [0.0, 0.0]);
     }
 
     #[test]

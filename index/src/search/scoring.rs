@@ -194,17 +194,17 @@ impl Search<'_> {
         lexical: &LegScores,
     ) -> Vec<LegResult> {
         let allowed = self.allowed.as_deref();
-        let mut results: Vec<LegResult> = scans.iter().map(|scan| scan.result(allowed)).collect();
+        let results = |scans: Vec<LegScan<'_>>| -> Vec<LegResult> {
+            scans.into_iter().map(|scan| scan.result(allowed)).collect()
+        };
         if scans.iter().any(|scan| scan.is_rough) {
-            let likely = self.likely(&self.fuse(request, lexical, &results), &results);
-            for (scan, result) in scans.iter_mut().zip(&mut results) {
-                if scan.is_rough {
-                    scan.refine(&likely);
-                    *result = scan.result(allowed);
-                }
+            let rough = results(scans.clone());
+            let likely = self.likely(&self.fuse(request, lexical, &rough), &rough);
+            for scan in scans.iter_mut().filter(|scan| scan.is_rough) {
+                scan.refine(&likely);
             }
         }
-        results
+        results(scans)
     }
 
     /// The tools that may become hits by these scores: the best of the formula and of each dense
