@@ -93,7 +93,7 @@ pub fn spaced(identifier: &str) -> String {
 
 /// A name without case, separators and accents: `Find-Symbol` and `findSymbol` give `findsymbol`.
 pub fn name_key(name: &str) -> String {
-    normalised(name)
+    folded(name)
         .flat_map(char::to_lowercase)
         .filter(|c| c.is_alphanumeric())
         .collect()
@@ -211,12 +211,22 @@ fn kind(c: char) -> Kind {
     }
 }
 
-fn for_each_word(text: &str, mut emit: impl FnMut(Word<'_>)) {
+fn for_each_word(text: &str, emit: impl FnMut(Word<'_>)) {
+    // Most texts are ASCII and need no tables.
+    if text.is_ascii() {
+        split(text.chars(), emit);
+    } else {
+        split(folded(text), emit);
+    }
+}
+
+/// Calls `emit` with each word of normalised characters.
+fn split(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
     let mut word = String::new();
     let mut run: Vec<char> = Vec::new();
     let mut previous = None;
     let mut length = 0;
-    let mut chars = normalised(text).peekable();
+    let mut chars = chars.peekable();
     while let Some(c) = chars.next() {
         let kind_now = kind(c);
         let continues = previous.is_some_and(|p| kind(p) == kind_now)
@@ -229,7 +239,9 @@ fn for_each_word(text: &str, mut emit: impl FnMut(Word<'_>)) {
         match kind_now {
             Kind::Cjk => run.push(c),
             // The rest of an overlong word is dropped and does not become words of its own.
-            Kind::Letter | Kind::Digit if length <= MAX_WORD_CHARS => word.extend(c.to_lowercase()),
+            Kind::Letter | Kind::Digit if length > MAX_WORD_CHARS => {}
+            Kind::Letter | Kind::Digit if c.is_ascii() => word.push(c.to_ascii_lowercase()),
+            Kind::Letter | Kind::Digit => word.extend(c.to_lowercase()),
             _ => {}
         }
         previous = Some(c);
@@ -262,20 +274,13 @@ fn starts_word(previous: Option<char>, c: char, next: Option<char>) -> bool {
             || (previous.is_uppercase() && next.is_some_and(char::is_lowercase)))
 }
 
-/// Compatibility forms unified, accents on Latin letters dropped; Hangul and kana recomposed.
-fn normalised(text: &str) -> impl Iterator<Item = char> + '_ {
-    // Most texts are ASCII and need no tables. Two optional iterators make both cases one type.
-    let ascii = text.is_ascii().then(|| text.chars());
-    let folded = (!text.is_ascii()).then(|| {
-        text.nfkd()
-            // Decomposition has split Hangul and voiced kana too, which are put together again.
-            .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
-            .nfc()
-    });
-    ascii
-        .into_iter()
-        .flatten()
-        .chain(folded.into_iter().flatten())
+/// Compatibility forms unified, accents on Latin letters dropped; Hangul and kana recomposed. ASCII
+/// stays as it is.
+fn folded(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.nfkd()
+        // Decomposition has split Hangul and voiced kana too, which are put together again.
+        .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
+        .nfc()
 }
 
 fn cjk_terms(run: &[char], mut emit: impl FnMut(&str)) {

@@ -12,6 +12,19 @@ pub(crate) fn above(
     count: usize,
     accepts: impl Fn(usize) -> bool,
 ) -> Vec<(usize, f32)> {
+    let mut best = unordered_above(floor, scores, count, accepts);
+    // Unstable is enough: no two are equal.
+    best.sort_unstable_by(by_rank);
+    best
+}
+
+/// As [`above`], in any order.
+pub(crate) fn unordered_above(
+    floor: f32,
+    scores: &[f32],
+    count: usize,
+    accepts: impl Fn(usize) -> bool,
+) -> Vec<(usize, f32)> {
     let accepts = |tool: usize| scores[tool] > floor && accepts(tool);
     let (bar, maxima) = low_bar(floor, scores, count);
     let mut best = TopK::new(count);
@@ -28,7 +41,7 @@ pub(crate) fn above(
         best = TopK::new(count);
         best.offer_all(scores, accepts);
     }
-    best.into_ranked()
+    best.into_unordered()
 }
 
 /// A score that at least `count` scores reach, or the floor, and the best score of each block.
@@ -116,12 +129,17 @@ impl TopK {
     }
 
     /// The best, in order.
-    pub(crate) fn into_ranked(mut self) -> Vec<(usize, f32)> {
+    pub(crate) fn into_ranked(self) -> Vec<(usize, f32)> {
+        let mut best = self.into_unordered();
+        // Unstable is enough: every tool is offered once, so no two are equal.
+        best.sort_unstable_by(by_rank);
+        best
+    }
+
+    fn into_unordered(mut self) -> Vec<(usize, f32)> {
         if self.candidates.len() > self.count {
             self.select();
         }
-        // Unstable is enough: every tool is offered once, so no two are equal.
-        self.candidates.sort_unstable_by(by_rank);
         self.candidates
     }
 

@@ -207,8 +207,8 @@ impl ToolProfile {
 /// The profile of a request.
 #[derive(Debug, Default)]
 pub struct RequestProfile {
-    pairs: Box<[u32]>,
-    triples: Box<[u32]>,
+    pairs: Hashes,
+    triples: Hashes,
     actions: u8,
     kinds: u8,
 }
@@ -218,8 +218,8 @@ impl RequestProfile {
     pub fn new(request: &str) -> Self {
         let terms = text::terms(request);
         RequestProfile {
-            pairs: distinct(pairs(&terms)),
-            triples: distinct(triples(request)),
+            pairs: Hashes::new(pairs(&terms)),
+            triples: Hashes::new(triples(request)),
             actions: actions(&terms),
             kinds: kinds_given(request),
         }
@@ -227,13 +227,13 @@ impl RequestProfile {
 
     /// The share of the request's neighbouring words that neighbour in the tool, 0 to 1.
     pub fn shared_pairs(&self, tool: &ToolProfile) -> f32 {
-        common(&self.pairs, &tool.pairs) as f32 / self.pairs.len().max(1) as f32
+        self.pairs.common(&tool.pairs) as f32 / self.pairs.hashes.len().max(1) as f32
     }
 
     /// The share of the letter triples of the tool's name that the request has, 0 to 1.
     pub fn shared_triples(&self, tool: &ToolProfile) -> f32 {
         // The 2 reduces the share of short names, whose few triples match by chance.
-        common(&self.triples, &tool.triples) as f32 / (tool.triples.len() + 2) as f32
+        self.triples.common(&tool.triples) as f32 / (tool.triples.len() + 2) as f32
     }
 
     /// 1 if request and tool have an action in common, -1 if they have different ones, 0 if one has
@@ -397,13 +397,33 @@ fn distinct(mut hashes: Vec<u32>) -> Box<[u32]> {
     hashes.into()
 }
 
-/// How many numbers two ascending lists have in common.
-fn common(a: &[u32], b: &[u32]) -> usize {
-    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    short
-        .iter()
-        .filter(|hash| long.binary_search(hash).is_ok())
-        .count()
+/// Distinct hashes of a request, in which those of every candidate are looked for.
+#[derive(Debug, Default)]
+struct Hashes {
+    /// Ascending.
+    hashes: Box<[u32]>,
+    /// A bit for each remainder that occurs. Most hashes of a tool are told by it to be others.
+    remainders: [u64; 16],
+}
+
+impl Hashes {
+    fn new(hashes: Vec<u32>) -> Self {
+        let hashes = distinct(hashes);
+        let mut remainders = [0; 16];
+        for hash in &hashes {
+            remainders[(hash / 64 % 16) as usize] |= 1 << (hash % 64);
+        }
+        Hashes { hashes, remainders }
+    }
+
+    /// How many of these distinct hashes are among them.
+    fn common(&self, others: &[u32]) -> usize {
+        let may_have = |hash: u32| self.remainders[(hash / 64 % 16) as usize] >> (hash % 64) & 1;
+        others
+            .iter()
+            .filter(|hash| may_have(**hash) == 1 && self.hashes.binary_search(hash).is_ok())
+            .count()
+    }
 }
 
 #[cfg(test)]

@@ -212,7 +212,8 @@ impl Search<'_> {
     fn likely(&self, fused: &[f32], results: &[LegResult]) -> Vec<usize> {
         let mut likely = Vec::new();
         let mut add_best = |scores: &[f32], count: usize| {
-            let best = top_k::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool));
+            let is_allowed = |tool| self.is_allowed(tool);
+            let best = top_k::unordered_above(UNKNOWN, scores, count, is_allowed);
             likely.extend(best.into_iter().map(|(tool, _)| tool));
         };
         add_best(fused, LIKELY);
