@@ -1,5 +1,6 @@
 //! Selection of the best k tools without sorting all of them.
 
+use crate::by_processor::by_processor;
 use crate::hit::ranked;
 
 /// Scores compared at once with the current bar.
@@ -46,32 +47,43 @@ pub(crate) fn unordered_above(
 
 /// A score that at least `count` scores reach, or the floor, and the best score of each block.
 fn low_bar(floor: f32, scores: &[f32], count: usize) -> (f32, Vec<f32>) {
-    let (blocks, rest) = scores.as_chunks::<LANES>();
-    let mut maxima: Vec<f32> = blocks.iter().map(best_of).collect();
-    if !rest.is_empty() {
-        maxima.push(rest.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    }
+    let maxima = maxima(scores);
     if count == 0 || maxima.len() <= count {
         return (floor, maxima);
     }
-    // As many blocks as hits are asked for have a score of at least this.
-    let mut sorted = maxima.clone();
-    let (_, bar, _) = sorted.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
+    // As many groups of blocks as are asked for have a score of at least this. With four times as many
+    // groups, few other scores reach it.
+    let group = (maxima.len() / (4 * count)).max(1);
+    let groups = maxima.chunks(group);
+    let mut bests: Vec<f32> = groups
+        .map(|group| group.iter().copied().fold(f32::NEG_INFINITY, f32::max))
+        .collect();
+    let (_, bar, _) = bests.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
     // `max` also passes over a NaN.
     (bar.max(floor), maxima)
 }
 
-/// The best score of a block.
-fn best_of(block: &[f32; LANES]) -> f32 {
-    // In halves, so that the compiler can vectorize it.
-    let (mut lanes, mut count) = (*block, LANES);
-    while count > 1 {
-        count /= 2;
-        for lane in 0..count {
-            lanes[lane] = lanes[lane].max(lanes[lane + count]);
+by_processor! {
+    /// The best score of each block.
+    fn maxima(scores: &[f32]) -> Vec<f32> {
+        let (blocks, rest) = scores.as_chunks::<LANES>();
+        let mut maxima = vec![f32::NEG_INFINITY; blocks.len() + usize::from(!rest.is_empty())];
+        for (best, block) in maxima.iter_mut().zip(blocks) {
+            // In halves, so that the compiler can vectorize it.
+            let (mut lanes, mut count) = (*block, LANES);
+            while count > 1 {
+                count /= 2;
+                for lane in 0..count {
+                    lanes[lane] = lanes[lane].max(lanes[lane + count]);
+                }
+            }
+            *best = lanes[0];
         }
+        if let Some(best) = maxima.get_mut(blocks.len()) {
+            *best = rest.iter().copied().fold(*best, f32::max);
+        }
+        maxima
     }
-    lanes[0]
 }
 
 /// Collects the best `count` of the offered tools.

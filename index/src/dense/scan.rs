@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::{UNKNOWN, Vectors};
+use crate::by_processor::by_processor;
 use crate::quantization::{add_dots, dot, scale_of};
 
 /// Quantization steps of a query's largest value. Finer than the rows' 127, so that the query adds
@@ -36,6 +37,7 @@ impl Encoded {
     }
 
     /// The cosine with a row of this product and scale.
+    #[inline(always)]
     fn cosine(&self, product: i32, scale: f32) -> f32 {
         product as f32 * scale * self.scale
     }
@@ -214,14 +216,9 @@ impl Scan<'_> {
                 products,
             );
         }
-        let scales = &vectors.scales[rows.clone()];
         cosines.clear();
-        cosines.extend(
-            products
-                .iter()
-                .zip(scales)
-                .map(|(&product, &scale)| query.cosine(product, scale)),
-        );
+        cosines.resize(rows.len(), 0.0);
+        scale(products, &vectors.scales[rows.clone()], query, cosines);
         let starts = &vectors.starts[first..=first + scores.len()];
         // Mostly all tools have equally many rows, a number that the compiler then knows.
         match rows_of_each(starts).filter(|&rows| rows <= self.views) {
@@ -235,6 +232,15 @@ impl Scan<'_> {
                     *score = nearest_of(*score, cosines);
                 }
             }
+        }
+    }
+}
+
+by_processor! {
+    /// The cosines of rows with these products and scales.
+    fn scale(products: &[i32], scales: &[f32], query: &Encoded, cosines: &mut [f32]) {
+        for ((cosine, &product), &scale) in cosines.iter_mut().zip(products).zip(scales) {
+            *cosine = query.cosine(product, scale);
         }
     }
 }

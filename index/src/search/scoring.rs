@@ -350,17 +350,12 @@ impl Search<'_> {
             return self.fuse_by_language(request, lexical, dense);
         }
         let dense_weight = self.dense_weight(dense.len(), request, request);
-        let mut fused: Vec<f32> = lexical
-            .iter()
-            .map(|score| score * (1.0 - dense_weight))
-            .collect();
+        let mut fused = fuse::weighted(lexical, 1.0 - dense_weight);
         let shares: f32 = dense.iter().map(|part| part.leg.share).sum();
         for part in dense {
             // Shares are relative: a leg that takes no part leaves its share to the others.
             let weight = dense_weight * part.leg.share / shares;
-            for ((fused, &score), &by_words) in fused.iter_mut().zip(part.scores).zip(lexical) {
-                *fused += weight * if score.is_finite() { score } else { by_words };
-            }
+            fuse::add_weighted(&mut fused, part.scores, lexical, weight);
         }
         fused
     }
