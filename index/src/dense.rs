@@ -210,11 +210,7 @@ impl Vectors {
         tools: &[usize],
         scores: &mut [Vec<f32>],
     ) {
-        for (query, scores) in self.encode(queries).iter().zip(scores) {
-            for &tool in tools {
-                scores[tool] = scan::score(self, query, views, tool);
-            }
-        }
+        scan::refine(self, &self.encode(queries), views, tools, scores);
     }
 
     /// Bytes that [`Vectors::rough_scores`] reads for one query.

@@ -1,5 +1,6 @@
 //! Score scaling and fusion: pure functions over one score per tool.
 
+use crate::by_processor::by_processor;
 use crate::hit::ranked;
 
 /// The constant of reciprocal rank fusion, from Cormack, Clarke and Büttcher (2009).
@@ -9,86 +10,135 @@ const RRF_K: f32 = 60.0;
 /// The ranks of a list that count in reciprocal rank fusion.
 const RRF_DEPTH: usize = 100;
 
-/// Scores processed side by side: as many as two vector registers hold.
-const LANES: usize = 8;
+/// Scores processed side by side: as many as four vector registers hold.
+const LANES: usize = 16;
+/// The same for sums. Another number would round them differently.
+const SUM_LANES: usize = 8;
 
-/// The lowest and the highest known score; infinity and minus infinity if none is known.
-pub fn bounds(scores: &[f32]) -> (f32, f32) {
-    // A NaN fails every comparison below, so it changes neither bound.
-    let low = in_lanes(scores, f32::INFINITY, |low, score| {
-        if is_known(score) && score < low {
-            score
-        } else {
-            low
+by_processor! {
+    /// The lowest and the highest known score; infinity and minus infinity if none is known.
+    pub fn bounds(scores: &[f32]) -> (f32, f32) {
+        let mut lows = [f32::INFINITY; LANES];
+        let mut highs = [f32::NEG_INFINITY; LANES];
+        // A NaN fails every comparison, so it changes neither bound.
+        let step = |low: &mut f32, high: &mut f32, score: f32| {
+            let known = if is_known(score) {
+                score
+            } else {
+                f32::INFINITY
+            };
+            *low = if known < *low { known } else { *low };
+            *high = if score > *high { score } else { *high };
+        };
+        let (blocks, rest) = scores.as_chunks::<LANES>();
+        for block in blocks {
+            for lane in 0..LANES {
+                step(&mut lows[lane], &mut highs[lane], block[lane]);
+            }
         }
-    });
-    let high = in_lanes(scores, f32::NEG_INFINITY, |high, score| {
-        if score > high { score } else { high }
-    });
-    (
-        low.into_iter().fold(f32::INFINITY, f32::min),
-        high.into_iter().fold(f32::NEG_INFINITY, f32::max),
-    )
+        for (lane, &score) in rest.iter().enumerate() {
+            step(&mut lows[lane], &mut highs[lane], score);
+        }
+        (
+            joined(lows, f32::INFINITY, f32::min),
+            joined(highs, f32::NEG_INFINITY, f32::max),
+        )
+    }
 }
 
-/// The mean of the known scores and their standard deviation; 0 if none is known.
-pub fn spread(scores: &[f32]) -> (f64, f64) {
-    let count = scores
-        .iter()
-        .filter(|score| is_known(**score))
-        .count()
-        .max(1) as f64;
-    let known = |score: f32| if is_known(score) { score } else { 0.0 };
-    let sums = in_lanes(scores, 0.0, |sum, score| sum + known(score));
-    let squares = in_lanes(scores, 0.0, |sum, score| sum + known(score) * known(score));
-    // The lanes are added as doubles: the variance is a small difference of large numbers.
-    let [mean, square] =
-        [sums, squares].map(|lanes| lanes.into_iter().map(f64::from).sum::<f64>() / count);
-    // Rounding can put the variance of equal scores a hair below 0.
-    (mean, (square - mean * mean).max(0.0).sqrt())
+// Not inlined: the compiler would turn the lanes around at every step of the loop, to have them in the
+// order of this one.
+#[inline(never)]
+fn joined(lanes: [f32; LANES], start: f32, join: fn(f32, f32) -> f32) -> f32 {
+    lanes.into_iter().fold(start, join)
 }
 
+by_processor! {
+    /// The mean of the known scores and their standard deviation; 0 if none is known.
+    pub fn spread(scores: &[f32]) -> (f64, f64) {
+        let mut counts = [0u32; SUM_LANES];
+        let mut sums = [0.0f32; SUM_LANES];
+        let mut squares = [0.0f32; SUM_LANES];
+        // Independent lanes, so that the compiler can vectorize the loop.
+        let (blocks, rest) = scores.as_chunks::<SUM_LANES>();
+        for block in blocks {
+            for lane in 0..SUM_LANES {
+                let known = is_known(block[lane]);
+                let score = if known { block[lane] } else { 0.0 };
+                counts[lane] += u32::from(known);
+                sums[lane] += score;
+                squares[lane] += score * score;
+            }
+        }
+        for (lane, &score) in rest
+            .iter()
+            .enumerate()
+            .filter(|(_, score)| is_known(**score))
+        {
+            counts[lane] += 1;
+            sums[lane] += score;
+            squares[lane] += score * score;
+        }
+        let count = f64::from(counts.into_iter().sum::<u32>().max(1));
+        // The lanes are added as doubles: the variance is a small difference of large numbers.
+        let [mean, square] =
+            [sums, squares].map(|lanes| lanes.into_iter().map(f64::from).sum::<f64>() / count);
+        // Rounding can put the variance of equal scores a hair below 0.
+        (mean, (square - mean * mean).max(0.0).sqrt())
+    }
+}
+
+#[inline(always)]
 fn is_known(score: f32) -> bool {
     score > f32::NEG_INFINITY
 }
 
-/// Folds the scores in independent lanes, so that the compiler can vectorize the loop.
-#[inline(always)]
-fn in_lanes(scores: &[f32], start: f32, step: impl Fn(f32, f32) -> f32) -> [f32; LANES] {
-    let mut lanes = [start; LANES];
-    let (blocks, rest) = scores.as_chunks::<LANES>();
-    for block in blocks {
-        lanes
-            .iter_mut()
-            .zip(block)
-            .for_each(|(lane, &score)| *lane = step(*lane, score));
+by_processor! {
+    /// Scaled scores: `floor` becomes 0, `best` becomes 1, values outside are clamped. The floor is
+    /// the score of a tool without any similarity, not the worst of the tools that pass a filter: the
+    /// only tool that passes is still a match. If all scores are at the floor, all become 0.
+    pub fn min_max(scores: &[f32], floor: f32, best: f32) -> Vec<f32> {
+        // Where all scores are at the floor, dividing would give NaN.
+        let scale = if best > floor {
+            1.0 / (best - floor)
+        } else {
+            0.0
+        };
+        let mut scaled = vec![0.0; scores.len()];
+        for (scaled, &score) in scaled.iter_mut().zip(scores) {
+            // An unknown score stays unknown: a tool without a vector is scored by its words instead.
+            *scaled = if score.is_finite() {
+                ((score - floor) * scale).clamp(0.0, 1.0)
+            } else {
+                score
+            };
+        }
+        scaled
     }
-    lanes
-        .iter_mut()
-        .zip(rest)
-        .for_each(|(lane, &score)| *lane = step(*lane, score));
-    lanes
 }
 
-/// Scales scores in place: `floor` becomes 0, `best` becomes 1, values outside are clamped. The
-/// floor is the score of a tool without any similarity, not the worst of the tools that pass a
-/// filter: the only tool that passes is still a match. If all scores are at the floor, all become
-/// 0.
-pub fn min_max(scores: &mut [f32], floor: f32, best: f32) {
-    // Where all scores are at the floor, dividing would give NaN.
-    let scale = if best > floor {
-        1.0 / (best - floor)
-    } else {
-        0.0
-    };
-    for score in scores {
-        let scaled = ((*score - floor) * scale).clamp(0.0, 1.0);
-        // An unknown score stays unknown: a tool without a vector is scored by its words instead.
-        *score = if score.is_finite() { scaled } else { *score };
+by_processor! {
+    /// Every score with this weight.
+    pub fn weighted(scores: &[f32], weight: f32) -> Vec<f32> {
+        let mut fused = vec![0.0; scores.len()];
+        for (fused, score) in fused.iter_mut().zip(scores) {
+            *fused = score * weight;
+        }
+        fused
+    }
+}
+
+by_processor! {
+    /// Adds every score with this weight; of a tool without one, that of its words.
+    pub fn add_weighted(fused: &mut [f32], scores: &[f32], by_words: &[f32], weight: f32) {
+        for ((fused, &score), &by_words) in fused.iter_mut().zip(scores).zip(by_words) {
+            *fused += weight * if score.is_finite() { score } else { by_words };
+        }
     }
 }
 
 /// `(1 - weight) * a + weight * b`.
+#[inline(always)]
 pub fn convex(a: f32, b: f32, weight: f32) -> f32 {
     (1.0 - weight) * a + weight * b
 }
@@ -150,12 +200,12 @@ mod tests {
 
     #[test]
     fn min_max_scales_from_the_floor_to_the_best() {
-        let mut scores = [1.0, 3.0, 9.0, f32::NEG_INFINITY];
-        min_max(&mut scores, 1.0, 3.0);
-        assert_eq!(scores, [0.0, 1.0, 1.0, f32::NEG_INFINITY]);
-        let mut none = [0.0, 0.0];
-        min_max(&mut none, 0.0, f32::NEG_INFINITY);
-        assert_eq!(none, [0.0, 0.0]);
+        let scores = [1.0, 3.0, 9.0, f32::NEG_INFINITY];
+        assert_eq!(
+            min_max(&scores, 1.0, 3.0),
+            [0.0, 1.0, 1.0, f32::NEG_INFINITY]
+        );
+        assert_eq!(min_max(&[0.0, 0.0], 0.0, f32::NEG_INFINITY), [0.0, 0.0]);
     }
 
     #[test]

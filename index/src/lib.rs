@@ -58,6 +58,7 @@ pub mod language;
 mod document;
 mod exact_names;
 mod duplicates;
+mod by_processor;
 mod top_k;
 mod quantization;
 #[doc(hidden)]

@@ -1,4 +1,6 @@
 //! Dot products of bytes: the inner loop of the exact scan and of late interaction.
+//!
+//! Sums of whole numbers are exact in any order, so every instruction set gives the same ones.
 
 /// The value of code 1 where the largest magnitude has code `steps`; 1 for a vector of zeros.
 pub(crate) fn scale_of(vector: &[f32], steps: f32) -> f32 {
@@ -11,9 +13,15 @@ pub(crate) fn scale_of(vector: &[f32], steps: f32) -> f32 {
 /// The dot product of a row of codes and a query's finer codes, of equal length.
 pub(crate) fn dot(row: &[i8], query: &[i16]) -> i32 {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, which is all that the function asks for.
-        return unsafe { dot_avx2(row, query) };
+    {
+        if avx512::is_available() {
+            // SAFETY: the processor has what the function asks for.
+            return unsafe { avx512::dot(row, query) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2, which is all that the function asks for.
+            return unsafe { dot_avx2(row, query) };
+        }
     }
     dot_portable(row, query)
 }
@@ -72,10 +80,21 @@ pub(crate) fn add_dots(rows: &[i8], query: &[i16], sums: &mut [i32]) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, which is all that the function asks for.
-        return unsafe { add_dots_avx2(rows, query, sums) };
+    {
+        if avx512::is_available() {
+            // SAFETY: the processor has what the function asks for.
+            return unsafe { avx512::add_dots(rows, query, sums) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2, which is all that the function asks for.
+            return unsafe { add_dots_avx2(rows, query, sums) };
+        }
     }
+    add_dots_portable(rows, query, sums);
+}
+
+/// As [`add_dots`], on any processor.
+fn add_dots_portable(rows: &[i8], query: &[i16], sums: &mut [i32]) {
     for (row, sum) in rows.chunks_exact(query.len()).zip(sums) {
         *sum += dot_portable(row, query);
     }
@@ -100,8 +119,9 @@ fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {
     };
     for (rows, sums) in rows.chunks_exact(4 * width).zip(fours.iter_mut()) {
         let mut lanes = [_mm256_setzero_si256(); 4];
-        let [a, b, c, d] =
-            [0, 1, 2, 3].map(|row| rows[row * width..(row + 1) * width].as_chunks::<16>().0);
+        // Not `map` over an array, which is a call for every four rows.
+        let row = |row| rows[row * width..][..width].as_chunks::<16>().0;
+        let (a, b, c, d) = (row(0), row(1), row(2), row(3));
         for ((((block, a), b), c), d) in blocks.iter().zip(a).zip(b).zip(c).zip(d) {
             // SAFETY: as above.
             let query = unsafe { _mm256_loadu_si256(block.as_ptr().cast()) };
@@ -138,37 +158,180 @@ fn add_dots_avx2(rows: &[i8], query: &[i16], sums: &mut [i32]) {
     }
 }
 
+/// For AVX-512: 32 products an instruction.
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::{
+        __m256i, __m512i, _mm256_add_epi32, _mm256_loadu_si256, _mm256_maskz_loadu_epi8,
+        _mm256_permute2x128_si256, _mm256_storeu_si256, _mm512_add_epi32, _mm512_castsi512_si256,
+        _mm512_cvtepi8_epi16, _mm512_extracti64x4_epi64, _mm512_loadu_si512, _mm512_madd_epi16,
+        _mm512_maskz_loadu_epi16, _mm512_reduce_add_epi32, _mm512_setzero_si512,
+        _mm512_shuffle_i32x4, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
+        _mm512_unpacklo_epi64,
+    };
+
+    /// Codes that are multiplied at once.
+    const STEP: usize = 32;
+    /// Rows that are multiplied with the same codes of a query before the next ones.
+    const ROWS: usize = 8;
+
+    pub(super) fn is_available() -> bool {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(super) fn dot(row: &[i8], query: &[i16]) -> i32 {
+        let [total] = totals(row, query);
+        _mm512_reduce_add_epi32(total)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(super) fn add_dots(rows: &[i8], query: &[i16], sums: &mut [i32]) {
+        let width = query.len();
+        let (eights, last) = sums.as_chunks_mut::<ROWS>();
+        for (rows, sums) in rows.chunks_exact(ROWS * width).zip(eights.iter_mut()) {
+            let products = added(totals(rows, query));
+            // SAFETY: eight sums are as long as what is loaded from and stored to them, and neither
+            // needs alignment.
+            unsafe {
+                let place: *mut __m256i = sums.as_mut_ptr().cast();
+                _mm256_storeu_si256(place, _mm256_add_epi32(_mm256_loadu_si256(place), products));
+            }
+        }
+        let done = eights.len() * ROWS * width;
+        for (row, sum) in rows[done..].chunks_exact(width).zip(last) {
+            *sum += dot(row, query);
+        }
+    }
+
+    /// Sixteen parts of the product of each of `N` rows, which are stored end to end.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    fn totals<const N: usize>(rows: &[i8], query: &[i16]) -> [__m512i; N] {
+        let width = query.len();
+        assert_eq!(rows.len(), N * width);
+        let mut totals = [_mm512_setzero_si512(); N];
+        let (steps, query_rest) = query.as_chunks::<STEP>();
+        for (step, codes) in steps.iter().enumerate() {
+            // SAFETY: the array is as long as what is loaded, and the load needs no alignment.
+            let codes = unsafe { _mm512_loadu_si512(codes.as_ptr().cast()) };
+            for (row, total) in totals.iter_mut().enumerate() {
+                // SAFETY: each row is as long as the query, which has all codes of this step.
+                let row = unsafe {
+                    _mm256_loadu_si256(rows.as_ptr().add(row * width + step * STEP).cast())
+                };
+                let products = _mm512_madd_epi16(_mm512_cvtepi8_epi16(row), codes);
+                *total = _mm512_add_epi32(*total, products);
+            }
+        }
+        if !query_rest.is_empty() {
+            let done = width - query_rest.len();
+            let mask = (1u32 << query_rest.len()) - 1;
+            // SAFETY: the mask lets through as many codes as are left.
+            let codes = unsafe { _mm512_maskz_loadu_epi16(mask, query_rest.as_ptr()) };
+            for (row, total) in totals.iter_mut().enumerate() {
+                // SAFETY: as above; as many codes of each row are left.
+                let row =
+                    unsafe { _mm256_maskz_loadu_epi8(mask, rows.as_ptr().add(row * width + done)) };
+                let products = _mm512_madd_epi16(_mm512_cvtepi8_epi16(row), codes);
+                *total = _mm512_add_epi32(*total, products);
+            }
+        }
+        totals
+    }
+
+    /// The sum of the parts of each of eight registers, in order.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[inline]
+    fn added([a, b, c, d, e, f, g, h]: [__m512i; ROWS]) -> __m256i {
+        // Each step adds half of one register to half of another.
+        let pair =
+            |a, b| _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+        let four =
+            |a, b| _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+        let first = four(pair(a, b), pair(c, d));
+        let second = four(pair(e, f), pair(g, h));
+        // Now every quarter of a register has one part of each of its four sums.
+        let quarters = _mm512_add_epi32(
+            _mm512_shuffle_i32x4::<0b01_00_01_00>(first, second),
+            _mm512_shuffle_i32x4::<0b11_10_11_10>(first, second),
+        );
+        let first = _mm512_castsi512_si256(quarters);
+        let second = _mm512_extracti64x4_epi64::<1>(quarters);
+        _mm256_add_epi32(
+            _mm256_permute2x128_si256::<0x20>(first, second),
+            _mm256_permute2x128_si256::<0x31>(first, second),
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    type Dot = fn(&[i8], &[i16]) -> i32;
+    type AddDots = fn(&[i8], &[i16], &mut [i32]);
+
+    /// The products by each instruction set that this processor has, and those that are in use.
+    fn fast() -> Vec<(Dot, AddDots)> {
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
+        let mut all: Vec<(Dot, AddDots)> = vec![(dot, add_dots)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2.
+                all.push((
+                    |row, query| unsafe { dot_avx2(row, query) },
+                    |a, b, c| {
+                        // SAFETY: as above.
+                        unsafe { add_dots_avx2(a, b, c) }
+                    },
+                ));
+            }
+            if avx512::is_available() {
+                // SAFETY: the processor has AVX-512.
+                all.push((
+                    |row, query| unsafe { avx512::dot(row, query) },
+                    |a, b, c| {
+                        // SAFETY: as above.
+                        unsafe { avx512::add_dots(a, b, c) }
+                    },
+                ));
+            }
+        }
+        all
+    }
+
     #[test]
     fn the_fast_product_is_the_plain_one_for_every_length() {
-        for length in 0..150 {
-            let row: Vec<i8> = (0..length).map(|i| (i * 37 % 255 - 127) as i8).collect();
-            let query: Vec<i16> = (0..length)
-                .map(|i| (i * 911 % 4095 - 2047) as i16)
-                .collect();
-            assert_eq!(dot(&row, &query), dot_portable(&row, &query), "{length}");
+        for (dot, _) in fast() {
+            for length in 0..150 {
+                let row: Vec<i8> = (0..length).map(|i| (i * 37 % 255 - 127) as i8).collect();
+                let query: Vec<i16> = (0..length)
+                    .map(|i| (i * 911 % 4095 - 2047) as i16)
+                    .collect();
+                assert_eq!(dot(&row, &query), dot_portable(&row, &query), "{length}");
+            }
+            let (row, query) = ([-127i8; 4096], [2047i16; 4096]);
+            assert_eq!(dot(&row, &query), -127 * 2047 * 4096);
         }
-        let (row, query) = ([-127i8; 4096], [2047i16; 4096]);
-        assert_eq!(dot(&row, &query), -127 * 2047 * 4096);
     }
 
     #[test]
     fn rows_end_to_end_have_the_products_of_each() {
-        for (width, count) in (0..70).flat_map(|width| (0..10).map(move |count| (width, count))) {
-            let rows: Vec<i8> = (0..width * count).map(|i| (i * 37 % 255) as i8).collect();
-            let query: Vec<i16> = (0..width).map(|i| (i * 911 % 4095) as i16 - 2047).collect();
-            let mut sums = vec![7; count];
-            add_dots(&rows, &query, &mut sums);
-            let expected = (0..count)
-                .map(|row| 7 + dot_portable(&rows[row * width..(row + 1) * width], &query));
-            assert_eq!(
-                sums,
-                expected.collect::<Vec<i32>>(),
-                "{count} rows of {width}"
-            );
+        for (_, add_dots) in fast() {
+            for (width, count) in (1..70).flat_map(|width| (0..20).map(move |count| (width, count)))
+            {
+                let rows: Vec<i8> = (0..width * count).map(|i| (i * 37 % 255) as i8).collect();
+                let query: Vec<i16> = (0..width).map(|i| (i * 911 % 4095) as i16 - 2047).collect();
+                let (mut sums, mut expected) = (vec![7; count], vec![7; count]);
+                add_dots(&rows, &query, &mut sums);
+                add_dots_portable(&rows, &query, &mut expected);
+                assert_eq!(sums, expected, "{count} rows of {width}");
+            }
         }
+        add_dots(&[], &[], &mut [7; 3]);
     }
 }

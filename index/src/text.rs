@@ -224,13 +224,14 @@ fn kind(c: char) -> Kind {
 fn for_each_word(text: &str, emit: impl FnMut(Word<'_>)) {
     // Most texts are ASCII and need no tables.
     if text.is_ascii() {
-        split_words(text.chars(), emit);
+        split(text.chars(), emit);
     } else {
-        split_words(folded(text), emit);
+        split(folded(text), emit);
     }
 }
 
-fn split_words(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
+/// Calls `emit` with each word of normalised characters.
+fn split(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)) {
     let mut word = String::new();
     let mut run: Vec<char> = Vec::new();
     let mut previous = None;
@@ -248,7 +249,9 @@ fn split_words(chars: impl Iterator<Item = char>, mut emit: impl FnMut(Word<'_>)
         match kind_now {
             Kind::Cjk => run.push(c),
             // The rest of an overlong word is dropped and does not become words of its own.
-            Kind::Letter | Kind::Digit if length <= MAX_WORD_CHARS => word.extend(c.to_lowercase()),
+            Kind::Letter | Kind::Digit if length > MAX_WORD_CHARS => {}
+            Kind::Letter | Kind::Digit if c.is_ascii() => word.push(c.to_ascii_lowercase()),
+            Kind::Letter | Kind::Digit => word.extend(c.to_lowercase()),
             _ => {}
         }
         previous = Some(c);
@@ -281,7 +284,8 @@ fn starts_word(previous: Option<char>, c: char, next: Option<char>) -> bool {
             || (previous.is_uppercase() && next.is_some_and(char::is_lowercase)))
 }
 
-/// Compatibility forms unified, accents on Latin letters dropped; Hangul and kana recomposed.
+/// Compatibility forms unified, accents on Latin letters dropped; Hangul and kana recomposed. ASCII
+/// stays as it is.
 fn folded(text: &str) -> impl Iterator<Item = char> + '_ {
     text.nfkd()
         // Decomposition has split Hangul and voiced kana too, which are put together again.

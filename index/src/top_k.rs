@@ -1,5 +1,6 @@
 //! Selection of the best k tools without sorting all of them.
 
+use crate::by_processor::by_processor;
 use crate::hit::ranked;
 
 /// Scores compared at once with the current bar.
@@ -12,13 +13,77 @@ pub(crate) fn above(
     count: usize,
     accepts: impl Fn(usize) -> bool,
 ) -> Vec<(usize, f32)> {
-    let mut best = TopK {
-        count,
-        candidates: Vec::new(),
-        bar: floor,
-    };
-    best.offer_all(scores, |tool| scores[tool] > floor && accepts(tool));
-    best.into_ranked()
+    let mut best = unordered_above(floor, scores, count, accepts);
+    // Unstable is enough: no two are equal.
+    best.sort_unstable_by(by_rank);
+    best
+}
+
+/// As [`above`], in any order.
+pub(crate) fn unordered_above(
+    floor: f32,
+    scores: &[f32],
+    count: usize,
+    accepts: impl Fn(usize) -> bool,
+) -> Vec<(usize, f32)> {
+    let accepts = |tool: usize| scores[tool] > floor && accepts(tool);
+    let (bar, maxima) = low_bar(floor, scores, count);
+    let mut best = TopK::new(count);
+    for (number, block) in scores.chunks(LANES).enumerate() {
+        if maxima[number] >= bar {
+            let tools = number * LANES..;
+            let found = tools.zip(block.iter().copied());
+            best.candidates
+                .extend(found.filter(|&(tool, score)| score >= bar && accepts(tool)));
+        }
+    }
+    // Where the tools that reach the bar are not accepted, lower ones are among the best.
+    if best.candidates.len() < count && bar > floor {
+        best = TopK::new(count);
+        best.offer_all(scores, accepts);
+    }
+    best.into_unordered()
+}
+
+/// A score that at least `count` scores reach, or the floor, and the best score of each block.
+fn low_bar(floor: f32, scores: &[f32], count: usize) -> (f32, Vec<f32>) {
+    let maxima = maxima(scores);
+    if count == 0 || maxima.len() <= count {
+        return (floor, maxima);
+    }
+    // As many groups of blocks as are asked for have a score of at least this. With four times as many
+    // groups, few other scores reach it.
+    let group = (maxima.len() / (4 * count)).max(1);
+    let groups = maxima.chunks(group);
+    let mut bests: Vec<f32> = groups
+        .map(|group| group.iter().copied().fold(f32::NEG_INFINITY, f32::max))
+        .collect();
+    let (_, bar, _) = bests.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
+    // `max` also passes over a NaN.
+    (bar.max(floor), maxima)
+}
+
+by_processor! {
+    /// The best score of each block.
+    fn maxima(scores: &[f32]) -> Vec<f32> {
+        let (blocks, rest) = scores.as_chunks::<LANES>();
+        let mut maxima = vec![f32::NEG_INFINITY; blocks.len() + usize::from(!rest.is_empty())];
+        for (best, block) in maxima.iter_mut().zip(blocks) {
+            // In halves, so that the compiler can vectorize it.
+            let (mut lanes, mut count) = (*block, LANES);
+            while count > 1 {
+                count /= 2;
+                for lane in 0..count {
+                    lanes[lane] = lanes[lane].max(lanes[lane + count]);
+                }
+            }
+            *best = lanes[0];
+        }
+        if let Some(best) = maxima.get_mut(blocks.len()) {
+            *best = rest.iter().copied().fold(*best, f32::max);
+        }
+        maxima
+    }
 }
 
 /// Collects the best `count` of the offered tools.
@@ -76,10 +141,17 @@ impl TopK {
     }
 
     /// The best, in order.
-    pub(crate) fn into_ranked(mut self) -> Vec<(usize, f32)> {
+    pub(crate) fn into_ranked(self) -> Vec<(usize, f32)> {
+        let mut best = self.into_unordered();
         // Unstable is enough: every tool is offered once, so no two are equal.
-        self.candidates.sort_unstable_by(by_rank);
-        self.candidates.truncate(self.count);
+        best.sort_unstable_by(by_rank);
+        best
+    }
+
+    fn into_unordered(mut self) -> Vec<(usize, f32)> {
+        if self.candidates.len() > self.count {
+            self.select();
+        }
         self.candidates
     }
 
@@ -122,6 +194,19 @@ mod tests {
             assert_eq!(
                 above(f32::NEG_INFINITY, &scores, count, |tool| tool % 3 != 0),
                 all,
+                "{count}"
+            );
+            // The accepted tools are few, and not among the best of all.
+            let few = |tool: &usize| *tool > 480 && (1.0..40.0).contains(&scores[*tool]);
+            let mut last: Vec<(usize, f32)> = (0..500)
+                .filter(few)
+                .map(|tool| (tool, scores[tool]))
+                .collect();
+            last.sort_by(by_rank);
+            last.truncate(count);
+            assert_eq!(
+                above(0.0, &scores, count, |tool| few(&tool)),
+                last,
                 "{count}"
             );
             all.retain(|(_, score)| *score > 9.0);

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::{UNKNOWN, Vectors};
+use crate::by_processor::by_processor;
 use crate::quantization::{add_dots, dot, scale_of};
 
 /// Quantization steps of a query's largest value. Finer than the rows' 127, so that the query adds
@@ -13,6 +14,9 @@ const BYTES_PER_TASK: usize = 4 << 20;
 /// Tools whose rows are multiplied with all queries before the next rows are read from memory.
 // Three views of 64 leading bytes make 24 KiB, which fits into a first-level cache.
 const TOOLS_PER_BLOCK: usize = 128;
+/// Tools whose rows are copied before they are multiplied with all queries.
+// Three views of 256 bytes make 24 KiB.
+const TOOLS_PER_COPY: usize = 32;
 
 /// A query as integers.
 pub(super) struct Encoded {
@@ -30,6 +34,12 @@ impl Encoded {
                 .collect(),
             scale,
         }
+    }
+
+    /// The cosine with a row of this product and scale.
+    #[inline(always)]
+    fn cosine(&self, product: i32, scale: f32) -> f32 {
+        product as f32 * scale * self.scale
     }
 }
 
@@ -80,13 +90,46 @@ pub(super) fn scores(
     scores
 }
 
-/// The score of one tool by all dimensions and at most the first `views` of its rows.
-pub(super) fn score(vectors: &Vectors, query: &Encoded, views: usize, tool: usize) -> f32 {
-    vectors
-        .rows_of(tool)
-        .take(views)
-        .map(|row| cosine(vectors, query, row))
-        .fold(UNKNOWN, f32::max)
+/// Replaces the scores of these tools for each query by those of all dimensions and at most the first
+/// `views` rows of each tool.
+pub(super) fn refine(
+    vectors: &Vectors,
+    queries: &[Encoded],
+    views: usize,
+    tools: &[usize],
+    scores: &mut [Vec<f32>],
+) {
+    let (mut leads, mut rests, mut products) = (Vec::new(), Vec::new(), Vec::new());
+    for tools in tools.chunks(TOOLS_PER_COPY) {
+        // Copied to consecutive memory: the processor then waits for many rows at a time, and
+        // multiplies several at once.
+        leads.clear();
+        rests.clear();
+        let rows_of = |tool: usize| {
+            let rows = vectors.rows_of(tool);
+            rows.start..rows.end.min(rows.start.saturating_add(views))
+        };
+        for rows in tools.iter().map(|&tool| rows_of(tool)) {
+            let codes_of = |width: usize| rows.start * width..rows.end * width;
+            leads.extend_from_slice(&vectors.leads[codes_of(vectors.leading)]);
+            rests.extend_from_slice(&vectors.rests[codes_of(vectors.dimensions - vectors.leading)]);
+        }
+        let count = tools.iter().map(|&tool| rows_of(tool).len()).sum();
+        for (query, scores) in queries.iter().zip(scores.iter_mut()) {
+            let (lead, rest) = query.codes.split_at(vectors.leading);
+            products.clear();
+            products.resize(count, 0);
+            add_dots(&leads, lead, &mut products);
+            add_dots(&rests, rest, &mut products);
+            let mut products = products.iter();
+            for &tool in tools {
+                let cosines = rows_of(tool)
+                    .zip(&mut products)
+                    .map(|(row, &product)| query.cosine(product, vectors.scales[row]));
+                scores[tool] = nearest_of(UNKNOWN, cosines);
+            }
+        }
+    }
 }
 
 /// One score per tool: of these rows' tools exactly, of all others the lowest of them.
@@ -117,11 +160,9 @@ pub(super) fn scores_of(vectors: &Vectors, query: &Encoded, rows: &[usize]) -> V
 /// The cosine of a query with one row.
 pub(super) fn cosine(vectors: &Vectors, query: &Encoded, row: usize) -> f32 {
     let (lead, rest) = query.codes.split_at(vectors.leading);
-    // Multiplied in the same order as in `Scan::block`, and integer sums are exact, so that a
-    // refined score is that of a full scan to the bit.
-    (dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest)) as f32
-        * vectors.scales[row]
-        * query.scale
+    // Integer sums are exact, so that this is the cosine of a full scan to the bit.
+    let product = dot(vectors.lead(row), lead) + dot(vectors.rest(row), rest);
+    query.cosine(product, vectors.scales[row])
 }
 
 struct Scan<'a> {
@@ -175,19 +216,57 @@ impl Scan<'_> {
                 products,
             );
         }
-        let scales = &vectors.scales[rows.clone()];
         cosines.clear();
-        cosines.extend(
-            products
-                .iter()
-                .zip(scales)
-                .map(|(&product, scale)| product as f32 * scale * query.scale),
-        );
-        for (offset, score) in scores.iter_mut().enumerate() {
-            for row in vectors.rows_of(first + offset).take(self.views) {
-                let cosine = cosines[row - rows.start];
-                *score = if cosine > *score { cosine } else { *score };
+        cosines.resize(rows.len(), 0.0);
+        scale(products, &vectors.scales[rows.clone()], query, cosines);
+        let starts = &vectors.starts[first..=first + scores.len()];
+        // Mostly all tools have equally many rows, a number that the compiler then knows.
+        match rows_of_each(starts).filter(|&rows| rows <= self.views) {
+            Some(1) => raise_all::<1>(cosines, scores),
+            Some(2) => raise_all::<2>(cosines, scores),
+            Some(3) => raise_all::<3>(cosines, scores),
+            _ => {
+                for (score, ends) in scores.iter_mut().zip(starts.windows(2)) {
+                    let rows = ends[0] as usize - rows.start..ends[1] as usize - rows.start;
+                    let cosines = cosines[rows].iter().copied().take(self.views);
+                    *score = nearest_of(*score, cosines);
+                }
             }
         }
     }
+}
+
+by_processor! {
+    /// The cosines of rows with these products and scales.
+    fn scale(products: &[i32], scales: &[f32], query: &Encoded, cosines: &mut [f32]) {
+        for ((cosine, &product), &scale) in cosines.iter_mut().zip(products).zip(scales) {
+            *cosine = query.cosine(product, scale);
+        }
+    }
+}
+
+/// The number of rows of every tool, where all have the same.
+fn rows_of_each(starts: &[u32]) -> Option<usize> {
+    let rows = starts[1] - starts[0];
+    let differs = |differs, ends: &[u32]| differs | (ends[1] - ends[0] != rows);
+    // No early exit, so that the compiler can vectorize it.
+    (!starts.windows(2).fold(false, differs)).then_some(rows as usize)
+}
+
+/// Raises each score to the cosine of the nearest of its tool's `N` rows.
+fn raise_all<const N: usize>(cosines: &[f32], scores: &mut [f32]) {
+    for (score, cosines) in scores.iter_mut().zip(cosines.as_chunks::<N>().0) {
+        *score = nearest_of(*score, cosines.iter().copied());
+    }
+}
+
+/// The highest of a score and these cosines.
+fn nearest_of(score: f32, cosines: impl Iterator<Item = f32>) -> f32 {
+    // Not `max`, which checks for NaN and takes longer.
+    cosines.fold(
+        score,
+        |score, cosine| {
+            if cosine > score { cosine } else { score }
+        },
+    )
 }

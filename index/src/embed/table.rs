@@ -42,6 +42,10 @@ const MAX_DIMENSIONS: usize = 4096;
 /// squared length.
 const LEADING: usize = 64;
 
+/// Rows that are copied before they are multiplied: 16 KiB of 256 dimensions, which stay in a
+/// first-level cache.
+const ROWS_PER_COPY: usize = 64;
+
 /// Weight beside MiniLM, about a third of the dense score: 70.3 nDCG@10 on twelve sets, where
 /// MiniLM alone gives 69.6.
 const SHARE: f32 = 0.35;
@@ -150,36 +154,37 @@ impl StaticTable {
         self.scales[token as usize] * self.lengths[token as usize]
     }
 
-    /// The cosine of each of these tokens with each of the others, in order; negative ones are 0.
-    pub fn cosines(&self, tokens: &[u32], others: &[u32]) -> Vec<Vec<f32>> {
+    /// The cosine of each of the others with each of these tokens; negative ones are 0. `emit` gets the
+    /// place of the other, that of the token, and the cosine.
+    pub fn cosines(&self, tokens: &[u32], others: &[u32], mut emit: impl FnMut(usize, usize, f32)) {
         let codes = |token: u32| {
             self.row(token as usize)
                 .iter()
                 .map(|code| code.cast_signed())
         };
-        // Copied to consecutive memory, so that one token is multiplied with four rows at a time.
-        let mut rows = Vec::with_capacity(others.len() * self.dimensions);
-        others.iter().for_each(|&other| rows.extend(codes(other)));
-        let lengths: Vec<f32> = others
+        let queries: Vec<Vec<i16>> = tokens
             .iter()
-            .map(|&other| self.lengths[other as usize])
+            .map(|&token| codes(token).map(i16::from).collect())
             .collect();
-        let with_all = |&token: &u32| {
-            let mut products = vec![0; others.len()];
-            add_dots(
-                &rows,
-                &codes(token).map(i16::from).collect::<Vec<i16>>(),
-                &mut products,
-            );
-            let of_token = self.lengths[token as usize];
-            let cosine = |(&product, length): (&i32, &f32)| {
-                // A row of whole numbers has length 0 or at least 1, so this only keeps zeros from
-                // dividing.
-                (product as f32 / (of_token * length).max(1.0)).max(0.0)
-            };
-            products.iter().zip(&lengths).map(cosine).collect()
-        };
-        tokens.iter().map(with_all).collect()
+        let mut rows = Vec::with_capacity(ROWS_PER_COPY * self.dimensions);
+        for (number, others) in others.chunks(ROWS_PER_COPY).enumerate() {
+            // Copied to consecutive memory, so that a token is multiplied with several rows at a time.
+            rows.clear();
+            others.iter().for_each(|&other| rows.extend(codes(other)));
+            for (place, (query, &token)) in queries.iter().zip(tokens).enumerate() {
+                let mut products = [0; ROWS_PER_COPY];
+                let products = &mut products[..others.len()];
+                add_dots(&rows, query, products);
+                let of_token = self.lengths[token as usize];
+                for (offset, (&product, &other)) in products.iter().zip(others).enumerate() {
+                    // A row of whole numbers has length 0 or at least 1, so this only keeps zeros
+                    // from dividing.
+                    let lengths = (of_token * self.lengths[other as usize]).max(1.0);
+                    let cosine = (product as f32 / lengths).max(0.0);
+                    emit(number * ROWS_PER_COPY + offset, place, cosine);
+                }
+            }
+        }
     }
 
     fn row(&self, token: usize) -> &[u8] {

@@ -213,10 +213,7 @@ impl LexicalSearcher {
             // A correction replaces an unknown word, whose part is already in the limit.
             // The comparison is exact: a matched term has weight 1, a correction .7 or less.
             limit += if *weight == 1.0 { gain } else { 0.0 };
-            for &(tool, frequency) in &postings {
-                let tool = tool as usize;
-                by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
-            }
+            self.add(gain, &postings, &mut by_tool);
         }
         self.add_everyday(query, &mut by_tool);
         Scored {
@@ -234,11 +231,16 @@ impl LexicalSearcher {
             for word in &added.words {
                 self.collect(&word.term, &mut postings);
                 let gain = added.weight * self.idf(postings.len()) * (self.k1 + 1.0);
-                for &(tool, frequency) in &postings {
-                    let tool = tool as usize;
-                    by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
-                }
+                self.add(gain, &postings, by_tool);
             }
+        }
+    }
+
+    /// Adds what a term is worth to each tool that has it.
+    fn add(&self, gain: f32, postings: &[(u32, f32)], by_tool: &mut [f32]) {
+        for &(tool, frequency) in postings {
+            let tool = tool as usize;
+            by_tool[tool] += gain * frequency / (frequency + self.norms[tool]);
         }
     }
 
@@ -341,10 +343,16 @@ impl LexicalSearcher {
         for segment in &self.segments {
             segment.for_each_block(self.fields.body, term, |block| {
                 let documents = block.docs().iter().zip(block.freqs());
-                postings.extend(documents.filter_map(|(&document, &steps)| {
+                let tools = documents.map(|(&document, &steps)| {
                     let tool = segment.ordinals[document as usize];
-                    (tool != DEAD).then(|| (tool, steps as f32 / STEPS_PER_WEIGHT))
-                }));
+                    (tool, steps as f32 / STEPS_PER_WEIGHT)
+                });
+                if segment.has_deletes {
+                    postings.extend(tools.filter(|(tool, _)| *tool != DEAD));
+                } else {
+                    // Of a known number, so there is no check for room at each one.
+                    postings.extend(tools);
+                }
                 true
             });
         }

@@ -752,7 +752,7 @@ impl<'m, 'a> Measure<'m, 'a> {
 
     fn fill_words(&self, tool: usize, words: &Found, row: &mut Row<'_>) {
         let profile = (self.request.profile)(tool);
-        let rare = self.rare_recall(profile);
+        let rare = self.rare_recall(profile, &words.rare);
         row.set(Feature::NameCoverage, words.name);
         row.set(Feature::ServerCoverage, words.server);
         row.set(Feature::DescriptionCoverage, words.description);
@@ -812,8 +812,7 @@ impl<'m, 'a> Measure<'m, 'a> {
         let (mut had, mut all) = (0.0, 0.0);
         let in_name = profile.words().iter().filter(|word| word.name > 0);
         for word in in_name.filter(|word| !Verbs::is_verb(word.hash)) {
-            let rarity = self.request.rarities.get(&word.hash).copied();
-            let rarity = rarity.unwrap_or_default();
+            let rarity = self.rarity(word.hash);
             all += rarity;
             let is_asked = self.objects.iter().any(|choice| choice.has(word.hash));
             had += if is_asked { rarity } else { 0.0 };
@@ -846,6 +845,7 @@ impl<'m, 'a> Measure<'m, 'a> {
             } else {
                 0.0
             };
+            found.rare.add(word, self.rarity(hash));
             found.anywhere += share;
             found.name += if word.name > 0 { share } else { 0.0 };
             found.server += if word.server > 0 { share } else { 0.0 };
@@ -859,33 +859,27 @@ impl<'m, 'a> Measure<'m, 'a> {
         found
     }
 
-    /// Shares of the tool's words, by rarity, that the request has.
-    fn rare_recall(&self, profile: &ToolProfile) -> Rare {
-        let (mut had, mut all) = (Rare::default(), Rare::default());
-        let rarity = |word: &Word| {
-            self.request
-                .rarities
-                .get(&word.hash)
-                .copied()
-                .unwrap_or_default()
-        };
+    /// Shares of the tool's words, by rarity, that the request has: of these, those it has.
+    fn rare_recall(&self, profile: &ToolProfile, had: &Rare) -> Rare {
+        let mut all = Rare::default();
         profile
             .words()
             .iter()
             // Schemas have many words that no request has to repeat.
             .filter(|word| word.is_said())
-            .for_each(|word| all.add(word, rarity(word)));
-        let asked = self
-            .terms
-            .iter()
-            .filter_map(|(hash, _)| profile.word(*hash));
-        asked.for_each(|word| had.add(word, rarity(word)));
+            .for_each(|word| all.add(word, self.rarity(word.hash)));
         let share = |had: f32, all: f32| if all > 0.0 { had / all } else { 0.0 };
         Rare {
             name: share(had.name, all.name),
             server: share(had.server, all.server),
             description: share(had.description, all.description),
         }
+    }
+
+    /// The inverse document frequency of a term; 0 where no tool has it.
+    fn rarity(&self, hash: u32) -> f32 {
+        let rarity = self.request.rarities.get(&hash);
+        rarity.copied().unwrap_or_default()
     }
 
     /// The highest share of a clause's words that the tool has; `None` for a request without
@@ -979,6 +973,8 @@ struct Found {
     anywhere: f32,
     repeats: f32,
     in_name: u16,
+    /// By rarity.
+    rare: Rare,
 }
 
 /// Sums of rarities by part of a tool.

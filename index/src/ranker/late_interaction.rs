@@ -126,12 +126,11 @@ impl LateInteraction {
             ..Compared::default()
         };
         let mut compared: Vec<Compared> = tokens.iter().map(weighed).collect();
-        for (number, cosines) in table.cosines(&asked, &tokens).into_iter().enumerate() {
-            for (compared, cosine) in compared.iter_mut().zip(cosines) {
-                compared.similarities[number] = cosine;
-                compared.nearest = compared.nearest.max(cosine);
-            }
-        }
+        table.cosines(&asked, &tokens, |place, number, cosine| {
+            let compared = &mut compared[place];
+            compared.similarities[number] = cosine;
+            compared.nearest = compared.nearest.max(cosine);
+        });
         LateInteraction {
             weights,
             clauses,

@@ -1,5 +1,6 @@
 //! Profiles of tools and requests for the ranker: which words occur where.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::head;
@@ -19,8 +20,8 @@ const WORDS_TO_ACT: usize = 8;
 
 /// Verbs by action. The number in the list is the bit.
 // Stemmed on first use, as the terms that they are compared with are stems.
-static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
-    stems(&[
+static ACTIONS: LazyLock<HashMap<String, u8>> = LazyLock::new(|| {
+    bits_by_stem(&[
         &[
             "create", "add", "new", "insert", "make", "generate", "register", "build", "start",
             "launch", "open", "book",
@@ -71,8 +72,8 @@ static ACTIONS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
 });
 
 /// Kinds of values, by words of the parameters that accept them.
-static KINDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
-    stems(&[
+static KINDS: LazyLock<HashMap<String, u8>> = LazyLock::new(|| {
+    bits_by_stem(&[
         &["email", "mail", "recipient"],
         &["url", "link", "uri", "website"],
         &["path", "file", "filename", "folder", "directory"],
@@ -206,8 +207,8 @@ impl ToolProfile {
 /// The profile of a request.
 #[derive(Debug, Default)]
 pub struct RequestProfile {
-    pairs: Box<[u32]>,
-    triples: Box<[u32]>,
+    pairs: Hashes,
+    triples: Hashes,
     actions: u8,
     kinds: u8,
 }
@@ -217,8 +218,8 @@ impl RequestProfile {
     pub fn new(request: &str) -> Self {
         let terms = text::terms(request);
         RequestProfile {
-            pairs: distinct(pairs(&terms)),
-            triples: distinct(triples(request)),
+            pairs: Hashes::new(pairs(&terms)),
+            triples: Hashes::new(triples(request)),
             actions: actions(&terms),
             kinds: kinds_given(request),
         }
@@ -226,13 +227,13 @@ impl RequestProfile {
 
     /// The share of the request's neighbouring words that neighbour in the tool, 0 to 1.
     pub fn shared_pairs(&self, tool: &ToolProfile) -> f32 {
-        common(&self.pairs, &tool.pairs) as f32 / self.pairs.len().max(1) as f32
+        self.pairs.common(&tool.pairs) as f32 / self.pairs.hashes.len().max(1) as f32
     }
 
     /// The share of the letter triples of the tool's name that the request has, 0 to 1.
     pub fn shared_triples(&self, tool: &ToolProfile) -> f32 {
         // The 2 reduces the share of short names, whose few triples match by chance.
-        common(&self.triples, &tool.triples) as f32 / (tool.triples.len() + 2) as f32
+        self.triples.common(&tool.triples) as f32 / (tool.triples.len() + 2) as f32
     }
 
     /// 1 if request and tool have an action in common, -1 if they have different ones, 0 if one has
@@ -326,19 +327,17 @@ fn triples(text: &str) -> Vec<u32> {
 }
 
 fn actions(terms: &[Term]) -> u8 {
-    bits(
-        ACTIONS
-            .iter()
-            .map(|stems| terms.iter().any(|term| stems.contains(&term.term))),
-    )
+    bits_of(&ACTIONS, terms)
 }
 
 fn kinds_taken(parameters: &[Term]) -> u8 {
-    bits(
-        KINDS
-            .iter()
-            .map(|stems| parameters.iter().any(|term| stems.contains(&term.term))),
-    )
+    bits_of(&KINDS, parameters)
+}
+
+/// The bits of the classes that any of the terms belongs to.
+fn bits_of(classes: &HashMap<String, u8>, terms: &[Term]) -> u8 {
+    let bits = terms.iter().filter_map(|term| classes.get(&term.term));
+    bits.fold(0, |all, bits| all | bits)
 }
 
 /// The kinds of values that a request seems to contain.
@@ -381,11 +380,15 @@ fn bits(found: impl Iterator<Item = bool>) -> u8 {
         .fold(0, |bits, (class, found)| bits | u8::from(found) << class)
 }
 
-fn stems(classes: &[&[&str]]) -> Vec<Vec<String>> {
-    classes
-        .iter()
-        .map(|words| words.iter().map(|word| text::stem(word)).collect())
-        .collect()
+/// The bit of each class that a stem belongs to; the first class has the lowest.
+fn bits_by_stem(classes: &[&[&str]]) -> HashMap<String, u8> {
+    let mut by_stem: HashMap<String, u8> = HashMap::new();
+    for (class, words) in classes.iter().enumerate() {
+        for word in *words {
+            *by_stem.entry(text::stem(word)).or_default() |= 1 << class;
+        }
+    }
+    by_stem
 }
 
 fn distinct(mut hashes: Vec<u32>) -> Box<[u32]> {
@@ -394,13 +397,33 @@ fn distinct(mut hashes: Vec<u32>) -> Box<[u32]> {
     hashes.into()
 }
 
-/// How many numbers two ascending lists have in common.
-fn common(a: &[u32], b: &[u32]) -> usize {
-    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    short
-        .iter()
-        .filter(|hash| long.binary_search(hash).is_ok())
-        .count()
+/// Distinct hashes of a request, in which those of every candidate are looked for.
+#[derive(Debug, Default)]
+struct Hashes {
+    /// Ascending.
+    hashes: Box<[u32]>,
+    /// A bit for each remainder that occurs. Most hashes of a tool are told by it to be others.
+    remainders: [u64; 16],
+}
+
+impl Hashes {
+    fn new(hashes: Vec<u32>) -> Self {
+        let hashes = distinct(hashes);
+        let mut remainders = [0; 16];
+        for hash in &hashes {
+            remainders[(hash / 64 % 16) as usize] |= 1 << (hash % 64);
+        }
+        Hashes { hashes, remainders }
+    }
+
+    /// How many of these distinct hashes are among them.
+    fn common(&self, others: &[u32]) -> usize {
+        let may_have = |hash: u32| self.remainders[(hash / 64 % 16) as usize] >> (hash % 64) & 1;
+        others
+            .iter()
+            .filter(|hash| may_have(**hash) == 1 && self.hashes.binary_search(hash).is_ok())
+            .count()
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Boosted regression trees, as LightGBM trains them: reading, predicting, and explaining a
 //! prediction by its features.
 
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 
 /// Most trees of a forest and most splits of a tree, which bounds the time of a prediction for any
@@ -8,7 +10,11 @@ use serde::{Deserialize, Serialize};
 const MAX_TREES: usize = 1000;
 const MAX_SPLITS: usize = 255;
 /// Rows that are evaluated together.
-const ABREAST: usize = 8;
+const ABREAST: usize = 32;
+/// Fewer rows are evaluated one by one.
+const MIN_ABREAST: usize = 4;
+/// Most leaves of a tree that is evaluated for several rows together.
+const MAX_LEAVES: usize = 16;
 
 /// The decision at a node: left when its value of `feature` is at most `threshold`. A child
 /// that is not negative is a split, `-1` is the first leaf, `-2` the second.
@@ -44,10 +50,39 @@ pub struct Tree {
 }
 
 /// The sum of trees over rows of features.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Forest {
     trees: Vec<Tree>,
+    /// The trees as [`Forest::predict`] reads them, made on first use; `None` where one has too many
+    /// leaves.
+    #[serde(skip)]
+    flat: OnceLock<Option<Flat>>,
+}
+
+impl PartialEq for Forest {
+    fn eq(&self, other: &Self) -> bool {
+        self.trees == other.trees
+    }
+}
+
+/// Trees without paths. Every split takes part for every row: where a row goes right, it cannot end
+/// in the leaves on the left. The first leaf that is left is where it ends (QuickScorer, Lucchese and
+/// others 2015). No branch depends on a row.
+#[derive(Clone, Debug)]
+struct Flat {
+    /// The number of splits and the leaves from left to right, by tree.
+    trees: Vec<(usize, [f64; MAX_LEAVES])>,
+    /// The splits of all trees.
+    splits: Vec<FlatSplit>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FlatSplit {
+    feature: u16,
+    /// A bit for each leaf that is not on the left.
+    others: u16,
+    threshold: f32,
 }
 
 impl Forest {
@@ -72,20 +107,17 @@ impl Forest {
     /// The predictions of rows of `width` values each, stored end to end.
     pub fn predict(&self, rows: &[f32], width: usize) -> Vec<f64> {
         let mut sums = vec![0.0; rows.len() / width.max(1)];
-        // Tree by tree, so that one tree's splits stay in the first-level cache for all rows.
-        for tree in &self.trees {
-            let (groups, rest) = sums.as_chunks_mut::<ABREAST>();
-            let mut rows = rows.chunks_exact(width);
-            for sums in groups {
-                let rows: [&[f32]; ABREAST] =
-                    std::array::from_fn(|_| rows.next().unwrap_or_default());
-                sums.iter_mut()
-                    .zip(tree.leaves_of(rows))
-                    .for_each(|(sum, leaf)| *sum += tree.leaves[leaf]);
+        let flat = self.flat.get_or_init(|| Flat::of(&self.trees));
+        if let Some(flat) = flat.as_ref().filter(|_| sums.len() >= MIN_ABREAST) {
+            let rows = rows.chunks(ABREAST * width);
+            for (rows, sums) in rows.zip(sums.chunks_mut(ABREAST)) {
+                flat.add_predictions(rows, width, sums);
             }
-            for (sum, row) in rest.iter_mut().zip(rows) {
-                *sum += tree.leaves[tree.leaf(row)];
-            }
+            return sums;
+        }
+        for (sum, row) in sums.iter_mut().zip(rows.chunks_exact(width)) {
+            let leaves = self.trees.iter().map(|tree| tree.leaves[tree.leaf(row)]);
+            *sum = leaves.fold(0.0, |sum, leaf| sum + leaf);
         }
         sums
     }
@@ -107,7 +139,86 @@ impl Forest {
 
     /// The same splits with other leaf values, by tree.
     pub(super) fn trees_mut(&mut self) -> &mut [Tree] {
+        self.flat.take();
         &mut self.trees
+    }
+}
+
+impl Flat {
+    /// `None` where a tree has too many leaves.
+    fn of(trees: &[Tree]) -> Option<Self> {
+        let mut flat = Flat {
+            trees: Vec::with_capacity(trees.len()),
+            splits: Vec::new(),
+        };
+        for tree in trees.iter() {
+            if tree.leaves.len() > MAX_LEAVES {
+                return None;
+            }
+            let (mut leaves, mut count) = ([0.0; MAX_LEAVES], 0);
+            let root = if tree.splits.is_empty() { -1 } else { 0 };
+            flat.add(tree, root, &mut leaves, &mut count);
+            flat.trees.push((tree.splits.len(), leaves));
+        }
+        Some(flat)
+    }
+
+    /// Adds the splits and leaves from a node on; `count` leaves are to the left of it.
+    fn add(&mut self, tree: &Tree, node: i16, leaves: &mut [f64; MAX_LEAVES], count: &mut usize) {
+        let Ok(node) = usize::try_from(node) else {
+            leaves[*count] = tree.leaves[!node as usize];
+            *count += 1;
+            return;
+        };
+        let split = &tree.splits[node];
+        let first = *count;
+        self.add(tree, split.left, leaves, count);
+        let on_left = ((1u32 << *count) - (1 << first)) as u16;
+        self.splits.push(FlatSplit {
+            feature: split.feature,
+            others: !on_left,
+            threshold: largest_up_to(split.threshold),
+        });
+        self.add(tree, split.right, leaves, count);
+    }
+
+    /// Adds the predictions of up to [`ABREAST`] rows of `width` values each.
+    fn add_predictions(&self, rows: &[f32], width: usize, sums: &mut [f64]) {
+        // By feature, so that one split reads consecutive values.
+        let mut columns = vec![[0.0f32; ABREAST]; width];
+        for (number, row) in rows.chunks_exact(width).enumerate() {
+            for (column, &value) in columns.iter_mut().zip(row) {
+                column[number] = value;
+            }
+        }
+        let mut splits = self.splits.as_slice();
+        for (count, leaves) in &self.trees {
+            let (of_tree, rest) = splits.split_at(*count);
+            splits = rest;
+            let mut possible = [u16::MAX; ABREAST];
+            for split in of_tree {
+                let column = &columns[split.feature as usize];
+                for (possible, value) in possible.iter_mut().zip(column) {
+                    let is_left = *value <= split.threshold;
+                    *possible &= split.others | if is_left { u16::MAX } else { 0 };
+                }
+            }
+            for (sum, possible) in sums.iter_mut().zip(possible) {
+                // One leaf always stays possible. The remainder tells the compiler of the range.
+                *sum += leaves[possible.trailing_zeros() as usize % MAX_LEAVES];
+            }
+        }
+    }
+}
+
+/// The largest single float that is not above a threshold, to which all single floats compare as to
+/// the threshold itself.
+fn largest_up_to(threshold: f64) -> f32 {
+    let nearest = threshold as f32;
+    if f64::from(nearest) > threshold {
+        nearest.next_down()
+    } else {
+        nearest
     }
 }
 
@@ -119,25 +230,6 @@ impl Tree {
             node = self.splits[node as usize].child(row);
         }
         !node as usize
-    }
-
-    /// As [`Tree::leaf`] for several rows in step. A loop of its own for each row would end in a
-    /// mispredicted branch, which costs more than a step.
-    fn leaves_of(&self, rows: [&[f32]; ABREAST]) -> [usize; ABREAST] {
-        let Some(root) = self.splits.first() else {
-            return [0; ABREAST];
-        };
-        let mut nodes: [i16; ABREAST] = rows.map(|row| root.child(row));
-        while nodes.iter().any(|node| *node >= 0) {
-            for (node, row) in nodes.iter_mut().zip(rows) {
-                // A row that has reached its leaf evaluates split 0 for nothing, which costs less
-                // than a branch.
-                let child = self.splits[(*node).max(0) as usize].child(row);
-                *node = if *node >= 0 { child } else { *node };
-            }
-        }
-        // `!n` is `-n - 1`, which numbers the leaves from 0.
-        nodes.map(|node| !node as usize)
     }
 
     /// The values of the leaves.
@@ -263,6 +355,52 @@ mod tests {
             .map(|row| forest.trees[0].leaves[forest.trees[0].leaf(row)])
             .collect();
         assert_eq!(forest.predict(&rows, 2), alone);
+    }
+
+    #[test]
+    fn every_row_ends_in_its_leaf_in_trees_of_any_shape() {
+        // Thresholds that lie between single floats, and values next to them.
+        let threshold = |split: usize| split as f64 / 10.0 + 1e-10;
+        let width = 3;
+        for leaves in 1..=2 * MAX_LEAVES {
+            let splits = (0..leaves - 1).map(|number| Split {
+                feature: (number % width) as u16,
+                threshold: threshold(number * 7 % 10),
+                // A list that leans to either side in turn.
+                left: if number + 2 == leaves {
+                    -(leaves as i16)
+                } else if number % 2 == 0 {
+                    number as i16 + 1
+                } else {
+                    -(number as i16) - 1
+                },
+                right: if number + 2 == leaves || number % 2 == 0 {
+                    -(number as i16) - 1
+                } else {
+                    number as i16 + 1
+                },
+                value: 0.0,
+            });
+            let tree = Tree {
+                splits: splits.collect(),
+                leaves: (0..leaves).map(|leaf| leaf as f64 + 0.1).collect(),
+            };
+            assert_eq!(tree.check(width), Ok(()));
+            let forest = Forest {
+                trees: vec![tree],
+                ..Forest::default()
+            };
+            let values = (0..70 * width).map(|i| {
+                let value = threshold(i * 13 % 11) as f32;
+                [value, value.next_up(), value.next_down(), f32::NAN][i * 5 % 19 % 4]
+            });
+            let rows: Vec<f32> = values.collect();
+            let alone: Vec<f64> = rows
+                .chunks(width)
+                .map(|row| forest.trees[0].leaves[forest.trees[0].leaf(row)])
+                .collect();
+            assert_eq!(forest.predict(&rows, width), alone, "{leaves}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) struct DenseLeg {
 }
 
 /// A scan of one dense leg: the query vectors and their scores.
+#[derive(Clone)]
 pub(super) struct LegScan<'a> {
     leg: &'a DenseLeg,
     queries: &'a [Vec<f32>],
@@ -115,17 +116,14 @@ impl LegScan<'_> {
     }
 
     /// The leg's result, scaled over the tools that pass the filter.
-    pub(super) fn result(&self, allowed: Option<&[bool]>) -> LegResult {
-        // Cloned, as rough scores are scaled once before and once after they are refined.
-        let scores = LegScores::new(self.scores.clone(), farthest, allowed);
-        let query = self.queries.first().cloned().unwrap_or_default();
+    pub(super) fn result(self, allowed: Option<&[bool]>) -> LegResult {
         let embedder = &self.leg.embedder;
         LegResult {
             id: embedder.id().to_owned(),
             share: embedder.share(),
-            query,
-            scores,
-            scored: self.scored.clone(),
+            query: self.queries.first().cloned().unwrap_or_default(),
+            scores: LegScores::new(self.scores, farthest, allowed),
+            scored: self.scored,
         }
     }
 }
@@ -155,22 +153,22 @@ impl LegScores {
     /// From raw scores by text, the whole request first. `floor` gives the score of a tool without
     /// any similarity, from the lowest and the highest score.
     pub(super) fn new(
-        mut by_text: Vec<Vec<f32>>,
+        mut raw: Vec<Vec<f32>>,
         floor: impl Fn((f32, f32)) -> f32,
         allowed: Option<&[bool]>,
     ) -> Self {
-        let raw = by_text[0].clone();
+        let mut by_text = Vec::with_capacity(raw.len());
         let mut bests = Vec::new();
-        for scores in &mut by_text {
+        for scores in &raw {
             // The floor is that of all tools, filtered or not: the only tool that passes a filter
             // is still a match. The best is that of the tools that pass.
             let bounds = fuse::bounds(scores);
             let best = allowed.map_or(bounds.1, |allowed| best_allowed(scores, allowed));
-            fuse::min_max(scores, floor(bounds), best);
+            by_text.push(fuse::min_max(scores, floor(bounds), best));
             bests.push(best);
         }
         LegScores {
-            raw,
+            raw: raw.swap_remove(0),
             best: bests[0],
             clauses: best_of_each(&by_text[1..]),
             by_text,

@@ -194,17 +194,17 @@ impl Search<'_> {
         lexical: &LegScores,
     ) -> Vec<LegResult> {
         let allowed = self.allowed.as_deref();
-        let mut results: Vec<LegResult> = scans.iter().map(|scan| scan.result(allowed)).collect();
+        let results = |scans: Vec<LegScan<'_>>| -> Vec<LegResult> {
+            scans.into_iter().map(|scan| scan.result(allowed)).collect()
+        };
         if scans.iter().any(|scan| scan.is_rough) {
-            let likely = self.likely(&self.fuse(request, lexical, &results), &results);
-            for (scan, result) in scans.iter_mut().zip(&mut results) {
-                if scan.is_rough {
-                    scan.refine(&likely);
-                    *result = scan.result(allowed);
-                }
+            let rough = results(scans.clone());
+            let likely = self.likely(&self.fuse(request, lexical, &rough), &rough);
+            for scan in scans.iter_mut().filter(|scan| scan.is_rough) {
+                scan.refine(&likely);
             }
         }
-        results
+        results(scans)
     }
 
     /// The tools that may become hits by these scores: the best of the formula and of each dense
@@ -212,7 +212,8 @@ impl Search<'_> {
     fn likely(&self, fused: &[f32], results: &[LegResult]) -> Vec<usize> {
         let mut likely = Vec::new();
         let mut add_best = |scores: &[f32], count: usize| {
-            let best = top_k::above(UNKNOWN, scores, count, |tool| self.is_allowed(tool));
+            let is_allowed = |tool| self.is_allowed(tool);
+            let best = top_k::unordered_above(UNKNOWN, scores, count, is_allowed);
             likely.extend(best.into_iter().map(|(tool, _)| tool));
         };
         add_best(fused, LIKELY);
@@ -349,17 +350,12 @@ impl Search<'_> {
             return self.fuse_by_language(request, lexical, dense);
         }
         let dense_weight = self.dense_weight(dense.len(), request, request);
-        let mut fused: Vec<f32> = lexical
-            .iter()
-            .map(|score| score * (1.0 - dense_weight))
-            .collect();
+        let mut fused = fuse::weighted(lexical, 1.0 - dense_weight);
         let shares: f32 = dense.iter().map(|part| part.leg.share).sum();
         for part in dense {
             // Shares are relative: a leg that takes no part leaves its share to the others.
             let weight = dense_weight * part.leg.share / shares;
-            for ((fused, &score), &by_words) in fused.iter_mut().zip(part.scores).zip(lexical) {
-                *fused += weight * if score.is_finite() { score } else { by_words };
-            }
+            fuse::add_weighted(&mut fused, part.scores, lexical, weight);
         }
         fused
     }
