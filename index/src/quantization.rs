@@ -276,6 +276,7 @@ mod tests {
 
     /// The products by each instruction set that this processor has, and those that are in use.
     fn fast() -> Vec<(Dot, AddDots)> {
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
         let mut all: Vec<(Dot, AddDots)> = vec![(dot, add_dots)];
         #[cfg(target_arch = "x86_64")]
         {

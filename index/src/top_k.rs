@@ -197,7 +197,7 @@ mod tests {
                 "{count}"
             );
             // The accepted tools are few, and not among the best of all.
-            let few = |tool: &usize| *tool > 480 && scores[*tool] < 40.0;
+            let few = |tool: &usize| *tool > 480 && (1.0..40.0).contains(&scores[*tool]);
             let mut last: Vec<(usize, f32)> = (0..500)
                 .filter(few)
                 .map(|tool| (tool, scores[tool]))
