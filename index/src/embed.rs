@@ -166,3 +166,12 @@ fn read_once<T>(table: &OnceLock<Arc<T>>, read: impl FnOnce() -> Result<T>) -> R
     let fresh = Arc::new(read()?);
     Ok(Arc::clone(table.get_or_init(|| fresh)))
 }
+
+/// The id of a built-in file: its name, and the beginning of its checksum.
+fn id_with_checksum(name: &str, checksum: &[u8]) -> String {
+    let beginning: String = checksum[..4]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{name}/{beginning}")
+}

@@ -470,7 +470,7 @@ fn leg(
     let known = match known {
         Known::Saved(file) => match file.into_vectors_of(texts_of_rows) {
             Ok(vectors) => return finished_leg(store, dir, embedder, rows, settings, vectors),
-            Err(file) => Known::Saved(file),
+            Err(file) => Known::Saved(*file),
         },
         known => known,
     };

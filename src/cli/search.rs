@@ -1,5 +1,6 @@
 //! `toolscout search`: finds tools.
 
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -90,7 +91,8 @@ impl Args {
             let _ = context.required_model();
         }
         let start = Instant::now();
-        let searcher = context.open(legs)?.searcher();
+        // The process ends soon, and the system frees its memory sooner than piece by piece.
+        let searcher = ManuallyDrop::new(context.open(legs)?.searcher());
         context.warn_of_unknown_servers(&searcher, &servers);
         let opened = start.elapsed();
         let results = searcher.search(&query)?;

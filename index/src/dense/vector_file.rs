@@ -79,21 +79,21 @@ impl VectorFile {
     pub fn into_vectors_of<'a, T: Iterator<Item = &'a TextHash>>(
         mut self,
         tools: impl Iterator<Item = T>,
-    ) -> Result<Vectors, Self> {
+    ) -> Result<Vectors, Box<Self>> {
         let mut row = 0;
         let mut starts = Vec::with_capacity(self.len() + 1);
         starts.push(0);
         for texts in tools {
             for text in texts {
                 if self.vectors.hashes.get(row) != Some(text) {
-                    return Err(self);
+                    return Err(Box::new(self));
                 }
                 row += 1;
             }
             starts.push(row as u32);
         }
         if row != self.len() {
-            return Err(self);
+            return Err(Box::new(self));
         }
         self.vectors.starts = starts;
         Ok(self.vectors)

@@ -39,7 +39,7 @@ impl Encoder {
             let network = toolscout_encoder::Encoder::trusted(BUNDLED)
                 .map_err(|unreadable| unusable_part(NAME, unreadable))?;
             Ok(Encoder {
-                id: format!("{NAME}/{}", &network.checksum().to_hex()[..8]),
+                id: super::id_with_checksum(NAME, network.checksum().as_bytes()),
                 network,
             })
         })
