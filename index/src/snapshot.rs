@@ -370,7 +370,7 @@ fn tools(store: &Store, dir: &Path) -> Result<(Vec<StoredTool>, usize)> {
     };
     let keys = store.keys()?;
     if saved.iter().map(|tool| tool.key).eq(keys.iter().copied()) {
-        store.check_digest(saved.iter())?;
+        store.check_digests(saved.iter().map(|tool| tool.digest))?;
         return Ok((saved, 0));
     }
     let mut saved: HashMap<u64, StoredTool> =
@@ -386,7 +386,7 @@ fn tools(store: &Store, dir: &Path) -> Result<(Vec<StoredTool>, usize)> {
             }
         });
     }
-    store.check_digest(tools.iter())?;
+    store.check_digests(tools.iter().map(|tool| tool.digest))?;
     // What was removed is missing in the next file too.
     Ok((tools, unsaved + saved.len()))
 }

@@ -394,26 +394,37 @@ impl Store {
     /// # Errors
     /// [`Error::Store`], also when these are not the tools that were committed.
     pub fn tools(&self) -> Result<Vec<StoredTool>> {
+        let mut tools = Vec::new();
+        self.for_each_tool(|tool| tools.push(tool))?;
+        Ok(tools)
+    }
+
+    /// As [`Store::tools`], one after another.
+    ///
+    /// # Errors
+    /// As [`Store::tools`].
+    pub fn for_each_tool(&self, mut found: impl FnMut(StoredTool)) -> Result<()> {
         let mut statement =
             self.sql("SELECT key, id, server, texts, json, hash FROM tools ORDER BY id")?;
         let rows = statement
             .query_map([], read_tool)
             .map_err(|e| self.error(e))?;
-        let tools: Vec<StoredTool> = rows.map(|row| self.checked(row)).collect::<Result<_>>()?;
-        self.check_digest(tools.iter())?;
-        Ok(tools)
+        let mut digests = Vec::new();
+        for row in rows {
+            let tool = self.checked(row)?;
+            digests.push(tool.digest);
+            found(tool);
+        }
+        self.check_digests(digests.into_iter())
     }
 
-    /// Compares tools with the digest of all that were committed.
+    /// Compares the digests of all tools with that of those that were committed.
     ///
     /// # Errors
     /// [`Error::Store`] when they are not the same.
-    pub fn check_digest<'a>(
-        &self,
-        tools: impl ExactSizeIterator<Item = &'a StoredTool>,
-    ) -> Result<()> {
-        let count = tools.len();
-        let digest = tools.fold(0, |all, tool| all ^ tool.digest);
+    pub fn check_digests(&self, digests: impl ExactSizeIterator<Item = u128>) -> Result<()> {
+        let count = digests.len();
+        let digest = digests.fold(0, |all, digest| all ^ digest);
         match self.digest(self.generation()?)? {
             Some(expected) if expected != digest => Err(self.damaged(format!(
                 "its {count} tools are not those that were committed"
