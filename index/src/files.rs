@@ -34,6 +34,21 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
+/// As [`replace`], with what `write` writes, and not synced: for files that are made again when they
+/// are damaged. One process at a time may write the file.
+///
+/// # Errors
+/// [`Error::Io`]; the file is then as it was.
+pub fn replace_derived(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+    let draft = path.with_extension("new");
+    let written = write(&draft).and_then(|()| fs::rename(&draft, path));
+    written.map_err(|error| {
+        // On a full disk it would keep what the database needs.
+        let _ = fs::remove_file(&draft);
+        Error::io("write", path, error)
+    })
+}
+
 /// A name beside the file that no other thread or process writes to.
 fn draft_of(path: &Path) -> PathBuf {
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -141,6 +156,20 @@ pub fn opened_vector(bytes: &[u8], dimensions: usize, place: &[&[u8]]) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_derived_file_that_cannot_be_written_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.vectors");
+        replace_derived(&path, |draft| fs::write(draft, "whole")).unwrap();
+        let failed = replace_derived(&path, |draft| {
+            fs::write(draft, "ha")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_a_failure_leaves_it_alone() {

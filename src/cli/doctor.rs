@@ -220,7 +220,7 @@ fn catalog(context: &Context, name: &str) -> Check {
         }
         Err(error) => {
             let remedy = format!(
-                "restore its folder from a backup, or run `toolscout catalogs delete {name} --yes` and add the tools again"
+                "keep what `toolscout export --catalog {name}` still gives; restore its folder from a backup, or run `toolscout catalogs delete {name} --yes` and add the tools again"
             );
             Check::broken(title, error_message(&error), remedy)
         }

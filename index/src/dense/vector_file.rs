@@ -26,6 +26,7 @@ use std::path::Path;
 
 use super::{TextHash, Vectors};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::text::TermHasher;
 
 const MAGIC: &[u8; 8] = b"toolscVE";
@@ -133,10 +134,7 @@ impl Vectors {
     /// # Errors
     /// [`Error::Io`].
     pub fn save(&self, path: &Path, embedder: &str) -> Result<()> {
-        let fresh = path.with_extension("new");
-        let written = self.write(&fresh, embedder);
-        written.map_err(|e| Error::io("write", &fresh, e))?;
-        std::fs::rename(&fresh, path).map_err(|e| Error::io("rename", &fresh, e))
+        files::replace_derived(path, |draft| self.write(draft, embedder))
     }
 
     fn write(&self, path: &Path, embedder: &str) -> std::io::Result<()> {

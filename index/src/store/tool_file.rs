@@ -30,6 +30,7 @@ use crate::dense::TextHash;
 use crate::document::VIEWS;
 use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::tool::ToolId;
 
 /// The file within a catalog's folder.
@@ -69,9 +70,7 @@ pub fn save<'a>(
     origin: &str,
     tools: impl ExactSizeIterator<Item = &'a StoredTool> + Clone,
 ) -> Result<()> {
-    let fresh = path.with_extension("new");
-    write(&fresh, origin, tools).map_err(|e| Error::io("write", &fresh, e))?;
-    std::fs::rename(&fresh, path).map_err(|e| Error::io("rename", &fresh, e))
+    files::replace_derived(path, |draft| write(draft, origin, tools))
 }
 
 fn write<'a>(
