@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -246,8 +246,6 @@ struct CatalogState {
     /// The published snapshot.
     current: RwLock<Arc<Searcher>>,
     memory: Arc<Memory>,
-    /// True once all tools were read from the database, and not only from the file beside it.
-    is_verified: AtomicBool,
 }
 
 impl Catalog {
@@ -268,7 +266,6 @@ impl Catalog {
             memory: Some(Arc::clone(&memory)),
             ..loaded.into_searcher(lexical)
         };
-        let is_verified = AtomicBool::new(searcher.unsaved_tools == searcher.len());
         let current = RwLock::new(Arc::new(searcher));
         let shared = CatalogState {
             dir,
@@ -276,7 +273,6 @@ impl Catalog {
             store: Mutex::new(store),
             current,
             memory,
-            is_verified,
         };
         Ok(Catalog {
             shared: Arc::new(shared),
@@ -337,7 +333,7 @@ impl Catalog {
         store
             .unwrap_or_else(PoisonError::into_inner)
             .for_each_tool(drop)?;
-        self.shared.is_verified.store(true, Ordering::Relaxed);
+        self.searcher().is_verified.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -349,7 +345,7 @@ impl Catalog {
     pub fn writer(&self) -> Result<Writer> {
         let lock = lock_soon(&self.shared.dir)?;
         let store = Store::open(&self.shared.dir.join(DATABASE))?;
-        if !self.shared.is_verified.load(Ordering::Relaxed) {
+        if !self.searcher().is_verified.load(Ordering::Relaxed) {
             self.verify()?;
         }
         let is_another = store.state()?.identity != self.searcher().version().identity;

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::hit::NameMatch;
-use crate::text;
+use crate::text::{self, term_hash as hash};
 use crate::tool::ToolId;
 
 /// Queries with more words than this are not looked up: names are shorter.
@@ -22,7 +22,7 @@ pub struct Names {
 }
 
 /// The hash of a key, and a tool that has it.
-type Entry = (u64, u32);
+type Entry = (u32, u32);
 
 impl Names {
     /// Indexes ids; a tool's number is its position.
@@ -125,11 +125,4 @@ fn with_key(entries: &[Entry], key: &str) -> impl Iterator<Item = u32> {
 fn names_exactly(key: &str, id: &ToolId) -> bool {
     let name = text::name_key(id.name());
     key == name || key.strip_suffix(&name) == Some(&text::name_key(id.server()))
-}
-
-fn hash(key: &str) -> u64 {
-    // FNV-1a.
-    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

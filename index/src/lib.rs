@@ -43,6 +43,7 @@
 pub mod database;
 mod error;
 mod files;
+mod checked_file;
 mod tool;
 mod enrichment;
 pub mod formats;

@@ -22,6 +22,7 @@ mod spelling;
 mod translation;
 pub(crate) mod words;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,8 @@ pub struct Searcher {
     pub(crate) rows: Vec<Arc<Row>>,
     /// How many of them the file of all tools lacks.
     pub(crate) unsaved_tools: usize,
+    /// True once all of them were read from the database, and not only from that file.
+    pub(crate) is_verified: AtomicBool,
     pub(crate) languages: Arc<ToolLanguages>,
     pub(crate) words: Words,
     /// Made for the first request in another language than English.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
@@ -54,6 +55,8 @@ pub(crate) struct Loaded {
     pub(crate) rows: Vec<Arc<Row>>,
     /// How many of them the file of all tools lacks.
     unsaved_tools: usize,
+    /// True if none of them was read from that file alone.
+    is_verified: bool,
     languages: Arc<ToolLanguages>,
     names: Arc<Names>,
     duplicates: Arc<OnceLock<Duplicates>>,
@@ -112,7 +115,11 @@ impl Loaded {
             (rows, files)
         });
         files.resize_with(options.embedders.len(), || None);
-        let (rows, unsaved_tools) = rows?;
+        let Present {
+            all: rows,
+            unsaved: unsaved_tools,
+            is_verified,
+        } = rows?;
         let languages = Arc::new(ToolLanguages::of(&rows));
         let names = names(&rows, previous);
         let duplicates = duplicates(&rows, previous);
@@ -146,6 +153,7 @@ impl Loaded {
             settings,
             rows,
             unsaved_tools,
+            is_verified,
             languages,
             names,
             duplicates,
@@ -227,6 +235,7 @@ impl Loaded {
             settings: self.settings,
             rows: self.rows,
             unsaved_tools: self.unsaved_tools,
+            is_verified: AtomicBool::new(self.is_verified),
             languages: self.languages,
             words: Words::new(lexical),
             translator: OnceLock::new(),
@@ -317,8 +326,17 @@ fn pending_texts(rows: &[Arc<Row>], views: &[View], embedded: &HashSet<TextHash>
     pending
 }
 
-/// The rows of the store's present state, and how many of them are not in the file of all tools.
-fn rows(store: &Store, dir: &Path, previous: Option<&Searcher>) -> Result<(Vec<Arc<Row>>, usize)> {
+/// Tools or rows of the store's present state.
+struct Present<T> {
+    all: Vec<T>,
+    /// How many of them the file of all tools lacks.
+    unsaved: usize,
+    /// True if none of them was read from that file alone.
+    is_verified: bool,
+}
+
+/// The rows of the store's present state.
+fn rows(store: &Store, dir: &Path, previous: Option<&Searcher>) -> Result<Present<Arc<Row>>> {
     let enrichments = store.enrichment_sums()?;
     let row = |mut stored: StoredTool| {
         if enrichments.contains_key(&stored.key) {
@@ -327,9 +345,12 @@ fn rows(store: &Store, dir: &Path, previous: Option<&Searcher>) -> Result<(Vec<A
         Ok(Arc::new(Row::new(stored)))
     };
     let Some(previous) = previous else {
-        let (tools, unsaved) = tools(store, dir)?;
-        let rows = tools.into_iter().map(row).collect::<Result<_>>()?;
-        return Ok((rows, unsaved));
+        let tools = tools(store, dir)?;
+        return Ok(Present {
+            all: tools.all.into_iter().map(row).collect::<Result<_>>()?,
+            unsaved: tools.unsaved,
+            is_verified: tools.is_verified,
+        });
     };
     let known: HashMap<u64, &Arc<Row>> = previous
         .rows
@@ -342,9 +363,9 @@ fn rows(store: &Store, dir: &Path, previous: Option<&Searcher>) -> Result<(Vec<A
         stored.map(|stored| &stored.sum) == enrichments.get(&row.stored.key)
     };
     let mut unsaved = previous.unsaved_tools;
-    let mut rows = Vec::with_capacity(known.len());
+    let mut all = Vec::with_capacity(known.len());
     for key in store.keys()? {
-        rows.push(match known.get(&key) {
+        all.push(match known.get(&key) {
             Some(known) if is_current(known) => Arc::clone(known),
             _ => {
                 unsaved += 1;
@@ -352,15 +373,22 @@ fn rows(store: &Store, dir: &Path, previous: Option<&Searcher>) -> Result<(Vec<A
             }
         });
     }
-    Ok((rows, unsaved))
+    Ok(Present {
+        all,
+        unsaved,
+        is_verified: previous.is_verified.load(Ordering::Relaxed),
+    })
 }
 
-/// Every tool in the order of ids, from the file as far as it has them, and how many it lacks.
-fn tools(store: &Store, dir: &Path) -> Result<(Vec<StoredTool>, usize)> {
+/// Every tool in the order of ids, from the file as far as it has them.
+fn tools(store: &Store, dir: &Path) -> Result<Present<StoredTool>> {
     let from_store = || {
-        let tools = store.tools()?;
-        let count = tools.len();
-        Ok((tools, count))
+        let all = store.tools()?;
+        Ok(Present {
+            unsaved: all.len(),
+            is_verified: true,
+            all,
+        })
     };
     let Some(origin) = store.origin()? else {
         return from_store();
@@ -371,14 +399,18 @@ fn tools(store: &Store, dir: &Path) -> Result<(Vec<StoredTool>, usize)> {
     let keys = store.keys()?;
     if saved.iter().map(|tool| tool.key).eq(keys.iter().copied()) {
         store.check_digests(saved.iter().map(|tool| tool.digest))?;
-        return Ok((saved, 0));
+        return Ok(Present {
+            all: saved,
+            unsaved: 0,
+            is_verified: false,
+        });
     }
     let mut saved: HashMap<u64, StoredTool> =
         saved.into_iter().map(|tool| (tool.key, tool)).collect();
-    let mut tools = Vec::with_capacity(keys.len());
+    let mut all = Vec::with_capacity(keys.len());
     let mut unsaved = 0;
     for key in keys {
-        tools.push(match saved.remove(&key) {
+        all.push(match saved.remove(&key) {
             Some(tool) => tool,
             None => {
                 unsaved += 1;
@@ -386,9 +418,13 @@ fn tools(store: &Store, dir: &Path) -> Result<(Vec<StoredTool>, usize)> {
             }
         });
     }
-    store.check_digests(tools.iter().map(|tool| tool.digest))?;
-    // What was removed is missing in the next file too.
-    Ok((tools, unsaved + saved.len()))
+    store.check_digests(all.iter().map(|tool| tool.digest))?;
+    Ok(Present {
+        all,
+        // What was removed is missing in the next file too.
+        unsaved: unsaved + saved.len(),
+        is_verified: false,
+    })
 }
 
 /// The names of these rows; reused from the previous snapshot if the ids are the same.
@@ -467,9 +503,15 @@ fn leg(
     let texts_of_rows = rows
         .iter()
         .map(|row| row.stored.embedded_texts(embedder.views()));
+    let finished = |vectors, model| finished_leg(dir, embedder, rows, settings, vectors, model);
+    // Vectors of instant embedders are not in the database, and have no graph.
+    let model = match embedder.is_instant() {
+        true => None,
+        false => store.model(embedder.id(), embedder.dimensions())?,
+    };
     let known = match known {
         Known::Saved(file) => match file.into_vectors_of(texts_of_rows) {
-            Ok(vectors) => return finished_leg(store, dir, embedder, rows, settings, vectors),
+            Ok(vectors) => return Ok(finished(vectors, model)),
             Err(file) => Known::Saved(*file),
         },
         known => known,
@@ -477,24 +519,23 @@ fn leg(
     if embedder.is_instant() {
         return instant_leg(embedder, rows, &known);
     }
-    let model = store.model(embedder.id(), embedder.dimensions())?;
     let read = slow_vectors(store, embedder.as_ref(), model, rows, &known)?;
     Ok(DenseLeg {
         damaged: read.damaged,
         unsaved: read.unsaved,
-        ..finished_leg(store, dir, embedder, rows, settings, read.vectors)?
+        ..finished(read.vectors, model)
     })
 }
 
-/// The leg with these vectors, with its graph where it has one.
+/// The leg with these vectors, with its model's graph where there is one.
 fn finished_leg(
-    store: &Store,
     dir: &Path,
     embedder: &Arc<dyn Embedder>,
     rows: &[Arc<Row>],
     settings: &Settings,
     vectors: Vectors,
-) -> Result<DenseLeg> {
+    model: Option<u64>,
+) -> DenseLeg {
     // Without the vectors of its enrichment a tool is found as any other.
     let wanted = |row: &Row| row.stored.texts_of(embedder.views()).count();
     let pending = rows
@@ -502,21 +543,17 @@ fn finished_leg(
         .enumerate()
         .filter(|(position, row)| vectors.rows_of(*position).len() < wanted(row))
         .count();
-    let graph = if embedder.is_instant() || vectors.len() < settings.graph_min_vectors {
-        None
-    } else {
-        store
-            .model(embedder.id(), embedder.dimensions())?
-            .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok())
-    };
-    Ok(DenseLeg {
+    let graph = model
+        .filter(|_| vectors.len() >= settings.graph_min_vectors)
+        .and_then(|model| Graph::load(&graph_dir(dir, model), embedder.id(), &vectors).ok());
+    DenseLeg {
         embedder: Arc::clone(embedder),
         vectors,
         graph,
         pending,
         damaged: 0,
         unsaved: 0,
-    })
+    }
 }
 
 /// The leg of an instant embedder, which is faster than reading vectors from the database. Vectors

@@ -1,5 +1,5 @@
 //! The vectors of a snapshot in a flat file, which is read much faster than they are computed or
-//! read from the database. Vectors that the file lacks are.
+//! read from the database, as those are that the file lacks.
 //!
 //! | bytes | |
 //! |---|---|
@@ -18,20 +18,19 @@
 //! them as they are.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::hash::BuildHasherDefault;
-use std::io::{BufWriter, Read, Write};
-use std::ops::Range;
 use std::path::Path;
 
 use super::{TextHash, Vectors};
+use crate::checked_file::Kind;
 use crate::error::{Error, Result};
-use crate::files;
 use crate::text::TermHasher;
 
-const MAGIC: &[u8; 8] = b"toolscVE";
-const VERSION: u32 = 2;
-const CHECKSUM: Range<usize> = 24..56;
+const KIND: Kind = Kind {
+    magic: *b"toolscVE",
+    version: 2,
+    content: "vectors",
+};
 /// Bytes of a row without its codes.
 const ROW_HEAD: usize = size_of::<TextHash>() + size_of::<f32>();
 /// Rows that are written together.
@@ -134,31 +133,14 @@ impl Vectors {
     /// # Errors
     /// [`Error::Io`].
     pub fn save(&self, path: &Path, embedder: &str) -> Result<()> {
-        files::replace_derived(path, |draft| self.write(draft, embedder))
-    }
-
-    fn write(&self, path: &Path, embedder: &str) -> std::io::Result<()> {
-        let mut head = Vec::with_capacity(CHECKSUM.start);
-        head.extend_from_slice(MAGIC);
-        for number in [VERSION as usize, self.dimensions, self.leading, self.len()] {
-            head.extend_from_slice(&(number as u32).to_le_bytes());
-        }
-        let mut hasher = hasher(embedder, &head);
-        self.for_each_part(|part| {
-            hasher.update(part);
-            Ok(())
-        })?;
-        let mut file = BufWriter::new(File::create(path)?);
-        file.write_all(&head)?;
-        file.write_all(hasher.finalize().as_bytes())?;
-        self.for_each_part(|part| file.write_all(part))?;
-        file.flush()
+        let numbers = [self.dimensions, self.leading, self.len()].map(|number| number as u32);
+        KIND.save(path, embedder, &numbers, |write| self.for_each_part(write))
     }
 
     /// Everything after the checksum, piece by piece.
     fn for_each_part(
         &self,
-        mut write: impl FnMut(&[u8]) -> std::io::Result<()>,
+        write: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         for hashes in self.hashes.chunks(ROWS_PER_WRITE) {
@@ -182,26 +164,25 @@ impl Vectors {
 
 /// Reads a file into vectors without tools, or says why it cannot be used.
 fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), String> {
-    let mut file = File::open(path).map_err(|e| e.to_string())?;
-    let length = file.metadata().map_err(|e| e.to_string())?.len();
-    let mut head = [0; CHECKSUM.end];
-    if length < head.len() as u64 {
-        return Err("it holds no vectors".to_owned());
+    let (mut file, numbers) = KIND.open(path, embedder)?;
+    let [dimensions, leading, rows] = numbers.map(|number: u32| number as usize);
+    if (dimensions, leading) != (vectors.dimensions, vectors.leading) {
+        return Err(format!(
+            "its vectors have {dimensions} dimensions, {leading} of them leading; {embedder} has {} \
+             and {}",
+            vectors.dimensions, vectors.leading
+        ));
     }
-    file.read_exact(&mut head).map_err(|e| e.to_string())?;
-    let rows = checked_head(&head, length, embedder, vectors)?;
-    let mut hasher = hasher(embedder, &head[..CHECKSUM.start]);
-    let mut next = |bytes: usize| {
-        let mut part = vec![0; bytes];
-        file.read_exact(&mut part).map_err(|e| e.to_string())?;
-        hasher.update(&part);
-        Ok::<Vec<u8>, String>(part)
-    };
-    let hashes = next(rows * size_of::<TextHash>())?;
-    let scales = next(rows * size_of::<f32>())?;
-    let leads = next(rows * vectors.leading)?;
-    let rests = next(rows * (vectors.dimensions - vectors.leading))?;
-    if *hasher.finalize().as_bytes() != head[CHECKSUM] {
+    // Before the checksum, so that a file cut short is named as such.
+    file.check_length(
+        format_args!("{rows} rows"),
+        rows as u128 * (ROW_HEAD + dimensions) as u128,
+    )?;
+    let hashes = file.next(rows * size_of::<TextHash>())?;
+    let scales = file.next(rows * size_of::<f32>())?;
+    let leads = file.next(rows * leading)?;
+    let rests = file.next(rows * (dimensions - leading))?;
+    if !file.is_intact() {
         return Err(format!(
             "it is damaged or of another embedder than {embedder}"
         ));
@@ -213,48 +194,6 @@ fn read(path: &Path, embedder: &str, vectors: &mut Vectors) -> Result<(), String
     vectors.leads = leads.into_iter().map(u8::cast_signed).collect();
     vectors.rests = rests.into_iter().map(u8::cast_signed).collect();
     Ok(())
-}
-
-/// The number of rows of a file with this head and length, or why it cannot be used.
-fn checked_head(
-    head: &[u8; CHECKSUM.end],
-    length: u64,
-    embedder: &str,
-    wanted: &Vectors,
-) -> Result<usize, String> {
-    if !head.starts_with(MAGIC) {
-        return Err("it holds no vectors".to_owned());
-    }
-    let fields = head[MAGIC.len()..CHECKSUM.start].as_chunks().0;
-    let [version, dimensions, leading, rows] =
-        std::array::from_fn(|i| u32::from_le_bytes(fields[i]) as usize);
-    if version != VERSION as usize {
-        return Err(format!(
-            "it has layout {version}, this program reads layout {VERSION}"
-        ));
-    }
-    if (dimensions, leading) != (wanted.dimensions, wanted.leading) {
-        return Err(format!(
-            "its vectors have {dimensions} dimensions, {leading} of them leading; {embedder} has {} \
-             and {}",
-            wanted.dimensions, wanted.leading
-        ));
-    }
-    // Not yet checked, so the products are in 128 bits, which no header can overflow.
-    let expected = CHECKSUM.end as u128 + rows as u128 * (ROW_HEAD + dimensions) as u128;
-    // Before the checksum, so that a file cut short is named as such.
-    if u128::from(length) != expected {
-        return Err(format!(
-            "{rows} rows take {expected} bytes, it has {length}"
-        ));
-    }
-    Ok(rows)
-}
-
-fn hasher(embedder: &str, head: &[u8]) -> blake3::Hasher {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(embedder.as_bytes()).update(head);
-    hasher
 }
 
 /// Half of a text's hash is enough to find it by.

@@ -7,7 +7,6 @@
 //! | 4 | version of this layout |
 //! | 4 | tools |
 //! | 4 | bytes of all ids |
-//! | 4 | unused |
 //! | 8 | bytes of all definitions |
 //! | 32 | BLAKE3 of the origin and all the rest of the file |
 //! | 104 a tool | key, part in the digest, lengths, hashes of texts, fingerprint |
@@ -17,8 +16,6 @@
 //! The origin is the catalog's identity and the template of its texts, so that a file of another
 //! catalog, or with hashes of other texts, is not used.
 
-use std::fs::File;
-use std::io::{BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,19 +23,21 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{SharedText, StoredTool};
+use crate::checked_file::Kind;
 use crate::dense::TextHash;
 use crate::document::VIEWS;
 use crate::duplicates::Fingerprint;
 use crate::error::{Error, Result};
-use crate::files;
 use crate::tool::ToolId;
 
 /// The file within a catalog's folder.
 pub const FILE_NAME: &str = "tools.snapshot";
 
-const MAGIC: &[u8; 8] = b"toolscTO";
-const VERSION: u32 = 1;
-const CHECKSUM: Range<usize> = 32..64;
+const KIND: Kind = Kind {
+    magic: *b"toolscTO",
+    version: 1,
+    content: "tools",
+};
 /// Hashes of all views.
 const TEXTS_BYTES: usize = VIEWS * size_of::<TextHash>();
 /// Key, digest, and the lengths of id, server, texts and fingerprint; then the definition's.
@@ -70,38 +69,23 @@ pub fn save<'a>(
     origin: &str,
     tools: impl ExactSizeIterator<Item = &'a StoredTool> + Clone,
 ) -> Result<()> {
-    files::replace_derived(path, |draft| write(draft, origin, tools))
-}
-
-fn write<'a>(
-    path: &Path,
-    origin: &str,
-    tools: impl ExactSizeIterator<Item = &'a StoredTool> + Clone,
-) -> std::io::Result<()> {
     let ids: usize = tools.clone().map(|tool| tool.id.as_str().len()).sum();
-    let definitions: usize = tools.clone().map(|tool| tool.json.len()).sum();
-    let mut head = Vec::with_capacity(CHECKSUM.start);
-    head.extend_from_slice(MAGIC);
-    for number in [VERSION, tools.len() as u32, ids as u32, 0] {
-        head.extend_from_slice(&number.to_le_bytes());
-    }
-    head.extend_from_slice(&(definitions as u64).to_le_bytes());
-    let mut hasher = hasher(origin, &head);
-    for_each_part(tools.clone(), |part| {
-        hasher.update(part);
-        Ok(())
-    })?;
-    let mut file = BufWriter::new(File::create(path)?);
-    file.write_all(&head)?;
-    file.write_all(hasher.finalize().as_bytes())?;
-    for_each_part(tools, |part| file.write_all(part))?;
-    file.flush()
+    let definitions: u64 = tools.clone().map(|tool| tool.json.len() as u64).sum();
+    let numbers = [
+        tools.len() as u32,
+        ids as u32,
+        definitions as u32,
+        (definitions >> 32) as u32,
+    ];
+    KIND.save(path, origin, &numbers, |write| {
+        for_each_part(tools.clone(), write)
+    })
 }
 
 /// Everything after the checksum, piece by piece.
 fn for_each_part<'a>(
     tools: impl Iterator<Item = &'a StoredTool> + Clone,
-    mut write: impl FnMut(&[u8]) -> std::io::Result<()>,
+    write: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
     let parts: [fn(&StoredTool, &mut Vec<u8>); 3] = [
         put_record,
@@ -156,25 +140,20 @@ struct Record<'a> {
 }
 
 fn read(path: &Path, origin: &str) -> Result<Vec<StoredTool>, String> {
-    let mut file = File::open(path).map_err(|e| e.to_string())?;
-    let length = file.metadata().map_err(|e| e.to_string())?.len();
-    let mut head = [0; CHECKSUM.end];
-    if length < head.len() as u64 {
-        return Err("it holds no tools".to_owned());
-    }
-    file.read_exact(&mut head).map_err(|e| e.to_string())?;
-    let [tools, id_bytes, definition_bytes] = checked_head(&head, length)?;
-    let mut hasher = hasher(origin, &head[..CHECKSUM.start]);
-    let mut next = |bytes: usize| {
-        let mut part = vec![0; bytes];
-        file.read_exact(&mut part).map_err(|e| e.to_string())?;
-        hasher.update(&part);
-        Ok::<Vec<u8>, String>(part)
-    };
-    let records = next(tools * RECORD_BYTES)?;
-    let ids = next(id_bytes)?;
-    let definitions = next(definition_bytes)?;
-    if *hasher.finalize().as_bytes() != head[CHECKSUM] {
+    let (mut file, [tools, id_bytes, low, high]) = KIND.open(path, origin)?;
+    let definition_bytes = u64::from(low) | u64::from(high) << 32;
+    file.check_length(
+        format_args!("{tools} tools"),
+        u128::from(tools) * RECORD_BYTES as u128
+            + u128::from(id_bytes)
+            + u128::from(definition_bytes),
+    )?;
+    let [tools, id_bytes] = [tools, id_bytes].map(|number| number as usize);
+    let definition_bytes = definition_bytes as usize;
+    let records = file.next(tools * RECORD_BYTES)?;
+    let ids = file.next(id_bytes)?;
+    let definitions = file.next(definition_bytes)?;
+    if !file.is_intact() {
         return Err("it is damaged or of another catalog".to_owned());
     }
     let ids = String::from_utf8(ids).map_err(|e| e.to_string())?;
@@ -230,39 +209,6 @@ impl<'a> Record<'a> {
             json: SharedText::part_of(definitions, self.definition.clone())?,
         })
     }
-}
-
-/// The numbers of tools, bytes of ids and bytes of definitions of a file with this head and length.
-fn checked_head(head: &[u8; CHECKSUM.end], length: u64) -> Result<[usize; 3], String> {
-    if !head.starts_with(MAGIC) {
-        return Err("it holds no tools".to_owned());
-    }
-    let fields = head[MAGIC.len()..CHECKSUM.start].as_chunks().0;
-    let [version, tools, ids, _, low, high] =
-        std::array::from_fn(|i| u32::from_le_bytes(fields[i]));
-    if version != VERSION {
-        return Err(format!(
-            "it has layout {version}, this program reads layout {VERSION}"
-        ));
-    }
-    let definitions = u64::from(low) | u64::from(high) << 32;
-    // Not yet checked, so the sum is in 128 bits, which no header can overflow.
-    let expected = CHECKSUM.end as u128
-        + u128::from(tools) * RECORD_BYTES as u128
-        + u128::from(ids)
-        + u128::from(definitions);
-    if u128::from(length) != expected {
-        return Err(format!(
-            "{tools} tools take {expected} bytes, it has {length}"
-        ));
-    }
-    Ok([tools as usize, ids as usize, definitions as usize])
-}
-
-fn hasher(origin: &str, head: &[u8]) -> blake3::Hasher {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(origin.as_bytes()).update(head);
-    hasher
 }
 
 #[cfg(test)]

@@ -1,0 +1,147 @@
+//! Flat files of derived data, each verified as it is read: magic, version and some numbers, then the
+//! BLAKE3 of the file's owner and of all the rest, then its parts. The owner is what the content
+//! belongs to, so that a file of another one is refused.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use crate::error::Result;
+use crate::files;
+
+const MAGIC_BYTES: usize = 8;
+const SUM_BYTES: usize = 32;
+
+/// What every file of a kind begins with.
+pub struct Kind {
+    /// Its first bytes.
+    pub magic: [u8; MAGIC_BYTES],
+    /// The version of its layout.
+    pub version: u32,
+    /// What it holds, for messages.
+    pub content: &'static str,
+}
+
+impl Kind {
+    /// Replaces a file in one step. It is not synced: a file cut short by a power failure is refused.
+    /// `parts` gives the content piece by piece, twice.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`]; the file is then as it was.
+    pub fn save(
+        &self,
+        path: &Path,
+        owner: &str,
+        numbers: &[u32],
+        parts: impl Fn(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
+    ) -> Result<()> {
+        let mut head = self.magic.to_vec();
+        head.extend(self.version.to_le_bytes());
+        head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        files::replace_derived(path, |draft| {
+            let mut hasher = hasher(owner, &head);
+            parts(&mut |part| {
+                hasher.update(part);
+                Ok(())
+            })?;
+            let mut file = BufWriter::new(File::create(draft)?);
+            file.write_all(&head)?;
+            file.write_all(hasher.finalize().as_bytes())?;
+            parts(&mut |part| file.write_all(part))?;
+            file.flush()
+        })
+    }
+
+    /// Opens a file and reads the numbers in its head. Nothing is verified before
+    /// [`CheckedFile::is_intact`].
+    ///
+    /// # Errors
+    /// Why it is none of this kind.
+    pub fn open<const N: usize>(
+        &self,
+        path: &Path,
+        owner: &str,
+    ) -> Result<(CheckedFile, [u32; N]), String> {
+        let mut file = File::open(path).map_err(|e| e.to_string())?;
+        let length = file.metadata().map_err(|e| e.to_string())?.len();
+        let mut head = vec![0; MAGIC_BYTES + 4 * (1 + N)];
+        let begins = head.len() + SUM_BYTES;
+        if length < begins as u64 {
+            return Err(format!("it holds no {}", self.content));
+        }
+        let mut sum = [0; SUM_BYTES];
+        file.read_exact(&mut head)
+            .and_then(|()| file.read_exact(&mut sum))
+            .map_err(|e| e.to_string())?;
+        let (magic, fields) = head.split_at(MAGIC_BYTES);
+        if magic != self.magic {
+            return Err(format!("it holds no {}", self.content));
+        }
+        let fields = fields.as_chunks().0;
+        let version = u32::from_le_bytes(fields[0]);
+        if version != self.version {
+            return Err(format!(
+                "it has layout {version}, this program reads layout {}",
+                self.version
+            ));
+        }
+        let opened = CheckedFile {
+            file,
+            hasher: hasher(owner, &head),
+            sum,
+            begins,
+            length,
+        };
+        let numbers = std::array::from_fn(|i| u32::from_le_bytes(fields[1 + i]));
+        Ok((opened, numbers))
+    }
+}
+
+/// An open file, to be read part by part.
+pub struct CheckedFile {
+    file: File,
+    hasher: blake3::Hasher,
+    sum: [u8; SUM_BYTES],
+    /// Where its parts begin.
+    begins: usize,
+    length: u64,
+}
+
+impl CheckedFile {
+    /// Checks that all parts have so many bytes. `what` has them, for the message.
+    ///
+    /// # Errors
+    /// How many bytes the file has.
+    // The bytes are in 128 bits, since no number of a head that is not verified can overflow them.
+    pub fn check_length(&self, what: impl fmt::Display, bytes: u128) -> Result<(), String> {
+        let expected = self.begins as u128 + bytes;
+        if u128::from(self.length) != expected {
+            let length = self.length;
+            return Err(format!("{what} take {expected} bytes, it has {length}"));
+        }
+        Ok(())
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn next(&mut self, bytes: usize) -> Result<Vec<u8>, String> {
+        let mut part = vec![0; bytes];
+        self.file.read_exact(&mut part).map_err(|e| e.to_string())?;
+        self.hasher.update(&part);
+        Ok(part)
+    }
+
+    /// True if what was read is what was written, for the same owner.
+    pub fn is_intact(&self) -> bool {
+        *self.hasher.finalize().as_bytes() == self.sum
+    }
+}
+
+fn hasher(owner: &str, head: &[u8]) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(owner.as_bytes()).update(head);
+    hasher
+}
