@@ -160,7 +160,7 @@ impl FromStr for EmbedderKind {
         }
         let mut names: Vec<String> = Vec::new();
         for name in text.split(TOGETHER).map(str::trim) {
-            match name {
+            match with_short_name(name) {
                 "" => bail!("the embedder {text:?} has an empty name"),
                 "auto" | "none" | "hashing" => {
                     bail!("{name} cannot be used together with other embedders")
@@ -178,6 +178,15 @@ impl FromStr for EmbedderKind {
             [only] if only == "minilm" => EmbedderKind::Minilm,
             _ => EmbedderKind::Models(names),
         })
+    }
+}
+
+/// The name of a built-in embedder by which it is chosen; answers and `stats` call it otherwise.
+fn with_short_name(name: &str) -> &str {
+    match name {
+        "static-table" => "table",
+        "tool-encoder" => "encoder",
+        other => other,
     }
 }
 
@@ -459,6 +468,8 @@ mod tests {
             ("bge-m3+table", models(&["bge-m3"])),
             ("bge-m3", models(&["bge-m3"])),
             ("minilm+bge-m3", models(&["minilm", "bge-m3"])),
+            // As answers name them.
+            ("static-table+tool-encoder", models(&["encoder"])),
             ("http://h:1#m", models(&["http://h:1#m"])),
         ] {
             let parsed: EmbedderKind = text.parse().unwrap();

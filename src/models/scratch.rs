@@ -1,8 +1,13 @@
 //! Temporary folders for incomplete downloads.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+
+const PREFIX: &str = ".partial-";
+/// A folder that nobody has changed for so long was left by a process that was killed.
+const ABANDONED: Duration = Duration::from_hours(24);
 
 /// A folder that is deleted on drop.
 pub struct Scratch(PathBuf);
@@ -11,7 +16,8 @@ impl Scratch {
     /// Creates one inside this folder, which is created if missing. Files can then be moved to the
     /// folder by a rename, because both are on one file system.
     pub fn within(folder: &Path) -> Result<Self> {
-        let path = folder.join(format!(".partial-{}", std::process::id()));
+        remove_abandoned(folder);
+        let path = folder.join(format!("{PREFIX}{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| {
             format!(
                 "create {}; choose another cache with --cache",
@@ -34,6 +40,18 @@ impl Drop for Scratch {
     }
 }
 
+/// Deletes folders of processes that were killed.
+fn remove_abandoned(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_scratch = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let changed = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+        if is_scratch && age.is_some_and(|age| age > ABANDONED) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Total size of the files below a folder; files that vanish meanwhile count 0.
 pub fn bytes_under(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -44,4 +62,32 @@ pub fn bytes_under(folder: &Path) -> u64 {
             Err(_) => 0,
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn folders_of_killed_processes_are_deleted_after_a_day() {
+        let cache = tempfile::tempdir().unwrap();
+        for name in [".partial-1", ".partial-2", "kept"] {
+            std::fs::create_dir(cache.path().join(name)).unwrap();
+        }
+        let age = |name: &str| {
+            let folder = File::open(cache.path().join(name)).unwrap();
+            folder
+                .set_modified(SystemTime::now() - 2 * ABANDONED)
+                .unwrap();
+        };
+        age(".partial-1");
+        age("kept");
+        let scratch = Scratch::within(cache.path()).unwrap();
+        let left = |name: &str| cache.path().join(name).exists();
+        assert!(!left(".partial-1") && left(".partial-2") && left("kept"));
+        assert!(scratch.path().exists());
+    }
 }
