@@ -9,6 +9,7 @@
 //! follows, and then JSON. `scripts/train_ranker.py` writes it; `assets/RANKER_CARD.md` describes
 //! its training data and quality.
 
+pub mod tool_texts;
 pub mod verbs;
 pub mod tool_profile;
 pub mod features;

@@ -8,16 +8,18 @@
 //! there); [`name_key`] keeps it for the exact tier.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::LazyLock;
 
+use foldhash::fast::RandomState;
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 
 /// Must change whenever the analyzer's output changes, so that indexes are rebuilt.
 pub const ANALYZER_VERSION: u32 = 1;
 
-/// English function words and words of common request phrases. Sorted, for binary search.
+/// English function words and words of common request phrases. Sorted.
 pub const STOP_WORDS: &[&str] = &[
     "a", "also", "an", "and", "any", "are", "as", "at", "be", "but", "by", "can", "could", "did",
     "do", "does", "for", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "like",
@@ -25,6 +27,9 @@ pub const STOP_WORDS: &[&str] = &[
     "the", "their", "then", "there", "these", "they", "this", "to", "us", "want", "was", "we",
     "what", "which", "who", "will", "with", "would", "you", "your",
 ];
+
+/// Bytes of the longest of them.
+const LONGEST_STOP_WORD: usize = 6;
 
 /// Words longer than this are cut, which bounds the work of a hostile text. No word of a language
 /// is longer.
@@ -132,13 +137,16 @@ fn is_han(c: char) -> bool {
 
 /// True for words of the stop-list.
 pub fn is_stop_word(word: &str) -> bool {
-    STOP_WORDS.binary_search(&word).is_ok()
+    // Asked for every word of every text.
+    static WORDS: LazyLock<HashSet<&str, RandomState>> =
+        LazyLock::new(|| STOP_WORDS.iter().copied().collect());
+    word.len() <= LONGEST_STOP_WORD && WORDS.contains(word)
 }
 
 /// The stem of a lowercase word.
 pub fn stem(word: &str) -> String {
     thread_local! {
-        static STEMS: RefCell<HashMap<String, String>> = RefCell::default();
+        static STEMS: RefCell<HashMap<String, String, RandomState>> = RefCell::default();
     }
     STEMS.with_borrow_mut(|stems| {
         if let Some(stem) = stems.get(word) {
@@ -287,10 +295,20 @@ fn starts_word(previous: Option<char>, c: char, next: Option<char>) -> bool {
 /// Compatibility forms unified, accents on Latin letters dropped; Hangul and kana recomposed. ASCII
 /// stays as it is.
 fn folded(text: &str) -> impl Iterator<Item = char> + '_ {
-    text.nfkd()
-        // Decomposition has split Hangul and voiced kana too, which are put together again.
-        .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
-        .nfc()
+    // A text is mostly ASCII, and of other characters only accents, which are dropped, could become
+    // one with an ASCII letter. So the tables are asked for the other characters alone.
+    text.as_bytes()
+        .chunk_by(|a, b| a.is_ascii() == b.is_ascii())
+        .flat_map(|bytes| {
+            let run = str::from_utf8(bytes).unwrap_or_default();
+            let (ascii, other) = if run.is_ascii() { (run, "") } else { ("", run) };
+            // Decomposition has split Hangul and voiced kana too, which are put together again.
+            let other = other
+                .nfkd()
+                .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
+                .nfc();
+            ascii.chars().chain(other)
+        })
 }
 
 fn cjk_terms(run: &[char], mut emit: impl FnMut(&str)) {
@@ -344,6 +362,25 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_ascii_are_folded_as_the_whole_text_is() {
+        let whole = |text: &str| -> String {
+            text.nfkd()
+                .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
+                .nfc()
+                .collect()
+        };
+        for text in [
+            "plain",
+            "the tool\u{2019}s caf\u{e9}, e\u{301}t\u{e9} a\u{338}=\u{338}",
+            "\u{301}first \u{ff46}\u{ff55} x\u{b2} \u{bd}",
+            "\u{304b}\u{3099} \u{1112}\u{1161}\u{11ab} K\u{212a} \u{fb01}x",
+            "z\u{342}\u{345}a\u{5b0}b\u{e34}c",
+        ] {
+            assert_eq!(folded(text).collect::<String>(), whole(text), "{text}");
+        }
+    }
+
+    #[test]
     fn han_gives_bigrams_and_characters_and_kana_bigrams_only() {
         assert_eq!(stems("查询天气"), "查询 询天 天气 查 询 天 气");
         assert_eq!(stems("カタカナ"), "カタ タカ カナ");
@@ -366,5 +403,7 @@ mod tests {
     #[test]
     fn the_stop_list_is_sorted() {
         assert!(STOP_WORDS.is_sorted());
+        let longest = STOP_WORDS.iter().map(|word| word.len()).max();
+        assert_eq!(longest, Some(LONGEST_STOP_WORD));
     }
 }

@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use foldhash::fast::RandomState;
 use regex::Regex;
 use unicode_normalization::{UnicodeNormalization, is_nfd};
 
@@ -23,12 +24,15 @@ static CONTROL: LazyLock<Regex> = LazyLock::new(|| class(r"[\p{Cc}\p{Cf}\p{Co}]"
 static ACCENT: LazyLock<Regex> = LazyLock::new(|| class(r"\p{Mn}"));
 static PUNCTUATION: LazyLock<Regex> = LazyLock::new(|| class(r"\p{P}"));
 
+/// Tokens by their text. Every word of every text is looked up, so the hasher is a fast one.
+type Numbers = HashMap<Box<str>, u32, RandomState>;
+
 /// The tokens of a model.
 pub struct Vocabulary {
     /// Tokens that begin a word.
-    first: HashMap<Box<str>, u32>,
+    first: Numbers,
     /// Tokens that continue one, without their mark.
-    next: HashMap<Box<str>, u32>,
+    next: Numbers,
     /// Bytes of the longest.
     longest: usize,
 }
@@ -37,8 +41,8 @@ impl Vocabulary {
     /// Numbers the tokens in the given order.
     pub fn new<'a>(tokens: impl Iterator<Item = &'a str>) -> Self {
         let mut vocabulary = Vocabulary {
-            first: HashMap::new(),
-            next: HashMap::new(),
+            first: Numbers::default(),
+            next: Numbers::default(),
             longest: 0,
         };
         for (number, token) in tokens.enumerate() {
@@ -97,13 +101,20 @@ impl Vocabulary {
     /// The tokens of a text in order, with this one for each word that cannot be spelt.
     pub fn tokens_or(&self, text: &str, unknown: Option<u32>, mut emit: impl FnMut(u32)) {
         let mut pieces = Vec::new();
-        for_each_word(text, |word| {
+        let mut spell = |word: &str| {
             if self.spell(word, &mut pieces) {
                 pieces.iter().copied().for_each(&mut emit);
             } else {
                 unknown.into_iter().for_each(&mut emit);
             }
-        });
+        };
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        // A word that an analyzer has split off needs no normalising.
+        if !text.is_empty() && text.bytes().all(is_plain) {
+            spell(text);
+        } else {
+            for_each_word(text, spell);
+        }
     }
 
     /// Spells a word; false when it cannot be.
@@ -128,7 +139,7 @@ impl Vocabulary {
         true
     }
 
-    fn longest_prefix(&self, map: &HashMap<Box<str>, u32>, rest: &str) -> Option<(u32, usize)> {
+    fn longest_prefix(&self, map: &Numbers, rest: &str) -> Option<(u32, usize)> {
         // Longest first: WordPiece is greedy, and other splits were not in training.
         let ends = (1..=rest.len().min(self.longest))
             .rev()

@@ -151,11 +151,9 @@ impl StaticTable {
         self.scales.len()
     }
 
-    /// The tokens of a text, in order.
-    pub fn tokens(&self, text: &str) -> Vec<u32> {
-        let mut tokens = Vec::new();
-        self.vocabulary.tokens(text, |token| tokens.push(token));
-        tokens
+    /// Calls `emit` with the tokens of a text, in order.
+    pub fn tokens(&self, text: &str, emit: impl FnMut(u32)) {
+        self.vocabulary.tokens(text, emit);
     }
 
     /// The weight of a token in a text: the length of its row. Frequent tokens have short rows.

@@ -4,12 +4,10 @@
 //!
 //! The weight of a token is the length of its row: the table gives frequent tokens short rows.
 
-use super::head;
-use crate::document::Field;
+use super::tool_texts::{Analyzed, ToolTexts};
 use crate::embed::StaticTable;
 use crate::hit::ranked;
 use crate::text;
-use crate::tool::Tool;
 
 /// Tokens of a request that are compared: those with the largest weights.
 // A constant, so that similarities are arrays and their loops can be vectorized.
@@ -27,21 +25,18 @@ pub struct ToolTokens {
 }
 
 impl ToolTokens {
-    /// Reads a tool.
-    pub fn new(tool: &Tool, table: &StaticTable) -> Self {
-        let part = |fields: &[Field]| -> Vec<u32> {
-            fields
-                .iter()
-                .flat_map(|&field| tokens(&head(tool, field), table))
-                .collect()
-        };
+    /// Of the texts of a tool.
+    pub fn new(texts: &ToolTexts, table: &StaticTable) -> Self {
+        let mut name = Vec::new();
+        push_tokens(&texts.server, table, &mut name);
+        push_tokens(&texts.name, table, &mut name);
+        let [mut description, mut parameters] = [Vec::new(), Vec::new()];
+        push_tokens(&texts.description, table, &mut description);
+        push_tokens(&texts.parameter_names, table, &mut parameters);
         ToolTokens {
-            name: distinct(part(&[Field::Server, Field::Name]), MAX_TOKENS[0]),
-            description: distinct(
-                part(&[Field::Title, Field::Description, Field::Tags]),
-                MAX_TOKENS[1],
-            ),
-            parameters: distinct(part(&[Field::ParameterNames]), MAX_TOKENS[2]),
+            name: distinct(name, MAX_TOKENS[0]),
+            description: distinct(description, MAX_TOKENS[1]),
+            parameters: distinct(parameters, MAX_TOKENS[2]),
         }
     }
 
@@ -187,10 +182,27 @@ impl LateInteraction {
 
 /// The tokens of a text's words outside the stop-list.
 fn tokens(text: &str, table: &StaticTable) -> Vec<u32> {
-    let words = text::words(text)
-        .into_iter()
-        .filter(|word| !text::is_stop_word(word));
-    words.flat_map(|word| table.tokens(&word)).collect()
+    let mut tokens = Vec::new();
+    for word in text::words(text) {
+        if !text::is_stop_word(&word) {
+            table.tokens(&word, |token| tokens.push(token));
+        }
+    }
+    tokens
+}
+
+/// Adds the tokens of a part of a tool.
+fn push_tokens(part: &Analyzed, table: &StaticTable, tokens: &mut Vec<u32>) {
+    // The terms of ASCII words are those words, while Chinese, Japanese and Korean become others.
+    if part.terms.iter().all(|term| term.word.is_ascii()) {
+        for term in &part.terms {
+            table.tokens(&term.word, |token| tokens.push(token));
+        }
+        return;
+    }
+    for text in &part.texts {
+        tokens.extend(self::tokens(text, table));
+    }
 }
 
 /// The first `count` of the tokens, each once, in their order.
@@ -250,10 +262,11 @@ fn mean(best: &Similarities, weights: &Similarities) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::Tool;
 
     fn near(request: &str, clauses: &[&str], tool: &Tool) -> TokenSimilarity {
         let table = StaticTable::bundled().unwrap();
-        let tokens = ToolTokens::new(tool, &table);
+        let tokens = ToolTokens::new(&ToolTexts::new(tool), &table);
         let clauses: Vec<String> = clauses.iter().map(|clause| (*clause).to_owned()).collect();
         LateInteraction::new(&table, request, &clauses, std::iter::once(&tokens)).of(&tokens)
     }

@@ -1,14 +1,12 @@
 //! Profiles of tools and requests for the ranker: which words occur where.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::head;
 use super::late_interaction::ToolTokens;
+use super::tool_texts::ToolTexts;
 use super::verbs::ToolVerbs;
-use crate::document::Field;
 use crate::embed::StaticTable;
-use crate::text::{self, Term, term_hash as hash};
+use crate::text::{self, ByTerm, Term, term_hash as hash};
 use crate::tool::Tool;
 
 /// Distinct words stored of a tool.
@@ -20,7 +18,7 @@ const WORDS_TO_ACT: usize = 8;
 
 /// Verbs by action. The number in the list is the bit.
 // Stemmed on first use, as the terms that they are compared with are stems.
-static ACTIONS: LazyLock<HashMap<String, u8>> = LazyLock::new(|| {
+static ACTIONS: LazyLock<ByTerm<u8>> = LazyLock::new(|| {
     bits_by_stem(&[
         &[
             "create", "add", "new", "insert", "make", "generate", "register", "build", "start",
@@ -72,7 +70,7 @@ static ACTIONS: LazyLock<HashMap<String, u8>> = LazyLock::new(|| {
 });
 
 /// Kinds of values, by words of the parameters that accept them.
-static KINDS: LazyLock<HashMap<String, u8>> = LazyLock::new(|| {
+static KINDS: LazyLock<ByTerm<u8>> = LazyLock::new(|| {
     bits_by_stem(&[
         &["email", "mail", "recipient"],
         &["url", "link", "uri", "website"],
@@ -141,32 +139,22 @@ pub struct ToolProfile {
 impl ToolProfile {
     /// Reads a tool.
     pub fn new(tool: &Tool) -> Self {
-        let part = |fields: &[Field]| -> Vec<Term> {
-            fields
-                .iter()
-                .flat_map(|&field| text::terms(&head(tool, field)))
-                .collect()
-        };
-        let name = part(&[Field::Name]);
-        let server = part(&[Field::Server]);
-        let description = part(&[Field::Title, Field::Description, Field::Tags]);
-        let schema = part(&[
-            Field::ParameterNames,
-            Field::ParameterDescriptions,
-            Field::EnumValues,
-        ]);
+        let texts = ToolTexts::new(tool);
+        let [name, description] = [&texts.name.terms, &texts.description.terms];
         let mut words = Words::default();
         // The most telling parts first, so that a long schema cannot use up the room for words.
-        words.count(&name, |word| &mut word.name);
-        words.count(&server, |word| &mut word.server);
-        words.count(&description, |word| &mut word.description);
-        words.count(&schema, |word| &mut word.parameters);
-        let mut pairs = pairs(&name);
-        pairs.extend(pairs_of_head(&description));
+        words.count(name, |word| &mut word.name);
+        words.count(&texts.server.terms, |word| &mut word.server);
+        words.count(description, |word| &mut word.description);
+        for parameters in [&texts.parameter_names, &texts.parameter_texts] {
+            words.count(&parameters.terms, |word| &mut word.parameters);
+        }
+        let mut pairs = pairs(name);
+        pairs.extend(pairs_of_head(description));
         // A description often mentions other actions than the tool's own; a name does not.
-        let named = actions(&name);
+        let named = actions(name);
         let beginning = &description[..description.len().min(WORDS_TO_ACT)];
-        let profile = ToolProfile {
+        ToolProfile {
             name_words: words.with(|word| word.name),
             description_words: words.with(|word| word.description),
             parameters: parameters(tool),
@@ -175,18 +163,14 @@ impl ToolProfile {
             } else {
                 named
             },
-            kinds: kinds_taken(&part(&[Field::ParameterNames])),
-            verbs: ToolVerbs::new(tool, &name, &description),
+            kinds: kinds_taken(&texts.parameter_names.terms),
+            verbs: ToolVerbs::new(tool, name, description),
             pairs: distinct(pairs),
             triples: distinct(triples(&text::spaced(tool.id.name()))),
             tokens: StaticTable::bundled()
-                .map(|table| ToolTokens::new(tool, &table))
+                .map(|table| ToolTokens::new(&texts, &table))
                 .unwrap_or_default(),
-            words: Box::default(),
-        };
-        ToolProfile {
             words: words.sorted(),
-            ..profile
         }
     }
 
@@ -252,9 +236,8 @@ impl RequestProfile {
     }
 }
 
-// By hash, since `ToolProfile::word` searches in that order.
 #[derive(Default)]
-struct Words(std::collections::BTreeMap<u32, Word>);
+struct Words(ByTerm<Word>);
 
 impl Words {
     fn count(&mut self, terms: &[Term], part: impl Fn(&mut Word) -> &mut u8) {
@@ -279,8 +262,11 @@ impl Words {
         self.0.values().filter(|word| part(word) > 0).count() as u16
     }
 
+    /// By hash, since [`ToolProfile::word`] searches in that order.
     fn sorted(self) -> Box<[Word]> {
-        self.0.into_values().collect()
+        let mut words: Vec<Word> = self.0.into_values().collect();
+        words.sort_unstable_by_key(|word| word.hash);
+        words.into()
     }
 }
 
@@ -335,8 +321,10 @@ fn kinds_taken(parameters: &[Term]) -> u8 {
 }
 
 /// The bits of the classes that any of the terms belongs to.
-fn bits_of(classes: &HashMap<String, u8>, terms: &[Term]) -> u8 {
-    let bits = terms.iter().filter_map(|term| classes.get(&term.term));
+fn bits_of(classes: &ByTerm<u8>, terms: &[Term]) -> u8 {
+    let bits = terms
+        .iter()
+        .filter_map(|term| classes.get(&hash(&term.term)));
     bits.fold(0, |all, bits| all | bits)
 }
 
@@ -381,11 +369,11 @@ fn bits(found: impl Iterator<Item = bool>) -> u8 {
 }
 
 /// The bit of each class that a stem belongs to; the first class has the lowest.
-fn bits_by_stem(classes: &[&[&str]]) -> HashMap<String, u8> {
-    let mut by_stem: HashMap<String, u8> = HashMap::new();
+fn bits_by_stem(classes: &[&[&str]]) -> ByTerm<u8> {
+    let mut by_stem: ByTerm<u8> = ByTerm::default();
     for (class, words) in classes.iter().enumerate() {
         for word in *words {
-            *by_stem.entry(text::stem(word)).or_default() |= 1 << class;
+            *by_stem.entry(hash(&text::stem(word))).or_default() |= 1 << class;
         }
     }
     by_stem
@@ -429,6 +417,8 @@ impl Hashes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Field;
+    use crate::ranker::head;
     use crate::ranker::{MAX_OWN_TEXT_BYTES, MAX_PARAMETERS_BYTES};
 
     fn profile(name: &str, description: &str) -> ToolProfile {
