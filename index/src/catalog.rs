@@ -692,7 +692,9 @@ impl Writer {
                 create_lexical(&self.catalog.shared.dir, &loaded).or_else(|_| in_memory(&loaded))?
             }
         };
-        self.catalog.publish(loaded.into_searcher(lexical));
+        let searcher = self.catalog.publish(loaded.into_searcher(lexical));
+        // Otherwise the first search after the change would.
+        searcher.with_words(|words| words.rarities());
         ranker_written.map(|()| generation)
     }
 

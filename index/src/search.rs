@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crate::cost::{CostModel, Work};
 use crate::duplicates::Duplicates;
-use crate::embed::StaticTable;
+use crate::embed::{StaticTable, encoder};
 use crate::enrichment::Enrichment;
 use crate::error::Result;
 use crate::exact_names::Names;
@@ -164,6 +164,20 @@ impl Searcher {
             timings,
             generation: self.generation(),
         })
+    }
+
+    /// Does what the first search would do beside its own work: reads what the program carries, and
+    /// prepares what all searches share. Asks no embedder but the built-in ones.
+    pub fn warm_up(&self) {
+        let is_built_in = |leg: &DenseLeg| {
+            leg.embedder.is_instant() || leg.embedder.id().starts_with(encoder::NAME)
+        };
+        let parts = Parts {
+            slow_embedders: self.legs.iter().all(is_built_in),
+            ..Parts::ALL
+        };
+        // What goes wrong here goes wrong for the first request too, which reports it.
+        let _ = self.search(&Query::new("list the files of a folder").parts(parts));
     }
 
     /// The ranker's input for a query's first text: its candidates with their features. `None`

@@ -35,9 +35,9 @@ const LONGEST_STOP_WORD: usize = 6;
 /// is longer.
 const MAX_WORD_CHARS: usize = 64;
 
-/// Stems cached per thread, about half a MB: stemming is most of the time of analysis, and few words
-/// make up most of a text. Servers have dozens of threads, so a larger cache in each adds up.
-const STEM_CACHE_WORDS: usize = 1 << 12;
+/// Words of a cache, about half a MB. Each thread has one, and servers have dozens of threads, so a
+/// larger one would add up.
+const CACHED_WORDS: usize = 1 << 12;
 
 /// One scored term of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,23 +146,42 @@ pub fn is_stop_word(word: &str) -> bool {
 /// The stem of a lowercase word.
 pub fn stem(word: &str) -> String {
     thread_local! {
-        static STEMS: RefCell<HashMap<String, String, RandomState>> = RefCell::default();
+        static STEMS: RefCell<WordCache<String>> = RefCell::default();
     }
-    STEMS.with_borrow_mut(|stems| {
-        if let Some(stem) = stems.get(word) {
-            return stem.clone();
+    let computed = || Stemmer::create(Algorithm::English).stem(word).into_owned();
+    STEMS.with_borrow_mut(|stems| stems.get(word, computed, String::clone))
+}
+
+/// What was computed for words, since few words make up most of a text.
+#[derive(Default)]
+pub struct WordCache<T> {
+    by_word: HashMap<Box<str>, T, RandomState>,
+}
+
+impl<T> WordCache<T> {
+    /// Reads what belongs to a word, computed if it is not there.
+    pub fn get<R>(
+        &mut self,
+        word: &str,
+        compute: impl FnOnce() -> T,
+        read: impl FnOnce(&T) -> R,
+    ) -> R {
+        if let Some(known) = self.by_word.get(word) {
+            return read(known);
         }
-        let stem = Stemmer::create(Algorithm::English).stem(word).into_owned();
-        // Numbers do not come again, and would push out words that do.
-        if word.bytes().any(|byte| byte.is_ascii_digit()) {
-            return stem;
+        let computed = compute();
+        let result = read(&computed);
+        // Numbers, and sentences of languages without spaces, do not come again, and would push out
+        // words that do.
+        if word.len() > MAX_WORD_CHARS || word.bytes().any(|byte| byte.is_ascii_digit()) {
+            return result;
         }
-        if stems.len() >= STEM_CACHE_WORDS {
-            stems.clear();
+        if self.by_word.len() >= CACHED_WORDS {
+            self.by_word.clear();
         }
-        stems.insert(word.to_owned(), stem.clone());
-        stem
-    })
+        self.by_word.insert(word.into(), computed);
+        result
+    }
 }
 
 /// A 32-bit hash of a term. Collisions among the terms of a large catalog are rare.

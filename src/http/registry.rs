@@ -394,6 +394,7 @@ impl Opener {
     ) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
         settings::adopt_former_file(&catalog)?;
+        catalog.searcher().warm_up();
         // Damaged vectors and a damaged memory do not keep the catalog from being served.
         let vectors = catalog.searcher().damaged_vectors();
         if vectors > 0 {

@@ -266,3 +266,14 @@ fn near_duplicates_are_folded_into_the_best_and_the_filter_applies_to_them() {
             .all(|hit| hit.also_on.is_empty())
     );
 }
+
+#[test]
+fn warming_up_asks_no_embedder_that_is_not_built_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = Slow::new();
+    let embedders: Vec<Arc<dyn Embedder>> = vec![StaticTable::bundled().unwrap(), slow.clone()];
+    let catalog = catalog(&dir, "c", embedders, &tools());
+    let before = slow.asked.load(Ordering::Relaxed);
+    catalog.searcher().warm_up();
+    assert_eq!(slow.asked.load(Ordering::Relaxed), before);
+}

@@ -1,11 +1,13 @@
 //! Splits a text into pieces of words: the split of the highest probability, as SentencePiece's
 //! unigram models do it.
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use unicode_normalization::UnicodeNormalization;
 
-use crate::text;
+use crate::text::{self, WordCache};
 
 /// Written for a space, and before the first word.
 const WORD_START: char = '\u{2581}';
@@ -16,8 +18,15 @@ const UNKNOWN_COST: f32 = 20.0;
 /// Characters that are read of a text, as in training.
 const MAX_CHARS: usize = 512;
 
+thread_local! {
+    /// The pieces of words, and the number of the vocabulary that they belong to.
+    static SPLITS: RefCell<(usize, WordCache<Box<[u32]>>)> = RefCell::default();
+}
+
 /// The pieces of a vocabulary and their costs.
 pub(super) struct Pieces {
+    /// Tells it from all others of the process. Not 0.
+    number: usize,
     /// All pieces, one after another, in the order of their bytes.
     text: Box<[u8]>,
     /// The start of each piece in `text`, and the end of the last.
@@ -42,7 +51,9 @@ impl Pieces {
             .iter()
             .map(|cost| f32::from(u16::from_le_bytes(*cost)) / COST_UNIT)
             .collect();
+        static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(1);
         let mut pieces = Pieces {
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             text: text.into(),
             starts,
             costs,
@@ -70,20 +81,31 @@ impl Pieces {
             .map_or(text.len(), |(end, _)| end);
         let text = normalised(&text[..end]);
         let mut pieces = Vec::new();
-        let mut best = Vec::new();
-        // No piece begins in one word and ends in another, so each word is split alone.
-        for word in words_of(&text) {
-            self.find_best_splits(word, &mut best);
-            let first = pieces.len();
-            let mut end = word.len();
-            while end > 0 {
-                let step = best[end];
-                pieces.extend(step.piece);
-                end = step.start;
+        SPLITS.with_borrow_mut(|(of, splits)| {
+            if *of != self.number {
+                *of = self.number;
+                *splits = WordCache::default();
             }
-            pieces[first..].reverse();
-        }
+            // No piece begins in one word and ends in another, so each word is split alone.
+            for word in words_of(&text) {
+                let computed = || self.best_split(word);
+                splits.get(word, computed, |split| pieces.extend_from_slice(split));
+            }
+        });
         pieces
+    }
+
+    fn best_split(&self, word: &str) -> Box<[u32]> {
+        let best = self.best_last_pieces(word);
+        let mut pieces = Vec::new();
+        let mut end = word.len();
+        while end > 0 {
+            let step = best[end];
+            pieces.extend(step.piece);
+            end = step.start;
+        }
+        pieces.reverse();
+        pieces.into()
     }
 
     /// The pieces of a text as texts.
@@ -118,14 +140,13 @@ impl Pieces {
     }
 
     /// For each position of a word, the last piece of the cheapest split of what is before it.
-    fn find_best_splits(&self, text: &str, best: &mut Vec<Step>) {
+    fn best_last_pieces(&self, text: &str) -> Vec<Step> {
         let unreached = Step {
             cost: f32::INFINITY,
             start: 0,
             piece: None,
         };
-        best.clear();
-        best.resize(text.len() + 1, unreached);
+        let mut best = vec![unreached; text.len() + 1];
         best[0].cost = 0.0;
         for (start, c) in text.char_indices() {
             let so_far = best[start].cost;
@@ -150,6 +171,7 @@ impl Pieces {
                 }
             });
         }
+        best
     }
 
     /// Calls `found` with each piece that the text begins with, and its length.
