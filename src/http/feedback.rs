@@ -51,6 +51,9 @@ pub struct FeedbackRequest {
 pub struct FeedbackAnswer {
     /// Always true; feedback that is not stored is an error.
     recorded: bool,
+    /// Whether the usage memory of the catalog stored it too: the memory is on, and the feedback
+    /// has the query.
+    remembered: bool,
 }
 
 /// Records which tool was used for a search.
@@ -78,9 +81,15 @@ pub async fn record(
         answer.request_id().to_owned()
     };
     let record = request.into_record(request_id);
-    app.record_feedback(catalog, record, &tool.id, grant.memory_source())
+    let source = grant.memory_source();
+    let remembered = app
+        .record_feedback(catalog, record, &tool.id, source)
         .await?;
-    Ok((StatusCode::CREATED, Json(FeedbackAnswer { recorded: true })))
+    let answer = FeedbackAnswer {
+        recorded: true,
+        remembered,
+    };
+    Ok((StatusCode::CREATED, Json(answer)))
 }
 
 impl FeedbackRequest {

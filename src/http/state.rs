@@ -268,7 +268,8 @@ impl App {
         }
     }
 
-    /// Stores feedback, and lets the catalog's usage memory learn from it.
+    /// Stores feedback, and lets the catalog's usage memory learn from it. Returns whether the
+    /// memory stored it.
     ///
     /// # Errors
     /// 500 when a database fails.
@@ -278,18 +279,19 @@ impl App {
         record: FeedbackRecord,
         tool: &ToolId,
         source: Source,
-    ) -> ApiResult<()> {
+    ) -> ApiResult<bool> {
         let learned = record.learned_query().map(str::to_owned);
         let (store, name) = (self.feedback.clone(), catalog.name.clone());
         let stored = blocking(move || store.insert(&name, &record, SystemTime::now())).await?;
         stored.map_err(ApiError::internal)?;
+        let mut remembered = false;
         if let Some(query) = learned {
             let (tool, at_ms) = (tool.clone(), unix_ms(SystemTime::now()));
             let learn = move || catalog.memory().remember(&query, &tool, at_ms, &source);
-            self.cpu_pool.run(learn).await??;
+            remembered = self.cpu_pool.run(learn).await??;
         }
         self.metrics.feedback.inc();
-        Ok(())
+        Ok(remembered)
     }
 
     /// Deletes a catalog and the feedback on it.

@@ -54,7 +54,7 @@ async fn first(server: &Server) -> Value {
         .clone()
 }
 
-async fn called(server: &Server, outcome: &str) {
+async fn called(server: &Server, outcome: &str) -> bool {
     let answer = server
         .post("/v1/search", &json!({ "query": REQUEST, "k": 50 }))
         .await
@@ -62,22 +62,24 @@ async fn called(server: &Server, outcome: &str) {
     let token = &answer["feedback_token"];
     let body =
         json!({ "feedback_token": token, "tool": "s/q7", "outcome": outcome, "query": REQUEST });
-    assert_eq!(server.post(FEEDBACK, &body).await.status, 201);
+    let recorded = server.post(FEEDBACK, &body).await;
+    assert_eq!(recorded.status, 201, "{recorded:?}");
+    recorded.body["remembered"] == true
 }
 
 #[tokio::test]
 async fn feedback_is_remembered_once_the_memory_is_on_and_forgotten_on_request() {
     let server = server().await;
-    called(&server, "used").await;
+    assert!(!called(&server, "used").await, "the memory is off");
     assert_eq!(first(&server).await, "list_tickets");
     let switched = ask(&server, Method::PUT, PATH, Some(json!({ "enabled": true }))).await;
     assert_eq!(
         (switched.status.as_u16(), &switched.body["enabled"]),
         (200, &json!(true))
     );
-    called(&server, "not_helpful").await;
+    assert!(!called(&server, "not_helpful").await);
     assert_eq!(first(&server).await, "list_tickets");
-    called(&server, "used").await;
+    assert!(called(&server, "used").await);
     assert_eq!(first(&server).await, "q7");
     let listed = ask(&server, Method::GET, PATH, None).await.body;
     assert_eq!(
