@@ -36,6 +36,29 @@ pub struct ListParams {
     cursor: Option<String>,
     /// Only tools of this server.
     server: Option<String>,
+    /// Only tools whose id has this part, in large or small letters.
+    #[param(max_length = 256)]
+    name: Option<String>,
+}
+
+/// Longest part of an id to look for, in bytes: longer than the ids of tools are.
+const MAX_NAME_BYTES: usize = 256;
+
+impl ListParams {
+    /// # Errors
+    /// 422 for a part of an id that is too long to be one.
+    fn listed(self) -> ApiResult<page::Listed> {
+        if self
+            .name
+            .as_ref()
+            .is_some_and(|name| name.len() > MAX_NAME_BYTES)
+        {
+            let message =
+                format!("name is longer than {MAX_NAME_BYTES} bytes; give a part of an id");
+            return Err(ApiError::unprocessable("invalid_value", message));
+        }
+        Ok(page::Listed::new(self.server, self.name.as_deref()))
+    }
 }
 
 /// A page of tools.
@@ -148,10 +171,11 @@ pub async fn list(
         Some(cursor) => Some(paging::read_cursor(cursor)?),
         None => None,
     };
+    let listed = params.listed()?;
     let searcher = catalog.searcher();
     let page = app
         .cpu_pool
-        .run(move || page::page(&searcher, after.as_deref(), params.server.as_deref(), limit));
+        .run(move || page::page(&searcher, after.as_deref(), &listed, limit));
     page.await.map(Json)
 }
 

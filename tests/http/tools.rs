@@ -96,6 +96,43 @@ async fn every_accepted_format_is_taken() {
 }
 
 #[tokio::test]
+async fn a_list_may_be_of_a_server_and_of_a_part_of_the_ids() {
+    let names = [
+        ("git", "createIssue"),
+        ("git", "close"),
+        ("hub", "issue_list"),
+    ];
+    let tools = names.map(|(server, name)| tool(server, name, ""));
+    let server = Server::with_tools(&tools).await;
+    for (query, expected) in [
+        ("name=ISSUE", vec!["git/createIssue", "hub/issue_list"]),
+        ("name=issue&server=git", vec!["git/createIssue"]),
+        ("name=hub%2Fi", vec!["hub/issue_list"]),
+        ("name=+&server=git", vec!["git/close", "git/createIssue"]),
+        ("name=none", vec![]),
+    ] {
+        let path = format!("/v1/catalogs/default/tools?{query}");
+        let page = server.get(&path).await.body;
+        let listed = page["tools"].as_array().unwrap().iter();
+        let ids: Vec<&str> = listed.filter_map(|tool| tool["id"].as_str()).collect();
+        assert_eq!(ids, expected, "{query}");
+    }
+    let first = server
+        .get("/v1/catalogs/default/tools?name=issue&limit=1")
+        .await;
+    let cursor = first.body["next_cursor"].as_str().unwrap();
+    let rest = server
+        .get(&format!(
+            "/v1/catalogs/default/tools?name=issue&cursor={cursor}"
+        ))
+        .await;
+    assert_eq!(rest.body["tools"][0]["id"], "hub/issue_list");
+    assert_eq!(rest.body.get("next_cursor"), None);
+    let long = format!("/v1/catalogs/default/tools?name={}", "x".repeat(257));
+    assert_eq!(server.get(&long).await.error_code(), "invalid_value");
+}
+
+#[tokio::test]
 async fn pages_list_every_tool_once_while_tools_are_deleted() {
     let server = Server::with_tools(&numbered(25)).await;
     let mut seen = Vec::new();

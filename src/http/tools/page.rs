@@ -1,6 +1,6 @@
 //! A page of the tools of a catalog.
 
-use toolscout_index::{Searcher, Tool};
+use toolscout_index::{Searcher, Tool, ToolId};
 
 use super::super::paging;
 use super::super::wire::ToolBody;
@@ -9,16 +9,34 @@ use super::ToolPage;
 /// A page ends early when its tools reach this size. It has at least one tool.
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
-/// The tools after this id, at most `limit`.
-pub fn page(
-    searcher: &Searcher,
-    after: Option<&str>,
-    server: Option<&str>,
-    limit: usize,
-) -> ToolPage {
+/// Which tools a list has.
+pub struct Listed {
+    server: Option<String>,
+    /// In small letters; empty for every name.
+    part: String,
+}
+
+impl Listed {
+    /// The tools of a server whose ids have a part, each where it is given.
+    pub fn new(server: Option<String>, part: Option<&str>) -> Self {
+        let part = part.unwrap_or_default().trim().to_lowercase();
+        Listed { server, part }
+    }
+
+    fn has(&self, id: &ToolId) -> bool {
+        let is_of_server = self
+            .server
+            .as_ref()
+            .is_none_or(|server| id.server() == server);
+        is_of_server && (self.part.is_empty() || id.as_str().to_lowercase().contains(&self.part))
+    }
+}
+
+/// The listed tools after this id, at most `limit`.
+pub fn page(searcher: &Searcher, after: Option<&str>, listed: &Listed, limit: usize) -> ToolPage {
     let mut ids = searcher
         .ids_after(after)
-        .filter(|id| server.is_none_or(|server| id.server() == server))
+        .filter(|id| listed.has(id))
         .peekable();
     let (mut tools, mut bytes, mut last) = (Vec::new(), 0, None);
     // The size is checked before a tool is added, so a page has at least one.
