@@ -42,6 +42,7 @@ mod show;
 mod stats;
 mod sync;
 mod tune;
+mod ui;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -98,6 +99,8 @@ enum Verb {
     Catalogs(catalogs::Args),
     /// Serve the HTTP API
     Serve(serve::Args),
+    /// Open the console in a browser
+    Ui(ui::Args),
     /// Serve an MCP client over standard input and output
     Mcp(mcp::Args),
     /// Create, list and revoke keys of the HTTP API
@@ -127,8 +130,8 @@ impl Cli {
             let message = "--embedder names several with commas, which only `eval` compares; use + for several together";
             return Err(UsageError(message.to_owned()).into());
         }
-        // `serve` sets up logging itself, from flags of its own.
-        if !matches!(verb, Verb::Serve(_)) {
+        // A server sets up logging itself, from flags of its own.
+        if !matches!(verb, Verb::Serve(_) | Verb::Ui(_)) {
             logging::start();
         }
         // A closure, because completions must work even with a broken configuration file.
@@ -161,6 +164,7 @@ impl Cli {
             Verb::Stats(args) => args.run(&context()?),
             Verb::Catalogs(args) => args.run(&context()?),
             Verb::Serve(args) => args.run(&context()?),
+            Verb::Ui(args) => args.run(&context()?),
             Verb::Mcp(args) => args.run(&context()?),
             Verb::Keys(args) => args.run(&context()?),
             Verb::Memory(args) => args.run(&context()?),

@@ -18,6 +18,7 @@ mod access;
 mod agent;
 mod catalogs;
 mod connection;
+mod console;
 mod descriptors;
 mod docs;
 mod embedders;
@@ -30,6 +31,7 @@ mod limits;
 mod mcp;
 mod memory;
 mod openapi;
+mod pages;
 mod paging;
 mod registry;
 mod search;
@@ -59,6 +61,7 @@ pub fn router(app: App) -> Router {
     let (routes, description) = api_routes(limits.bulk_body_bytes).split_for_parts();
     let routes = routes
         .merge(docs::routes(openapi::complete(description)))
+        .merge(console::routes())
         .route(mcp::PATH, any(mcp::serve))
         .fallback(service::no_route);
     // From the inside out: a request meets the last layer first.

@@ -9,6 +9,7 @@ mod http {
     pub mod access;
     pub mod bounds;
     pub mod catalogs;
+    pub mod console;
     pub mod durability;
     pub mod errors;
     pub mod feedback;

@@ -46,6 +46,13 @@ pub struct Args {
     /// read, change and delete
     #[arg(long)]
     insecure_no_keys: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// What every server can be told, wherever it listens.
+#[derive(clap::Args, Debug)]
+pub struct ServerArgs {
     /// Most searches that wait for a thread; further ones are rejected
     #[arg(long, value_name = "N")]
     search_queue: Option<usize>,
@@ -89,21 +96,54 @@ pub struct Args {
 impl Args {
     /// Serves, and prints the address once the server listens.
     pub fn run(self, context: &Context) -> Result<Outcome> {
+        let exposure = if self.insecure_no_keys {
+            Exposure::AnyoneWithoutKeys
+        } else {
+            Exposure::Loopback
+        };
+        let admission = Admission {
+            hosts: self.allow_host,
+            origins: self.allow_origin,
+            exposure,
+        };
+        self.server.run(self.listen, admission, context, |_| {})
+    }
+}
+
+/// Who may ask a server.
+pub struct Admission {
+    /// Host names besides localhost and IP addresses.
+    pub hosts: Vec<String>,
+    /// Origins of other pages.
+    pub origins: Vec<String>,
+    /// Whether clients beyond this machine need keys.
+    pub exposure: Exposure,
+}
+
+impl ServerArgs {
+    /// Serves until SIGTERM or SIGINT. Prints the address once the server listens, and then calls
+    /// `listening` with it.
+    pub fn run(
+        self,
+        address: SocketAddr,
+        admission: Admission,
+        context: &Context,
+        listening: impl FnOnce(SocketAddr),
+    ) -> Result<Outcome> {
         // Declared before the runtime and so dropped after it: it sends the last requests' spans.
         let traces = self.otlp_endpoint.as_deref().map(Traces::to).transpose()?;
         telemetry::start(self.log_format, &self.log, traces.as_ref())?;
         context.check_catalog()?;
         context.set_patience(Patience::of_server());
-        let address = self.listen;
-        let settings = self.settings(context)?;
+        let settings = self.settings(admission, context)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(serve(address, settings, context))?;
+        runtime.block_on(serve(address, settings, context, listening))?;
         Ok(Outcome::Success)
     }
 
-    fn settings(self, context: &Context) -> Result<Settings> {
+    fn settings(self, admission: Admission, context: &Context) -> Result<Settings> {
         let mut limits = Limits::within(http::raise_descriptor_limit());
         if let Some(connections) = self.max_connections {
             limits.max_connections = connections.get();
@@ -123,13 +163,9 @@ impl Args {
             default_catalog: context.settings.catalog.clone(),
             catalog_options: general_options(context),
             embedder_source: embedder_source(&context.settings),
-            allowed_hosts: self.allow_host,
-            allowed_origins: self.allow_origin,
-            exposure: if self.insecure_no_keys {
-                Exposure::AnyoneWithoutKeys
-            } else {
-                Exposure::Loopback
-            },
+            allowed_hosts: admission.hosts,
+            allowed_origins: admission.origins,
+            exposure: admission.exposure,
             limits,
         })
     }
@@ -171,16 +207,22 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     parsed.map_err(|_| "write an IP address and a port, as 127.0.0.1:7700 or [::1]:7700".to_owned())
 }
 
-async fn serve(address: SocketAddr, settings: Settings, context: &Context) -> Result<()> {
+async fn serve(
+    address: SocketAddr,
+    settings: Settings,
+    context: &Context,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<()> {
     // Before the address is printed: whoever reads it may send a signal at once.
     let shutdown = Shutdown::on_signals()?;
     let listener = http::bind(address, &settings)
         .await
         .map_err(with_other_port)?;
-    context.printer.text(format_args!(
-        "listening on http://{}",
-        listener.local_addr()?
-    ))?;
+    let address = listener.local_addr()?;
+    context
+        .printer
+        .text(format_args!("listening on http://{address}"))?;
+    listening(address);
     http::serve(listener, settings, shutdown).await
 }
 

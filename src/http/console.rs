@@ -1,0 +1,111 @@
+//! The console: a page that shows what is searched and found, and its files, which are part of the
+//! program. Everything that it does goes through the API.
+
+mod accept;
+mod assets;
+
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+
+use super::error::ApiError;
+use super::pages;
+use super::service;
+use super::state::App;
+use assets::Asset;
+
+/// Stored files are used only after the server has said that they are still the same, so a newer
+/// program never runs with files of an older one.
+const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// The routes of the page and its files.
+pub fn routes() -> Router<App> {
+    Router::new()
+        .route("/", get(page))
+        .route("/console/{*path}", get(file))
+        .layer(middleware::map_response(pages::with_policy))
+}
+
+/// The page for browsers; for other clients there is nothing at `/`.
+async fn page(headers: HeaderMap) -> Response {
+    let mut response = if accept::prefers_html(&headers) {
+        answer(assets::page(), &headers)
+    } else {
+        service::no_route().await.into_response()
+    };
+    let accept = HeaderValue::from_static("accept");
+    response.headers_mut().append(header::VARY, accept);
+    response
+}
+
+async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    match assets::find(&path) {
+        Some(asset) => answer(asset, &headers),
+        None => {
+            let message = format!("the console has no file {path:?}; its page is GET /");
+            ApiError::not_found("not_found", message).into_response()
+        }
+    }
+}
+
+/// The file, or 304 for a client that has it already.
+fn answer(asset: &Asset, headers: &HeaderMap) -> Response {
+    let tag = asset.entity_tag();
+    let mut response = if has(headers, &tag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let content_type = HeaderValue::from_static(asset.content_type);
+        ([(header::CONTENT_TYPE, content_type)], asset.bytes).into_response()
+    };
+    let answered = response.headers_mut();
+    answered.insert(header::CACHE_CONTROL, REVALIDATE);
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        answered.insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// Whether the client has the file with this tag. Proxies may have marked the tag as weak.
+fn has(headers: &HeaderMap, tag: &str) -> bool {
+    let given = headers.get_all(header::IF_NONE_MATCH);
+    given
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .any(|given| given == "*" || given.trim_start_matches("W/") == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn a_file_that_the_client_has_is_not_sent_again() {
+        for given in ["\"a\"", "\"b\", \"a\"", "W/\"a\"", "*"] {
+            assert!(
+                has(&headers(header::IF_NONE_MATCH, given), "\"a\""),
+                "{given}"
+            );
+        }
+        assert!(!has(&headers(header::IF_NONE_MATCH, "\"b\""), "\"a\""));
+        assert!(!has(&HeaderMap::new(), "\"a\""));
+    }
+
+    #[tokio::test]
+    async fn browsers_get_the_page_and_programs_what_they_got_before() {
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        let response = page(headers(header::ACCEPT, browser)).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], assets::HTML);
+        assert_eq!(response.headers()[header::VARY], "accept");
+        let response = page(headers(header::ACCEPT, "*/*")).await;
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    }
+}

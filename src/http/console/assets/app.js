@@ -1,0 +1,157 @@
+/** The page: its screens, the colours, the key, and what it says of the connection. */
+
+import { call, key } from "./api.js";
+import { onConnection, retryNow } from "./connection.js";
+import { ask } from "./dialog.js";
+import { h, icon, replace, skeleton } from "./dom.js";
+import { address, here } from "./place.js";
+import { search } from "./search.js";
+import { foreign } from "./text.js";
+
+const SCREENS = {
+  search: { title: "Search", open: async () => search },
+  catalog: { title: "Catalog", open: async () => (await import("./catalog.js")).catalog },
+};
+const THEMES = { system: "System", light: "Light", dark: "Dark" };
+
+const main = document.getElementById("main");
+/** The address that each screen had last, to come back to. */
+const lastAddress = new Map();
+let current = null;
+/** Counts the visits, so that a slow one does not replace a later one. */
+let visits = 0;
+
+async function show() {
+  const { screen, params } = here();
+  const known = SCREENS[screen] ?? SCREENS.search;
+  visits += 1;
+  const visit = visits;
+  leave();
+  document.title = `${known.title} · toolscout`;
+  drawNavigation(known);
+  replace(main, skeleton(6, "row"));
+  try {
+    const [open, list] = await Promise.all([known.open(), loadCatalogs()]);
+    if (visit !== visits) return;
+    current = { screen, view: open(main, params, { list, name: chosenCatalog(list, params) }) };
+    showKeyButton();
+  } catch (error) {
+    if (visit === visits) showFailure(error);
+  }
+}
+
+function leave() {
+  current?.view.stop();
+  current = null;
+  main.onkeydown = null;
+}
+
+async function loadCatalogs() {
+  return (await call("v1/catalogs")).catalogs;
+}
+
+/** The catalog of the address; else the usual one; else the first. */
+function chosenCatalog(list, params) {
+  const usual = list.find(({ name }) => name === "default") ?? list[0];
+  return params.get("c") ?? usual?.name ?? "default";
+}
+
+function showFailure(error) {
+  const retry = h("button", { type: "button", class: "primary", onclick: show }, "Try again");
+  replace(main, h("div", { class: "empty", role: "alert" }, h("h1", {}, "This did not work"), h("p", {}, foreign(error.message)), retry));
+  showKeyButton();
+}
+
+function drawNavigation(active) {
+  const links = Object.entries(SCREENS).map(([name, screen]) => h("a", {
+    href: lastAddress.get(name) ?? address(name, {}),
+    "aria-current": screen === active && "page",
+  }, screen.title));
+  replace(document.getElementById("nav"), links);
+}
+
+/** A link of the navigation leads to where its screen was left. */
+function rememberAddress() {
+  const { screen } = here();
+  if (SCREENS[screen]) lastAddress.set(screen, location.hash);
+}
+
+function showTheme() {
+  const button = document.getElementById("theme");
+  const theme = document.documentElement.dataset.theme ?? "system";
+  const drawings = { system: "system", light: "sun", dark: "moon" };
+  replace(button, icon(drawings[theme]), h("span", { class: "wide-only" }, THEMES[theme]));
+  button.setAttribute("aria-label", `Colours: ${THEMES[theme]}`);
+}
+
+function nextTheme() {
+  const names = Object.keys(THEMES);
+  const theme = document.documentElement.dataset.theme ?? "system";
+  const next = names[(names.indexOf(theme) + 1) % names.length];
+  if (next === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
+  localStorage.setItem("toolscout.theme", next);
+  showTheme();
+}
+
+function showKeyButton() {
+  document.getElementById("key").hidden = key.read() === "";
+}
+
+async function forgetKey() {
+  const content = [h("p", {}, "This tab holds an API key. Without it the page asks for one again.")];
+  if (!(await ask("Forget the key?", content, { accept: "Forget it" }))) return;
+  key.forget();
+  show();
+}
+
+function showConnection({ isLost, retryAt }, isBack) {
+  const box = document.getElementById("connection");
+  if (!isLost) {
+    replace(box);
+    if (isBack) comeBack();
+    return;
+  }
+  const seconds = Math.max(Math.ceil((retryAt - Date.now()) / 1000), 0);
+  const when = seconds > 1 ? `It is asked again in ${seconds} s.` : "It is asked again.";
+  replace(box, h("p", { class: "notice warn" }, h("b", {}, "The server does not answer. "), when, " Nothing that you typed is lost. ",
+    h("button", { type: "button", class: "link", onclick: retryNow }, "Ask now")));
+}
+
+function comeBack() {
+  if (current) current.view.again();
+  else show();
+}
+
+async function showVersion() {
+  try {
+    const { version } = await call("version");
+    document.getElementById("version").textContent = version;
+  } catch {
+    // Only a decoration; the connection says what is wrong.
+  }
+}
+
+addEventListener("hashchange", () => {
+  rememberAddress();
+  const { screen, params } = here();
+  if (current?.screen === screen && current.view.goTo?.(params)) return;
+  show();
+});
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.matches?.("input, select, textarea") || document.querySelector("dialog[open]");
+  if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const box = main.querySelector("input[type=search]");
+  if (!box) return;
+  event.preventDefault();
+  box.focus();
+  box.select();
+});
+document.getElementById("nav").addEventListener("click", () => rememberAddress(), true);
+document.getElementById("skip").addEventListener("click", () => main.focus());
+document.getElementById("theme").addEventListener("click", nextTheme);
+document.getElementById("key").addEventListener("click", forgetKey);
+onConnection(showConnection);
+showTheme();
+showVersion();
+show();

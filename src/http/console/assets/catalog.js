@@ -1,0 +1,253 @@
+/** Screen Catalog: what is in the catalogs, and how it gets there and out again. */
+
+import { call, isAbort, ofCatalog } from "./api.js";
+import { ask, field } from "./dialog.js";
+import { debounce, h, icon, replace } from "./dom.js";
+import { embedderName } from "./hit.js";
+import { rowOf, ToolList } from "./list.js";
+import { chooseFiles, loadFiles, takeDrops } from "./load.js";
+import { address, go, note } from "./place.js";
+import { bytes, count, counted, foreign, oneLine } from "./text.js";
+import { showTool } from "./tool.js";
+
+const PAGE = 200;
+const DEBOUNCE_MS = 150;
+/** How often the statistics are read while tools are being embedded. */
+const PROGRESS_MS = 1000;
+const NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}";
+
+/**
+ * Shows the screen.
+ * @param {HTMLElement} root
+ * @param {URLSearchParams} params
+ * @param {{list: object[], name: string}} catalogs
+ */
+export function catalog(root, params, catalogs) {
+  const view = new CatalogScreen(root, params, catalogs);
+  view.start();
+  return view;
+}
+
+class CatalogScreen {
+  constructor(root, params, { list, name }) {
+    Object.assign(this, { root, list, name });
+    this.read(params);
+    this.aborter = new AbortController();
+    this.toolAborter = new AbortController();
+    this.stats = null;
+    this.tools = new ToolList((id) => this.openTool(id));
+    this.tools.onload = () => this.showCount();
+    this.refilter = debounce(DEBOUNCE_MS, () => this.fill());
+  }
+
+  read(params) {
+    this.server = params.get("server") ?? "";
+    this.part = params.get("name") ?? "";
+    this.tool = params.get("tool") ?? "";
+  }
+
+  start() {
+    this.draw();
+    this.fill();
+    this.showDetail();
+    this.loadStats();
+  }
+
+  stop() {
+    this.aborter.abort();
+    this.toolAborter.abort();
+    this.tools.stop();
+    this.refilter.cancel();
+    clearTimeout(this.timer);
+    this.root.classList.remove("wide");
+  }
+
+  /** Is called when the server is back. */
+  again() {
+    this.refresh();
+  }
+
+  /** Goes to another place on this screen; false where it has to be drawn anew. */
+  goTo(params) {
+    const before = [this.server, this.part].join("\n");
+    if ((params.get("c") ?? this.name) !== this.name) return false;
+    this.read(params);
+    if ([this.server, this.part].join("\n") !== before) {
+      this.filterBox.value = this.part;
+      this.showSide();
+      this.fill();
+    }
+    this.showDetail();
+    return true;
+  }
+
+  place(changes = {}) {
+    return { c: this.name, server: this.server, name: this.part, tool: this.tool, ...changes };
+  }
+
+  get current() {
+    return this.list.find(({ name }) => name === this.name);
+  }
+
+  draw() {
+    this.root.classList.add("wide");
+    this.side = h("aside", { class: "side-panel", "aria-label": "Catalogs and servers" });
+    this.facts = h("div", { class: "facts" });
+    this.loads = h("div", { class: "loads" });
+    this.counted = h("span", { class: "muted", role: "status" });
+    this.filterBox = h("input", { type: "search", value: this.part, placeholder: "Filter by name", "aria-label": "Filter by name", maxlength: 200, autocomplete: "off", spellcheck: "false", oninput: () => this.filtered() });
+    this.detail = h("section", { class: "detail", "aria-label": "Tool" });
+    const middle = h("section", { class: "middle", "aria-label": "Tools of the catalog" },
+      h("div", { class: "catalog-head" }, h("h1", {}, foreign(this.name)), this.buttons()),
+      this.current?.damaged && h("p", { class: "notice error" }, "This catalog cannot be opened: ", foreign(this.current.damaged)),
+      this.current?.settings.description && h("p", { class: "muted" }, foreign(this.current.settings.description)),
+      this.facts, this.loads,
+      h("div", { class: "filter" }, this.filterBox, this.counted),
+      this.tools.element);
+    this.layout = h("div", { class: "catalog" }, this.side, middle, this.detail);
+    replace(this.root, this.layout);
+    takeDrops(this.layout, (files) => this.add(files));
+    this.showSide();
+  }
+
+  buttons() {
+    return h("div", { class: "actions" },
+      h("button", { type: "button", class: "primary", onclick: () => chooseFiles((files) => this.add(files)) }, icon("plus"), "Add tools"),
+      h("button", { type: "button", class: "quiet", onclick: () => this.deleteCatalog() }, "Delete catalog"));
+  }
+
+  showSide() {
+    const catalogs = this.list.map(({ name, tools, damaged }) => sideLink(address("catalog", { c: name }), name, damaged ? "damaged" : count(tools), name === this.name));
+    const servers = (this.stats?.servers ?? []).map(({ name, count: tools }) => sideLink(address("catalog", this.place({ server: name, tool: "" })), name || "(none)", count(tools), name !== "" && name === this.server));
+    const all = sideLink(address("catalog", this.place({ server: "", tool: "" })), "All servers", this.stats ? count(this.stats.tools) : "", this.server === "");
+    replace(this.side,
+      h("div", { class: "side-head" }, h("h2", {}, "Catalogs"), h("button", { type: "button", class: "quiet", onclick: () => this.createCatalog(), "aria-label": "New catalog", title: "New catalog" }, icon("plus"))),
+      h("ul", {}, catalogs),
+      h("div", { class: "side-head" }, h("h2", {}, "Servers"), this.stats && h("span", { class: "muted number" }, count(this.stats.servers.length))),
+      h("ul", { class: "servers" }, all, servers));
+  }
+
+  async loadStats() {
+    clearTimeout(this.timer);
+    const { signal } = this.aborter;
+    try {
+      this.stats = await call(ofCatalog(this.name, "/stats"), { signal });
+    } catch (error) {
+      if (!isAbort(error)) replace(this.facts, h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
+      return;
+    }
+    if (this.current) this.current.tools = this.stats.tools;
+    this.showFacts();
+    if (!this.side.contains(document.activeElement)) this.showSide();
+    if (this.stats.pending_embeddings > 0) this.timer = setTimeout(() => this.loadStats(), PROGRESS_MS);
+  }
+
+  showFacts() {
+    const { tools, servers, vectors, pending_embeddings: pending, disk_bytes: disk } = this.stats;
+    const facts = [[count(tools), "tools"], [count(servers.length), "servers"], [bytes(disk), "on disk"]];
+    const embedders = vectors.map(({ name, count: number }) => h("li", { title: name }, `${embedderName(name)} `, h("span", { class: "number" }, count(number))));
+    replace(this.facts,
+      h("dl", { class: "tiles" }, facts.map(([value, name]) => h("div", {}, h("dt", {}, name), h("dd", { class: "number" }, value)))),
+      embedders.length > 0 && h("div", { class: "vectors" }, h("span", { class: "muted" }, "vectors"), h("ul", {}, embedders)),
+      pending > 0 && h("div", { class: "embedding", role: "status" },
+        h("progress", { max: Math.max(tools, 1), value: Math.max(tools - pending, 0), "aria-label": "Embedded tools" }),
+        h("span", {}, `${counted(pending, "tool")} still to be embedded; by words they are found already.`)));
+  }
+
+  filtered() {
+    this.part = this.filterBox.value.trim();
+    note("catalog", this.place());
+    this.refilter();
+  }
+
+  /** Fills the list with what passes the filters. */
+  fill() {
+    const filters = { limit: PAGE, ...(this.server && { server: this.server }), ...(this.part && { name: this.part }) };
+    const source = async (cursor, signal) => {
+      const query = new URLSearchParams({ ...filters, ...(cursor && { cursor }) });
+      const page = await call(ofCatalog(this.name, `/tools?${query}`), { signal });
+      return { rows: page.tools.map(rowOf), cursor: page.next_cursor ?? null };
+    };
+    this.tools.begin(source, this.expected());
+    this.tools.choose(this.tool);
+    this.showCount();
+  }
+
+  /** How many tools the list will have, where it is known before they are read. */
+  expected() {
+    if (this.part) return null;
+    if (this.server) return this.stats?.servers.find(({ name }) => name === this.server)?.count ?? null;
+    return this.stats?.tools ?? this.current?.tools ?? null;
+  }
+
+  showCount() {
+    this.counted.textContent = `${this.tools.said()} ${this.tools.said() === "1" ? "tool" : "tools"}`;
+  }
+
+  openTool(id) {
+    go("catalog", this.place({ tool: id }));
+  }
+
+  showDetail() {
+    this.toolAborter.abort();
+    this.toolAborter = new AbortController();
+    this.layout.classList.toggle("has-tool", this.tool !== "");
+    this.tools.choose(this.tool);
+    if (!this.tool) return replace(this.detail, h("p", { class: "muted hint" }, "Choose a tool to see its definition. Drop a file anywhere to add tools."));
+    const close = () => {
+      go("catalog", this.place({ tool: "" }));
+      this.tools.element.focus();
+    };
+    const removed = () => {
+      close();
+      this.refresh();
+    };
+    return showTool(this.detail, this.name, this.tool, { close, removed, signal: this.toolAborter.signal });
+  }
+
+  async add(files) {
+    if (await loadFiles(files, this.name, this.loads, this.aborter.signal)) this.refresh();
+  }
+
+  async refresh() {
+    await this.loadStats();
+    if (!this.aborter.signal.aborted) this.fill();
+  }
+
+  async createCatalog() {
+    const content = field("Name", "name", { required: true, maxlength: 64, pattern: NAME, autofocus: true }, "Letters, digits, - _ and . after a letter or digit.");
+    const isComplete = (form) => form.elements.name.value !== "" && form.elements.name.checkValidity();
+    const given = await ask("New catalog", content, { accept: "Create" }, isComplete);
+    if (!given) return;
+    const name = given.get("name");
+    await this.attempt("Not created", async () => {
+      await call("v1/catalogs", { method: "POST", json: { name } });
+      go("catalog", { c: name });
+    });
+  }
+
+  async deleteCatalog() {
+    const content = [
+      h("p", {}, "This deletes ", h("b", {}, foreign(this.name)), ` with ${counted(this.stats?.tools ?? this.current?.tools ?? 0, "tool")}, its settings, its memory and the feedback on it. It cannot be undone.`),
+      field(`Type ${this.name} to confirm`, "name", { autofocus: true }),
+    ];
+    const isComplete = (form) => form.elements.name.value === this.name;
+    if (!(await ask("Delete this catalog?", content, { accept: "Delete", isDangerous: true }, isComplete))) return;
+    await this.attempt("Not deleted", async () => {
+      await call(ofCatalog(this.name), { method: "DELETE" });
+      go("catalog", {});
+    });
+  }
+
+  async attempt(failed, action) {
+    try {
+      await action();
+    } catch (error) {
+      await ask(failed, [h("p", {}, foreign(error.message))], { accept: "Close", refuse: "Cancel" });
+    }
+  }
+}
+
+function sideLink(href, name, number, isCurrent) {
+  return h("li", {}, h("a", { href, "aria-current": isCurrent && "true" }, foreign(oneLine(name, 80)), h("span", { class: "number" }, number)));
+}

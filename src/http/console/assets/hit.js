@@ -1,0 +1,110 @@
+/** One hit: the tool, and how it got its rank. */
+
+import { bar, h } from "./dom.js";
+import { address } from "./place.js";
+import { foreign, long } from "./text.js";
+
+/** Embedders that ship, by how their ids begin. */
+const EMBEDDERS = { "static-table": "table", "languages-table": "languages", "tool-encoder": "encoder" };
+/** The fields of a tool, as the index names them. */
+const FIELDS = { parameter_names: "parameters", parameter_descriptions: "parameter descriptions" };
+/** Most reasons and legs that are listed. */
+const MOST_ROWS = 16;
+
+/** The short name of an embedder. */
+export const embedderName = (id) => EMBEDDERS[id.split("/", 1)[0]] ?? id;
+
+/**
+ * @param {object} hit of the answer
+ * @param {number} rank from 1
+ * @param {{catalog: string, move: ?Node, isOpen: boolean, onToggle: Function, onRight: Function, clauses: string[]}} context
+ */
+export function hitItem(hit, rank, context) {
+  const explain = hit.explain ?? {};
+  const terms = [...new Set((explain.matched ?? []).flatMap((field) => field.terms))];
+  const link = h("a", { class: "name", href: address("catalog", { c: context.catalog, tool: hit.id }) }, foreign(hit.name, terms));
+  return h("li", { class: "hit", "data-id": hit.id, tabindex: "-1" },
+    h("div", { class: "rank" }, h("span", { class: "number" }, rank), context.move),
+    h("div", { class: "body" },
+      h("div", { class: "head" }, link, hit.server && h("span", { class: "server" }, foreign(hit.server)), badges(hit, explain, context.clauses)),
+      hit.description ? long(hit.description, terms) : h("p", { class: "muted" }, "No description."),
+      signals(explain),
+      why(hit, explain, context)),
+    h("div", { class: "score" }, h("span", { class: "number" }, hit.score.toFixed(3)), bar(hit.score)));
+}
+
+function badges(hit, explain, clauses) {
+  const moved = explain.memory_moved;
+  return [
+    explain.name_match && h("span", { class: "badge accent" }, `name: ${explain.name_match}`),
+    hit.serves && h("span", { class: "badge", title: hit.serves }, `need ${clauses.indexOf(hit.serves) + 1 || "?"}`),
+    moved && moved.before !== moved.after && h("span", { class: "badge" }, `memory ${moved.before} → ${moved.after}`),
+    ...(hit.also_on ?? []).slice(0, 3).map((id) => h("span", { class: "badge", title: "a near-duplicate" }, "also ", foreign(id))),
+    (hit.also_on ?? []).length > 3 && h("span", { class: "badge" }, `and ${hit.also_on.length - 3} more`),
+  ];
+}
+
+/** What each part of the search gave, at a glance. */
+function signals(explain) {
+  const parts = [["words", explain.lexical?.normalised]];
+  for (const [id, leg] of (explain.dense ?? []).slice(0, MOST_ROWS)) parts.push([embedderName(id), leg.normalised]);
+  const shown = parts.map(([name, share]) => signal(name, share ?? 0, share === undefined ? "–" : share.toFixed(2)));
+  const { ranker, memory } = explain;
+  if (ranker) {
+    const moved = ranker.before === ranker.after ? `${ranker.after}` : `${ranker.before} → ${ranker.after}`;
+    // The ranker's score has no bounds; the logistic function has.
+    shown.push(signal("ranker", 1 / (1 + Math.exp(-ranker.score)), moved));
+  }
+  if (memory !== undefined) shown.push(signal("memory", memory, memory.toFixed(2)));
+  return h("dl", { class: "signals" }, shown);
+}
+
+function signal(name, share, value) {
+  return h("div", { class: "signal" }, h("dt", {}, foreign(name)), h("dd", {}, bar(share), h("span", { class: "number" }, value)));
+}
+
+function why(hit, explain, context) {
+  const details = h("details", { class: "why" }, h("summary", {}, "Why"), h("div", { class: "why-body" }));
+  const fill = () => {
+    if (details.open && !details.lastChild.hasChildNodes()) details.lastChild.append(legTable(explain), matchedFields(explain), reasons(explain));
+  };
+  details.open = context.isOpen;
+  fill();
+  details.addEventListener("toggle", () => {
+    fill();
+    context.onToggle(hit.id, details.open);
+  });
+  const right = h("button", { type: "button", class: "link", onclick: (event) => context.onRight(hit, event.currentTarget) }, "This was right");
+  return h("div", { class: "foot" }, details, right);
+}
+
+function legTable(explain) {
+  const legs = [["words", explain.lexical], ...(explain.dense ?? [])].slice(0, MOST_ROWS);
+  const rows = legs.map(([name, leg]) => h("tr", {},
+    h("th", { scope: "row" }, foreign(name)),
+    leg ? [h("td", {}, leg.rank), h("td", {}, leg.raw.toFixed(3)), h("td", {}, leg.normalised.toFixed(3))] : h("td", { colspan: 3 }, "not found by it")));
+  const fused = `Fused ${explain.fused?.toFixed(3) ?? "–"}, of which meaning has a share of ${explain.dense_weight?.toFixed(2) ?? "–"}.`;
+  return h("div", {},
+    h("table", {}, h("thead", {}, h("tr", {}, ["part", "rank", "raw", "scaled"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)),
+    h("p", { class: "muted" }, fused));
+}
+
+function matchedFields(explain) {
+  const fields = explain.matched ?? [];
+  if (fields.length === 0) return h("p", { class: "muted" }, "No word of the request is in this tool.");
+  const rows = fields.map(({ field, terms }) => h("tr", {}, h("th", { scope: "row" }, FIELDS[field] ?? field), h("td", { class: "words" }, foreign(terms.join(", ")))));
+  return h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "field"), h("th", { scope: "col" }, "words, cut to their stems"))), h("tbody", {}, rows));
+}
+
+function reasons(explain) {
+  const { ranker } = explain;
+  if (!ranker) return h("p", { class: "muted" }, "The ranker took no part.");
+  const most = Math.max(...ranker.reasons.map(({ moved }) => Math.abs(moved)), 0.001);
+  const rows = ranker.reasons.slice(0, MOST_ROWS).map(({ feature, value, moved }) => h("tr", {},
+    h("th", { scope: "row" }, feature.replaceAll("_", " ")),
+    h("td", {}, value.toFixed(2)),
+    h("td", {}, `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(2)}`),
+    h("td", { class: "wide" }, bar(Math.abs(moved) / most, moved < 0 ? "less" : ""))));
+  const names = ["what the ranker saw", "value", "moved", ""];
+  return h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => (name ? h("th", { scope: "col" }, name) : h("td", {}))))), h("tbody", {}, rows));
+}

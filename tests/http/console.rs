@@ -1,0 +1,104 @@
+use reqwest::{Method, header};
+
+use super::server::{Server, read};
+
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+#[tokio::test]
+async fn a_browser_gets_the_console_and_a_program_the_error_it_got_before() {
+    let server = Server::start().await;
+    let page = server
+        .request(Method::GET, "/")
+        .header(header::ACCEPT, BROWSER);
+    let page = read(page).await;
+    assert_eq!(page.status, 200);
+    assert_eq!(
+        page.headers[header::CONTENT_TYPE],
+        "text/html; charset=utf-8"
+    );
+    assert!(page.body.as_str().unwrap().starts_with("<!doctype html>"));
+    for accept in [None, Some("*/*"), Some("application/json")] {
+        let mut request = server.request(Method::GET, "/");
+        if let Some(accept) = accept {
+            request = request.header(header::ACCEPT, accept);
+        }
+        let answer = read(request).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (404, "not_found"),
+            "{accept:?}"
+        );
+        let varies: Vec<_> = answer.headers.get_all(header::VARY).iter().collect();
+        assert!(varies.iter().any(|by| *by == "accept"), "{varies:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_console_runs_under_a_strict_policy() {
+    let server = Server::start().await;
+    let page = server
+        .request(Method::GET, "/")
+        .header(header::ACCEPT, BROWSER);
+    let script = server.request(Method::GET, "/console/app.js");
+    for answer in [read(page).await, read(script).await] {
+        let policies: Vec<&str> = answer
+            .headers
+            .get_all(header::CONTENT_SECURITY_POLICY)
+            .iter()
+            .map(|policy| policy.to_str().unwrap())
+            .collect();
+        let policy = policies.join("; ");
+        for directive in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "connect-src 'self'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(policy.contains(directive), "{directive} is not in {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert_eq!(answer.headers[header::REFERRER_POLICY], "no-referrer");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_sent_once_and_an_unknown_one_is_an_error_of_the_api() {
+    let server = Server::start().await;
+    let first = server.get("/console/style.css").await;
+    assert_eq!(
+        first.headers[header::CONTENT_TYPE],
+        "text/css; charset=utf-8"
+    );
+    assert_eq!(first.headers[header::CACHE_CONTROL], "no-cache");
+    let again = server
+        .request(Method::GET, "/console/style.css")
+        .header(header::IF_NONE_MATCH, &first.headers[header::ETAG]);
+    let again = read(again).await;
+    assert_eq!(
+        (again.status.as_u16(), again.body.as_str()),
+        (304, Some(""))
+    );
+    assert_eq!(again.headers[header::ETAG], first.headers[header::ETAG]);
+    for path in ["/console/none.js", "/console/", "/console/../Cargo.toml"] {
+        let answer = server.get(path).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.error_code()),
+            (404, "not_found"),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_page_needs_no_key_and_what_it_shows_does() {
+    let server = Server::start().await;
+    server.key(toolscout::keys::Scope::Search, "*");
+    let page = server
+        .request(Method::GET, "/")
+        .header(header::ACCEPT, BROWSER);
+    assert_eq!(read(page).await.status, 200);
+    assert_eq!(server.get("/console/app.js").await.status, 200);
+    assert_eq!(server.get("/v1/catalogs").await.error_code(), "missing_key");
+}
