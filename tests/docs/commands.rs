@@ -25,6 +25,7 @@ pages! {
     the_first_page_runs: "README.md",
     benchmarks_run: "BENCHMARKS.md",
     agent_runs: "docs/agent.md",
+    console_runs: "docs/console.md",
     enrich_runs: "docs/enrich.md",
     evaluation_runs: "docs/evaluation.md",
     gate_runs: "docs/gate.md",

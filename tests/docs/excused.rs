@@ -36,7 +36,7 @@ const fn excused(begins: &'static str, instead: Instead, reason: &'static str) -
     }
 }
 
-const LIST: [Excused; 19] = [
+const LIST: [Excused; 20] = [
     excused(
         "make ",
         Instead::Target,
@@ -105,6 +105,11 @@ const LIST: [Excused; 19] = [
         "benches/load/run.sh",
         Instead::Script,
         "takes minutes, and wrk",
+    ),
+    excused(
+        "toolscout ui",
+        Instead::Help,
+        "opens a browser, and serves until it is stopped",
     ),
     excused("claude mcp add", Instead::HelpOfInner, "is another program"),
     excused("codex mcp add", Instead::HelpOfInner, "is another program"),

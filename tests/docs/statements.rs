@@ -7,7 +7,7 @@ use std::process::Command;
 use super::page::{self, Page};
 
 /// Verbs whose help lists flags.
-const VERBS: [&str; 27] = [
+const VERBS: [&str; 28] = [
     "add",
     "sync",
     "embed",
@@ -22,6 +22,7 @@ const VERBS: [&str; 27] = [
     "catalogs delete",
     "catalogs settings",
     "serve",
+    "ui",
     "mcp",
     "mcp install",
     "keys create",

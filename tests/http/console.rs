@@ -1,6 +1,9 @@
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
 use reqwest::{Method, header};
 
-use super::server::{Server, read};
+use super::server::{Server, read, read_response};
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
@@ -101,4 +104,45 @@ async fn the_page_needs_no_key_and_what_it_shows_does() {
     assert_eq!(read(page).await.status, 200);
     assert_eq!(server.get("/console/app.js").await.status, 200);
     assert_eq!(server.get("/v1/catalogs").await.error_code(), "missing_key");
+}
+
+/// Ends a process with its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn ui_serves_on_loopback_also_where_no_browser_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolscout"));
+    command
+        .args(["ui", "--embedder", "none", "--data"])
+        .arg(dir.path())
+        // Nothing that opens a browser is found there.
+        .env("PATH", dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut program = Running(command.spawn().unwrap());
+    let mut first = String::new();
+    let stdout = program.0.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut first).unwrap();
+    let url = first.trim().strip_prefix("listening on ").unwrap();
+    assert!(url.starts_with("http://127.0.0.1:"), "{first}");
+    let stderr = BufReader::new(program.0.stderr.take().unwrap());
+    let said = stderr.lines().map_while(Result::ok);
+    let advice = format!("open {url}/ yourself");
+    assert!(
+        said.into_iter().any(|line| line.ends_with(&advice)),
+        "it says what to do"
+    );
+    let client = toolscout::tls::client().build().unwrap();
+    let page = client.get(url).header(header::ACCEPT, BROWSER);
+    let page = read_response(page.send().await.unwrap()).await;
+    assert_eq!(page.status, 200);
 }

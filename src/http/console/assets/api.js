@@ -8,7 +8,7 @@ const STORED_KEY = "toolscout.key";
 const MOST_STARTING = 120;
 
 /** An error of the API, or of the way to it. */
-export class Failure extends Error {
+class Failure extends Error {
   /** @param {number} status 0 where there was no answer */
   constructor(status, error) {
     super(error.message);

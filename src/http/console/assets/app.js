@@ -29,7 +29,7 @@ async function show() {
   leave();
   document.title = `${known.title} · toolscout`;
   drawNavigation(known);
-  replace(main, skeleton(6, "row"));
+  replace(main, skeleton(6, "short"));
   try {
     const [open, list] = await Promise.all([known.open(), loadCatalogs()]);
     if (visit !== visits) return;

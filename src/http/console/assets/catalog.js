@@ -1,7 +1,7 @@
 /** Screen Catalog: what is in the catalogs, and how it gets there and out again. */
 
 import { call, isAbort, ofCatalog } from "./api.js";
-import { ask, field } from "./dialog.js";
+import { ask, field, tell } from "./dialog.js";
 import { debounce, h, icon, replace } from "./dom.js";
 import { embedderName } from "./hit.js";
 import { rowOf, ToolList } from "./list.js";
@@ -70,7 +70,7 @@ class CatalogScreen {
   /** Goes to another place on this screen; false where it has to be drawn anew. */
   goTo(params) {
     const before = [this.server, this.part].join("\n");
-    if ((params.get("c") ?? this.name) !== this.name) return false;
+    if (params.get("c") !== this.name) return false;
     this.read(params);
     if ([this.server, this.part].join("\n") !== before) {
       this.filterBox.value = this.part;
@@ -243,7 +243,7 @@ class CatalogScreen {
     try {
       await action();
     } catch (error) {
-      await ask(failed, [h("p", {}, foreign(error.message))], { accept: "Close", refuse: "Cancel" });
+      await tell(failed, error);
     }
   }
 }

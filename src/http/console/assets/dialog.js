@@ -1,12 +1,13 @@
 /** Dialogs. Escape closes each, and the focus goes back to where it was. */
 
 import { h } from "./dom.js";
+import { foreign } from "./text.js";
 
 /**
  * Shows a form in a dialog.
  * @param {string} title
  * @param {Array} content
- * @param {{accept: string, refuse?: string, isDangerous?: boolean}} buttons
+ * @param {{accept: string, refuse?: ?string, isDangerous?: boolean}} buttons without `refuse` there is only one
  * @param {(form: HTMLFormElement) => boolean} [isComplete] whether it may be accepted
  * @returns {Promise<FormData|null>} the fields, or null where it was closed
  */
@@ -14,7 +15,7 @@ export function ask(title, content, { accept, refuse = "Cancel", isDangerous = f
   return new Promise((resolve) => {
     const heading = h("h2", { id: "dialog-title" }, title);
     const accepting = h("button", { class: isDangerous ? "danger" : "primary" }, accept);
-    const refusing = h("button", { type: "button", onclick: () => dialog.close() }, refuse);
+    const refusing = refuse && h("button", { type: "button", onclick: () => dialog.close() }, refuse);
     const form = h("form", { method: "dialog" }, heading, content, h("div", { class: "buttons" }, refusing, accepting));
     const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, form);
     const check = () => { accepting.disabled = !isComplete(form); };
@@ -31,10 +32,14 @@ export function ask(title, content, { accept, refuse = "Cancel", isDangerous = f
   });
 }
 
+/** Says that something failed, and why. */
+export const tell = (title, error) => ask(title, h("p", {}, foreign(error.message)), { accept: "Close", refuse: null });
+
 /** A field of a form with its label above it. */
 export function field(label, name, properties = {}, hint = "") {
-  const input = h("input", { name, autocomplete: "off", spellcheck: "false", ...properties });
-  return h("label", { class: "field" }, h("span", {}, label), input, hint && h("small", {}, hint));
+  const id = `field-${name}`;
+  const input = h("input", { id, name, autocomplete: "off", spellcheck: "false", "aria-describedby": hint !== "" && `${id}-hint`, ...properties });
+  return h("div", { class: "field" }, h("label", { for: id }, label), input, hint && h("small", { id: `${id}-hint`, class: "muted" }, hint));
 }
 
 /** Asks for a key of the API. */

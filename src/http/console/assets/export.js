@@ -31,7 +31,7 @@ export function exportPanel(request, chosen, changed) {
     aborter = new AbortController();
     const wanted = request();
     if (!panel.open || !wanted) return replace(output, h("p", { class: "muted" }, "Search for something first."));
-    if (!output.querySelector("pre")) replace(output, skeleton(3, "row"));
+    if (!output.querySelector("pre")) replace(output, skeleton(3, "short"));
     const body = { ...wanted.body, explain: false, format: chosen.format, max_tokens: Number(chosen.tokens) || NO_BUDGET };
     try {
       show(output, await call(ofCatalog(wanted.catalog, "/search"), { method: "POST", json: body, signal: aborter.signal }));

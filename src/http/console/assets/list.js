@@ -93,7 +93,7 @@ export class ToolList {
       class: `row${index === this.active ? " active" : ""}`, role: "option", id: `row-${index}`, "data-index": index,
       "aria-selected": String(row.id === this.chosen), "aria-posinset": index + 1, "aria-setsize": this.isWhole || this.expected !== null ? this.length : -1,
     },
-    h("div", { class: "row-head" }, h("span", { class: "name" }, foreign(row.name)), row.server && h("span", { class: "server" }, foreign(row.server))),
+    h("div", { class: "row-head" }, h("span", { class: "name" }, foreign(row.name)), " ", row.server && h("span", { class: "server" }, foreign(row.server))),
     h("div", { class: "row-text" }, row.description ? foreign(row.description) : "No description"));
   }
 

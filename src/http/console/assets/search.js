@@ -6,7 +6,7 @@ import { announce, copyButton, debounce, h, icon, replace, skeleton } from "./do
 import { exportPanel } from "./export.js";
 import { note } from "./place.js";
 import { readSettings, searchBody, settingsFields, writeSettings } from "./settings.js";
-import { counted, foreign } from "./text.js";
+import { count, counted, foreign } from "./text.js";
 
 /** Long enough that not every letter of a fast typist is a search, too short to be waited for. */
 const DEBOUNCE_MS = 120;
@@ -64,8 +64,11 @@ class SearchScreen {
       type: "search", id: "query", value: this.query, placeholder: "What should the tool do?", autocomplete: "off", spellcheck: "false",
       "aria-label": "Request", enterkeyhint: "search", oninput: () => this.typed(), onkeydown: (event) => this.keyInBox(event),
     });
+    const names = this.list.map(({ name, tools }) => [name, `${name} (${count(tools)})`]);
+    // An address may name a catalog that is gone; the search says so.
+    if (!this.list.some(({ name }) => name === this.catalog)) names.unshift([this.catalog, this.catalog]);
     const chooser = h("select", { "aria-label": "Catalog", onchange: (event) => this.chooseCatalog(event.target.value) },
-      this.list.map(({ name, tools }) => h("option", { value: name, selected: name === this.catalog }, `${name} (${tools})`)));
+      names.map(([value, caption]) => h("option", { value, selected: value === this.catalog }, caption)));
     const form = h("form", { class: "box", role: "search", onsubmit: (event) => { event.preventDefault(); this.later.cancel(); this.run(); } },
       icon("search"), this.input, h("span", { class: "select" }, chooser));
     this.columns = h("div", { class: "columns" });
@@ -183,7 +186,7 @@ class SearchScreen {
       output.removeAttribute("aria-busy");
       if (answer?.failure) this.showFailure(output, answer.failure);
       else if (answer) replace(output, answerView(answer, { catalog: this.catalog, other, opened: this.opened, onRight: (...given) => this.right(...given) }));
-      else if (this.query.trim()) replace(output, skeleton(5, "hit"));
+      else if (this.query.trim()) replace(output, skeleton(5, "tall"));
       else replace(output, index === 0 && this.startHint());
     });
     const first = this.answers[0];

@@ -1,7 +1,7 @@
 /** One tool: all that its definition says. */
 
 import { call, isAbort, ofCatalog, ofTool } from "./api.js";
-import { ask } from "./dialog.js";
+import { ask, tell } from "./dialog.js";
 import { announce, copyButton, h, icon, replace, skeleton } from "./dom.js";
 import { address } from "./place.js";
 import { schemaForm } from "./schema.js";
@@ -25,7 +25,7 @@ const MOST_TAGS = 40;
  * @param {{close: () => void, removed: (id: string) => void, signal: AbortSignal}} context
  */
 export async function showTool(box, catalog, id, context) {
-  replace(box, skeleton(4, "row"));
+  replace(box, skeleton(4, "short"));
   try {
     const tool = await call(ofTool(catalog, id), { signal: context.signal });
     const twins = h("div", {});
@@ -93,6 +93,6 @@ async function removeTool(id, catalog, context) {
     announce("Removed");
     context.removed(id);
   } catch (error) {
-    await ask("Not removed", [h("p", {}, foreign(error.message))], { accept: "Close", refuse: "Cancel" });
+    await tell("Not removed", error);
   }
 }

@@ -1,0 +1,120 @@
+/** Screen Catalog. */
+
+import assert from "node:assert/strict";
+import { barriers, close, open, picture } from "./browser.mjs";
+
+const TOOL_FILE = (names) => ({ name: "parcels.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(names.map((name) => ({ name, description: `Does ${name}.` })))) });
+
+export const catalog = {
+  async "catalogs, servers, figures and a tool are shown"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/catalog?c=default" });
+    await page.locator(".tiles", { hasText: "425" }).waitFor();
+    await page.getByRole("link", { name: "github 17" }).click();
+    await page.locator(".filter", { hasText: "17 tools" }).waitFor();
+    await page.getByLabel("Filter by name").fill("ISSUE");
+    await page.waitForFunction(() => [...document.querySelectorAll(".row[role=option] .name")].every((name) => /issue/iu.test(name.textContent)));
+    await page.getByRole("option", { name: /^create_issue/u }).click();
+    const detail = page.locator(".detail");
+    await detail.getByRole("heading", { name: "create_issue" }).waitFor();
+    assert.match(await detail.innerText(), /does more than read[\s\S]*Arguments[\s\S]*owner[\s\S]*required/u);
+    await detail.getByText("JSON", { exact: true }).click();
+    assert.match(await detail.locator("pre").innerText(), /"inputSchema"/u);
+    assert.match(page.url(), /tool=github%2Fcreate_issue/u);
+    await page.goBack();
+    await page.getByText("Choose a tool").waitFor();
+    await page.goForward();
+    await picture(page, "catalog");
+    await close(page);
+  },
+
+  async "near-duplicates on other servers are named"({ browser, server }) {
+    const tool = { name: "send_parcel", description: "Sends a parcel to an address.", inputSchema: { type: "object", properties: { address: { type: "string" } } } };
+    await server.post("catalogs", { name: "twins" });
+    await server.post("catalogs/twins/tools", [{ ...tool, server: "one" }, { ...tool, server: "two" }]);
+    const page = await open(browser, server, { hash: "#/catalog?c=twins&tool=one%2Fsend_parcel" });
+    await page.locator(".detail", { hasText: "Near-duplicates" }).getByRole("link", { name: "two/send_parcel" }).click();
+    await page.waitForFunction(() => location.hash.includes("two%2Fsend_parcel"));
+    await close(page);
+  },
+
+  async "a file is added with the errors of its items, a tool removed, a catalog made and deleted"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/catalog" });
+    await page.getByRole("button", { name: "New catalog" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("parcels");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("heading", { name: "parcels" }).waitFor();
+    await page.getByText("No tools.").waitFor();
+
+    const choosing = page.waitForEvent("filechooser");
+    await page.getByRole("button", { name: "Add tools" }).click();
+    await (await choosing).setFiles([TOOL_FILE(["track", "send", ""])]);
+    await page.getByRole("dialog").getByRole("button", { name: "Add tools" }).click();
+    await page.locator(".load", { hasText: "2 added, 1 failed" }).waitFor();
+    await page.locator(".load summary").click();
+    assert.match(await page.locator(".load").innerText(), /Item 3/u);
+    await page.getByRole("option", { name: /^track parcels/u }).waitFor();
+
+    await drop(page, "more.yaml", "- name: weigh\n  description: Weighs a parcel.\n");
+    await page.getByRole("dialog").getByRole("button", { name: "Add tools" }).click();
+    await page.getByRole("option", { name: /^weigh more/u }).click();
+
+    await page.getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.waitForFunction(() => ![...document.querySelectorAll(".row .name")].some((name) => name.textContent === "weigh"));
+
+    await page.getByRole("button", { name: "Delete catalog" }).click();
+    const accept = page.getByRole("dialog").getByRole("button", { name: "Delete" });
+    assert.ok(await accept.isDisabled(), "the name is not typed yet");
+    await page.getByLabel("Type parcels to confirm").fill("parcels");
+    await accept.click();
+    await page.getByRole("heading", { name: "default" }).waitFor();
+    assert.equal(await page.getByRole("link", { name: /^parcels/u }).count(), 0);
+    await close(page);
+  },
+
+  async "20,000 tools stay a short page, to the last of them"({ browser, large }) {
+    const page = await open(browser, large, { hash: "#/catalog" });
+    await page.getByRole("option").first().waitFor();
+    const frames = await page.evaluate(async () => {
+      const list = document.querySelector(".list");
+      const frames = [];
+      for (let step = 0, before = performance.now(); step < 90; step += 1) {
+        list.scrollTop += 700;
+        await new Promise(requestAnimationFrame);
+        frames.push(performance.now() - before);
+        before = performance.now();
+      }
+      list.scrollTop = list.scrollHeight;
+      return frames.sort((a, b) => a - b);
+    });
+    await page.getByRole("option", { name: /^tool_19999/u }).waitFor({ timeout: 60_000 });
+    const rows = await page.locator(".row").count();
+    assert.ok(rows < 80, `${rows} rows are in the page`);
+    await page.getByLabel("Filter by name").fill("tool_12345");
+    await page.locator(".filter", { hasText: "1 tool" }).waitFor();
+    await close(page);
+    return `frames while scrolling: median ${frames[45].toFixed(0)} ms, 95% ${frames[85].toFixed(0)} ms; ${rows} rows drawn`;
+  },
+
+  async "no serious barrier, in light and dark"({ browser, server }) {
+    for (const dark of [false, true]) {
+      const page = await open(browser, server, { dark, hash: "#/catalog?c=default&tool=github%2Fcreate_issue" });
+      await page.locator(".detail h2").waitFor();
+      await page.locator(".tiles").waitFor();
+      assert.deepEqual((await barriers(page)).serious, []);
+      await page.getByRole("button", { name: "Delete catalog" }).click();
+      assert.deepEqual((await barriers(page)).serious, []);
+      await close(page);
+    }
+  },
+};
+
+/** Drops a file onto the page. */
+async function drop(page, name, text) {
+  const transfer = await page.evaluateHandle(([fileName, content]) => {
+    const data = new DataTransfer();
+    data.items.add(new File([content], fileName));
+    return data;
+  }, [name, text]);
+  await page.dispatchEvent(".catalog", "drop", { dataTransfer: transfer });
+}

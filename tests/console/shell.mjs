@@ -1,0 +1,173 @@
+/** What all screens share: keys, the connection, keyboard, phone, colours, hostile tools, and size. */
+
+import assert from "node:assert/strict";
+import { close, open, picture } from "./browser.mjs";
+import { HOSTILE } from "./hostile.mjs";
+import { Server } from "./server.mjs";
+
+const MOST_BYTES = 200_000;
+
+export const shell = {
+  async "the keyboard alone is enough"({ browser, server }) {
+    const page = await open(browser, server);
+    await page.locator("#query").waitFor();
+    await page.keyboard.press("Tab");
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press("/");
+    await page.keyboard.type("create an issue");
+    await page.locator(".hit").first().waitFor();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    assert.ok(await page.locator(".hit").nth(1).locator(".why").evaluate((why) => why.open));
+    const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+    assert.equal(outline, "solid", "the focus is seen");
+    await page.evaluate(() => document.activeElement.blur());
+    await tabTo(page, (element) => element.textContent === "Catalog");
+    await page.keyboard.press("Enter");
+    await page.getByRole("option").first().waitFor();
+    await tabTo(page, (element) => element.getAttribute("role") === "listbox");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.locator(".detail h2", { hasText: "create-project" }).waitFor();
+    await tabTo(page, (element) => element.getAttribute("aria-label") === "Close the tool");
+    await page.keyboard.press("Enter");
+    await page.getByText("Choose a tool").waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute("role")), "listbox");
+    await close(page);
+  },
+
+  async "a phone shows every screen without scrolling sideways"({ browser, server }) {
+    for (const hash of ["#/search?q=send+an+email&compare=1&format=openai", "#/catalog?c=default", "#/catalog?c=default&tool=github%2Fcreate_issue", "#/search?c=hostile&q=parcel&k=20"]) {
+      const page = await open(browser, server, { width: 360, height: 760, hash });
+      await page.locator(".hit, .row[role=option], .detail h2").first().waitFor({ state: "attached" });
+      await page.waitForTimeout(300);
+      const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.equal(content, window, `${hash} is ${content} wide`);
+      if (hash.startsWith("#/search?q")) await picture(page, "phone-search");
+      if (hash === "#/catalog?c=default") await picture(page, "phone-catalog");
+      await close(page);
+    }
+  },
+
+  async "dark by the system and by the switch"({ browser, server }) {
+    const page = await open(browser, server, { dark: true, hash: "#/search?q=will+it+rain+tomorrow" });
+    await page.locator(".hit").first().waitFor();
+    const colour = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const dark = await colour();
+    await picture(page, "search-dark");
+    await page.getByRole("button", { name: /^Colours/u }).click();
+    const light = await colour();
+    assert.notEqual(dark, light);
+    await page.reload();
+    await page.locator(".hit").first().waitFor();
+    assert.equal(await colour(), light, "the choice is kept");
+    await close(page);
+  },
+
+  async "hostile tools are shown, and run nothing"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/search?c=hostile&q=parcel&k=50" });
+    await page.locator(".hit").nth(HOSTILE.length - 1).waitFor();
+    await picture(page, "hostile");
+    await page.evaluate(() => document.querySelectorAll(".why summary, .link").forEach((element) => element.textContent.startsWith("This was") || element.click()));
+    await page.waitForTimeout(300);
+    const text = await page.locator(".hits").evaluate((hits) => hits.textContent);
+    assert.ok(text.includes("<script>window.hostileRan = true</script>"), "markup is shown as it is");
+    for (const unseen of ["\u202E", "\u001B", "\u200B", "\u{E0069}"]) assert.ok(!text.includes(unseen), `U+${unseen.codePointAt(0).toString(16)} is not written out`);
+    assert.ok((await page.locator(".unseen").count()) > 10);
+    const ids = await page.locator(".hit").evaluateAll((hits) => hits.map((hit) => hit.dataset.id));
+    assert.equal(ids.length, HOSTILE.length);
+    for (const id of ids) {
+      await page.goto(`${server.url}/#/catalog?${new URLSearchParams({ c: "hostile", tool: id })}`);
+      await page.locator(".detail h2").waitFor();
+      await page.locator(".detail summary", { hasText: "JSON" }).click();
+    }
+    await page.goto(`${server.url}/#/search?c=hostile&q=parcel&format=openai`);
+    await page.locator(".export pre").waitFor();
+    await close(page);
+  },
+
+  async "a key is asked for, kept in the tab alone, and asked for again once it is revoked"({ browser }) {
+    const server = await Server.start(["--embedder", "none"]);
+    try {
+      await server.post("catalogs/default/tools", [{ name: "weigh", description: "Weighs a parcel." }]);
+      const page = await open(browser, server, { expected: /401/u });
+      await page.locator("#query").waitFor();
+      const token = server.command("keys", "create", "--scope", "admin", "--catalogs", "*").trim();
+      await page.locator("#query").fill("weigh a parcel");
+      const dialog = page.getByRole("dialog");
+      await dialog.getByLabel("API key").fill("wrong");
+      await dialog.getByRole("button", { name: "Use this key" }).click();
+      await dialog.getByText("does not know this API key").waitFor();
+      await dialog.getByLabel("API key").fill(token);
+      await dialog.getByRole("button", { name: "Use this key" }).click();
+      await page.locator(".hit", { hasText: "weigh" }).waitFor();
+      assert.equal(await page.locator("#query").inputValue(), "weigh a parcel");
+      assert.ok(!page.url().includes(token));
+      assert.equal(await page.evaluate((key) => Object.values(localStorage).includes(key), token), false);
+
+      const id = server.command("keys", "list").split(/\s/u)[0];
+      server.command("keys", "revoke", id);
+      await page.locator("#query").fill("weigh a parcel again");
+      await dialog.getByText("revoked").waitFor();
+      await dialog.getByLabel("API key").fill(server.command("keys", "create", "--scope", "admin", "--catalogs", "*").trim());
+      await dialog.getByRole("button", { name: "Use this key" }).click();
+      await page.locator(".summary").waitFor();
+      assert.equal(await page.locator("#query").inputValue(), "weigh a parcel again");
+      await close(page);
+    } finally {
+      await server.end();
+    }
+  },
+
+  async "a server that goes away is said so, and is found again"({ browser }) {
+    const server = await Server.start(["--embedder", "none"]);
+    await server.post("catalogs/default/tools", [{ name: "weigh", description: "Weighs a parcel." }]);
+    const page = await open(browser, server, { expected: /ERR_CONNECTION_REFUSED|Failed to load|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/u });
+    await page.locator("#query").fill("weigh");
+    await page.locator(".hit").waitFor();
+    await server.stop();
+    await page.locator("#query").fill("parcel");
+    await page.locator("#connection", { hasText: "does not answer" }).waitFor();
+    assert.equal(await page.locator(".hit").count(), 1, "the last answer stays in sight");
+    const again = await Server.start(["--embedder", "none"], server.port, server.data);
+    await page.waitForFunction(() => document.getElementById("connection").textContent === "", undefined, { timeout: 30_000 });
+    await page.waitForFunction(() => document.querySelector(".hit mark")?.textContent === "parcel");
+    await close(page);
+    await again.end();
+  },
+
+  async "the page is small, and ready soon on a slow machine"({ browser, server }) {
+    const page = await open(browser, server, { hash: "#/search" });
+    const sizes = new Map();
+    page.on("response", (response) => {
+      const { pathname } = new URL(response.url());
+      if (pathname === "/" || pathname.startsWith("/console/")) sizes.set(pathname, Number(response.headers()["content-length"]));
+    });
+    const session = await page.context().newCDPSession(page);
+    await session.send("Emulation.setCPUThrottlingRate", { rate: 4 });
+    await session.send("Network.setCacheDisabled", { cacheDisabled: true });
+    await page.reload();
+    await page.waitForFunction(() => document.activeElement?.id === "query");
+    const ready = await page.evaluate(() => performance.now());
+    await page.locator("#query").fill("will it rain");
+    await page.locator(".hit").first().waitFor();
+    await page.getByRole("link", { name: "Catalog" }).click();
+    await page.getByRole("option").first().waitFor();
+    const total = [...sizes.values()].reduce((sum, size) => sum + size, 0);
+    assert.ok(total < MOST_BYTES, `${total} bytes`);
+    await close(page);
+    const first = [...sizes].filter(([path]) => !/catalog|list|load|schema|tool\.js/u.test(path)).reduce((sum, [, size]) => sum + size, 0);
+    return `${total} bytes for both screens, ${first} for the first; ready after ${ready.toFixed(0)} ms with the processor slowed 4 times`;
+  },
+};
+
+/** Presses Tab until an element that is meant has the focus. */
+async function tabTo(page, isMeant) {
+  for (let presses = 0; presses < 120; presses += 1) {
+    await page.keyboard.press("Tab");
+    if (await page.evaluate(`(${isMeant})(document.activeElement)`)) return;
+  }
+  throw new Error(`Tab does not lead to ${isMeant}`);
+}
