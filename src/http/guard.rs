@@ -93,7 +93,11 @@ fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String], origins: &[String]) -
     }
     // Images, frames and navigations are refused here, with and without an Origin. A fetch with an
     // allowed Origin passes.
-    if is_foreign(headers) && (origin.is_none() || !is_fetch(headers)) {
+    let may_pass = match origin {
+        Some(_) => is_fetch(headers),
+        None => opens_console(uri, headers),
+    };
+    if is_foreign(headers) && !may_pass {
         let message = "pages of other sites may not load, embed or open this address; open it directly, or start the \
                        server with --allow-origin for a page that fetches it with CORS";
         return Err(ApiError::auth(StatusCode::FORBIDDEN, "cross_site", message));
@@ -121,6 +125,13 @@ fn is_fetch(headers: &HeaderMap) -> bool {
         .iter()
         .any(|destination| destination != "empty");
     !navigates && !embeds
+}
+
+/// Whether a person follows a link to the console. Its page is the same for everyone, runs nothing
+/// but its own scripts and is shown in no frame, so a link may lead to it as to any public page.
+fn opens_console(uri: &Uri, headers: &HeaderMap) -> bool {
+    let is = |name: HeaderName, value: &str| headers.get_all(name).iter().eq([value]);
+    uri.path() == "/" && is(FETCH_MODE, "navigate") && is(FETCH_DEST, "document")
 }
 
 fn host_allowed(host: &str, allowed: &[String]) -> bool {
@@ -157,9 +168,13 @@ mod tests {
     }
 
     fn checked(headers: &HeaderMap) -> Option<&'static str> {
+        checked_at("/v1/search", headers)
+    }
+
+    fn checked_at(path: &'static str, headers: &HeaderMap) -> Option<&'static str> {
         let listed = ["tools.example".to_owned()];
         let origins = ["https://app.example".to_owned()];
-        check(&Uri::from_static("/v1/search"), headers, &listed, &origins)
+        check(&Uri::from_static(path), headers, &listed, &origins)
             .err()
             .map(|error| error.code)
     }
@@ -243,6 +258,26 @@ mod tests {
                 Some("cross_site"),
                 "{site}"
             );
+        }
+    }
+
+    #[test]
+    fn a_link_leads_to_the_console_and_to_no_other_route() {
+        let follow = |path: &'static str, destination: &'static str| {
+            let mut headers = HeaderMap::new();
+            let sent = [
+                (header::HOST, "localhost:7700"),
+                (FETCH_SITE, "cross-site"),
+                (FETCH_MODE, "navigate"),
+                (FETCH_DEST, destination),
+            ];
+            headers.extend(sent.map(|(name, value)| (name, HeaderValue::from_static(value))));
+            checked_at(path, &headers)
+        };
+        assert_eq!(follow("/", "document"), None);
+        assert_eq!(follow("/", "iframe"), Some("cross_site"));
+        for path in ["/docs", "/console/app.js", "/v1/catalogs", "//"] {
+            assert_eq!(follow(path, "document"), Some("cross_site"), "{path}");
         }
     }
 }

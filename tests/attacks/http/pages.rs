@@ -12,7 +12,7 @@ pub const SECTION: Section = Section {
     attacks: &[
         Attack {
             tried: "A page of another site embeds, fetches, opens or links to a route of a server without keys (`Sec-Fetch-Site: cross-site` or `same-site`)",
-            happens: "403 `cross_site` on every route, unless the page's origin is listed and it neither embeds nor navigates",
+            happens: "403 `cross_site` on every route, unless the page's origin is listed and it neither embeds nor navigates; a link leads to the console at `/`, which is the same for everyone and whose answers no other page can read",
             test: "pages_of_other_sites_reach_no_route",
         },
         Attack {
@@ -86,6 +86,12 @@ async fn pages_of_other_sites_reach_no_route() {
                 );
             }
         }
+    }
+    // A link leads to the console, which cannot be embedded.
+    for (destination, status) in [("document", 200), ("iframe", 403)] {
+        let metadata = ["cross-site", "navigate", destination];
+        let request = from_page(&server, Method::GET, "/", metadata).header("accept", "text/html");
+        assert_eq!(read(request).await.status.as_u16(), status, "{destination}");
     }
     // A listed origin may fetch, and may neither embed nor navigate.
     let listed = |mode: &'static str, destination: &'static str| {
