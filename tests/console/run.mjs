@@ -2,6 +2,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
+import { agent } from "./agent.mjs";
 import { launch } from "./browser.mjs";
 import { catalog } from "./catalog.mjs";
 import { HOSTILE } from "./hostile.mjs";
@@ -39,7 +40,7 @@ async function large() {
 const only = process.argv[2] ?? "";
 const world = { browser: await launch(), server: await usual(), large: await large() };
 let failed = 0;
-for (const [name, check] of Object.entries({ ...search, ...catalog, ...shell })) {
+for (const [name, check] of Object.entries({ ...search, ...catalog, ...agent, ...shell })) {
   if (!name.includes(only)) continue;
   try {
     const figures = await check(world);

@@ -15,12 +15,15 @@ const running = new Set();
 process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 
 export class Server {
-  /** @param {string[]} flags of the program, before the verb */
-  static async start(flags = [], port = 0, data = mkdtempSync(join(tmpdir(), "toolscout-console-"))) {
+  /**
+   * @param {string[]} flags of the program, before the verb
+   * @param {string[]} more flags, after the verb
+   */
+  static async start(flags = [], port = 0, data = mkdtempSync(join(tmpdir(), "toolscout-console-")), more = []) {
     const server = new Server();
     server.flags = ["--data", data, ...flags];
     server.data = data;
-    server.process = spawn(PROGRAM, [...server.flags, "serve", "--listen", `127.0.0.1:${port}`, "--log", "warn"], { stdio: ["ignore", "pipe", "inherit"] });
+    server.process = spawn(PROGRAM, [...server.flags, "serve", "--listen", `127.0.0.1:${port}`, "--log", "warn", ...more], { stdio: ["ignore", "pipe", "inherit"] });
     running.add(server.process);
     server.process.once("exit", () => running.delete(server.process));
     for await (const line of createInterface({ input: server.process.stdout })) {
@@ -65,10 +68,15 @@ export class Server {
   }
 
   /** Ends it; the data stays. */
-  async stop() {
+  async stop(signal = "SIGTERM") {
     const ended = new Promise((resolve) => this.process.once("exit", resolve));
-    this.process.kill("SIGTERM");
+    this.process.kill(signal);
     await ended;
+  }
+
+  /** Ends it without a chance to say so. */
+  async kill() {
+    await this.stop("SIGKILL");
   }
 
   async end() {

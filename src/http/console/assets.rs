@@ -40,20 +40,26 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 20] = [
-    asset!("api.js", JAVASCRIPT),
+static FILES: [Asset; 29] = [
+    asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
+    asset!("api.js", JAVASCRIPT),
     asset!("app.js", JAVASCRIPT),
+    asset!("arguments.js", JAVASCRIPT),
     asset!("catalog.js", JAVASCRIPT),
+    asset!("chat.js", JAVASCRIPT),
     asset!("connection.js", JAVASCRIPT),
     asset!("dialog.js", JAVASCRIPT),
     asset!("dom.js", JAVASCRIPT),
+    asset!("events.js", JAVASCRIPT),
     asset!("export.js", JAVASCRIPT),
     asset!("hit.js", JAVASCRIPT),
     asset!("icon.svg", SVG),
     asset!("list.js", JAVASCRIPT),
     asset!("load.js", JAVASCRIPT),
     asset!("place.js", JAVASCRIPT),
+    asset!("plan.js", JAVASCRIPT),
+    asset!("prose.js", JAVASCRIPT),
     asset!("schema.js", JAVASCRIPT),
     asset!("search.js", JAVASCRIPT),
     asset!("settings.js", JAVASCRIPT),
@@ -61,6 +67,9 @@ static FILES: [Asset; 20] = [
     asset!("text.js", JAVASCRIPT),
     asset!("theme.js", JAVASCRIPT),
     asset!("tool.js", JAVASCRIPT),
+    asset!("tool_call.js", JAVASCRIPT),
+    asset!("toolbox.js", JAVASCRIPT),
+    asset!("turn.js", JAVASCRIPT),
 ];
 
 /// The page.

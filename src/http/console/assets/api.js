@@ -27,18 +27,30 @@ export const key = {
 };
 
 /**
- * Sends a request and reads its answer. Where a key is needed it is asked for, and the request is
- * sent again.
+ * Sends a request and reads its answer.
  * @param {string} path below the root, with its parts encoded
- * @param {{method?: string, json?: unknown, body?: Blob, type?: string, prefer?: string, signal?: AbortSignal}} [options]
+ * @param {Options} [options]
  * @returns {Promise<any>} the JSON of the answer; null without a body
  * @throws {Failure}
  */
 export async function call(path, options = {}) {
+  const response = await request(path, options);
+  return response.status === 204 ? null : response.json();
+}
+
+/**
+ * Sends a request. Where a key is needed it is asked for, and the request is sent again.
+ * @typedef {{method?: string, json?: unknown, body?: Blob, type?: string, accept?: string, prefer?: string, signal?: AbortSignal}} Options
+ * @param {string} path below the root, with its parts encoded
+ * @param {Options} options
+ * @returns {Promise<Response>} an answer of success
+ * @throws {Failure}
+ */
+export async function request(path, options) {
   for (let starting = 0; ; ) {
     const sent = key.read();
     const response = await send(path, options, sent);
-    if (response.ok) return response.status === 204 ? null : response.json();
+    if (response.ok) return response;
     const failure = await failureOf(response);
     if (response.status === 401) await anotherKey(sent, failure, options.signal);
     else if (failure.code === "not_ready" && starting < MOST_STARTING) {
@@ -48,8 +60,8 @@ export async function call(path, options = {}) {
   }
 }
 
-async function send(path, { method = "GET", json, body, type, prefer, signal }, sentKey) {
-  const headers = new Headers({ Accept: "application/json" });
+async function send(path, { method = "GET", json, body, type, accept = "application/json", prefer, signal }, sentKey) {
+  const headers = new Headers({ Accept: accept });
   if (sentKey) headers.set("Authorization", `Bearer ${sentKey}`);
   if (json !== undefined) headers.set("Content-Type", "application/json");
   if (type) headers.set("Content-Type", type);

@@ -11,6 +11,7 @@ import { foreign } from "./text.js";
 const SCREENS = {
   search: { title: "Search", open: async () => search },
   catalog: { title: "Catalog", open: async () => (await import("./catalog.js")).catalog },
+  agent: { title: "Agent", open: async () => (await import("./agent.js")).agent },
 };
 const THEMES = { system: "System", light: "Light", dark: "Dark" };
 
@@ -141,7 +142,7 @@ addEventListener("hashchange", () => {
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches?.("input, select, textarea") || document.querySelector("dialog[open]");
   if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-  const box = main.querySelector("input[type=search]");
+  const box = main.querySelector("input[type=search], .ask textarea");
   if (!box) return;
   event.preventDefault();
   box.focus();

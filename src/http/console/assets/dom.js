@@ -46,22 +46,23 @@ const PATHS = {
   cross: "m4 4 8 8m0-8-8 8",
   moon: "M13 9.5A5.5 5.5 0 1 1 6.5 3a4.5 4.5 0 0 0 6.5 6.5z",
   plus: "M8 3v10M3 8h10",
+  send: "M8 13V3m-4 4 4-4 4 4",
+  stop: "M4.5 4.5h7v7h-7z",
   search: "m10.5 10.5 3 3M7 11.5a4.5 4.5 0 1 1 0-9 4.5 4.5 0 0 1 0 9z",
   sun: "M8 1v1.5m0 11V15M1 8h1.5m11 0H15M3 3l1 1m8 8 1 1m0-10-1 1m-8 8-1 1M11 8a3 3 0 1 1-6 0 3 3 0 0 1 6 0z",
   system: "M2.5 3h11v7.5h-11zM6 13.5h4",
 };
 
+/** Makes an element of a drawing. */
+export function svg(name, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return append(element, children);
+}
+
 /** A small drawing beside a text; readers of screens are told the text alone. */
 export function icon(name) {
-  const space = "http://www.w3.org/2000/svg";
-  const drawing = document.createElementNS(space, "svg");
-  const line = document.createElementNS(space, "path");
-  line.setAttribute("d", PATHS[name]);
-  drawing.setAttribute("viewBox", "0 0 16 16");
-  drawing.setAttribute("class", "icon");
-  drawing.setAttribute("aria-hidden", "true");
-  drawing.append(line);
-  return drawing;
+  return svg("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" }, svg("path", { d: PATHS[name] }));
 }
 
 /** A bar of a share from 0 to 1. The number stands beside it, so the bar is not read out. */

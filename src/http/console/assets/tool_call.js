@@ -1,0 +1,148 @@
+/** One call of a tool: its arguments, what the gate decided, and its result. */
+
+import { call as ask } from "./api.js";
+import { argumentsView, changed } from "./arguments.js";
+import { announce, h, icon, replace } from "./dom.js";
+import { count, foreign, long, oneLine } from "./text.js";
+
+const CLASSES = { read_only: "only reads", state_changing: "changes something", destructive: "may destroy" };
+const DECISIONS = { allow: "allowed", ask: "asks", dry_run: "dry run", deny: "denied" };
+const STATES = { runs: "running", asks: "waits for you", ok: "done", error: "failed", ended: "cut off" };
+
+export class ToolCall {
+  /** @param {{id: string, name: string, arguments: unknown}} event */
+  constructor(event) {
+    this.id = event.id;
+    this.name = event.name;
+    this.given = event.arguments;
+    this.timer = 0;
+    this.state = h("span", { class: "call-state" });
+    this.took = h("span", { class: "number muted" });
+    this.gate = h("div", { class: "call-gate" });
+    this.arguments = h("div", {}, argumentsView(this.given, this.given, []));
+    this.question = h("div", {});
+    this.approval = h("div", {});
+    this.result = h("div", {});
+    this.element = h("article", { class: "call", "aria-label": `Call of ${oneLine(event.name, 80)}` },
+      h("header", { class: "head" }, this.state, h("span", { class: "name" }, foreign(oneLine(event.name, 120))), this.took),
+      this.gate, this.question, this.arguments, this.approval, this.result);
+    this.setState("runs");
+  }
+
+  setState(state) {
+    this.status = state;
+    this.element.dataset.state = state;
+    this.state.textContent = STATES[state];
+    this.onState?.(state);
+  }
+
+  /** The gate asks a person. */
+  asks(event) {
+    this.setState("asks");
+    this.showGate(event.class, "ask", event.rule);
+    replace(this.arguments, argumentsView(this.given, event.arguments, event.changes ?? [], { isWhole: true }));
+    const reason = h("input", { type: "text", placeholder: "Reason, for the model", "aria-label": "Reason of a refusal", autocomplete: "off", maxlength: 2000 });
+    const left = h("span", { class: "muted number" });
+    const failed = h("p", { class: "notice error", role: "alert", hidden: true });
+    const buttons = [
+      h("button", { type: "button", class: "primary", onclick: () => decide(true) }, icon("check"), "Approve"),
+      h("button", { type: "button", onclick: () => decide(false) }, "Refuse"),
+    ];
+    const decide = async (approve) => {
+      for (const button of buttons) button.disabled = true;
+      failed.hidden = true;
+      try {
+        await ask("v1/agent/approve", { method: "POST", json: { id: event.id, approve, reason: approve ? "" : reason.value } });
+        this.decided(approve ? "Approved; the call is made." : "Refused.");
+      } catch (error) {
+        if (this.status !== "asks") return;
+        for (const button of buttons) button.disabled = false;
+        failed.hidden = false;
+        replace(failed, foreign(error.message));
+      }
+    };
+    replace(this.question, h("div", { class: "approval-question" },
+      h("p", {}, h("b", {}, "May this call be made? "), "It is sent exactly as it stands here, to ", h("code", {}, foreign(event.tool)), "."),
+      event.description && h("div", { class: "muted" }, long(event.description))));
+    replace(this.approval, h("div", { class: "approval" }, h("div", { class: "approval-buttons" }, buttons, reason, left), failed));
+    this.countDown(left, Date.now() + event.expires_in_ms);
+    announce(`${oneLine(event.tool, 80)} waits for your approval`);
+  }
+
+  countDown(box, end) {
+    const tick = () => {
+      const seconds = Math.max(Math.ceil((end - Date.now()) / 1000), 0);
+      box.textContent = seconds > 0 ? `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} left` : "time is up";
+      if (seconds === 0) clearInterval(this.timer);
+    };
+    tick();
+    this.timer = setInterval(tick, 1000);
+  }
+
+  decided(said) {
+    clearInterval(this.timer);
+    if (this.status !== "asks") return;
+    this.closeApproval();
+    this.setState("runs");
+    announce(said);
+  }
+
+  closeApproval() {
+    replace(this.question);
+    replace(this.approval);
+  }
+
+  /** The gate has decided. */
+  decide(event) {
+    this.decided("Decided");
+    this.showGate(event.class, event.decision, event.rule, event.answer);
+    const changes = event.changes ?? [];
+    replace(this.arguments, argumentsView(this.given, changed(this.given, changes), changes));
+  }
+
+  showGate(kind, decision, rule, answer) {
+    replace(this.gate,
+      h("span", { class: kind === "destructive" ? "badge warn" : "badge" }, CLASSES[kind] ?? kind),
+      h("span", { class: decision === "deny" ? "badge warn" : "badge" }, answered(answer) ?? DECISIONS[decision] ?? decision),
+      h("span", { class: "muted" }, "rule ", h("code", {}, foreign(oneLine(rule, 200)))),
+      answer?.reason && h("span", { class: "muted" }, "reason: ", foreign(oneLine(answer.reason, 300))));
+  }
+
+  /** The one result. */
+  finish(event) {
+    this.decided("Decided");
+    const isOk = event.status === "ok";
+    this.setState(isOk ? "ok" : "error");
+    this.took.textContent = `${count(event.took_ms)} ms`;
+    const text = pretty(event.content);
+    const cut = event.truncated_from_bytes && h("p", { class: "muted" }, `The model got only the beginning of ${event.truncated_from_bytes} bytes.`);
+    const code = event.error_code && h("span", { class: "badge warn" }, event.error_code.replaceAll("_", " "));
+    const details = h("details", { class: "result" },
+      h("summary", {}, code, code && " ", h("span", {}, "Result "), h("span", { class: "preview" }, foreign(oneLine(event.content, 140)))),
+      h("pre", { tabindex: 0, "aria-label": "Result" }, foreign(text)), cut);
+    details.open = !isOk;
+    replace(this.result, details);
+  }
+
+  /** The run has ended without a result. */
+  end() {
+    clearInterval(this.timer);
+    if (this.status !== "runs" && this.status !== "asks") return;
+    this.closeApproval();
+    this.setState("ended");
+  }
+}
+
+function answered(answer) {
+  if (!answer) return null;
+  if (answer.answer === "expired") return "nobody answered in time";
+  return `${answer.answer} by ${oneLine(answer.by, 60)}`;
+}
+
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
