@@ -394,7 +394,10 @@ impl Opener {
     ) -> toolscout_index::Result<OpenCatalog> {
         let folder = catalog.path().to_owned();
         settings::adopt_former_file(&catalog)?;
-        catalog.searcher().warm_up();
+        let searcher = catalog.searcher();
+        searcher.warm_up();
+        // Searches need not wait for it.
+        tokio::task::spawn_blocking(move || searcher.prepare_ranking());
         // Damaged vectors and a damaged memory do not keep the catalog from being served.
         let vectors = catalog.searcher().damaged_vectors();
         if vectors > 0 {
