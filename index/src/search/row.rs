@@ -34,7 +34,7 @@ impl Row {
             .clone()
     }
 
-    /// The ranker's view of the tool; computed on first use, in some 50 microseconds.
+    /// The ranker's view of the tool; computed on first use, in some 20 microseconds.
     pub(super) fn profile(&self) -> &ToolProfile {
         self.profile.get_or_init(|| {
             // Many more tools are ranked than found, so one that is parsed for its profile alone is
