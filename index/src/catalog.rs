@@ -693,8 +693,10 @@ impl Writer {
             }
         };
         let searcher = self.catalog.publish(loaded.into_searcher(lexical));
-        // Otherwise the first search after the change would.
-        searcher.with_words(|words| words.rarities());
+        if searcher.may_rank() {
+            // Otherwise the first search after the change would.
+            searcher.with_words(|words| words.rarities());
+        }
         ranker_written.map(|()| generation)
     }
 

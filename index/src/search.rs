@@ -188,11 +188,17 @@ impl Searcher {
     /// to rank. Takes some 20 microseconds and a kilobyte a tool; a large catalog's other tools are
     /// left to the searches.
     pub fn prepare_ranking(&self) {
-        if self.ranker.is_some() && !self.legs.is_empty() {
+        if self.may_rank() {
             for row in self.rows.iter().take(MAX_PREPARED) {
                 row.profile();
             }
         }
+    }
+
+    /// True if some search of this snapshot may be ranked: no ranker that ships knows answers by words
+    /// alone.
+    pub(crate) fn may_rank(&self) -> bool {
+        self.ranker.is_some() && !self.legs.is_empty()
     }
 
     /// The ranker's input for a query's first text: its candidates with their features. `None`

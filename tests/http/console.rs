@@ -44,13 +44,7 @@ async fn the_console_runs_under_a_strict_policy() {
         .header(header::ACCEPT, BROWSER);
     let script = server.request(Method::GET, "/console/app.js");
     for answer in [read(page).await, read(script).await] {
-        let policies: Vec<&str> = answer
-            .headers
-            .get_all(header::CONTENT_SECURITY_POLICY)
-            .iter()
-            .map(|policy| policy.to_str().unwrap())
-            .collect();
-        let policy = policies.join("; ");
+        let policy = answer.policy();
         for directive in [
             "default-src 'none'",
             "script-src 'self'",

@@ -43,6 +43,16 @@ impl Answer {
     pub fn message(&self) -> &str {
         self.body["error"]["message"].as_str().unwrap_or_default()
     }
+
+    /// Every content security policy that it was sent with.
+    pub fn policy(&self) -> String {
+        let policies = self.headers.get_all("content-security-policy");
+        let policies: Vec<&str> = policies
+            .iter()
+            .map(|policy| policy.to_str().unwrap())
+            .collect();
+        policies.join("; ")
+    }
 }
 
 impl Server {

@@ -146,13 +146,7 @@ async fn the_docs_page_loads_its_own_files_under_a_strict_policy() {
             .starts_with("text/html")
     );
     assert!(!html.contains("://"), "{html}");
-    let policies: Vec<&str> = page
-        .headers
-        .get_all("content-security-policy")
-        .iter()
-        .map(|policy| policy.to_str().unwrap())
-        .collect();
-    let policy = policies.join("; ");
+    let policy = page.policy();
     for directive in [
         "default-src 'none'",
         "script-src 'self'",
