@@ -291,6 +291,11 @@ impl Agent {
         self.shared.approvals.answer(scope, id, answer)
     }
 
+    /// Its settings.
+    pub fn config(&self) -> &AgentConfig {
+        &self.shared.config
+    }
+
     /// The gate that decides on every call.
     pub fn gate(&self) -> &Arc<Gate> {
         &self.shared.gate

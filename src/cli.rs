@@ -35,6 +35,7 @@ mod mcp;
 mod memory;
 mod models;
 mod remove;
+mod review;
 mod search;
 mod search_options;
 mod serve;
@@ -75,6 +76,8 @@ enum Verb {
     Add(add::Args),
     /// Make a server's tools match a file, or import those of MCP servers
     Sync(sync::Args),
+    /// List what changed in the tools of MCP servers, and accept changes or block tools
+    Review(review::Args),
     /// Embed the tools that have no vectors yet
     Embed(embed::Args),
     /// Let a language model write when to use each tool, for dense search
@@ -152,6 +155,7 @@ impl Cli {
         match verb {
             Verb::Add(args) => args.run(&context()?),
             Verb::Sync(args) => args.run(&context()?),
+            Verb::Review(args) => args.run(&context()?),
             Verb::Embed(args) => args.run(&context()?),
             Verb::Enrich(args) => args.run(&context()?),
             Verb::List(args) => args.run(&context()?),

@@ -224,6 +224,14 @@ impl Gate {
         &self.policies
     }
 
+    /// Adds an entry to the audit log, if there is one.
+    ///
+    /// # Errors
+    /// [`AuditError::Database`].
+    pub fn record(&self, entry: &Entry) -> Result<(), AuditError> {
+        self.append(entry).map(drop)
+    }
+
     /// Checks a call without making it.
     pub fn check(&self, caller: &Caller, tool: &Arc<Tool>, given: Arguments) -> CheckedCall {
         self.check_partial(caller, tool, given, |_| true)

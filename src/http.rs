@@ -16,7 +16,9 @@ use utoipa_axum::routes;
 
 mod access;
 mod agent;
+mod calls;
 mod catalogs;
+mod changes;
 mod connection;
 mod console;
 mod descriptors;
@@ -42,6 +44,7 @@ mod service;
 mod settings;
 mod state;
 mod stream;
+mod tags;
 mod tasks;
 mod tools;
 mod wire;
@@ -98,6 +101,10 @@ fn api_routes(bulk_body_bytes: usize) -> OpenApiRouter<App> {
         .routes(routes!(tools::list, tools::upsert, tools::remove_matching).layer(bulk))
         .routes(routes!(tools::show, tools::put, tools::remove).layer(bulk))
         .routes(routes!(servers::sync).layer(bulk))
+        .routes(routes!(servers::list))
+        .routes(routes!(changes::list, changes::review))
+        .routes(routes!(calls::call))
+        .routes(routes!(tags::list))
         .routes(routes!(feedback::record))
         .routes(routes!(memory::list, memory::switch, memory::forget))
         .routes(routes!(memory::export))

@@ -19,6 +19,7 @@ pub mod lines;
 pub mod outcome;
 pub mod pool;
 mod process;
+pub mod review;
 pub mod sink;
 pub mod sync;
 mod watchdog;

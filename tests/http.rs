@@ -21,4 +21,5 @@ mod http {
     pub mod tasks;
     pub mod tools;
     pub mod traces;
+    pub mod upstream;
 }

@@ -405,7 +405,7 @@ impl Terminal {
 }
 
 /// The user at the terminal, for the audit log.
-fn user() -> String {
+pub fn user() -> String {
     let name = ["USER", "LOGNAME"]
         .iter()
         .find_map(|variable| std::env::var(variable).ok());

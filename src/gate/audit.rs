@@ -91,6 +91,24 @@ pub enum Entry {
         /// Duration in milliseconds.
         took_ms: u64,
     },
+    /// A person has decided on a tool that changed, or has blocked one.
+    Reviewed {
+        /// When, in Unix milliseconds.
+        time_ms: u64,
+        /// The person at the terminal, or the key.
+        who: String,
+        /// The catalog.
+        catalog: String,
+        /// The tool's id.
+        tool: String,
+        /// `accept` or `block`.
+        verdict: String,
+        /// What had become of the tool: `new`, `changed` or `removed`.
+        change: String,
+        /// The parts of its definition that had changed.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<String>,
+    },
 }
 
 /// A call as logged.

@@ -267,7 +267,8 @@ async fn save_settings(catalog: &OpenCatalog, settings: CatalogSettings) -> ApiR
     Ok(())
 }
 
-fn counts(pairs: Vec<(String, usize)>) -> Vec<Count> {
+/// Pairs of a name and a number.
+pub(super) fn counts(pairs: Vec<(String, usize)>) -> Vec<Count> {
     pairs
         .into_iter()
         .map(|(name, count)| Count { name, count })

@@ -15,6 +15,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::App;
+use super::calls;
 use super::error::ApiError;
 use super::mcp;
 use crate::telemetry::traces;
@@ -64,9 +65,9 @@ pub async fn envelope(State(app): State<App>, mut request: Request, next: Next) 
     request.extensions_mut().insert(id.clone());
 
     app.metrics.in_flight.inc();
-    // Without a session the answer to a tool call starts when the call has ended, and calls have
-    // limits of their own.
-    let limit = if route == mcp::PATH {
+    // The answer to a tool call starts when the call has ended (over MCP, without a session), and
+    // calls have limits of their own.
+    let limit = if route == mcp::PATH || route == calls::PATH {
         mcp::TIMEOUT
     } else {
         app.limits.request_timeout

@@ -1,5 +1,6 @@
-//! Replacing all tools of one server.
+//! The servers of a catalog: their connections, and replacing all tools of one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -9,15 +10,19 @@ use toolscout_index::Tool;
 use utoipa::ToSchema;
 
 use super::App;
-use super::access::Writing;
+use super::access::{Reading, Writing};
+use super::changes::undecided;
 use super::error::ApiResult;
 use super::extract::{Json, Path};
 use super::registry::OpenCatalog;
 use super::tasks;
+use super::threads::blocking;
 use super::tools::body::{all_valid, read_tools};
 use super::tools::load::runs_as_task;
 use super::tools::{LoadParams, to_strings};
 use crate::catalog_writer::Change;
+use crate::clock::unix_ms;
+use crate::mcp::pool::{ConnectionState, Status};
 
 /// What a sync changed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,6 +45,106 @@ pub struct ServerPath {
     #[serde(rename = "catalog")]
     _catalog: String,
     server: String,
+}
+
+/// The servers of a catalog.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ServerList {
+    /// The servers, sorted by name.
+    servers: Vec<ServerBody>,
+}
+
+/// A server.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Server)]
+pub struct ServerBody {
+    /// Its name; empty for tools without a server.
+    name: String,
+    /// Number of its tools in the catalog.
+    tools: usize,
+    /// Its connection, if this program was told to connect to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connection: Option<ConnectionBody>,
+    /// Number of its tools that changed since they were approved.
+    changes: usize,
+    /// Number of its tools that are blocked.
+    blocked: usize,
+}
+
+/// The connection to an MCP server.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ServerConnection)]
+pub struct ConnectionBody {
+    /// How it is connected.
+    state: ConnectionState,
+    /// Since when, in Unix milliseconds.
+    since_ms: i64,
+    /// Why its tools cannot be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// When its list of tools was last written to the catalog, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synced_ms: Option<i64>,
+}
+
+/// Lists the servers of a catalog. Those of the default catalog may be connected: with a connection,
+/// its state, and why it is not usable.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/servers", operation_id = "list_servers", tag = "servers",
+    params(("catalog" = String, Path, description = "The catalog's name")),
+    responses((status = 200, body = ServerList, description = "The servers"))
+)]
+pub async fn list(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+) -> ApiResult<Json<ServerList>> {
+    let mut servers: BTreeMap<String, ServerBody> = BTreeMap::new();
+    for status in app
+        .pool_of(&catalog)
+        .map(|pool| pool.statuses())
+        .unwrap_or_default()
+    {
+        let name = status.server.clone();
+        of(&mut servers, &name).connection = Some(status.into());
+    }
+    let changes = {
+        let catalog = Arc::clone(&catalog);
+        blocking(move || undecided(&catalog)).await??
+    };
+    for (id, change) in &changes {
+        let server = of(&mut servers, id.server());
+        server.changes += 1;
+        server.blocked += usize::from(change.blocked_by.is_some());
+    }
+    let searcher = catalog.searcher();
+    let counted = app.cpu_pool.run(move || {
+        for id in searcher.ids_after(None) {
+            of(&mut servers, id.server()).tools += 1;
+        }
+        servers
+    });
+    let servers = counted
+        .await?
+        .into_iter()
+        .map(|(name, server)| ServerBody { name, ..server })
+        .collect();
+    Ok(Json(ServerList { servers }))
+}
+
+/// The server with this name.
+fn of<'a>(servers: &'a mut BTreeMap<String, ServerBody>, name: &str) -> &'a mut ServerBody {
+    servers.entry(name.to_owned()).or_default()
+}
+
+impl From<Status> for ConnectionBody {
+    fn from(status: Status) -> Self {
+        ConnectionBody {
+            state: status.state,
+            since_ms: unix_ms(status.since),
+            reason: status.reason,
+            synced_ms: status.synced_at.map(unix_ms),
+        }
+    }
 }
 
 /// Makes the tools of a server exactly those of the body, in any accepted format.

@@ -29,6 +29,7 @@ use crate::finder::ToolSearch;
 use crate::finder::snapshot::CurrentSnapshot;
 use crate::gate::{AuditLog, Gate, Policies, audit};
 use crate::keys::KeyStore;
+use crate::mcp::gateway::Ledgers;
 use crate::mcp::{CatalogSink, GatewayConfig, Pool};
 use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
@@ -111,6 +112,10 @@ pub struct AppState {
     pub(super) page_token: PageToken,
     upstream: Pool,
     gateway: GatewayConfig,
+    /// What every call of a tool passes. Set once the default catalog is open.
+    pub(super) gate: OnceLock<Arc<Gate>>,
+    /// The calls that were tried out, counted against the limits of a run.
+    pub(super) ledgers: Ledgers,
     /// Set once the default catalog is open.
     pub(super) mcp: OnceLock<McpService>,
     ready: AtomicBool,
@@ -168,6 +173,8 @@ impl App {
             agent: OnceLock::new(),
             upstream,
             gateway,
+            gate: OnceLock::new(),
+            ledgers: Ledgers::default(),
             mcp: OnceLock::new(),
             ready: AtomicBool::new(false),
             shutdown,
@@ -223,6 +230,8 @@ impl App {
                 Arc::new(Gate::new(Policies::default()).with_audit(Arc::new(audit)))
             }
         };
+        // The catalogs are opened once, so nothing is set yet.
+        let _ = self.gate.set(Arc::clone(&gate));
         let toolset = agent.map(|agent| Arc::new(agent.clone()) as Arc<dyn Toolset>);
         // Connecting continues in the background; a slow server does not delay the start.
         self.upstream
@@ -239,6 +248,20 @@ impl App {
         // The catalogs are opened once, so nothing is set yet.
         let _ = self.mcp.set(service);
         Ok(())
+    }
+
+    /// The connections to the servers of this catalog: only the default one has any.
+    pub(super) fn pool_of(&self, catalog: &OpenCatalog) -> Option<&Pool> {
+        (catalog.name == self.default_catalog).then_some(&self.upstream)
+    }
+
+    /// What calls the tools of this catalog.
+    pub(super) fn toolset_of(&self, catalog: &OpenCatalog) -> Option<Arc<dyn Toolset>> {
+        let pool = self.pool_of(catalog)?;
+        Some(match self.agent.get() {
+            Some(agent) => Arc::new(agent.clone()),
+            None => Arc::new(pool.clone()),
+        })
     }
 
     /// Waits for runs of the agent, tasks and streamed loads up to the grace period, ends the MCP

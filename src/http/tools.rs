@@ -36,6 +36,8 @@ pub struct ListParams {
     cursor: Option<String>,
     /// Only tools of this server.
     server: Option<String>,
+    /// Only tools with this tag.
+    tag: Option<String>,
     /// Only tools whose id has this part, in large or small letters.
     #[param(max_length = 256)]
     name: Option<String>,
@@ -57,7 +59,11 @@ impl ListParams {
                 format!("name is longer than {MAX_NAME_BYTES} bytes; give a part of an id");
             return Err(ApiError::unprocessable("invalid_value", message));
         }
-        Ok(page::Listed::new(self.server, self.name.as_deref()))
+        Ok(page::Listed::new(
+            self.server,
+            self.tag,
+            self.name.as_deref(),
+        ))
     }
 }
 

@@ -1,12 +1,16 @@
 //! The approved definitions of tools, including tools that their servers no longer offer: a server
-//! that drops a tool and lists it again with another definition has changed it. They are stored in
-//! a database in the catalog's folder, and deleted with the catalog.
+//! that drops a tool and lists it again with another definition has changed it. Beside them are the
+//! changes that no person has decided on, and the tools that one has blocked. They are stored in a
+//! database in the catalog's folder, and deleted with the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rusqlite::{Connection, OpenFlags, Row, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
+use serde::{Deserialize, Serialize};
 use toolscout_index::{Tool, ToolId, database};
+use utoipa::ToSchema;
 
 use crate::gate::{Class, Definition};
 
@@ -14,11 +18,22 @@ use crate::gate::{Class, Definition};
 const FILE_NAME: &str = "approved.db";
 
 /// The migrations of the database.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE IF NOT EXISTS definitions (
         server TEXT NOT NULL, id TEXT NOT NULL, definition BLOB NOT NULL, class INTEGER NOT NULL,
         PRIMARY KEY (server, id)
-    ) STRICT, WITHOUT ROWID;"];
+    ) STRICT, WITHOUT ROWID;",
+    "
+    CREATE TABLE IF NOT EXISTS changes (
+        server TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, approved TEXT, offered TEXT,
+        blocked_by TEXT, since_ms INTEGER NOT NULL,
+        PRIMARY KEY (server, id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS decisions (
+        server TEXT PRIMARY KEY, number INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;",
+];
 
 /// The approved definition of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +46,71 @@ pub struct Record {
 
 /// The approved definitions of a server's tools.
 pub type Records = BTreeMap<ToolId, Record>;
+
+/// What became of a tool since it was approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// Its server offers it since a later list than the first.
+    New,
+    /// Its definition is another one.
+    Changed,
+    /// Its server no longer offers it.
+    Removed,
+}
+
+/// Who keeps a tool out of the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockedBy {
+    /// The setting `--on-change block`.
+    Setting,
+    /// A person.
+    Person,
+}
+
+/// A change of a tool that no person has accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolChange {
+    /// What became of the tool.
+    pub kind: ChangeKind,
+    /// The approved definition; `None` for a new tool, and where it is no longer known.
+    pub approved: Option<Arc<Tool>>,
+    /// The definition that the server offers; `None` for a removed tool, and for a new one that is
+    /// in the catalog.
+    pub offered: Option<Arc<Tool>>,
+    /// Who keeps it out of the catalog.
+    pub blocked_by: Option<BlockedBy>,
+    /// When it was first seen, in Unix milliseconds.
+    pub since_ms: i64,
+}
+
+/// The undecided changes of a server's tools.
+pub type Undecided = BTreeMap<ToolId, ToolChange>;
+
+/// What is stored of a server's tools.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Remembered {
+    /// The approved definitions.
+    pub records: Records,
+    /// The changes that no person has accepted.
+    pub undecided: Undecided,
+    /// The number of the last decision of a person.
+    pub decision: i64,
+}
+
+/// What one list of a server's tools changes in what is stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Update {
+    /// Definitions to store.
+    pub records: Records,
+    /// Definitions to delete.
+    pub forgotten: BTreeSet<ToolId>,
+    /// Changes to store.
+    pub undecided: Undecided,
+    /// Changes to delete.
+    pub settled: BTreeSet<ToolId>,
+}
 
 impl Record {
     /// The record of this definition.
@@ -74,21 +154,20 @@ impl Approved {
         }
     }
 
-    /// Reads the records of a server's tools without creating the database; empty if there is none.
+    /// Opens the database without creating it; `None` if there is none.
     ///
     /// # Errors
     /// [`ApprovedError`].
-    pub fn peek(folder: &Path, server: &str) -> Result<Records, ApprovedError> {
+    pub fn open_existing(folder: &Path) -> Result<Option<Self>, ApprovedError> {
         let path = folder.join(FILE_NAME);
-        // Opening would create it, and a dry run must not write.
         if !path.exists() {
-            return Ok(Records::new());
+            return Ok(None);
         }
         match Connection::open_with_flags(
             &path,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         ) {
-            Ok(connection) => Approved { path, connection }.of(server),
+            Ok(connection) => Ok(Some(Approved { path, connection })),
             Err(source) => Err(ApprovedError {
                 path,
                 source: source.into(),
@@ -96,42 +175,124 @@ impl Approved {
         }
     }
 
-    /// The records of a server's tools.
+    /// Reads what is stored of a server's tools without creating the database, since a dry run must
+    /// not write; empty if there is none.
     ///
     /// # Errors
     /// [`ApprovedError`].
-    pub fn of(&self, server: &str) -> Result<Records, ApprovedError> {
-        self.read(server).map_err(|source| self.failed(source))
+    pub fn peek(folder: &Path, server: &str) -> Result<Remembered, ApprovedError> {
+        Approved::open_existing(folder)?
+            .map_or_else(|| Ok(Remembered::default()), |approved| approved.of(server))
     }
 
-    /// Stores records of a server's tools, and deletes others.
+    /// What is stored of a server's tools.
     ///
     /// # Errors
-    /// [`ApprovedError`]; nothing is changed then.
+    /// [`ApprovedError`].
+    pub fn of(&self, server: &str) -> Result<Remembered, ApprovedError> {
+        // One transaction, so that records, changes and number belong together.
+        let reading = || read(&*self.connection.unchecked_transaction()?, server);
+        reading().map_err(|source| self.failed(source))
+    }
+
+    /// The undecided changes of every server.
+    ///
+    /// # Errors
+    /// [`ApprovedError`].
+    pub fn undecided(&self) -> Result<Undecided, ApprovedError> {
+        read_undecided(&self.connection, None).map_err(|source| self.failed(source))
+    }
+
+    /// The number of the last decision of a person about a server's tools.
+    ///
+    /// # Errors
+    /// [`ApprovedError`].
+    pub fn last_decision(&self, server: &str) -> Result<i64, ApprovedError> {
+        last_decision(&self.connection, server).map_err(|source| self.failed(source))
+    }
+
+    /// Stores what a list of a server's tools changes. `decision` is the number of the last decision
+    /// that it was compared with.
+    ///
+    /// # Errors
+    /// [`ApprovedError`], also when a person has decided meanwhile; nothing is changed then.
     pub fn remember(
         &mut self,
         server: &str,
-        records: &Records,
-        forgotten: &BTreeSet<ToolId>,
+        update: &Update,
+        decision: i64,
     ) -> Result<(), ApprovedError> {
-        let written = write(&mut self.connection, server, records, forgotten);
-        written.map_err(|source| self.failed(source))
+        let is_current = self.within(|transaction| {
+            // A decision that the list was not compared with would be undone.
+            let is_current = last_decision(transaction, server)? == decision;
+            if is_current {
+                write_update(transaction, server, update)?;
+            }
+            Ok(is_current)
+        })?;
+        if is_current {
+            return Ok(());
+        }
+        Err(ApprovedError {
+            path: self.path.clone(),
+            source: "a person has decided on its tools meanwhile; it is tried again".into(),
+        })
     }
 
-    fn read(&self, server: &str) -> rusqlite::Result<Records> {
-        let mut select = self
-            .connection
-            .prepare("SELECT id, definition, class FROM definitions WHERE server = ?1")?;
-        let rows =
-            select.query_map([server], |row| Ok((row.get::<_, String>(0)?, record(row)?)))?;
-        let mut records = Records::new();
-        for row in rows {
-            let (id, record) = row?;
-            if let Some(id) = id_of(server, &id) {
-                records.insert(id, record);
+    /// Stores what a person has decided about the tools of these servers: what `judge` makes of what
+    /// is stored of each.
+    ///
+    /// # Errors
+    /// The first error of `judge`, and [`ApprovedError`]; nothing is changed then.
+    pub fn review<E: From<ApprovedError>>(
+        &mut self,
+        servers: &BTreeSet<String>,
+        mut judge: impl FnMut(&str, Remembered) -> Result<Update, E>,
+    ) -> Result<(), E> {
+        let mut refused = None;
+        let stored = self.within(|transaction| {
+            for server in servers {
+                let remembered = read(transaction, server)?;
+                let number = remembered.decision + 1;
+                match judge(server, remembered) {
+                    Ok(update) => write_update(transaction, server, &update)?,
+                    Err(error) => {
+                        refused = Some(error);
+                        return Err(rusqlite::Error::QueryReturnedNoRows);
+                    }
+                }
+                transaction.execute(
+                    "INSERT OR REPLACE INTO decisions VALUES (?1, ?2)",
+                    params![server, number],
+                )?;
             }
+            Ok(())
+        });
+        match refused {
+            Some(error) => Err(error),
+            None => Ok(stored?),
         }
-        Ok(records)
+    }
+
+    /// Does this within one transaction: a record that is missing would make a changed tool look like
+    /// a new one. It locks at once, so that what it has read holds to its end.
+    fn within<T>(
+        &mut self,
+        write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, ApprovedError> {
+        let path = self.path.clone();
+        let written = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .and_then(|transaction| {
+                let done = write(&transaction)?;
+                transaction.commit()?;
+                Ok(done)
+            });
+        written.map_err(|source| ApprovedError {
+            path,
+            source: source.into(),
+        })
     }
 
     fn failed(&self, source: rusqlite::Error) -> ApprovedError {
@@ -142,32 +303,165 @@ impl Approved {
     }
 }
 
-fn write(
-    connection: &mut Connection,
-    server: &str,
-    records: &Records,
-    forgotten: &BTreeSet<ToolId>,
-) -> rusqlite::Result<()> {
-    // One transaction: a record that is missing would make a changed tool look like a new one.
-    let transaction = connection.transaction()?;
-    {
-        let mut forget =
-            transaction.prepare("DELETE FROM definitions WHERE server = ?1 AND id = ?2")?;
-        for id in forgotten {
-            forget.execute(params![server, id.as_str()])?;
-        }
-        let mut put =
-            transaction.prepare("INSERT OR REPLACE INTO definitions VALUES (?1, ?2, ?3, ?4)")?;
-        for (id, Record { definition, class }) in records {
-            put.execute(params![
-                server,
-                id.as_str(),
-                definition.as_bytes(),
-                rank(*class)
-            ])?;
+/// What is stored of a server's tools.
+fn read(connection: &Connection, server: &str) -> rusqlite::Result<Remembered> {
+    Ok(Remembered {
+        records: read_records(connection, server)?,
+        undecided: read_undecided(connection, Some(server))?,
+        decision: last_decision(connection, server)?,
+    })
+}
+
+fn read_records(connection: &Connection, server: &str) -> rusqlite::Result<Records> {
+    let mut select =
+        connection.prepare("SELECT id, definition, class FROM definitions WHERE server = ?1")?;
+    let rows = select.query_map([server], |row| Ok((row.get::<_, String>(0)?, record(row)?)))?;
+    let mut records = Records::new();
+    for row in rows {
+        let (id, record) = row?;
+        if let Some(id) = id_of(server, &id) {
+            records.insert(id, record);
         }
     }
-    transaction.commit()
+    Ok(records)
+}
+
+/// The changes of a server, or of all servers.
+fn read_undecided(connection: &Connection, server: Option<&str>) -> rusqlite::Result<Undecided> {
+    if !has_changes(connection)? {
+        return Ok(Undecided::new());
+    }
+    let mut select = connection.prepare(
+        "SELECT server, id, kind, approved, offered, blocked_by, since_ms FROM changes
+         WHERE ?1 IS NULL OR server = ?1",
+    )?;
+    let rows = select.query_map([server], |row| {
+        let (server, id): (String, String) = (row.get(0)?, row.get(1)?);
+        Ok((id_of(&server, &id), change(row)?))
+    })?;
+    let mut undecided = Undecided::new();
+    for row in rows {
+        let (id, change) = row?;
+        undecided.extend(id.map(|id| (id, change)));
+    }
+    Ok(undecided)
+}
+
+fn last_decision(connection: &Connection, server: &str) -> rusqlite::Result<i64> {
+    if !has_changes(connection)? {
+        return Ok(0);
+    }
+    let number = connection
+        .query_row(
+            "SELECT number FROM decisions WHERE server = ?1",
+            [server],
+            |row| row.get(0),
+        )
+        .optional()?;
+    Ok(number.unwrap_or_default())
+}
+
+/// Whether the database has the tables of changes: one of an earlier version that is only read does
+/// not.
+fn has_changes(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row(
+        "SELECT count(*) = 2 FROM sqlite_schema WHERE name IN ('changes', 'decisions')",
+        [],
+        |row| row.get(0),
+    )
+}
+
+fn write_update(connection: &Connection, server: &str, update: &Update) -> rusqlite::Result<()> {
+    let mut forget = connection.prepare("DELETE FROM definitions WHERE server = ?1 AND id = ?2")?;
+    for id in &update.forgotten {
+        forget.execute(params![server, id.as_str()])?;
+    }
+    let mut put =
+        connection.prepare("INSERT OR REPLACE INTO definitions VALUES (?1, ?2, ?3, ?4)")?;
+    for (id, Record { definition, class }) in &update.records {
+        put.execute(params![
+            server,
+            id.as_str(),
+            definition.as_bytes(),
+            rank(*class)
+        ])?;
+    }
+    let mut settle = connection.prepare("DELETE FROM changes WHERE server = ?1 AND id = ?2")?;
+    for id in &update.settled {
+        settle.execute(params![server, id.as_str()])?;
+    }
+    let mut note =
+        connection.prepare("INSERT OR REPLACE INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+    for (id, change) in &update.undecided {
+        note.execute(params![
+            server,
+            id.as_str(),
+            change.kind.name(),
+            change.approved.as_ref().map(|tool| json(tool)),
+            change.offered.as_ref().map(|tool| json(tool)),
+            change.blocked_by.map(BlockedBy::name),
+            change.since_ms,
+        ])?;
+    }
+    Ok(())
+}
+
+fn change(row: &Row) -> rusqlite::Result<ToolChange> {
+    let tool = |index: usize| -> rusqlite::Result<Option<Arc<Tool>>> {
+        let text: Option<String> = row.get(index)?;
+        // A definition of a version that cannot be read any more is one that is not known.
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok().map(Arc::new)))
+    };
+    let (kind, blocked_by): (String, Option<String>) = (row.get(2)?, row.get(5)?);
+    Ok(ToolChange {
+        kind: ChangeKind::from_name(&kind),
+        approved: tool(3)?,
+        offered: tool(4)?,
+        blocked_by: blocked_by.as_deref().map(BlockedBy::from_name),
+        since_ms: row.get(6)?,
+    })
+}
+
+fn json(tool: &Tool) -> String {
+    // A tool always serializes.
+    serde_json::to_string(tool).unwrap_or_default()
+}
+
+impl ChangeKind {
+    /// The name in JSON and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChangeKind::New => "new",
+            ChangeKind::Changed => "changed",
+            ChangeKind::Removed => "removed",
+        }
+    }
+
+    fn from_name(name: &str) -> Self {
+        match name {
+            "new" => ChangeKind::New,
+            "removed" => ChangeKind::Removed,
+            _ => ChangeKind::Changed,
+        }
+    }
+}
+
+impl BlockedBy {
+    /// The name in JSON and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockedBy::Setting => "setting",
+            BlockedBy::Person => "person",
+        }
+    }
+
+    fn from_name(name: &str) -> Self {
+        match name {
+            "setting" => BlockedBy::Setting,
+            // What a later version may write is not lifted without a person.
+            _ => BlockedBy::Person,
+        }
+    }
 }
 
 fn record(row: &Row) -> rusqlite::Result<Record> {
@@ -201,28 +495,78 @@ fn id_of(server: &str, id: &str) -> Option<ToolId> {
 mod tests {
     use super::*;
 
+    /// A decision that changes nothing.
+    fn decide(approved: &mut Approved, server: &str) {
+        let judge = |_: &str, _| Ok::<Update, ApprovedError>(Update::default());
+        approved.review(&[server.to_owned()].into(), judge).unwrap();
+    }
+
     #[test]
     fn records_are_stored_by_server() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Approved::peek(folder.path(), "s").unwrap(), Records::new());
+        let path = folder.path();
+        assert_eq!(Approved::peek(path, "s").unwrap(), Remembered::default());
         let mut wipe = Tool::new("s", "wipe").unwrap();
         wipe.annotations.destructive_hint = Some(true);
         let records = Records::from([(wipe.id.clone(), Record::of(&wipe))]);
-        Approved::open(folder.path())
-            .unwrap()
-            .remember("s", &records, &BTreeSet::new())
-            .unwrap();
-        assert_eq!(Approved::peek(folder.path(), "s").unwrap(), records);
+        let update = Update {
+            records: records.clone(),
+            ..Update::default()
+        };
+        let mut approved = Approved::open(path).unwrap();
+        approved.remember("s", &update, 0).unwrap();
+        assert_eq!(Approved::peek(path, "s").unwrap().records, records);
         assert_eq!(
-            Approved::open(folder.path()).unwrap().of("s").unwrap()[&wipe.id].class,
+            approved.of("s").unwrap().records[&wipe.id].class,
             Class::Destructive
         );
-        assert_eq!(Approved::peek(folder.path(), "t").unwrap(), Records::new());
-        let forgotten = BTreeSet::from([wipe.id]);
-        Approved::open(folder.path())
-            .unwrap()
-            .remember("s", &Records::new(), &forgotten)
-            .unwrap();
-        assert_eq!(Approved::peek(folder.path(), "s").unwrap(), Records::new());
+        assert_eq!(Approved::peek(path, "t").unwrap(), Remembered::default());
+        let update = Update {
+            forgotten: BTreeSet::from([wipe.id]),
+            ..Update::default()
+        };
+        approved.remember("s", &update, 0).unwrap();
+        assert_eq!(Approved::peek(path, "s").unwrap(), Remembered::default());
+    }
+
+    #[test]
+    fn changes_are_stored_and_a_list_from_before_a_decision_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut approved = Approved::open(folder.path()).unwrap();
+        let tool = Arc::new(Tool::new("s/t", "read").unwrap().with_description("Reads."));
+        let change = ToolChange {
+            kind: ChangeKind::Changed,
+            approved: Some(Arc::clone(&tool)),
+            offered: None,
+            blocked_by: Some(BlockedBy::Person),
+            since_ms: 7,
+        };
+        let update = Update {
+            undecided: Undecided::from([(tool.id.clone(), change)]),
+            ..Update::default()
+        };
+        approved.remember("s/t", &update, 0).unwrap();
+        assert_eq!(approved.undecided().unwrap(), update.undecided);
+        decide(&mut approved, "s/t");
+        let refused = approved.remember("s/t", &update, 0).unwrap_err();
+        assert!(refused.to_string().contains("decided"), "{refused}");
+        let settled = Update {
+            settled: BTreeSet::from([tool.id.clone()]),
+            ..Update::default()
+        };
+        approved.remember("s/t", &settled, 1).unwrap();
+        let left = approved.of("s/t").unwrap();
+        assert_eq!((left.undecided.len(), left.decision), (0, 1));
+    }
+
+    #[test]
+    fn a_database_of_an_earlier_version_is_read_and_brought_up_to_date() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(database::open(&folder.path().join(FILE_NAME), &MIGRATIONS[..1]).unwrap());
+        let peeked = Approved::peek(folder.path(), "s").unwrap();
+        assert_eq!(peeked, Remembered::default());
+        let mut approved = Approved::open(folder.path()).unwrap();
+        decide(&mut approved, "s");
+        assert_eq!(approved.last_decision("s").unwrap(), 1);
     }
 }

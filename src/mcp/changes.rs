@@ -4,15 +4,26 @@
 //! accepts a change. Comparing what a server offers with what was approved detects a server that
 //! turns a harmless description into one that misleads the model, even if it dropped the tool in
 //! between. A change never lowers the class of a tool: its hints keep at least the approved class.
+//!
+//! What changed is remembered with both definitions until a person accepts it or blocks the tool
+//! ([`review`](crate::mcp::review)). A blocked tool is in no catalog, and is not called.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use toolscout_index::{Searcher, Tool, ToolId};
 
+use crate::clock::unix_ms;
 use crate::gate::{Class, Definition};
-use crate::mcp::approved::{Record, Records};
+use crate::mcp::approved::{
+    BlockedBy, ChangeKind, Record, Records, Remembered, ToolChange, Update,
+};
+
+/// Most undecided changes that are stored for one server. A change beyond them takes effect as any
+/// other and is logged, and is stored once there is room.
+const MOST_UNDECIDED: usize = 10_000;
 
 /// How a changed tool is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,10 +32,9 @@ pub enum OnChange {
     /// It is added and logged. Its class is not lowered.
     #[default]
     Warn,
-    /// The approved version stays in the catalog, and the tool cannot be called until the change is
-    /// accepted.
+    /// It is kept out of the catalog, and cannot be called until a person accepts the change.
     Block,
-    /// It is added.
+    /// It is added. A tool that a person has blocked stays blocked.
     Accept,
 }
 
@@ -44,10 +54,12 @@ pub struct Flag {
 pub struct ApprovedBefore {
     /// Its tools in the catalog.
     pub catalog: BTreeMap<ToolId, Arc<Tool>>,
-    /// The approved definitions.
-    pub records: Records,
+    /// What is stored of its tools.
+    pub remembered: Remembered,
     /// Most definitions that are stored for it.
     pub most_records: usize,
+    /// The time of the comparison, in Unix milliseconds.
+    pub now_ms: i64,
 }
 
 /// A server's tools, compared with the approved ones.
@@ -57,10 +69,12 @@ pub struct ComparedTools {
     pub tools: Vec<Tool>,
     /// The changed tools; empty under [`OnChange::Accept`].
     pub flags: Vec<Flag>,
-    /// Definitions to store.
-    pub records: Records,
-    /// Definitions to delete.
-    pub forgotten: BTreeSet<ToolId>,
+    /// What is to be stored.
+    pub update: Update,
+    /// The number of the last decision of a person that it was compared with.
+    pub decision: i64,
+    /// The tools that a person has blocked.
+    pub blocked_by_person: BTreeSet<ToolId>,
     /// Number of new tools that were skipped, since no more definitions of the server are stored.
     pub no_room: usize,
 }
@@ -73,23 +87,18 @@ enum Action {
     Add(Class),
     /// Add it, and report that these parts changed.
     AddChanged(Vec<&'static str>, Class),
-    /// Leave the approved one in the catalog, and report that these parts changed.
-    KeepApproved(Vec<&'static str>),
+    /// Keep it out of the catalog, and report that these parts changed.
+    Block(Vec<&'static str>),
+    /// Keep it out of the catalog, since a person has blocked it.
+    StayBlocked,
 }
 
 impl ApprovedBefore {
-    /// The tools with a record that are not among these.
-    fn no_longer_offered(&self, offered: &[Tool]) -> BTreeSet<ToolId> {
-        let names: BTreeSet<&ToolId> = offered.iter().map(|tool| &tool.id).collect();
-        let known = self.records.keys();
-        known.filter(|id| !names.contains(id)).cloned().collect()
-    }
-
-    /// The server's tools in a snapshot, and these records.
+    /// The server's tools in a snapshot, and what is stored of them.
     pub fn of(
         server: &str,
         searcher: Option<&Searcher>,
-        records: Records,
+        remembered: Remembered,
         most_records: usize,
     ) -> Self {
         let prefix = format!("{server}/");
@@ -105,22 +114,49 @@ impl ApprovedBefore {
         }
         ApprovedBefore {
             catalog,
-            records,
+            remembered,
             most_records,
+            now_ms: now_ms(),
         }
+    }
+
+    fn records(&self) -> &Records {
+        &self.remembered.records
+    }
+
+    fn undecided(&self, id: &ToolId) -> Option<&ToolChange> {
+        self.remembered.undecided.get(id)
+    }
+
+    /// The tools with a record that are not among these.
+    fn no_longer_offered(&self, offered: &[Tool]) -> BTreeSet<ToolId> {
+        let names: BTreeSet<&ToolId> = offered.iter().map(|tool| &tool.id).collect();
+        let known = self.records().keys();
+        known.filter(|id| !names.contains(id)).cloned().collect()
     }
 
     /// The approved definition of a tool. For tools that were added before definitions were stored,
     /// it is the one in the catalog.
     fn record(&self, id: &ToolId) -> Option<Record> {
-        self.records
+        self.records()
             .get(id)
             .copied()
             .or_else(|| self.catalog.get(id).map(|tool| Record::of(tool)))
     }
 
+    /// True when nothing of the server is known yet.
+    fn is_first_list(&self) -> bool {
+        self.records().is_empty() && self.catalog.is_empty()
+    }
+
     /// What to do with an offered tool.
     fn action_for(&self, offered: &Tool, on_change: OnChange) -> Action {
+        let blocked_by = self
+            .undecided(&offered.id)
+            .and_then(|change| change.blocked_by);
+        if blocked_by == Some(BlockedBy::Person) {
+            return Action::StayBlocked;
+        }
         let declared = Class::declared(offered);
         let Some(approved) = self.record(&offered.id) else {
             return Action::AddNew;
@@ -128,14 +164,14 @@ impl ApprovedBefore {
         if on_change == OnChange::Accept {
             return Action::Add(declared);
         }
-        let parts = self.changed(offered, &approved);
         // A changed tool keeps at least its approved class, or its server could make it callable
         // without a person.
         let class = declared.max(approved.class);
+        let parts = self.changed(offered, &approved);
         if parts.is_empty() {
             Action::Add(class)
         } else if on_change == OnChange::Block {
-            Action::KeepApproved(parts)
+            Action::Block(parts)
         } else {
             Action::AddChanged(parts, class)
         }
@@ -143,28 +179,69 @@ impl ApprovedBefore {
 
     /// The parts in which an offered tool differs from the approved one.
     fn changed(&self, offered: &Tool, approved: &Record) -> Vec<&'static str> {
-        if approved.definition == Definition::of(offered) {
+        let definition = Definition::of(offered);
+        let first = self.approved_tool(&offered.id);
+        // The second: a change that was taken in was taken back.
+        if approved.definition == definition
+            || first
+                .as_ref()
+                .is_some_and(|first| Definition::of(first) == definition)
+        {
             return Vec::new();
         }
-        match self.catalog.get(&offered.id) {
-            Some(in_catalog) => changed_parts(in_catalog, offered),
+        match self.catalog.get(&offered.id).cloned().or(first) {
+            Some(known) => changed_parts(&known, offered),
             // It was dropped in between, and only the hash of the approved definition is stored.
             None => vec!["definition"],
+        }
+    }
+
+    /// The approved definition of a tool with an undecided change, where it is known.
+    fn approved_tool(&self, id: &ToolId) -> Option<Arc<Tool>> {
+        self.undecided(id)?.approved.clone()
+    }
+
+    /// The undecided change of a tool that is offered with another definition than the approved one.
+    fn change_to(&self, offered: Arc<Tool>, blocked_by: Option<BlockedBy>) -> ToolChange {
+        let id = &offered.id;
+        let before = self.undecided(id);
+        let approved = match before {
+            Some(before) => before.approved.clone(),
+            None => self.catalog.get(id).cloned(),
+        };
+        let kind = match before {
+            Some(before) if before.kind == ChangeKind::New => ChangeKind::New,
+            _ => ChangeKind::Changed,
+        };
+        ToolChange {
+            kind,
+            approved,
+            offered: Some(offered),
+            blocked_by,
+            since_ms: before.map_or(self.now_ms, |before| before.since_ms),
         }
     }
 }
 
 impl ComparedTools {
-    /// The tools that must not be called, with the parts that changed.
+    /// The tools that must not be called, with the reason.
     pub fn blocked(&self) -> BTreeMap<ToolId, String> {
-        let blocked = self.flags.iter().filter(|flag| flag.blocked);
-        blocked
-            .map(|flag| (flag.id.clone(), flag.parts.join(" and ")))
-            .collect()
+        let changed = self.flags.iter().filter(|flag| flag.blocked).map(|flag| {
+            let parts = flag.parts.join(" and ");
+            (
+                flag.id.clone(),
+                format!("its {parts} changed after it was approved"),
+            )
+        });
+        let by_person = self
+            .blocked_by_person
+            .iter()
+            .map(|id| (id.clone(), BLOCKED_BY_PERSON.to_owned()));
+        changed.chain(by_person).collect()
     }
 
     fn add(&mut self, mut tool: Tool, class: Class) {
-        self.records.insert(
+        self.update.records.insert(
             tool.id.clone(),
             Record {
                 definition: Definition::of(&tool),
@@ -178,7 +255,169 @@ impl ComparedTools {
         }
         self.tools.push(tool);
     }
+
+    fn flag(&mut self, id: &ToolId, parts: Vec<&'static str>, blocked: bool) {
+        self.flags.push(Flag {
+            id: id.clone(),
+            parts,
+            blocked,
+        });
+    }
+
+    /// Stores a change, unless it is stored already or there are too many.
+    fn note(&mut self, before: &ApprovedBefore, id: &ToolId, change: ToolChange) {
+        let known = before.undecided(id);
+        let stored = before.remembered.undecided.len() + self.update.undecided.len();
+        if known != Some(&change) && (known.is_some() || stored < MOST_UNDECIDED) {
+            self.update.undecided.insert(id.clone(), change);
+        }
+    }
+
+    /// Forgets the change of a tool that is again what was approved.
+    fn settle(&mut self, before: &ApprovedBefore, id: &ToolId) {
+        if before.undecided(id).is_some() {
+            self.update.settled.insert(id.clone());
+        }
+    }
+
+    /// Adds a tool whose definition is the approved one, or counts as accepted.
+    fn add_approved(
+        &mut self,
+        tool: Tool,
+        class: Class,
+        on_change: OnChange,
+        before: &ApprovedBefore,
+    ) {
+        match before.undecided(&tool.id) {
+            None => {}
+            Some(change) if on_change == OnChange::Accept || change.is_settled_by(&tool) => {
+                self.settle(before, &tool.id);
+            }
+            Some(change) if change.kind == ChangeKind::New => {
+                let change = ToolChange {
+                    offered: None,
+                    blocked_by: None,
+                    ..change.clone()
+                };
+                self.note(before, &tool.id, change);
+            }
+            Some(_) => {
+                let change = before.change_to(Arc::new(tool.clone()), None);
+                self.note(before, &tool.id, change);
+            }
+        }
+        self.add(tool, class);
+    }
+
+    /// Adds a tool that was never approved.
+    fn add_new(&mut self, tool: Tool, on_change: OnChange, before: &ApprovedBefore) {
+        if on_change != OnChange::Accept && !before.is_first_list() {
+            let change = ToolChange {
+                kind: ChangeKind::New,
+                approved: None,
+                offered: None,
+                blocked_by: None,
+                since_ms: before.now_ms,
+            };
+            self.note(before, &tool.id, change);
+        }
+        let class = Class::declared(&tool);
+        self.add(tool, class);
+    }
+
+    /// Keeps out a tool that a person has blocked, and remembers what is offered now.
+    fn keep_blocked(&mut self, tool: Tool, before: &ApprovedBefore) {
+        self.blocked_by_person.insert(tool.id.clone());
+        let Some(known) = before.undecided(&tool.id).cloned() else {
+            return;
+        };
+        let kind = match known.kind {
+            ChangeKind::Removed => ChangeKind::Changed,
+            kind => kind,
+        };
+        let id = tool.id.clone();
+        let offered = Some(Arc::new(tool));
+        let change = ToolChange {
+            kind,
+            offered,
+            ..known
+        };
+        self.note(before, &id, change);
+    }
+
+    /// Notes the tools that are no longer offered.
+    fn note_removed(
+        &mut self,
+        offered: &BTreeSet<ToolId>,
+        on_change: OnChange,
+        before: &ApprovedBefore,
+    ) {
+        let gone = |id: &&ToolId| !offered.contains(*id);
+        for (id, change) in &before.remembered.undecided {
+            if offered.contains(id) {
+                continue;
+            }
+            if change.blocked_by == Some(BlockedBy::Person) {
+                self.blocked_by_person.insert(id.clone());
+            } else if on_change == OnChange::Accept || change.kind == ChangeKind::New {
+                // A new tool that is gone again leaves nothing to decide on.
+                self.settle(before, id);
+            } else {
+                let removed = ToolChange {
+                    kind: ChangeKind::Removed,
+                    offered: None,
+                    blocked_by: None,
+                    ..change.clone()
+                };
+                self.note(before, id, removed);
+            }
+        }
+        if on_change == OnChange::Accept {
+            return;
+        }
+        for id in before.catalog.keys().filter(gone) {
+            if before.undecided(id).is_none() {
+                let removed = ToolChange {
+                    kind: ChangeKind::Removed,
+                    approved: before.catalog.get(id).cloned(),
+                    offered: None,
+                    blocked_by: None,
+                    since_ms: before.now_ms,
+                };
+                self.note(before, id, removed);
+            }
+        }
+    }
 }
+
+impl ToolChange {
+    /// True when nothing is left to decide on once this tool is offered.
+    fn is_settled_by(&self, tool: &Tool) -> bool {
+        let is_this = |known: &Arc<Tool>| Definition::of(known) == Definition::of(tool);
+        match (self.kind, &self.approved, &self.offered) {
+            (ChangeKind::New, ..) => false,
+            (_, Some(approved), _) => is_this(approved),
+            // What was approved is not known, but it is not what was offered.
+            (_, None, Some(offered)) => !is_this(offered),
+            (_, None, None) => true,
+        }
+    }
+
+    /// The parts in which the offered definition differs from the approved one; `definition` where
+    /// one of them is not known.
+    pub fn parts(&self) -> Vec<&'static str> {
+        match (self.kind, &self.approved, &self.offered) {
+            (ChangeKind::Changed, Some(approved), Some(offered)) => {
+                changed_parts(approved, offered)
+            }
+            (ChangeKind::Changed, ..) => vec!["definition"],
+            (ChangeKind::New | ChangeKind::Removed, ..) => Vec::new(),
+        }
+    }
+}
+
+/// Why a tool that a person has blocked is not called.
+pub const BLOCKED_BY_PERSON: &str = "a person has blocked it";
 
 /// Compares the tools that a server offers with the approved ones. No new tool gets a record beyond
 /// `most_records`, not counting records seeded from the catalog. A record is deleted only under
@@ -188,51 +427,55 @@ pub fn compare_with_approved(
     on_change: OnChange,
     before: &ApprovedBefore,
 ) -> ComparedTools {
-    let mut compared = ComparedTools::default();
+    let mut compared = ComparedTools {
+        decision: before.remembered.decision,
+        ..ComparedTools::default()
+    };
     // Tools that were added before definitions were stored get a record before they may leave.
     for (id, tool) in &before.catalog {
-        if !before.records.contains_key(id) {
-            compared.records.insert(id.clone(), Record::of(tool));
+        if !before.records().contains_key(id) {
+            compared.update.records.insert(id.clone(), Record::of(tool));
         }
     }
-    if on_change == OnChange::Accept && before.records.len() + offered.len() > before.most_records {
-        compared.forgotten = before.no_longer_offered(&offered);
+    if on_change == OnChange::Accept && before.records().len() + offered.len() > before.most_records
+    {
+        compared.update.forgotten = before.no_longer_offered(&offered);
     }
     // No record is deleted for a new tool: with many new names, a server could otherwise have the
     // record of a tool deleted that it wants to change.
-    let mut free_records =
-        (before.most_records + compared.forgotten.len()).saturating_sub(before.records.len());
+    let mut free_records = (before.most_records + compared.update.forgotten.len())
+        .saturating_sub(before.records().len());
+    let names: BTreeSet<ToolId> = offered.iter().map(|tool| tool.id.clone()).collect();
+    compared.note_removed(&names, on_change, before);
     for tool in offered {
         match before.action_for(&tool, on_change) {
             Action::AddNew if free_records == 0 => compared.no_room += 1,
             Action::AddNew => {
                 free_records -= 1;
-                let class = Class::declared(&tool);
-                compared.add(tool, class);
+                compared.add_new(tool, on_change, before);
             }
-            Action::Add(class) => compared.add(tool, class),
+            Action::Add(class) => compared.add_approved(tool, class, on_change, before),
             Action::AddChanged(parts, class) => {
-                compared.flags.push(Flag {
-                    id: tool.id.clone(),
-                    parts,
-                    blocked: false,
-                });
+                compared.flag(&tool.id, parts, false);
+                let change = before.change_to(Arc::new(tool.clone()), None);
+                compared.note(before, &tool.id, change);
                 compared.add(tool, class);
             }
-            Action::KeepApproved(parts) => {
-                let in_catalog = before.catalog.get(&tool.id);
-                compared
-                    .tools
-                    .extend(in_catalog.map(|kept| Tool::clone(kept)));
-                compared.flags.push(Flag {
-                    id: tool.id,
-                    parts,
-                    blocked: true,
-                });
+            Action::Block(parts) => {
+                compared.flag(&tool.id, parts, true);
+                let id = tool.id.clone();
+                let change = before.change_to(Arc::new(tool), Some(BlockedBy::Setting));
+                compared.note(before, &id, change);
             }
+            Action::StayBlocked => compared.keep_blocked(tool, before),
         }
     }
     compared
+}
+
+/// The time, in Unix milliseconds.
+fn now_ms() -> i64 {
+    unix_ms(SystemTime::now())
 }
 
 /// Sets the hints of a tool to those of this class.
@@ -273,8 +516,11 @@ mod tests {
 
     /// The state after a list was synced.
     fn after(compared: ComparedTools, before: ApprovedBefore) -> ApprovedBefore {
-        let mut records = before.records;
-        records.extend(compared.records);
+        let mut remembered = before.remembered;
+        remembered.records.extend(compared.update.records);
+        let undecided = &mut remembered.undecided;
+        undecided.retain(|id, _| !compared.update.settled.contains(id));
+        undecided.extend(compared.update.undecided);
         let catalog = compared
             .tools
             .into_iter()
@@ -282,7 +528,7 @@ mod tests {
             .collect();
         ApprovedBefore {
             catalog,
-            records,
+            remembered,
             ..before
         }
     }
@@ -323,12 +569,10 @@ mod tests {
         let blocked = compared(OnChange::Block);
         assert_eq!(
             blocked.blocked().into_values().collect::<Vec<_>>(),
-            ["description and annotations"]
+            ["its description and annotations changed after it was approved"]
         );
-        assert_eq!(
-            (description(&blocked), blocked.tools.len()),
-            ("reads a file", 3)
-        );
+        let kept: Vec<&str> = blocked.tools.iter().map(|tool| tool.id.as_str()).collect();
+        assert_eq!(kept, ["s/same", "s/new"]);
 
         let accepted = compared(OnChange::Accept);
         assert_eq!((accepted.flags.len(), accepted.tools.len()), (0, 3));
@@ -348,7 +592,7 @@ mod tests {
             assert_eq!((same.flags.len(), same.tools.len()), (0, 1));
             let changed =
                 compare_with_approved(vec![tool("read", "reads and sends")], on_change, &dropped);
-            assert_eq!(changed.flags[0].parts, ["definition"]);
+            assert_eq!(changed.flags[0].parts, ["description"]);
             let blocks = on_change == OnChange::Block;
             assert_eq!(
                 (changed.blocked().len(), changed.tools.is_empty()),
@@ -435,9 +679,101 @@ mod tests {
             (
                 accepted.tools.len(),
                 accepted.no_room,
-                accepted.forgotten.len()
+                accepted.update.forgotten.len()
             ),
             (2, 0, 4)
         );
+    }
+
+    fn undecided(before: &ApprovedBefore, name: &str) -> Option<(ChangeKind, Option<BlockedBy>)> {
+        let id = ToolId::new("s", name).unwrap();
+        let change = before.undecided(&id)?;
+        Some((change.kind, change.blocked_by))
+    }
+
+    fn list(tools: Vec<Tool>, on_change: OnChange, before: ApprovedBefore) -> ApprovedBefore {
+        after(compare_with_approved(tools, on_change, &before), before)
+    }
+
+    #[test]
+    fn new_changed_and_removed_tools_are_remembered_until_they_are_what_was_approved() {
+        let approved = || vec![tool("read", "reads"), tool("old", "was there")];
+        let state = list(
+            vec![tool("read", "reads and sends"), tool("new", "")],
+            OnChange::Warn,
+            first(approved()),
+        );
+        for (name, kind) in [
+            ("read", ChangeKind::Changed),
+            ("old", ChangeKind::Removed),
+            ("new", ChangeKind::New),
+        ] {
+            assert_eq!(undecided(&state, name), Some((kind, None)), "{name}");
+        }
+        let change = state.undecided(&ToolId::parse("s/read").unwrap()).unwrap();
+        assert_eq!(change.approved.as_ref().unwrap().description, "reads");
+        assert_eq!(change.parts(), ["description"]);
+
+        // A further change is compared with what was approved, not with the change before.
+        let again = list(
+            vec![tool("read", "sends"), tool("new", "")],
+            OnChange::Warn,
+            state,
+        );
+        let change = again.undecided(&ToolId::parse("s/read").unwrap()).unwrap();
+        assert_eq!(change.approved.as_ref().unwrap().description, "reads");
+        assert_eq!(change.offered.as_ref().unwrap().description, "sends");
+
+        let back = compare_with_approved(approved(), OnChange::Warn, &again);
+        assert_eq!(back.flags, []);
+        assert!(after(back, again).remembered.undecided.is_empty());
+    }
+
+    #[test]
+    fn under_accept_nothing_is_left_to_decide() {
+        let tools = || vec![tool("read", "sends"), tool("new", "")];
+        let state = list(
+            tools(),
+            OnChange::Block,
+            first(vec![tool("read", "reads"), tool("old", "")]),
+        );
+        assert_eq!(
+            undecided(&state, "read"),
+            Some((ChangeKind::Changed, Some(BlockedBy::Setting)))
+        );
+        let accepted = list(tools(), OnChange::Accept, state);
+        assert!(accepted.remembered.undecided.is_empty());
+        assert_eq!(accepted.catalog.len(), 2);
+    }
+
+    #[test]
+    fn what_a_person_has_blocked_stays_blocked_whatever_its_server_and_the_setting_say() {
+        let mut state = first(vec![tool("read", "reads")]);
+        let id = ToolId::parse("s/read").unwrap();
+        let approved = state.catalog.get(&id).cloned();
+        state.remembered.undecided.insert(
+            id.clone(),
+            ToolChange {
+                kind: ChangeKind::Changed,
+                offered: approved.clone(),
+                approved,
+                blocked_by: Some(BlockedBy::Person),
+                since_ms: 1,
+            },
+        );
+        let by_person = Some(BlockedBy::Person);
+        for on_change in [OnChange::Warn, OnChange::Block, OnChange::Accept] {
+            for offered in [
+                vec![tool("read", "reads")],
+                vec![tool("read", "sends")],
+                vec![],
+            ] {
+                let compared = compare_with_approved(offered, on_change, &state);
+                assert_eq!(compared.tools, []);
+                assert_eq!(compared.blocked()[&id], BLOCKED_BY_PERSON);
+                state = after(compared, state);
+                assert_eq!(undecided(&state, "read").unwrap().1, by_person);
+            }
+        }
     }
 }

@@ -90,13 +90,13 @@ pub enum CallError {
     },
     /// The tool changed after it was approved.
     #[error(
-        "{tool} is blocked: its {what} changed after it was approved; a person has to review and accept the change"
+        "{tool} is blocked: {reason}; it is called again once a person has reviewed and accepted it"
     )]
     Blocked {
         /// The tool's id.
         tool: String,
-        /// The parts that changed.
-        what: String,
+        /// Why.
+        reason: String,
     },
     /// It took too long.
     #[error("no result within {} s; ask for less at once, or continue without it", .limit.as_secs_f64())]

@@ -49,9 +49,9 @@ use crate::mcp::pool::Pool;
 use crate::printable::excerpt;
 use crate::tools::{Arguments, ErrorCode, Status, Toolset};
 use elicitation::{ElicitationApprover, OpenQuestions, Reply};
-use upstream_call::{CallDirectory, Ledgers, UpstreamCall, WINDOW};
+use upstream_call::{CallDirectory, UpstreamCall, WINDOW};
 
-pub use upstream_call::Principal;
+pub use upstream_call::{Ledgers, Principal};
 
 /// Progress notifications that wait for a slow client; more are dropped.
 const PROGRESS_QUEUE: usize = 16;
@@ -295,7 +295,9 @@ impl Session {
             return found;
         }
         self.shared.pool.settled(self.shared.config.settle).await;
-        self.look_up(call.clone()).await
+        let found = self.look_up(call.clone()).await;
+        // A tool that is blocked is not in the catalog, and has no name like it either.
+        found.map_err(|message| call.blocked(&self.shared.pool).unwrap_or(message))
     }
 
     async fn look_up(&self, call: resolve::NamedCall) -> Result<Arc<Tool>, String> {

@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use rmcp::model::CallToolResult;
+use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolscout_index::ToolId;
+use utoipa::ToSchema;
 
 use crate::mcp::Limits;
 use crate::mcp::approved::Approved;
@@ -30,6 +32,9 @@ use crate::tools::{Arguments, Callable, ToolFailure, Toolset};
 const MIN_REFRESH: Duration = Duration::from_millis(200);
 /// Pause before a list that could not be written to the catalog is tried again.
 const SYNC_RETRY: Duration = Duration::from_secs(5);
+/// How often a connected server looks for decisions about its tools that another process has
+/// written.
+const LOOK_FOR_DECISIONS: Duration = Duration::from_secs(5);
 /// After a connection that lasted this long, the pause before a reconnect starts at the shortest.
 const STABLE: Duration = Duration::from_secs(30);
 /// Most skipped tools of one list that are logged one by one.
@@ -73,11 +78,24 @@ struct Server {
     limits: Limits,
     on_change: OnChange,
     state: watch::Sender<State>,
-    /// Tools that must not be called, with the parts that changed.
+    /// Tools that must not be called, with the reason.
     blocked: Mutex<BTreeMap<ToolId, String>>,
     /// Notified when a call failed in a way that may mean a lost connection.
     recheck: Notify,
     calls: Semaphore,
+    /// When the state of the connection began, and what was synced last.
+    progress: Mutex<Progress>,
+    /// Held while a list is written or a person's decision is, so that neither undoes the other.
+    writing: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// How far a server is.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// When it was connected, or lost, or the program began to connect.
+    since: SystemTime,
+    /// When its last list of tools was written to the catalog.
+    synced_at: Option<SystemTime>,
 }
 
 /// The state of one server's connection.
@@ -91,16 +109,33 @@ enum State {
     Down { reason: String, since: Instant },
 }
 
+/// How a server is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionState {
+    /// The first attempt has not ended yet.
+    Connecting,
+    /// Its tools can be called.
+    Connected,
+    /// It went down or could not be reached, and is tried again and again.
+    Reconnecting,
+}
+
 /// The state of a server, for people.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The server's name in the settings.
     pub server: String,
+    /// How it is connected.
+    pub state: ConnectionState,
     /// Whether its tools can be called.
     pub available: bool,
     /// Why not.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// When the state began.
+    pub since: SystemTime,
+    /// When its last list of tools was written to the catalog.
+    pub synced_at: Option<SystemTime>,
 }
 
 impl Default for Pool {
@@ -166,13 +201,37 @@ impl Pool {
         let mut statuses = Vec::with_capacity(self.shared.servers.len());
         for (name, server) in &self.shared.servers {
             let reason = server.unavailable();
+            let Progress { since, synced_at } = *server.progress();
             statuses.push(Status {
                 server: name.clone(),
+                state: server.connection_state(),
                 available: reason.is_none(),
                 reason,
+                since,
+                synced_at,
             });
         }
         statuses
+    }
+
+    /// Keeps lists of this server from being written while the guard lives, so that a person's
+    /// decision about its tools is not undone. `None` for a server that is not connected here.
+    pub async fn hold(&self, server: &str) -> Option<OwnedMutexGuard<()>> {
+        let writing = Arc::clone(&self.shared.servers.get(server)?.writing);
+        Some(writing.lock_owned().await)
+    }
+
+    /// Takes note of what a person has decided about a tool: why it is blocked, or that it is not.
+    /// Its server's tools are listed anew.
+    pub fn decided(&self, id: &ToolId, blocked: Option<&str>) {
+        let Some(server) = self.shared.servers.get(id.server()) else {
+            return;
+        };
+        match blocked {
+            Some(reason) => server.blocked().insert(id.clone(), reason.to_owned()),
+            None => server.blocked().remove(id),
+        };
+        server.recheck.notify_one();
     }
 
     /// Why the tools of this server cannot be called right now; `None` when they can.
@@ -189,11 +248,14 @@ impl Pool {
         if let Some(reason) = self.unavailable(id.server()) {
             return Some(reason);
         }
+        let reason = self.blocked(id)?;
+        Some(format!("{reason}, and nobody has accepted it since"))
+    }
+
+    /// Why this tool is blocked; `None` when it is not.
+    pub fn blocked(&self, id: &ToolId) -> Option<String> {
         let server = self.shared.servers.get(id.server())?;
-        let changed = server.blocked().get(id)?.clone();
-        Some(format!(
-            "its {changed} changed after it was approved, and the change has not been accepted"
-        ))
+        server.blocked().get(id).cloned()
     }
 
     /// Calls a tool. Every call of an MCP tool, by the agent or through the gateway, comes through
@@ -278,6 +340,23 @@ impl Server {
             blocked: Mutex::default(),
             recheck: Notify::new(),
             calls,
+            progress: Mutex::new(Progress {
+                since: SystemTime::now(),
+                synced_at: None,
+            }),
+            writing: Arc::default(),
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connection_state(&self) -> ConnectionState {
+        match &*self.state.borrow() {
+            State::Ready(_) => ConnectionState::Connected,
+            State::New => ConnectionState::Connecting,
+            State::Down { .. } => ConnectionState::Reconnecting,
         }
     }
 
@@ -300,10 +379,10 @@ impl Server {
             () = context.cancelled.cancelled() => return Err(CallError::Cancelled),
             connection = self.connection() => connection?,
         };
-        if let Some(what) = self.blocked().get(id) {
+        if let Some(reason) = self.blocked().get(id) {
             return Err(CallError::Blocked {
                 tool: id.to_string(),
-                what: what.clone(),
+                reason: reason.clone(),
             });
         }
         let total = self.limits.call_total;
@@ -351,6 +430,14 @@ impl Server {
     }
 }
 
+/// The list that was synced last.
+#[derive(Clone, Copy)]
+struct SyncedList {
+    hash: u64,
+    /// The last decision of a person that it was compared with.
+    decision: i64,
+}
+
 /// Maintains the connection to one server, and syncs its tools to the catalog.
 struct ConnectionTask {
     server: Arc<Server>,
@@ -385,6 +472,7 @@ impl ConnectionTask {
                 );
                 logged.clone_from(&reason);
             }
+            self.down_since_now();
             self.server.state.send_replace(State::Down {
                 reason,
                 since: Instant::now(),
@@ -405,6 +493,13 @@ impl ConnectionTask {
         }
     }
 
+    /// Notes that the server went down now, unless it is down already.
+    fn down_since_now(&self) {
+        if self.server.connection_state() != ConnectionState::Reconnecting {
+            self.server.progress().since = SystemTime::now();
+        }
+    }
+
     /// Syncs tools until the connection ends, and returns the reason.
     async fn serve(&self, connection: Arc<Connection>) -> String {
         let reason = self
@@ -418,16 +513,16 @@ impl ConnectionTask {
     /// Lists the tools at every change, and returns the reason when the connection ends.
     async fn refresh_until_end(&self, connection: &Arc<Connection>) -> String {
         // `None` until a list was written to the catalog.
-        let mut synced_hash = None;
+        let mut synced = None;
         loop {
             match connection.list_tools().await {
-                Ok(entries) => self.sync_if_changed(entries, &mut synced_hash).await,
+                Ok(entries) => self.sync_if_changed(entries, &mut synced).await,
                 Err(error) => return error.to_string(),
             }
             // Also when the list could not be written: the tools in the catalog are those of the
             // last list, and can be called.
             self.ready(connection);
-            let refresh = if synced_hash.is_some() {
+            let refresh = if synced.is_some() {
                 self.server.limits.refresh
             } else {
                 SYNC_RETRY
@@ -436,6 +531,7 @@ impl ConnectionTask {
                 () = connection.ended() => return connection.end_reason(),
                 () = connection.list_changed() => {}
                 () = self.server.recheck.notified() => {}
+                () = self.decided_elsewhere(&synced) => {}
                 () = sleep(refresh) => {}
             }
             // A server that reports changes all the time is listed at this rate.
@@ -449,24 +545,53 @@ impl ConnectionTask {
                 return false;
             }
             tracing::info!(server = self.name(), "MCP server is connected");
+            self.server.progress().since = SystemTime::now();
             *state = State::Ready(Arc::clone(connection));
             true
         });
     }
 
+    /// Returns once a person has decided on the server's tools after the list that was synced last:
+    /// another process may have written the decision.
+    async fn decided_elsewhere(&self, synced: &Option<SyncedList>) {
+        let Some(SyncedList { decision, .. }) = *synced else {
+            return std::future::pending().await;
+        };
+        loop {
+            sleep(LOOK_FOR_DECISIONS).await;
+            // What cannot be read is reported by the next list.
+            if self.last_decision().await.unwrap_or(decision) != decision {
+                return;
+            }
+        }
+    }
+
+    async fn last_decision(&self) -> Option<i64> {
+        let (sink, server) = (Arc::clone(&self.sink), Arc::clone(&self.server));
+        let reading = spawn_blocking(move || {
+            let approved = Approved::open_existing(&sink.folder()).ok()??;
+            approved.last_decision(&server.config.name).ok()
+        });
+        reading.await.ok()?
+    }
+
     /// Syncs a list to the sink, unless it is the one that was synced last.
-    async fn sync_if_changed(&self, entries: Vec<Value>, last: &mut Option<u64>) {
+    async fn sync_if_changed(&self, entries: Vec<Value>, last: &mut Option<SyncedList>) {
         let hash = hash_of(&entries);
-        // Blocked tools may have been accepted meanwhile, also by another process.
-        if *last == Some(hash) && self.server.blocked().is_empty() {
+        if let Some(synced) = last
+            && synced.hash == hash
+            // Blocked tools may have been accepted meanwhile, also by another process.
+            && self.server.blocked().is_empty()
+            && self.last_decision().await.unwrap_or_default() == synced.decision
+        {
             return;
         }
         match self
             .write(sync::read_tools(self.name(), entries, &self.server.limits))
             .await
         {
-            Ok(synced) => {
-                *last = Some(hash);
+            Ok((synced, decision)) => {
+                *last = Some(SyncedList { hash, decision });
                 log_sync(&synced);
             }
             Err(error) => {
@@ -481,26 +606,30 @@ impl ConnectionTask {
     }
 
     /// Writes a list. Tools are blocked before the new list is visible, and changes are logged
-    /// before a changed tool can be called.
-    async fn write(&self, offered: sync::OfferedTools) -> Result<Synced, String> {
+    /// before a changed tool can be called. Also returns the decision that it was compared with.
+    async fn write(&self, offered: sync::OfferedTools) -> Result<(Synced, i64), String> {
+        let _held = self.server.writing.lock().await;
         let compared = self.compare(offered).await?;
         *self.server.blocked() = compared.0.blocked();
         let (
             ComparedTools {
                 tools,
                 flags: flagged,
+                decision,
                 ..
             },
             skipped,
         ) = compared;
         log_changes(&flagged);
         let changes = self.sink.sync(self.name(), tools).await?;
-        Ok(Synced {
+        self.server.progress().synced_at = Some(SystemTime::now());
+        let synced = Synced {
             server: self.name().to_owned(),
             changes,
             flagged,
             skipped,
-        })
+        };
+        Ok((synced, decision))
     }
 
     /// Compares an offer with the approved definitions, and stores the new approved ones.
@@ -512,13 +641,13 @@ impl ConnectionTask {
         let comparing = spawn_blocking(move || {
             let (name, most_records) = (&server.config.name, server.limits.definitions);
             let mut approved = Approved::open(&sink.folder()).map_err(|error| error.to_string())?;
-            let records = approved.of(name).map_err(|error| error.to_string())?;
-            let before = ApprovedBefore::of(name, Some(&sink.searcher()), records, most_records);
+            let remembered = approved.of(name).map_err(|error| error.to_string())?;
+            let before = ApprovedBefore::of(name, Some(&sink.searcher()), remembered, most_records);
             let (compared, skipped) = sync::compare(offered, server.on_change, &before)?;
             // Before the list is in the catalog: a process that dies in between compares the next
             // list with these records.
-            let remembered = approved.remember(name, &compared.records, &compared.forgotten);
-            remembered.map_err(|error| error.to_string())?;
+            let stored = approved.remember(name, &compared.update, compared.decision);
+            stored.map_err(|error| error.to_string())?;
             Ok((compared, skipped))
         });
         comparing.await.map_err(|error| error.to_string())?

@@ -640,7 +640,7 @@ async fn a_tool_that_is_dropped_and_listed_again_changed_stays_blocked() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("s/read is blocked: its definition changed after it was approved"),
+        refused.contains("s/read is blocked: its description changed after it was approved"),
         "{refused}"
     );
 

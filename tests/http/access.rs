@@ -11,7 +11,7 @@ use toolscout_index::Options;
 use super::server::{Answer, Server, key_in, read, tool};
 
 /// Every route that names a catalog, with what it needs.
-const ROUTES: [(&str, &str, &str); 16] = [
+const ROUTES: [(&str, &str, &str); 21] = [
     ("POST", "/v1/catalogs/{c}/search", r#"{"query":"secret"}"#),
     ("GET", "/v1/catalogs/{c}/search?q=secret", ""),
     ("GET", "/v1/catalogs/{c}", ""),
@@ -19,6 +19,9 @@ const ROUTES: [(&str, &str, &str); 16] = [
     ("GET", "/v1/catalogs/{c}/settings", ""),
     ("GET", "/v1/catalogs/{c}/tools", ""),
     ("GET", "/v1/catalogs/{c}/tools/s/secret", ""),
+    ("GET", "/v1/catalogs/{c}/servers", ""),
+    ("GET", "/v1/catalogs/{c}/changes", ""),
+    ("GET", "/v1/catalogs/{c}/tags", ""),
     (
         "POST",
         "/v1/catalogs/{c}/feedback",
@@ -36,13 +39,19 @@ const ROUTES: [(&str, &str, &str); 16] = [
         r#"{"name":"x","inputSchema":{}}"#,
     ),
     ("PUT", "/v1/catalogs/{c}/servers/s/tools", "[]"),
+    (
+        "POST",
+        "/v1/catalogs/{c}/changes",
+        r#"{"decisions":[{"id":"s/secret","decision":"block"}]}"#,
+    ),
+    ("POST", "/v1/catalogs/{c}/calls", r#"{"tool":"s/secret"}"#),
     ("DELETE", "/v1/catalogs/{c}/tools/s/secret", ""),
     ("DELETE", "/v1/catalogs/{c}/tools?server=s", ""),
     ("PUT", "/v1/catalogs/{c}", ""),
     ("DELETE", "/v1/catalogs/{c}", ""),
 ];
 /// The first of them only read.
-const READING: usize = 8;
+const READING: usize = 11;
 
 async fn ask(server: &Server, key: &str, route: (&str, &str, &str), catalog: &str) -> Answer {
     let (method, path, body) = route;

@@ -155,20 +155,20 @@ async fn sync_flags_what_changed_after_it_was_approved() {
         .run(&["sync", "--mcp", &servers, "--on-change", "block"])
         .await;
     assert!(
-        blocked.stdout.contains("+ s/new\n- s/gone\n"),
+        blocked.stdout.contains("+ s/new\n- s/gone\n- s/read\n"),
         "{}",
         blocked.stdout
     );
     assert!(blocked.stderr.contains(
-        "s/read changed after it was approved: its description; the change was not imported"
+        "s/read changed after it was approved: its description; it is kept out of the catalog"
     ));
-    assert!(world.ok(&["show", "s/read"]).await.contains("Reads."));
+    assert_ne!(world.run(&["show", "s/read"]).await.code, 0);
     let accepted = world
         .run(&["sync", "--mcp", &servers, "--on-change", "accept"])
         .await;
     assert_eq!(
         (
-            accepted.stdout.contains("~ s/read\n"),
+            accepted.stdout.contains("+ s/read\n"),
             accepted.stderr.as_str()
         ),
         (true, "")

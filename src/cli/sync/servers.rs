@@ -1,6 +1,5 @@
 //! `toolscout sync --mcp`: imports the tools of MCP servers, server by server.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
@@ -14,7 +13,7 @@ use super::super::exit::UsageError;
 use super::super::interrupt::Interrupt;
 use super::print_changes;
 use crate::mcp::PoolConfig;
-use crate::mcp::approved::{Approved, Records};
+use crate::mcp::approved::{Approved, Update};
 use crate::mcp::changes::{ApprovedBefore, Flag};
 use crate::mcp::sync::{OfferedTools, Synced, compare, fetch_all};
 use crate::printable::{self, counted};
@@ -88,8 +87,8 @@ pub fn sync(
         // Before the approvals, which are committed to a file of their own.
         stop_if_interrupted(&interrupt)?;
         let mut approved = Approved::open(catalog.path())?;
-        for (server, Approval { records, forgotten }) in &approvals {
-            approved.remember(server, records, forgotten)?;
+        for (server, Approval { update, decision }) in &approvals {
+            approved.remember(server, update, *decision)?;
         }
         report.generation = Some(commit(&mut writer, &interrupt)?);
         let outcome = report.print(context, took_s, servers.len())?;
@@ -110,7 +109,7 @@ fn import(
     catalog: Option<&toolscout_index::Catalog>,
     writer: Option<&mut Writer>,
 ) -> Result<(Synced, Approval)> {
-    let records = catalog
+    let remembered = catalog
         .map(|catalog| Approved::peek(catalog.path(), server))
         .transpose()?
         .unwrap_or_default();
@@ -118,7 +117,7 @@ fn import(
     let before = ApprovedBefore::of(
         server,
         searcher.as_deref(),
-        records,
+        remembered,
         config.limits.definitions,
     );
     let (compared, skipped) =
@@ -131,8 +130,8 @@ fn import(
         },
     };
     let approval = Approval {
-        records: compared.records,
-        forgotten: compared.forgotten,
+        update: compared.update,
+        decision: compared.decision,
     };
     Ok((
         Synced {
@@ -145,10 +144,11 @@ fn import(
     ))
 }
 
-/// The definitions to record as approved once the tools are written.
+/// What to store of a server's tools once they are written.
 struct Approval {
-    records: Records,
-    forgotten: BTreeSet<ToolId>,
+    update: Update,
+    /// The last decision of a person that the list was compared with.
+    decision: i64,
 }
 
 fn ids(tools: &[toolscout_index::Tool]) -> Vec<ToolId> {
@@ -233,7 +233,7 @@ fn print_synced(context: &Context, synced: &Synced) -> Result<()> {
     for Flag { id, parts, blocked } in &synced.flagged {
         let parts = parts.join(" and ");
         let end = if *blocked {
-            "the change was not imported; --on-change accept imports it"
+            "it is kept out of the catalog until `toolscout review --accept` accepts the change"
         } else {
             "the change was imported"
         };

@@ -12,23 +12,31 @@ const MAX_PAGE_BYTES: usize = 8 << 20;
 /// Which tools a list has.
 pub struct Listed {
     server: Option<String>,
+    tag: Option<String>,
     /// In small letters; empty for every name.
     part: String,
 }
 
 impl Listed {
-    /// The tools of a server whose ids have a part, each where it is given.
-    pub fn new(server: Option<String>, part: Option<&str>) -> Self {
+    /// The tools of a server with a tag whose ids have a part, each where it is given.
+    pub fn new(server: Option<String>, tag: Option<String>, part: Option<&str>) -> Self {
         let part = part.unwrap_or_default().trim().to_lowercase();
-        Listed { server, part }
+        Listed { server, tag, part }
     }
 
-    fn has(&self, id: &ToolId) -> bool {
+    fn has(&self, searcher: &Searcher, id: &ToolId) -> bool {
         let is_of_server = self
             .server
             .as_ref()
             .is_none_or(|server| id.server() == server);
-        is_of_server && (self.part.is_empty() || id.as_str().to_lowercase().contains(&self.part))
+        is_of_server
+            && (self.part.is_empty() || id.as_str().to_lowercase().contains(&self.part))
+            // Last, since it reads the tool.
+            && self.tag.as_ref().is_none_or(|tag| {
+                searcher
+                    .tool(id)
+                    .is_some_and(|tool| tool.tags.contains(tag))
+            })
     }
 }
 
@@ -36,7 +44,7 @@ impl Listed {
 pub fn page(searcher: &Searcher, after: Option<&str>, listed: &Listed, limit: usize) -> ToolPage {
     let mut ids = searcher
         .ids_after(after)
-        .filter(|id| listed.has(id))
+        .filter(|id| listed.has(searcher, id))
         .peekable();
     let (mut tools, mut bytes, mut last) = (Vec::new(), 0, None);
     // The size is checked before a tool is added, so a page has at least one.

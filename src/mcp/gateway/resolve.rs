@@ -6,6 +6,7 @@ use serde_json::Value;
 use toolscout_index::{Tool, ToolId};
 
 use crate::finder::{ToolSearch, model_names};
+use crate::mcp::Pool;
 use crate::printable::excerpt;
 use crate::tools::{Arguments, arguments};
 
@@ -89,6 +90,21 @@ impl NamedCall {
                 ))
             }
         }
+    }
+}
+
+impl NamedCall {
+    /// Why the tool with this name is kept out of the catalog; `None` where it is not.
+    pub fn blocked(&self, pool: &Pool) -> Option<String> {
+        let shown = self.name.split_once("__");
+        let by_id = ToolId::parse(&self.name).ok();
+        let of_shown = shown.and_then(|(server, name)| ToolId::new(server, name).ok());
+        [by_id, of_shown].into_iter().flatten().find_map(|id| {
+            let reason = pool.blocked(&id)?;
+            Some(format!(
+                "{id} is blocked: {reason}; do without it until a person has accepted it"
+            ))
+        })
     }
 }
 

@@ -1,0 +1,70 @@
+//! The tags of a catalog, for filters.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::App;
+use super::access::Reading;
+use super::catalogs::{Count, counts};
+use super::error::ApiResult;
+use super::extract::{Json, QueryString};
+use super::paging;
+
+/// How many tags are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TagParams {
+    /// Most tags, 100 by default.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// The tags of a catalog.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TagList {
+    /// The tags with the number of their tools: the most frequent first, equal ones by name.
+    tags: Vec<Count>,
+    /// Number of different tags in the catalog.
+    total: usize,
+}
+
+/// Lists the tags of a catalog with the number of their tools.
+#[utoipa::path(
+    get, path = "/v1/catalogs/{catalog}/tags", operation_id = "list_tags", tag = "tools",
+    params(("catalog" = String, Path, description = "The catalog's name"), TagParams),
+    responses((status = 200, body = TagList, description = "The tags"))
+)]
+pub async fn list(
+    Reading(catalog): Reading,
+    State(app): State<App>,
+    QueryString(params): QueryString<TagParams>,
+) -> ApiResult<Json<TagList>> {
+    let limit = paging::limit(params.limit)?;
+    let searcher = catalog.searcher();
+    let listed = app.cpu_pool.run(move || {
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        for tool in searcher.tools() {
+            for tag in &tool.tags {
+                match numbers.get_mut(tag) {
+                    Some(number) => *number += 1,
+                    None => drop(numbers.insert(tag.clone(), 1)),
+                }
+            }
+        }
+        let total = numbers.len();
+        let mut tags: Vec<(String, usize)> = numbers.into_iter().collect();
+        tags.sort_unstable_by(|(one, of_one), (other, of_other)| {
+            of_other.cmp(of_one).then_with(|| one.cmp(other))
+        });
+        tags.truncate(limit);
+        TagList {
+            tags: counts(tags),
+            total,
+        }
+    });
+    listed.await.map(Json)
+}
