@@ -40,7 +40,7 @@ macro_rules! asset {
 static PAGE: Asset = asset!("index.html", HTML);
 
 /// What the page loads.
-static FILES: [Asset; 29] = [
+static FILES: [Asset; 34] = [
     asset!("agent.js", JAVASCRIPT),
     asset!("answer.js", JAVASCRIPT),
     asset!("api.js", JAVASCRIPT),
@@ -53,15 +53,19 @@ static FILES: [Asset; 29] = [
     asset!("dom.js", JAVASCRIPT),
     asset!("events.js", JAVASCRIPT),
     asset!("export.js", JAVASCRIPT),
+    asset!("gate.js", JAVASCRIPT),
     asset!("hit.js", JAVASCRIPT),
     asset!("icon.svg", SVG),
+    asset!("inputs.js", JAVASCRIPT),
     asset!("list.js", JAVASCRIPT),
     asset!("load.js", JAVASCRIPT),
     asset!("place.js", JAVASCRIPT),
     asset!("plan.js", JAVASCRIPT),
     asset!("prose.js", JAVASCRIPT),
+    asset!("review.js", JAVASCRIPT),
     asset!("schema.js", JAVASCRIPT),
     asset!("search.js", JAVASCRIPT),
+    asset!("servers.js", JAVASCRIPT),
     asset!("settings.js", JAVASCRIPT),
     asset!("style.css", CSS),
     asset!("text.js", JAVASCRIPT),
@@ -69,6 +73,7 @@ static FILES: [Asset; 29] = [
     asset!("tool.js", JAVASCRIPT),
     asset!("tool_call.js", JAVASCRIPT),
     asset!("toolbox.js", JAVASCRIPT),
+    asset!("try.js", JAVASCRIPT),
     asset!("turn.js", JAVASCRIPT),
 ];
 

@@ -29,7 +29,7 @@ const REASONS = {
  */
 export function argumentsView(given, sent, changes, { isWhole = false } = {}) {
   const [before, after] = [written(given), written(sent)];
-  const lines = before === after ? [[" ", after]] : difference(before.split("\n"), after.split("\n"));
+  const lines = before === after ? [[" ", after]] : difference(before.split("\n"), after.split("\n"), isSame);
   const name = before === after ? "Arguments" : "Arguments as the model gave them, and as they are sent";
   const all = lines.length === 1 && !isWhole && after.length > SHOWN ? [[" ", `${after.slice(0, SHOWN)}…`]] : lines;
   return [
@@ -40,6 +40,35 @@ export function argumentsView(given, sent, changes, { isWhole = false } = {}) {
 
 function written(value) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "";
+}
+
+/** Lines that stay above and below those that change; the others are left out. */
+const AROUND = 3;
+
+/** Two values as JSON, line by line: what changed, and what stands around it. */
+export function linesDiff(before, after) {
+  const lines = difference(written(before).split("\n"), written(after).split("\n"), isSame);
+  const isNear = (index) => lines.slice(Math.max(index - AROUND, 0), index + AROUND + 1).some(([sign]) => sign !== " ");
+  const shown = [];
+  let isGap = false;
+  for (const [index, each] of lines.entries()) {
+    if (isNear(index)) shown.push(line(each));
+    else if (!isGap) shown.push(h("div", { class: "muted" }, "…"));
+    isGap = !isNear(index);
+  }
+  return shown;
+}
+
+/** Two texts in one, word by word. */
+export function wordsDiff(before, after) {
+  const words = (text) => text.split(/(?<=\s)(?=\S)/u);
+  const joined = [];
+  for (const [sign, word] of difference(words(before), words(after), Object.is)) {
+    const last = joined.at(-1);
+    if (last?.[0] === sign) last[1] += word;
+    else joined.push([sign, word]);
+  }
+  return joined.map(([sign, text]) => (sign === " " ? foreign(text) : h(sign === "-" ? "del" : "ins", {}, foreign(text))));
 }
 
 const SIGNS = { "-": ["del", "given"], "+": ["ins", "sent"] };
@@ -58,7 +87,7 @@ function change({ path, why }) {
 const isSame = (one, other) => one.replace(/,$/u, "") === other.replace(/,$/u, "");
 
 /** What was changed, line by line: the longest common sequence stays. */
-function difference(before, after) {
+function difference(before, after, isSame) {
   if (before.length * after.length > MOST_PAIRS) return [...before.map((text) => ["-", text]), ...after.map((text) => ["+", text])];
   const common = Array.from({ length: before.length + 1 }, () => new Uint32Array(after.length + 1));
   for (let i = before.length - 1; i >= 0; i -= 1) {

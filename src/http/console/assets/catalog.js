@@ -7,6 +7,8 @@ import { embedderName } from "./hit.js";
 import { rowOf, ToolList } from "./list.js";
 import { chooseFiles, loadFiles, takeDrops } from "./load.js";
 import { address, go, note } from "./place.js";
+import { Review } from "./review.js";
+import { connectionNotice, statePoint } from "./servers.js";
 import { bytes, count, counted, foreign, oneLine } from "./text.js";
 import { showTool } from "./tool.js";
 
@@ -14,6 +16,9 @@ const PAGE = 200;
 const DEBOUNCE_MS = 150;
 /** How often the statistics are read while tools are being embedded. */
 const PROGRESS_MS = 1000;
+/** How often the connections of servers are looked at, while the page is seen. */
+const CONNECTIONS_MS = 3000;
+const MOST_TAGS = 30;
 const NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}";
 
 /**
@@ -35,6 +40,9 @@ class CatalogScreen {
     this.aborter = new AbortController();
     this.toolAborter = new AbortController();
     this.stats = null;
+    this.servers = [];
+    this.tags = { tags: [], total: 0 };
+    this.review = new Review(this.name, () => this.refresh());
     this.tools = new ToolList((id) => this.openTool(id));
     this.tools.onload = () => this.showCount();
     this.refilter = debounce(DEBOUNCE_MS, () => this.fill());
@@ -43,22 +51,29 @@ class CatalogScreen {
   read(params) {
     this.server = params.get("server") ?? "";
     this.part = params.get("name") ?? "";
+    this.tag = params.get("tag") ?? "";
     this.tool = params.get("tool") ?? "";
+    this.isReview = params.get("view") === "changes";
   }
 
   start() {
     this.draw();
     this.fill();
+    this.known = this.watchServers();
     this.showDetail();
+    this.showView();
     this.loadStats();
+    this.loadTags();
   }
 
   stop() {
     this.aborter.abort();
     this.toolAborter.abort();
     this.tools.stop();
+    this.review.stop();
     this.refilter.cancel();
     clearTimeout(this.timer);
+    clearTimeout(this.watch);
     this.root.classList.remove("wide");
   }
 
@@ -69,20 +84,27 @@ class CatalogScreen {
 
   /** Goes to another place on this screen; false where it has to be drawn anew. */
   goTo(params) {
-    const before = [this.server, this.part].join("\n");
+    const before = this.filters;
+    const wasReview = this.isReview;
     if (params.get("c") !== this.name) return false;
     this.read(params);
-    if ([this.server, this.part].join("\n") !== before) {
+    if (this.filters !== before) {
       this.filterBox.value = this.part;
       this.showSide();
+      this.showConnections();
       this.fill();
     }
+    if (this.isReview !== wasReview || (this.isReview && this.filters !== before)) this.showView();
     this.showDetail();
     return true;
   }
 
+  get filters() {
+    return [this.server, this.tag, this.part].join("\n");
+  }
+
   place(changes = {}) {
-    return { c: this.name, server: this.server, name: this.part, tool: this.tool, ...changes };
+    return { c: this.name, server: this.server, tag: this.tag, name: this.part, tool: this.tool, view: this.isReview ? "changes" : "", ...changes };
   }
 
   get current() {
@@ -94,6 +116,8 @@ class CatalogScreen {
     this.side = h("aside", { class: "side-panel", "aria-label": "Catalogs and servers" });
     this.facts = h("div", { class: "facts" });
     this.loads = h("div", { class: "loads" });
+    this.connections = h("div", { class: "connections" });
+    this.toReview = h("div", { class: "to-review" });
     this.counted = h("span", { class: "muted", role: "status" });
     this.filterBox = h("input", { type: "search", value: this.part, placeholder: "Filter by name", "aria-label": "Filter by name", maxlength: 200, autocomplete: "off", spellcheck: "false", oninput: () => this.filtered() });
     this.detail = h("section", { class: "detail", "aria-label": "Tool" });
@@ -101,9 +125,9 @@ class CatalogScreen {
       h("div", { class: "catalog-head" }, h("h1", {}, foreign(this.name)), this.buttons()),
       this.current?.damaged && h("p", { class: "notice error" }, "This catalog cannot be opened: ", foreign(this.current.damaged)),
       this.current?.settings.description && h("p", { class: "muted" }, foreign(this.current.settings.description)),
-      this.facts, this.loads,
-      h("div", { class: "filter" }, this.filterBox, this.counted),
-      this.tools.element);
+      this.facts, this.loads, this.connections, this.toReview,
+      this.filter = h("div", { class: "filter" }, this.filterBox, this.counted),
+      this.tools.element, this.review.element);
     this.layout = h("div", { class: "catalog" }, this.side, middle, this.detail);
     replace(this.root, this.layout);
     takeDrops(this.layout, (files) => this.add(files));
@@ -117,14 +141,77 @@ class CatalogScreen {
   }
 
   showSide() {
+    const focused = this.side.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     const catalogs = this.list.map(({ name, tools, damaged }) => sideLink(address("catalog", { c: name }), name, damaged ? "damaged" : count(tools), name === this.name));
-    const servers = (this.stats?.servers ?? []).map(({ name, count: tools }) => sideLink(address("catalog", this.place({ server: name, tool: "" })), name || "(none)", count(tools), name !== "" && name === this.server));
+    const servers = this.servers.map((server) => sideLink(address("catalog", this.place({ server: server.name, tool: "" })), server.name || "(none)", count(server.tools), server.name !== "" && server.name === this.server, statePoint(server)));
     const all = sideLink(address("catalog", this.place({ server: "", tool: "" })), "All servers", this.stats ? count(this.stats.tools) : "", this.server === "");
+    const tags = this.tags.tags.map((tag) => sideLink(address("catalog", this.place({ tag: tag.name === this.tag ? "" : tag.name, tool: "", view: "" })), tag.name, count(tag.count), tag.name === this.tag));
+    const chosen = this.tag !== "" && !this.tags.tags.some(({ name }) => name === this.tag) && sideLink(address("catalog", this.place({ tag: "", tool: "" })), this.tag, "", true);
     replace(this.side,
       h("div", { class: "side-head" }, h("h2", {}, "Catalogs"), h("button", { type: "button", class: "quiet", onclick: () => this.createCatalog(), "aria-label": "New catalog", title: "New catalog" }, icon("plus"))),
       h("ul", {}, catalogs),
-      h("div", { class: "side-head" }, h("h2", {}, "Servers"), this.stats && h("span", { class: "muted number" }, count(this.stats.servers.length))),
-      h("ul", { class: "servers" }, all, servers));
+      h("div", { class: "side-head" }, h("h2", {}, "Servers"), this.stats && h("span", { class: "muted number" }, count(this.servers.length))),
+      h("ul", { class: "servers" }, all, servers),
+      (tags.length > 0 || chosen) && [h("div", { class: "side-head" }, h("h2", {}, "Tags"), h("span", { class: "muted number" }, count(this.tags.total))), h("ul", { class: "tags" }, chosen, tags)]);
+    if (focused) [...this.side.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+  }
+
+  async loadTags() {
+    try {
+      this.tags = await call(ofCatalog(this.name, `/tags?limit=${MOST_TAGS}`), { signal: this.aborter.signal });
+      this.showSide();
+    } catch {
+      // Without tags there is one filter less; what is wrong is said by the statistics.
+    }
+  }
+
+  /** Looks at the servers again and again. */
+  async watchServers() {
+    clearTimeout(this.watch);
+    if (document.visibilityState === "visible") await this.loadServers();
+    if (!this.aborter.signal.aborted) this.watch = setTimeout(() => this.watchServers(), CONNECTIONS_MS);
+  }
+
+  async loadServers() {
+    let servers;
+    try {
+      ({ servers } = await call(ofCatalog(this.name, "/servers"), { signal: this.aborter.signal }));
+    } catch {
+      // The connection to this server, or the statistics, say what is wrong.
+      return;
+    }
+    const before = JSON.stringify(this.servers);
+    if (JSON.stringify(servers) === before) return;
+    const tools = (list) => list.map((server) => [server.name, server.tools]).join();
+    const isOther = before !== "[]" && tools(servers) !== tools(this.servers);
+    this.servers = servers;
+    this.showSide();
+    this.showConnections();
+    if (this.isReview && !this.review.element.contains(document.activeElement)) this.showView();
+    if (!isOther) return;
+    this.loadStats();
+    // A list that somebody reads does not move under the eyes.
+    if (this.tools.element.scrollTop === 0) this.fill();
+  }
+
+  showConnections() {
+    replace(this.connections, connectionNotice(this.servers, this.server));
+    const of = this.server ? this.servers.filter(({ name }) => name === this.server) : this.servers;
+    const sum = (name) => of.reduce((all, server) => all + server[name], 0);
+    const [changes, blocked] = [sum("changes"), sum("blocked")];
+    replace(this.toReview, changes > 0 && h("p", { class: "notice" },
+      `${counted(changes, "tool")} changed since it was approved${blocked > 0 ? `, ${count(blocked)} blocked` : ""}. `.replace("tools changed since it was", "tools changed since they were"),
+      h("a", { class: "link", href: address("catalog", this.place({ view: this.isReview ? "" : "changes", tool: "" })) }, this.isReview ? "Back to the tools" : "Review")));
+  }
+
+  /** Shows the tools, or what changed in them. */
+  showView() {
+    this.filter.hidden = this.isReview;
+    this.tools.element.hidden = this.isReview;
+    this.review.element.hidden = !this.isReview;
+    this.showConnections();
+    if (this.isReview) this.review.show(this.server);
+    else this.review.stop();
   }
 
   async loadStats() {
@@ -138,7 +225,7 @@ class CatalogScreen {
     }
     if (this.current) this.current.tools = this.stats.tools;
     this.showFacts();
-    if (!this.side.contains(document.activeElement)) this.showSide();
+    this.showSide();
     if (this.stats.pending_embeddings > 0) this.timer = setTimeout(() => this.loadStats(), PROGRESS_MS);
   }
 
@@ -162,7 +249,7 @@ class CatalogScreen {
 
   /** Fills the list with what passes the filters. */
   fill() {
-    const filters = { limit: PAGE, ...(this.server && { server: this.server }), ...(this.part && { name: this.part }) };
+    const filters = { limit: PAGE, ...(this.server && { server: this.server }), ...(this.tag && { tag: this.tag }), ...(this.part && { name: this.part }) };
     const source = async (cursor, signal) => {
       const query = new URLSearchParams({ ...filters, ...(cursor && { cursor }) });
       const page = await call(ofCatalog(this.name, `/tools?${query}`), { signal });
@@ -175,7 +262,8 @@ class CatalogScreen {
 
   /** How many tools the list will have, where it is known before they are read. */
   expected() {
-    if (this.part) return null;
+    if (this.part || (this.tag && this.server)) return null;
+    if (this.tag) return this.tags.tags.find(({ name }) => name === this.tag)?.count ?? null;
     if (this.server) return this.stats?.servers.find(({ name }) => name === this.server)?.count ?? null;
     return this.stats?.tools ?? this.current?.tools ?? null;
   }
@@ -202,7 +290,15 @@ class CatalogScreen {
       close();
       this.refresh();
     };
-    return showTool(this.detail, this.name, this.tool, { close, removed, signal: this.toolAborter.signal });
+    const isOfServer = async (id) => {
+      await this.known;
+      return this.servers.some(({ name, connection, changes }) => id.startsWith(`${name}/`) && (connection || changes > 0));
+    };
+    const decided = () => {
+      this.refresh();
+      this.showDetail();
+    };
+    return showTool(this.detail, this.name, this.tool, { close, removed, decided, isOfServer, signal: this.toolAborter.signal });
   }
 
   async add(files) {
@@ -210,8 +306,10 @@ class CatalogScreen {
   }
 
   async refresh() {
-    await this.loadStats();
-    if (!this.aborter.signal.aborted) this.fill();
+    await Promise.all([this.loadStats(), this.loadServers(), this.loadTags()]);
+    if (this.aborter.signal.aborted) return;
+    this.fill();
+    if (this.isReview) this.showView();
   }
 
   async createCatalog() {
@@ -248,6 +346,6 @@ class CatalogScreen {
   }
 }
 
-function sideLink(href, name, number, isCurrent) {
-  return h("li", {}, h("a", { href, "aria-current": isCurrent && "true" }, foreign(oneLine(name, 80)), h("span", { class: "number" }, number)));
+function sideLink(href, name, number, isCurrent, point = null) {
+  return h("li", {}, h("a", { href, "aria-current": isCurrent && "true" }, h("span", {}, point, foreign(oneLine(name, 80))), h("span", { class: "number" }, number)));
 }

@@ -20,7 +20,7 @@ export function schemaForm(schema) {
 function fieldsOf(form, given, depth) {
   const schema = resolve(form, given);
   const properties = isObject(schema.properties) ? Object.entries(schema.properties) : [];
-  const required = new Set(Array.isArray(schema.required) ? schema.required : []);
+  const required = requiredOf(schema);
   const fields = [];
   for (const [name, property] of properties) {
     if (form.left <= 0) break;
@@ -35,7 +35,7 @@ function field(form, name, schema, isRequired, depth) {
   return h("div", { class: "schema-field" },
     h("div", { class: "schema-head" },
       h("span", { class: "name" }, foreign(oneLine(name))),
-      h("span", { class: "type" }, foreign(oneLine(typeOf(form, schema)))),
+      h("span", { class: "type" }, foreign(oneLine(typeName(form, schema)))),
       isRequired && h("span", { class: "badge accent" }, "required")),
     typeof schema.description === "string" && schema.description && long(schema.description),
     details(schema),
@@ -47,12 +47,24 @@ function nested(form, schema) {
   return isObject(schema.items) ? resolve(form, schema.items) : schema;
 }
 
-function typeOf(form, schema) {
+/** The type of a value, in words. */
+export const typeOf = (root, schema) => typeName({ root }, schema);
+
+/** A schema within another, with its references followed. */
+export const resolved = (root, schema) => resolve({ root }, schema);
+
+/** The names of the properties that a value must have. */
+export const requiredOf = (schema) => new Set(Array.isArray(schema.required) ? schema.required : []);
+
+function typeName(form, schema, depth = 0) {
+  // A list may be said to hold itself.
+  if (depth > DEEPEST) return "…";
+  const inner = (given, steps = 1) => typeName(form, resolve(form, given), depth + steps);
   if (Array.isArray(schema.type)) return schema.type.join(" or ");
-  if (schema.type === "array") return isObject(schema.items) ? `list of ${typeOf(form, resolve(form, schema.items))}` : "list";
+  if (schema.type === "array") return isObject(schema.items) ? `list of ${inner(schema.items)}` : "list";
   if (typeof schema.type === "string") return schema.type;
   const choices = schema.anyOf ?? schema.oneOf;
-  if (Array.isArray(choices)) return choices.slice(0, 6).map((choice) => typeOf({ ...form }, resolve(form, choice))).join(" or ");
+  if (Array.isArray(choices)) return choices.slice(0, 6).map((choice) => inner(choice, 3)).join(" or ");
   return Array.isArray(schema.enum) ? "one of" : "anything";
 }
 
@@ -83,6 +95,6 @@ function target(root, reference) {
   return steps.reduce((schema, step) => (isObject(schema) && Object.hasOwn(schema, step) ? schema[step] : undefined), root);
 }
 
-function isObject(value) {
+export function isObject(value) {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

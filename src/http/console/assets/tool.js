@@ -4,8 +4,10 @@ import { call, isAbort, ofCatalog, ofTool } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { announce, copyButton, h, icon, replace, skeleton } from "./dom.js";
 import { address } from "./place.js";
+import { showChange } from "./review.js";
 import { schemaForm } from "./schema.js";
 import { count, counted, foreign, long, oneLine } from "./text.js";
+import { tryForm } from "./try.js";
 
 const HINTS = {
   readOnlyHint: ["reads only", "does more than read"],
@@ -22,18 +24,22 @@ const MOST_TAGS = 40;
  * @param {HTMLElement} box
  * @param {string} catalog
  * @param {string} id
- * @param {{close: () => void, removed: (id: string) => void, signal: AbortSignal}} context
+ * @param {{close: () => void, removed: (id: string) => void, decided: () => void, isOfServer: (id: string) => Promise<boolean>, signal: AbortSignal}} context
+ *   `isOfServer` tells whether an MCP server brought a tool
  */
 export async function showTool(box, catalog, id, context) {
   replace(box, skeleton(4, "short"));
   try {
     const tool = await call(ofTool(catalog, id), { signal: context.signal });
-    const twins = h("div", {});
-    replace(box, head(tool, catalog, context), body(tool, twins));
-    await showTwins(twins, tool, catalog, context.signal);
+    const [twins, change] = [h("div", {}), h("div", {})];
+    replace(box, head(tool, catalog, context), change, body(tool, twins, catalog, context));
+    await Promise.all([showTwins(twins, tool, catalog, context.signal), showChange(change, id, catalog, { canBlock: context.isOfServer(id), ...context })]);
   } catch (error) {
     if (isAbort(error)) return;
-    replace(box, closeButton(context), h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
+    const change = h("div", {});
+    replace(box, closeButton(context), h("p", { class: "notice error", role: "alert" }, foreign(error.message)), change);
+    // A tool that is blocked is in no catalog.
+    if (error.code === "unknown_tool") await showChange(change, id, catalog, { canBlock: false, ...context }).catch(() => {});
   }
 }
 
@@ -57,7 +63,7 @@ function hints(annotations) {
   return known.map(([name, [yes, no]]) => h("span", { class: `badge${name === "destructiveHint" && annotations[name] ? " warn" : ""}` }, annotations[name] ? yes : no));
 }
 
-function body(tool, twins) {
+function body(tool, twins, catalog, context) {
   const json = JSON.stringify(tool, null, 2);
   const whole = h("details", {}, h("summary", {}, "JSON"),
     h("div", { class: "export-head" }, h("span", { class: "muted" }, counted(json.length, "character")), copyButton(() => json)),
@@ -65,9 +71,18 @@ function body(tool, twins) {
     json.length > SHOWN && h("p", { class: "muted" }, `The first ${count(SHOWN)}; all of them are copied.`));
   return h("div", { class: "tool-body" },
     tool.description ? long(tool.description) : h("p", { class: "muted" }, "No description: it is found by its name and arguments alone."),
-    h("h3", {}, "Arguments"), schemaForm(tool.inputSchema),
+    h("h3", {}, "Arguments"), schemaForm(tool.inputSchema), tryIt(tool, catalog, context),
     tool.outputSchema && [h("h3", {}, "Result"), schemaForm(tool.outputSchema)],
     twins, whole);
+}
+
+/** The form is made when it is opened. */
+function tryIt(tool, catalog, context) {
+  const details = h("details", { class: "try-it" }, h("summary", {}, "Try it"));
+  details.addEventListener("toggle", () => {
+    if (details.open && details.children.length === 1) details.append(tryForm(tool, catalog, context.signal));
+  });
+  return details;
 }
 
 /**

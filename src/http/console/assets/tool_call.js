@@ -3,10 +3,9 @@
 import { call as ask } from "./api.js";
 import { argumentsView, changed } from "./arguments.js";
 import { announce, h, icon, replace } from "./dom.js";
+import { gateView, pretty } from "./gate.js";
 import { count, foreign, long, oneLine } from "./text.js";
 
-const CLASSES = { read_only: "only reads", state_changing: "changes something", destructive: "may destroy" };
-const DECISIONS = { allow: "allowed", ask: "asks", dry_run: "dry run", deny: "denied" };
 const STATES = { runs: "running", asks: "waits for you", ok: "done", error: "failed", ended: "cut off" };
 
 export class ToolCall {
@@ -39,7 +38,7 @@ export class ToolCall {
   /** The gate asks a person. */
   asks(event) {
     this.setState("asks");
-    this.showGate(event.class, "ask", event.rule);
+    replace(this.gate, gateView({ class: event.class, decision: "ask", rule: event.rule }));
     replace(this.arguments, argumentsView(this.given, event.arguments, event.changes ?? [], { isWhole: true }));
     const reason = h("input", { type: "text", placeholder: "Reason, for the model", "aria-label": "Reason of a refusal", autocomplete: "off", maxlength: 2000 });
     const left = h("span", { class: "muted number" });
@@ -95,17 +94,9 @@ export class ToolCall {
   /** The gate has decided. */
   decide(event) {
     this.decided("Decided");
-    this.showGate(event.class, event.decision, event.rule, event.answer);
+    replace(this.gate, gateView(event));
     const changes = event.changes ?? [];
     replace(this.arguments, argumentsView(this.given, changed(this.given, changes), changes));
-  }
-
-  showGate(kind, decision, rule, answer) {
-    replace(this.gate,
-      h("span", { class: kind === "destructive" ? "badge warn" : "badge" }, CLASSES[kind] ?? kind),
-      h("span", { class: decision === "deny" ? "badge warn" : "badge" }, answered(answer) ?? DECISIONS[decision] ?? decision),
-      h("span", { class: "muted" }, "rule ", h("code", {}, foreign(oneLine(rule, 200)))),
-      answer?.reason && h("span", { class: "muted" }, "reason: ", foreign(oneLine(answer.reason, 300))));
   }
 
   /** The one result. */
@@ -130,19 +121,5 @@ export class ToolCall {
     if (this.status !== "runs" && this.status !== "asks") return;
     this.closeApproval();
     this.setState("ended");
-  }
-}
-
-function answered(answer) {
-  if (!answer) return null;
-  if (answer.answer === "expired") return "nobody answered in time";
-  return `${answer.answer} by ${oneLine(answer.by, 60)}`;
-}
-
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
   }
 }

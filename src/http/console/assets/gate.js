@@ -1,0 +1,32 @@
+/** What the gate says of a call, for people. */
+
+import { h } from "./dom.js";
+import { foreign, oneLine } from "./text.js";
+
+const CLASSES = { read_only: "only reads", state_changing: "changes something", destructive: "may destroy" };
+const DECISIONS = { allow: "allowed", ask: "asks", dry_run: "dry run", deny: "denied" };
+
+/** The class of a tool, the decision about a call of it, and the rule that made it. */
+export function gateView({ class: kind, decision, rule, answer }) {
+  return [
+    h("span", { class: kind === "destructive" ? "badge warn" : "badge" }, CLASSES[kind] ?? kind),
+    h("span", { class: decision === "deny" ? "badge warn" : "badge" }, answered(answer) ?? DECISIONS[decision] ?? decision),
+    h("span", { class: "muted" }, "rule ", h("code", {}, foreign(oneLine(rule, 200)))),
+    answer?.reason && h("span", { class: "muted" }, "reason: ", foreign(oneLine(answer.reason, 300))),
+  ];
+}
+
+function answered(answer) {
+  if (!answer) return null;
+  if (answer.answer === "expired") return "nobody answered in time";
+  return `${answer.answer} by ${oneLine(answer.by, 60)}`;
+}
+
+/** JSON over several lines; any other text as it is. */
+export function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

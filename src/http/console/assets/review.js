@@ -1,0 +1,118 @@
+/** What changed in tools since it was approved, and the decision about it. */
+
+import { call, isAbort, ofCatalog } from "./api.js";
+import { linesDiff, wordsDiff } from "./arguments.js";
+import { ask, tell } from "./dialog.js";
+import { announce, h, icon, replace, skeleton } from "./dom.js";
+import { address } from "./place.js";
+import { time } from "./servers.js";
+import { counted, foreign, long, oneLine } from "./text.js";
+
+const PAGE = 50;
+const KINDS = { new: "new", changed: "changed", removed: "no longer offered" };
+const PARTS = { title: "Title", description: "Description", inputSchema: "Arguments", outputSchema: "Result", annotations: "Hints" };
+/** Longer texts are not compared word by word. */
+const MOST_CHARACTERS = 20_000;
+
+/** The changes of a catalog that nobody has decided on. */
+export class Review {
+  /**
+   * @param {string} catalog
+   * @param {() => void} decided is called after each decision
+   */
+  constructor(catalog, decided) {
+    Object.assign(this, { catalog, decided });
+    this.element = h("div", { class: "review" });
+    this.aborter = new AbortController();
+  }
+
+  stop() {
+    this.aborter.abort();
+  }
+
+  /** Shows the changes of a server, or of all of them. */
+  async show(server) {
+    this.aborter.abort();
+    this.aborter = new AbortController();
+    this.server = server;
+    this.cards = h("div", { class: "cards" }, skeleton(3, "tall"));
+    this.foot = h("div", {});
+    replace(this.element, this.cards, this.foot);
+    await this.load(null);
+  }
+
+  async load(cursor) {
+    const { signal } = this.aborter;
+    const query = new URLSearchParams({ limit: PAGE, ...(this.server && { server: this.server }), ...(cursor && { cursor }) });
+    try {
+      const page = await call(ofCatalog(this.catalog, `/changes?${query}`), { signal });
+      if (!cursor) replace(this.cards, page.changes.length > 0 ? this.heading(page) : h("p", { class: "muted" }, "Nothing has changed since it was approved."));
+      for (const change of page.changes) this.cards.append(changeCard(change, { catalog: this.catalog, isLinked: true, decided: this.decided, signal }));
+      replace(this.foot, page.next_cursor && h("button", { type: "button", onclick: () => this.load(page.next_cursor) }, "More changes"));
+    } catch (error) {
+      if (!isAbort(error)) replace(this.foot, h("p", { class: "notice error", role: "alert" }, foreign(error.message)));
+    }
+  }
+
+  heading({ total }) {
+    const all = this.server && h("button", { type: "button", onclick: () => this.acceptAll(total) }, icon("check"), "Accept all of this server");
+    return h("div", { class: "export-head" }, h("p", { class: "muted" }, "A server's first list of tools counts as approved."), all);
+  }
+
+  async acceptAll(total) {
+    const content = h("p", {}, `${counted(total, "change")} of `, foreign(this.server), " take effect and are approved from then on. Tools that a person has blocked stay so.");
+    if (!(await ask("Accept all of them?", content, { accept: "Accept all" }))) return;
+    await decide(this.catalog, { accept_all: [this.server] }, this.decided);
+  }
+}
+
+/** Shows the change of one tool, if there is one; else a way to block it, where `canBlock` comes true. */
+export async function showChange(box, tool, catalog, { canBlock, decided, signal }) {
+  const { changes } = await call(ofCatalog(catalog, `/changes?${new URLSearchParams({ tool })}`), { signal });
+  const isBlockable = await canBlock;
+  if (signal.aborted) return;
+  if (changes.length > 0) replace(box, changeCard(changes[0], { catalog, decided, signal }));
+  else replace(box, isBlockable && h("p", { class: "muted approved" }, "As it was approved. ", h("button", { type: "button", class: "link", onclick: () => block(catalog, { id: tool }, decided) }, "Block")));
+}
+
+function changeCard(change, { catalog, isLinked = false, decided }) {
+  const { id, kind, parts, blocked_by: blockedBy, since_ms: since } = change;
+  const name = isLinked && change.after && !blockedBy ? h("a", { class: "name", href: address("catalog", { c: catalog, tool: id }) }, foreign(oneLine(id, 160))) : h("span", { class: "name" }, foreign(oneLine(id, 160)));
+  const accept = h("button", { type: "button", class: "primary", onclick: () => decide(catalog, { decisions: [{ id, decision: "accept", version: change.version }] }, decided) }, icon("check"), blockedBy && change.after ? "Accept and use it" : "Accept");
+  return h("article", { class: `change${blockedBy ? " blocked" : ""}`, "aria-label": `Change of ${oneLine(id, 80)}` },
+    h("header", { class: "head" }, isLinked && name, h("span", { class: "badge accent" }, KINDS[kind] ?? kind), blockedBy && h("span", { class: "badge warn" }, blockedBy === "person" ? "blocked by a person" : "blocked until accepted"), h("span", { class: "muted" }, "since ", time(since))),
+    kind === "new" && change.after && h("div", {}, long(change.after.description || "No description.")),
+    kind === "removed" && h("p", { class: "muted" }, "Its server no longer offers it."),
+    parts.map((part) => partDiff(part, change)),
+    h("div", { class: "approval-buttons" }, accept, blockedBy !== "person" && h("button", { type: "button", onclick: () => block(catalog, change, decided) }, "Block")));
+}
+
+/** One part of a definition, before and after. */
+function partDiff(part, { before, after }) {
+  if (!before || !after) return h("p", { class: "muted" }, "The approved definition is not known any more.");
+  const [from, to] = [before[part] ?? "", after[part] ?? ""];
+  const isText = typeof from === "string" && typeof to === "string";
+  const isShort = JSON.stringify(from).length + JSON.stringify(to).length < 2 * MOST_CHARACTERS;
+  const both = !isShort ? [h("h4", {}, "Before"), long(asText(from)), h("h4", {}, "After"), long(asText(to))]
+    : isText ? h("p", { class: "words" }, wordsDiff(from, to))
+      : h("pre", { class: "arguments", tabindex: 0, "aria-label": `${PARTS[part] ?? part}, before and after` }, linesDiff(from, to));
+  return h("div", {}, h("h3", {}, PARTS[part] ?? part), both);
+}
+
+const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
+
+async function block(catalog, { id, version }, decided) {
+  const content = h("p", {}, foreign(oneLine(id)), " is neither found nor called until it is accepted here, whatever its server offers.");
+  if (!(await ask("Block this tool?", content, { accept: "Block", isDangerous: true }))) return;
+  await decide(catalog, { decisions: [{ id, decision: "block", version }] }, decided);
+}
+
+async function decide(catalog, decisions, decided) {
+  try {
+    const { accepted, blocked } = await call(ofCatalog(catalog, "/changes"), { method: "POST", json: decisions });
+    announce(blocked.length > 0 ? `${counted(blocked.length, "tool")} blocked` : `${counted(accepted.length, "change")} accepted`);
+  } catch (error) {
+    await tell("Not decided", error);
+  }
+  decided();
+}
